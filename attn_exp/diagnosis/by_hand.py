@@ -362,6 +362,10 @@ def of_paper(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
         around("normalize", lambda normalize, at, masked: over_first_row(masked)),
     )  # fmt: skip
     yield (
+        "largest_takes_all", "The largest logit of each row gets all the weight.", "weights = exp(logit) / sum of exp",
+        around("normalize", lambda normalize, at, masked: one_hot(masked)),
+    )  # fmt: skip
+    yield (
         "powers_of_ten", "Powers of 10 are taken instead of powers of e.", "exp(logit) = 2.718...^logit",
         around("normalize", lambda normalize, at, masked: normalize(at, masked * math.log(10))),
     )  # fmt: skip
@@ -370,6 +374,11 @@ def of_paper(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
         "logits_negated", "The softmax is of the logits with their signs turned.", "weights = softmax(logits)",
         around("normalize", lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked))),
     )  # fmt: skip
+    for head in range(sheet.settled.head if sheet.settled.head > 1 else 0):
+        yield (
+            "one_head_for_all", f"The context of head {head + 1} stands in the place of every head.",
+            "output = context of all heads, side by side", around("gather", partial(repeated, head)),
+        )  # fmt: skip
     if sheet.problem.x is not None:
         for side in "qkv":
             yield (
@@ -399,6 +408,12 @@ def of_paper(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
     )  # fmt: skip
 
 
+def repeated(head: int, gather: Step, at: Any, context: Array) -> Array:
+    """Return the context `[n h t e]` of one head in the place of all."""
+    gathered: Array = gather(at, context)
+    return np.array(np.broadcast_to(gathered[..., head : head + 1, :, :], gathered.shape))
+
+
 def without_signs(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
     """Yield that all minus signs of a stage are lost, wherever it has some."""
     steps = {"scores": "score", "logits": "scaled", "context": "mix", "output": "mix"}
@@ -420,6 +435,12 @@ def unsigned_side(of: str, place: Step, at: Any, side: str, *given: Any) -> Arra
     """Return one side without minus signs, and the others as they are."""
     placed: Array = place(at, side, *given)
     return np.abs(placed) if side == of else placed
+
+
+def one_hot(masked: Array) -> Array:
+    """Return all weight on the largest of each row `[... t s]`, the first of equal ones; none where all is hidden."""
+    first = masked.argmax(axis=-1)[..., None] == np.arange(masked.shape[-1])
+    return np.where(first & np.isfinite(masked), 1.0, 0.0)
 
 
 def over_first_row(masked: Array) -> Array:

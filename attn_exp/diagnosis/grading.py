@@ -36,9 +36,9 @@ from attn_exp.diagnosis.worksheet import Sheet, agrees, part
 from attn_exp.experiment.recipes import STAGES, Stages
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
-SETTING, LAYOUT, CANNOT_BE_READ, COPIED = "setting", "layout", "cannot be read", "copied"
+SETTING, LAYOUT, CANNOT_BE_READ, COPIED, MISSING = "setting", "layout", "cannot be read", "copied", "missing"
 """Kinds of remarks beside those of single boxes: a setting that nobody asked for, how the table was laid out, cells
-that nobody can read, and numbers of somebody else."""
+that nobody can read, numbers of somebody else, and cells that are empty."""
 TURNED_TEXT = "right, with tokens in columns"
 
 
@@ -113,6 +113,9 @@ def grade(
     points = sum(box.right + box.follows for box in every)
     most = sum(blank.right.size for blank in paper.blanks)
     first = next((box.stage for box in every if box.wrong), "")
+    empty = [box.stage for box in every if box.empty]
+    if judged.remarks and empty and any(box.right + box.follows + box.wrong for box in every):
+        judged = replace(judged, remarks=(*judged.remarks, Remark("", MISSING, f"empty cells in {', '.join(empty)}")))
     names = tuple(dict.fromkeys(remark.name for remark in judged.remarks if remark.name))
     return Grade(every, points, most, first, names, sentence(judged.remarks), judged.remarks, cells, judged.expected)
 
@@ -309,6 +312,7 @@ def sentence(remarks: Sequence[Remark]) -> str:
     said += [f"{', '.join(stages)}: {text}" if stages else text for text, stages in written.items()]
     unread = [remark.says for remark in remarks if remark.kind == CANNOT_BE_READ]
     said += [f"cannot be read: {'; '.join(unread)}"] if unread else []
+    said += [remark.says for remark in remarks if remark.kind == MISSING]
     return joined(said)
 
 

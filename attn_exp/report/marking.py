@@ -17,7 +17,7 @@ from attn_exp.report.inline import policy, styles, template_text
 from attn_exp.report.templating import templates
 from attn_exp.report.worksheet import formula, written
 
-MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: ""}
+MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: "–"}
 """What stands beside a number, so that a page without colours says the same."""
 
 HYPHEN = re.compile(r"(?<![\w.-])-(?=[\d.])")
@@ -59,14 +59,20 @@ def marked(paper: Paper, student: str, grade: Grade, numbers: Mapping[str, Array
 
 def verdict(grade: Grade) -> str:
     """Say what a sheet is in a sentence, without a point at its end where nothing is wrong."""
-    if all((states == EMPTY).all() for states in grade.cells.values()):
+    if untouched(grade):
         return words.NOTHING_FILLED_IN
     return grade.said or (words.ALL_RIGHT if grade.points == grade.most else words.SOME_MISSING)
+
+
+def untouched(grade: Grade) -> bool:
+    """Say whether nothing is filled in."""
+    return all(bool((states == EMPTY).all()) for states in grade.cells.values())
 
 
 def marks_of(grade: Grade) -> list[str]:
     """Return what each mark means that stands in the boxes."""
     known = {WRONG: words.WRONG_MARK, FOLLOWS: words.FOLLOWS_MARK, UNREADABLE: words.UNREADABLE_MARK}
+    known |= {} if untouched(grade) else {EMPTY: words.EMPTY_MARK}
     return [told for state, told in known.items() if any((states == state).any() for states in grade.cells.values())]
 
 
@@ -76,8 +82,9 @@ def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> I
     shape = blank.right.shape
     values = np.full(shape, np.nan) if numbers is None else numbers.reshape(shape)
     expected = grade.expected.get(blank.stage, paper.exact[blank.stage]).reshape(shape)
+    blank_states = np.full(shape, "") if untouched(grade) else grade.cells[blank.stage]
     for head in range(shape[0]):
-        parts = (values[head], expected[head], grade.cells[blank.stage][head])
+        parts = (values[head], expected[head], blank_states[head])
         mine, right, states = (part.T if paper.turned else part for part in parts)
         lines = [
             [cell(paper, float(number), float(other), str(state)) for number, other, state in zip(*line, strict=True)]
@@ -92,7 +99,7 @@ def cell(paper: Paper, number: float, right: float, state: str) -> dict[str, str
     shown = "" if np.isnan(number) else written(number, paper.digits)
     if shown and np.isfinite(number) and (abs(number) >= LONG or abs(number - round(number, paper.digits)) > 1e-9):
         shown = f"{number:.6g}"
-    should = written(right, paper.digits) if state in (WRONG, UNREADABLE) else ""
+    should = written(right, paper.digits) if state in (WRONG, UNREADABLE, EMPTY) else ""
     return {"shown": shown, "state": state, "mark": MARKS.get(state, ""), "should": should}
 
 

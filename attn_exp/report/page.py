@@ -120,7 +120,7 @@ def page(material: Material) -> str:
     carries = page_data(views)
     panels = tuple(zip(views.panels, carries["panels"], strict=True))
     leaders, about = [walk["variant"] for walk in material.walks], {"command": both["command"]}
-    guided = both["command"] != "" and "=" not in both["command"]  # the default run has a first reading
+    guided = is_default(both["command"])
     live = live_plans(views.comparison, leaders, about)
     names = [name for name in SCRIPTS if live["arrays"] or name not in CHANGING]
     script = scripts(*(name for name in names if guided or name != "guide.js"))
@@ -137,6 +137,16 @@ def page(material: Material) -> str:
         script=Markup(script),
         policy=policy(style, script),
     )
+
+
+NOT_COMPUTED = ("figures", "notes", "output_dir", "report", "title")
+"""Settings that change nothing that is computed."""
+
+
+def is_default(command: str) -> bool:
+    """Say whether a command is the default run, wherever and however it is written: it has a first reading."""
+    given = (word.partition("=")[0].split(".")[0] for word in command.split() if "=" in word)
+    return command != "" and all(setting in NOT_COMPUTED for setting in given)
 
 
 def svg_source(svg: bytes) -> str:

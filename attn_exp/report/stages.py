@@ -74,7 +74,7 @@ def projected(result: str, meaning: str, bias: bool, apart: str, marked: Marked 
     formula = f"{plain} W_{small}{f' + b_{small}' if bias else ''}"
     inner = source + name("W", small) + (PLUS + name("b", small) if bias else "")
     if marked.pooled > 1:
-        meaning = f"{meaning} Each head here is the mean of {marked.pooled}."
+        meaning = f"{meaning} Each head is the mean of {marked.pooled}, as {marked.pooled} heads of queries share it."
     for function in (*(["mean"] if marked.pooled > 1 else []), *([marked.turned] if marked.turned else [])):
         formula, inner = f"{function}({formula})", f"<mi>{function}</mi><mo>(</mo>{inner}<mo>)</mo>"
     return Explained(
@@ -168,7 +168,7 @@ def masked(logit: str, closes: bool, adds: bool, bends: bool) -> Explained:
         axes="t s",
         meaning=meaning,
         formula=f"M = {sum_}{less}".replace("′", "'"),
-        mathml=math(name("M") + EQUALS + shown),
+        mathml=math(name("M") + EQUALS + shown + (f"<mtext>{less.replace('-inf', '−∞')}</mtext>" if closes else "")),
     )
 
 

@@ -325,8 +325,8 @@ MEANING = {
     "s": "how many keys: tokens that are asked",
     "m": "how many numbers a token has in X",
     "n": "how many numbers a token has in the memory",
-    "d": "how many numbers a query and a key have; W has those of all heads",
-    "e": "how many numbers a value has; W has those of all heads",
+    "d": "how many numbers a query and a key have: in one head, or in W for all heads together",
+    "e": "how many numbers a value has: in one head, or in W for all heads together",
     "h": "how many heads",
 }
 """Every letter that a shape is written with, in the order in which they are explained."""

@@ -67,7 +67,7 @@ OUTPUTS_OF_READING = "A row is a token, a column a number of its output: blue is
 WITH_POWER = "Small weights are coloured stronger than in proportion (to the power {power}), so that they can be seen."
 THIS_RUN = "this run"
 MEAN_ENTROPY = "Mean entropy {mean} of at most {most} nats; the largest of all weights is {largest}."
-WEIGHTS_ALONE, OUTPUT = "weights", "output"
+WEIGHTS_ALONE, OUTPUT, OUTPUT_OF_ALL = "weights", "output", "output of all heads"
 NONE_IN, AT_MOST_IN = "{what}: none", "{what}: {largest}"
 ROUNDING_IN = "{what}: {largest}, which is rounding"
 NAN_IN = "{what}: NaN in one alone, elsewhere {largest}"
@@ -170,6 +170,7 @@ BLIND_ROW = "{gets} where a query may see no key"
 BLIND_GETS = "that is what convention={convention} gives a query that may see no key"
 NO_SUM = "{number} / 0, which counts as 0"
 MAY_NOT_SEE = "this query may not see this key"
+IS_MADE_OTHERWISE = "this stage is made otherwise than the definition, as the line above it says"
 
 # Pictures
 WEIGHT = "weight"
@@ -263,6 +264,7 @@ POINTS_OF = "{points} of {most} points"
 DO_THIS = "What to do instead:"
 WRONG_MARK = "✗ wrong: beside it stands what your numbers before it give"
 FOLLOWS_MARK, UNREADABLE_MARK = "→ right, though computed from a wrong number", "? cannot be read"
+EMPTY_MARK = "– left empty: beside it stands what is right"
 CHECKED_AT_ONCE = (
     "Typed numbers are checked at once: green is right, red is wrong, orange follows rightly from a wrong number."
 )

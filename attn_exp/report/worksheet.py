@@ -254,7 +254,7 @@ FORMULAS = {
     "logits": "logits = scores × {scale}",
     "capped": "capped = {cap} tanh(logits / {cap})",
     "masked": "masked = {logits} + {added}{hidden}",
-    "weights": "weights = exp(logit) / sum of exp over the row",
+    "weights": "weights = exp({of}) / sum of exp({of}) over the row",
     "context": "context = weights v",
     "output": "output = context of all heads, side by side{projection}",
 }
@@ -263,11 +263,14 @@ TURNED = {
     "k": words.TURNED_SIDE,
     "v": words.TURNED_SIDE,
     "scores": "scores = kᵀ q: a column for each query",
-    "weights": "weights = exp(logit) / sum of exp over the column",
+    "weights": "weights = exp({of}) / sum of exp({of}) over the column",
     "context": "context = v weights",
     "output": "output = context of all heads, one below the other",
 }
-OTHER_WEIGHTS = {"sum": "weights = logit / sum", "sigmoid": "weights = 1 / (1 + exp(−logit)), each by itself"}
+OTHER_WEIGHTS = {
+    "sum": "weights = {of} / sum of {of} over the row",
+    "sigmoid": "weights = 1 / (1 + exp(−{of})), each by itself",
+}
 CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
 """Stages after q, k and v, each before the one that it is made of."""
 
@@ -310,12 +313,14 @@ def of_stage(paper: Paper, stage: str) -> str:
         text = OTHER_WEIGHTS.get(settled.rules.normalizer.name, text)
         text += f", one more logit in the sum: {extra}" if extra else ""
     logits = "logits" if paper.cap is None else "capped"
+    weighed = logits if paper.added is None else "masked"
     from_memory = stage in "kv" and paper.sheet.problem.memory is not None
     cap = "" if paper.cap is None else f"{paper.cap:.10g}"
     hidden = words.HIDDEN if crossed(paper) else ""
     told = text.format(
         side=stage, source=words.MEMORY if from_memory else "x", scale=scale_written(paper), cap=cap,
-        logits=logits, added=words.ADDED, hidden=hidden, projection=", times W_o" if settled.output_projection else "",
+        logits=logits, of=weighed, added=words.ADDED, hidden=hidden,
+        projection=", times W_o" if settled.output_projection else "",
     )  # fmt: skip
     bias = "b_o" if stage == "output" and settled.output_projection else f"b_{stage}" if stage in "qkv" else ""
     return told + (f" + {bias}" if bias in projections else "") + parting(paper, stage) + turning(paper, stage)

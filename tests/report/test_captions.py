@@ -12,6 +12,7 @@ from attn_exp.experiment.comparison import settled_as
 from attn_exp.experiment.mistaken import departures
 from attn_exp.experiment.sharpness import split
 from attn_exp.forms.trace import Trace
+from attn_exp.report.page import is_default
 from attn_exp.report.walk import Step, steps
 from attn_exp.runs.result import Result
 from tests.report.render import page_of
@@ -131,3 +132,20 @@ def test_the_page_begins_with_the_weights_that_the_mistake_gave(mistake: str) ->
 
 def test_logits_that_are_no_multiple_of_the_scores_have_no_slider() -> None:
     assert split(result("mistake=softcap_before_scale", "score=softcap").comparison, "matrix") is None
+
+
+def test_the_formula_on_the_page_says_where_it_is_masked() -> None:
+    assert ", −∞ where masked" in said("mask=causal")["masked"].explained.mathml
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("python -m attn_exp", True),
+        ("python -m attn_exp output_dir=there report.depth=reading", True),
+        ("python -m attn_exp head=2", False),
+        ("", False),
+    ],
+)
+def test_the_default_run_has_a_first_reading_wherever_it_is_written(command: str, expected: bool) -> None:
+    assert is_default(command) is expected

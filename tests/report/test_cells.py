@@ -125,7 +125,8 @@ def test_what_a_position_or_a_mistake_changes_is_said(opened: Tab, tmp_path: Pat
         if "the table has" not in text:
             assert computed(text) == pytest.approx(plain(shown), abs=1e-3), (step, text)
     show(opened, tmp_path, "variant=[looped]", "mistake=no_scale")
-    assert said(opened, 2, 1, "walk-1-logits").startswith("L[likes, she] = 0.5 × 0.861 = 0.4305; the table has 0.861")
+    told = "because this stage is made otherwise than the definition, as the line above it says"
+    assert said(opened, 2, 1, "walk-1-logits") == f"L[likes, she] = 0.861, {told}"
 
 
 def test_a_query_without_keys_gets_what_its_convention_says(opened: Tab, tmp_path: Path) -> None:
@@ -160,3 +161,10 @@ def test_arrows_move_and_escape_ends(opened: Tab, tmp_path: Path) -> None:
     opened.press("Escape")
     assert opened.ask("document.querySelectorAll('.why, .source, .asked').length") == 0
     assert opened.violations() == []
+
+
+def test_a_number_that_a_mistake_made_is_not_written_as_the_right_sum(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[matrix]", "mask=causal", "mistake=mask_small_fill")
+    told = "because this stage is made otherwise than the definition, as the line above it says"
+    assert said(opened, 1, 2, "walk-1-masked").endswith(told)
+    assert " × " in said(opened, 1, 2, "walk-1-logits")

@@ -52,7 +52,7 @@ def test_the_output_follows_from_what_its_sheet_gives() -> None:
     mine = of_sides(given["q"], given["k"], given["v"], given["added"], None)[-1]
     assert np.abs(mine - paper.blanks[0].right[0]).max() < 1e-8
     assert formula(paper, paper.blanks[0]) == (
-        "output = weights v, weights = exp(logit) / sum of exp over the row, one more logit in the sum: 0.25, "
+        "output = weights v, weights = exp(masked) / sum of exp(masked) over the row, one more logit in the sum: 0.25, "
         "masked = capped + added, −∞ where a token may not look, capped = 1.5 tanh(logits / 1.5), "
         "logit = score × 0.5, scores = q kᵀ"
     )
@@ -90,6 +90,17 @@ def test_the_page_takes_rounded_boxes_under_every_rule(tmp_path: Path) -> None:
 def test_the_scale_is_said_exactly(words: tuple[str, ...], expected: str) -> None:
     paper = attn_exp.sheet(*words, "stages=[scores,logits]").paper
     assert formula(paper, paper.blanks[1]) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "of"),
+    [((), "logits"), (("mask=causal",), "masked"), (("score=alibi",), "masked"), (("score=softcap",), "capped")],
+    ids=str,
+)
+def test_the_box_that_the_weights_are_made_of_is_named(words: tuple[str, ...], of: str) -> None:
+    paper = attn_exp.sheet("variant=[matrix]", *words).paper
+    (told,) = (formula(paper, blank) for blank in paper.blanks if blank.stage == "weights")
+    assert f"exp({of}) / sum of exp({of}) over the row" in told
 
 
 @pytest.mark.parametrize("rule", ["normalizer=sparsemax", "score=additive"])

@@ -393,6 +393,19 @@ def test_no_student_has_two_equal_tokens_or_a_head_of_equal_scores(home: Path) -
         assert (np.ptp(scores, axis=(-2, -1)) > 0).all()
 
 
+def test_what_is_empty_is_said_beside_what_is_wrong(home: Path) -> None:
+    paper = handed(*SMALL, "stages=[scores,weights]")
+    (numbers,) = (blank.right for blank in paper.blanks if blank.stage == "scores")
+    wrong, empty = np.array(numbers), np.full(numbers.shape, np.nan)
+    wrong[0, 1, 1] += 3
+    Path("mine.csv").write_text(written(paper, {"scores": wrong, "weights": empty}).replace("nan", ""))
+    (line,) = result("mine.csv")
+    assert "a slip: in scores" in line["what it is"] and line["what it is"].endswith("Empty cells in weights")
+    page = next(Path().rglob("marked/*.html")).read_text(encoding="utf-8")
+    assert page.count('<td class="empty">') == numbers.size and "– left empty" in page
+    assert page.count("<ins>") == numbers.size + 1
+
+
 @pytest.mark.long
 def test_axe_finds_nothing_on_any_page_of_a_class(home: Path) -> None:
     need_chromium()

@@ -111,7 +111,7 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
     layer = reached(settings.layer, under_way)
     check_finite(layer, settings)
     names = begun.tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
-    folder = Path(str(settings.path)).resolve().name
+    folder = Path(str(settings.path)).name or Path(str(settings.path)).resolve().name
     title = f"Layer {settings.layer} of the {settings.family} model {folder}, whose layers are 0 to {last}"
     return layer, names, title
 

@@ -117,7 +117,8 @@ def walk_of(
         "groups": groups,
         "sums": told,
         "places": places,
-        "facts": facts(comparison, settled, comparison.traces[variant], bool(told)),
+        "facts": facts(comparison, settled, comparison.traces[variant], bool(told))
+        | {"wrong": " ".join(step.stage for step in steps if step.wrong)},
         "flow": flow(comparison.problem, settled, comparison.traces[variant], whole, places),
     }
 

@@ -130,6 +130,7 @@
 
   function why(walk, stage, head, row, column, cell, facts, note) {
     const key = Math.floor(head / Number(facts.share));
+    if ((facts.wrong || "").split(" ").includes(stage)) return { why: words.IS_MADE_OTHERWISE, lit: [] };
     if (["q", "k", "v"].includes(stage)) return projected(walk, stage, head, row, column, cell, facts);
     if (stage === "scores") {
       const many = sizes(walk, "q").at(-1);

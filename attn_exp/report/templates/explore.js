@@ -180,7 +180,7 @@
     } else if (one.panel && other.panel) differences.push(words.TOO_MANY_WEIGHTS);
     const [mine, yours] = [one, other].map(({ walk }) => variants.find(({ name }) => name === data.walks[walk].variant));
     if (one.walk !== other.walk && mine.size && mine.answer.length === yours.answer.length) {
-      compare(words.OUTPUT, mine.answer, yours.answer, data.tokens, Array.from({ length: mine.size }, (_, place) => String(place + 1)), { rows: true, digits: 4 });
+      compare(one.panel?.shape[0] > 1 || other.panel?.shape[0] > 1 ? words.OUTPUT_OF_ALL : words.OUTPUT, mine.answer, yours.answer, data.tokens, Array.from({ length: mine.size }, (_, place) => String(place + 1)), { rows: true, digits: 4 });
     } else if (one.walk !== other.walk && mine.size && yours.size) differences.push(words.DIFFERENT_SHAPES);
     return { made, said: differences.join("; ") };
   }

@@ -144,14 +144,14 @@ def pages_of(handed: Sequence[Handed]) -> dict[str, str]:
 
 def by_box(handed: Sequence[Handed]) -> list[tuple[str, str, str, str]]:
     """Return for each box the mean of its points, of how many, and how many students have something wrong in it, or
-    something that nobody can read."""
+    something that is empty or cannot be read."""
     graded = [one for one in handed if one.grade]
     stages = dict.fromkeys(score.stage for one in graded for score in one.scored)
     lines = []
     for stage in stages:
         found = [score for one in graded for score in one.scored if score.stage == stage]
         boxes = [box for one in graded if one.grade for box in one.grade.boxes if box.stage == stage]
-        wrong = sum(box.wrong + box.unreadable > 0 for box in boxes)
+        wrong = sum(box.wrong + box.unreadable + box.empty > 0 for box in boxes)
         mean = sum(score.points for score in found) / len(found)
         lines.append((stage, marking.count(mean), marking.count(max(score.most for score in found)), f"{wrong}"))
     return lines
