@@ -89,6 +89,7 @@
     const { cells: lit, shown, numbers, seen, left } = line;
     column -= line.first;
     const own = numbers[column];
+    if (own === undefined) return null; // its logit does not travel with the page
     if (!seen.length && !left && value(cell) !== 0) return { why: fill(words.BLIND_GETS, facts), lit };
     if (own === -Infinity && seen.length && facts.normalizer !== "sum") return { why: words.MAY_NOT_SEE, lit: [lit[column]] };
     if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${shown[column]})))`, lit: [lit[column]] };
