@@ -71,6 +71,8 @@ def construct(
             return search.made
         if search.poor:
             return search.poor[0]
+        if search.refused and perf_counter() - search.start > SECONDS:
+            break
     if search.refused:
         raise search.refused[0]
     raise unmade(name, search.given, sizes, search.failed[0])

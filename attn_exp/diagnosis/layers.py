@@ -25,6 +25,8 @@ class TorchLayer:
         self.rounding = ROUNDING_OF_SINGLE if single else 1e-7
         self.places: dict[str, Any] = dict(module.named_parameters())
         self.norms = [child for child in module.modules() if child is not module and is_norm(child)]
+        of_norms = {id(tensor) for norm in self.norms for tensor in norm.parameters()}
+        self.of_norms = {name for name, tensor in self.places.items() if id(tensor) in of_norms}
 
     @property
     def parameters(self) -> Mapping[str, Array]:

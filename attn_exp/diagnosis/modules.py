@@ -25,6 +25,7 @@ from attn_exp.diagnosis.mask_forms import MaskForm, mask_form, takes_keys
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain
 from attn_exp.diagnosis.plain_layers import PlainLayer, evaluated, matrices_in, may_be_layer
+from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, kind_of, pure, without_self
 from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -32,7 +33,15 @@ from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, r
 from attn_exp.diagnosis.several import mixes_as_known
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
-from attn_exp.diagnosis.ways_into_layers import LAID, NoWayError, Way, find_way, parameters_of_call, read_otherwise
+from attn_exp.diagnosis.ways_into_layers import (
+    LAID,
+    Filled,
+    NoWayError,
+    Way,
+    find_way,
+    parameters_of_call,
+    read_otherwise,
+)
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.forms.around import Around, Norm
 from attn_exp.forms.pipeline import Given, Recipe, compute
@@ -623,6 +632,8 @@ def called(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: s
     roles = {BY_NAME[plain(given.name)]: given.name for given in arrays}
     taken = {role: word for role, word in roles.items()
              if role in ("mask", "padding", "causal") and word not in way.sides}  # fmt: skip
+    if isinstance(way.given.get(taken.get("causal", "")), Filled) and "mask" not in taken:
+        taken["mask"] = taken.pop("causal")  # an array of a causal mask is one of any
     beside = {"memory": "memory"} if way.memory else {}
     word, form = taken.get("mask", ""), MaskForm()
     if word and isinstance(layer, TorchLayer):
@@ -684,18 +695,17 @@ def watching(layer: Layer, way: Way) -> Watch:
     def watch(x: Array, memory: Array | None) -> tuple[Array, list[Any]]:
         with layer.watched() as seen:
             answer = layer.answer(way, x, memory)
-        return answer, [(norm, plain_array(given), plain_array(said)) for norm, given, said in seen]
+        return answer, [(norm, plain_numbers(given), plain_numbers(said)) for norm, given, said in seen]
 
     return watch
 
 
 def own_numbers_kept(layer: Layer, roles: Roles) -> list[str]:
     """Set what is added beside attention to 0, open its gates, and say it; what a norm holds stays."""
-    of_norms = {id(tensor) for norm in layer.norms for tensor in norm.parameters()}
     own = layer.parameters
     zeros = {
         name: array for name, array in roles.neutral.items()
-        if id(layer.places[name]) not in of_norms and not array.any() and own[name].any()
+        if name not in layer.of_norms and not array.any() and own[name].any()
     }  # fmt: skip
     gates = {name: array for name, array in roles.neutral.items() if (array == OPEN).all()}
     layer.put(zeros | gates)
@@ -725,16 +735,15 @@ def awake(layer: TorchLayer, way: Way) -> None:
 def redraw(layer: TorchLayer | PlainLayer, seed: int) -> None:
     """Give matrices, biases and norms numbers of their own where all of theirs are the same, or were never set."""
     rng = np.random.default_rng([seed, 23])
-    of_norms = {id(tensor) for norm in layer.norms for tensor in norm.parameters()}
     for name, array in layer.parameters.items():
         size = float(np.abs(array).max(initial=0.0))
         unset = not UNSET[0] < size < UNSET[1] and size != 0.0  # NaN too: `torch.empty` holds whatever was there
         if array.size < 2 or (np.ptp(array) and not unset):
             continue
         array = np.zeros_like(array) if unset else array  # noqa: PLW2901
-        if sum(length > 1 for length in array.shape) > 1 and id(layer.places[name]) not in of_norms:
+        if sum(length > 1 for length in array.shape) > 1 and name not in layer.of_norms:
             layer.put({name: rng.standard_normal(array.shape) / np.sqrt(max(array.shape))})
-        elif "bias" in name or id(layer.places[name]) in of_norms:
+        elif "bias" in name or name in layer.of_norms:
             layer.put({name: array + 0.2 * rng.standard_normal(array.shape)})
 
 

@@ -27,7 +27,7 @@ IN_TRAINING = ("training", "is_training", "train_mode")
 class PlainLayer:
     """An object with arrays inside, as a layer: each of them can be exchanged where it lies."""
 
-    norms: tuple[Any, ...] = ()
+    of_norms: frozenset[str] = frozenset()
 
     def __init__(self, made: Any) -> None:
         self.places: dict[str, tuple[Any, Any]] = {}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,31 @@ def kind_of(function: Any) -> str:
     return ""
 
 
+Handle = Callable[[str, Any, Any, Callable[[], Any]], Any]
+"""What is done in place of a norm: it is told its path and the norm, what that is given, and how to call it."""
+Meeting = Callable[[Handle], AbstractContextManager[Any]]
+
+
+def met_nowhere(handle: Handle) -> AbstractContextManager[None]:
+    """Do nothing in place of norms."""
+    return nullcontext()
+
+
+def met_by(intercept: Callable[[Any], AbstractContextManager[Any]], path_of: Callable[[Any], str]) -> Meeting:
+    """Return how norms are met in a library that lets calls of modules be intercepted."""
+
+    def meeting(handle: Handle) -> AbstractContextManager[Any]:
+        def stand_in(call: Any, given: Any, named: Any, context: Any) -> Any:
+            is_named_so = "norm" in type(context.module).__name__.lower() and context.method_name == "__call__"
+            if not is_named_so or not given or not hasattr(given[0], "shape") or not path_of(context.module):
+                return call(*given, **named)
+            return handle(path_of(context.module), context.module, given[0], lambda: call(*given, **named))
+
+        return intercept(stand_in)
+
+    return meeting
+
+
 @dataclass
 class PureLayer:
     """A layer as a function of its parameters: `applied` makes one of numbers by name."""
@@ -41,7 +66,12 @@ class PureLayer:
     applied: Callable[[Mapping[str, Any]], Callable[..., Any]]
     forward: Callable[..., Any]
     rounding: float = ROUNDING_OF_SINGLE
-    norms: tuple[Any, ...] = ()
+    meeting: Meeting = field(default_factory=lambda: met_nowhere)
+    """Within it, what a norm inside would do is done by somebody else."""
+    of_norms: set[str] = field(default_factory=set)
+    """Parameters of the norms that were met."""
+    met: list[Any] = field(default_factory=list)
+    """The norms that were met at last, in the order of the calls."""
 
     @property
     def places(self) -> Mapping[str, Any]:
@@ -65,7 +95,49 @@ class PureLayer:
         return compiled(lambda leaves, positional, named: self.applied(leaves)(*positional, **named))
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
-        return self.whole(dict(self.leaves), positional, named)
+        return self.calls[-1](dict(self.leaves), positional, named)
+
+    @cached_property
+    def calls(self) -> list[Callable[..., Any]]:
+        """How it is called now, last: as a whole, without its norms, or watching them."""
+        return [self.whole]
+
+    @cached_property
+    def whole_without_norms(self) -> Callable[..., Any]:
+        """The layer as a function, compiled, in which norms hand on what they are given."""
+
+        def applied(leaves: Mapping[str, Any], positional: Any, named: Any) -> Any:
+            with self.meeting(lambda path, norm, given, call: given if self.is_norm(path) else call()):
+                return self.applied(leaves)(*positional, **named)
+
+        return compiled(applied)
+
+    @cached_property
+    def whole_with_norms(self) -> Callable[..., Any]:
+        """The layer as a function, compiled, that returns what norms are given and what they return beside."""
+
+        def applied(leaves: Mapping[str, Any], positional: Any, named: Any) -> Any:
+            seen, self.met = list[Any](), []
+
+            def note(path: str, norm: Any, given: Any, call: Callable[[], Any]) -> Any:
+                said = call()
+                if self.is_norm(path):
+                    seen.append((given, said))
+                    self.met.append(norm)
+                return said
+
+            with self.meeting(note):
+                return self.applied(leaves)(*positional, **named), seen
+
+        return compiled(applied)
+
+    def is_norm(self, path: str) -> bool:
+        """Say whether what has a norm's name holds no matrix; its parameters are noted."""
+        inside = {name for name in self.leaves if name.startswith(f"{path}/")}
+        if any(sum(length > 1 for length in np.shape(self.leaves[name])) > 1 for name in inside):
+            return False
+        self.of_norms |= inside
+        return True
 
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
         """Return the answer of a call as NumPy has it."""
@@ -74,14 +146,32 @@ class PureLayer:
         given = [None if one is None else jnp.asarray(one, jnp.float32) for one in (x, memory)]
         return np.asarray(first_of(way.call(self, *given)), np.float64)
 
-    def without_norms(self) -> Any:
-        """Nothing can be left out of a pure function."""
-        return nullcontext()
+    @contextmanager
+    def without_norms(self) -> Iterator[None]:
+        """Let every norm inside hand on what it is given."""
+        self.calls.append(self.whole_without_norms)
+        try:
+            yield
+        finally:
+            self.calls.pop()
 
     @contextmanager
     def watched(self) -> Iterator[list[Any]]:
-        """Nothing inside a pure function is seen."""
-        yield []
+        """Note what every norm inside is given and what it returns, in the order of the calls."""
+        found = list[Any]()
+
+        def noting(*given: Any) -> Any:
+            said, seen = self.whole_with_norms(*given)
+            tracer = sys.modules["jax"].core.Tracer  # what a norm sees that is mapped over tokens is no number outside
+            found.extend((norm, *pair) for norm, pair in zip(self.met, seen, strict=True)
+                         if not any(isinstance(one, tracer) for one in pair))  # fmt: skip
+            return said
+
+        self.calls.append(noting)
+        try:
+            yield found
+        finally:
+            self.calls.pop()
 
 
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -110,8 +200,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
             known[key], of_arrays[key] = jax.jit(step_by_step, compiler_options=QUICKLY), step_by_step
         try:
             return known[key](arrays)
-        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError):
-            said = of_arrays[key](arrays)  # an error of its own: shapes that do not fit, say, which others may
+        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError) as error:
+            if not isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError) and "racer" not in str(error):
+                raise  # shapes that do not fit: step by step they do not either
+            said = of_arrays[key](arrays)
             known[key] = of_arrays[key]
             return said
 
@@ -128,8 +220,43 @@ class KerasLayer(PureLayer):
     def __init__(self, layer: Any) -> None:
         super().__init__({weight.path: weight for weight in layer.weights}, lambda leaves: in_numpy(layer), layer.call)
 
+        self.norms = [one for one in layer._flatten_layers() if one is not layer and is_norm(one)]
+        self.of_norms = {weight.path for norm in self.norms for weight in norm.weights}
+
     def __call__(self, *positional: Any, **named: Any) -> Any:
         return self.applied({})(*positional, **named)
+
+    @contextmanager
+    def without_norms(self) -> Iterator[None]:
+        """Let every norm inside hand on what it is given."""
+        for norm in self.norms:
+            vars(norm)["call"] = lambda inputs, *_, **__: inputs
+        try:
+            yield
+        finally:
+            for norm in self.norms:
+                del vars(norm)["call"]
+
+    @contextmanager
+    def watched(self) -> Iterator[list[Any]]:
+        """Note what every norm inside is given and what it returns, in the order of the calls."""
+        found = list[Any]()
+
+        def noting(norm: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+            def noted(inputs: Any, *others: Any, **named: Any) -> Any:
+                said = call(inputs, *others, **named)
+                found.append((norm, numbers(inputs), numbers(said)))
+                return said
+
+            return noted
+
+        for norm in self.norms:
+            vars(norm)["call"] = noting(norm, norm.call)
+        try:
+            yield found
+        finally:
+            for norm in self.norms:
+                del vars(norm)["call"]
 
     @property
     def parameters(self) -> Mapping[str, Array]:
@@ -145,6 +272,11 @@ class KerasLayer(PureLayer):
         """Return the answer of a call as NumPy has it."""
         x, memory = np.asarray(x, np.float32), None if memory is None else np.asarray(memory, np.float32)
         return numbers(first_of(way.call(self.applied({}), x, memory)))
+
+
+def is_norm(layer: Any) -> bool:
+    """Say whether a layer of Keras is a norm: by its name, and it holds no matrix."""
+    return "norm" in type(layer).__name__.lower() and all(len(weight.shape) < 2 for weight in layer.weights)
 
 
 def numbers(tensor: Any) -> Array:
@@ -216,7 +348,8 @@ def of_linen(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLay
         variables = {"params": shape([now[name] for name in leaves]), **others}
         return lambda *positional, **named: made.apply(variables, *positional, **named)
 
-    return PureLayer(leaves, applied, made.__call__)
+    met = met_by(sys.modules["flax.linen"].intercept_methods, lambda module: "/".join(module.path))
+    return PureLayer(leaves, applied, made.__call__, meeting=met)
 
 
 def of_haiku(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
@@ -239,7 +372,8 @@ def of_haiku(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLay
         params = shape([now[name] for name in leaves])
         return lambda *positional, **named: pair.apply(params, jax.random.PRNGKey(1), positional, named)
 
-    return PureLayer(leaves, applied, made.forward)
+    met = met_by(sys.modules["haiku"].intercept_methods, lambda module: str(module.module_name))
+    return PureLayer(leaves, applied, made.forward, meeting=met)
 
 
 @dataclass
@@ -286,7 +420,44 @@ def of_equinox(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureL
         called: Callable[..., Any] = whole
         return called
 
-    return PureLayer(dict(leaves), applied, made.__call__)
+    return with_norms_of_classes(PureLayer(dict(leaves), applied, made.__call__), made, jax.tree_util.keystr)
+
+
+def with_norms_of_classes(layer: PureLayer, made: Any, name_of: Callable[[Any], str]) -> PureLayer:
+    """Return a layer of Equinox whose norms are met where their classes are called."""
+    import jax  # noqa: PLC0415
+
+    def is_one(part: Any) -> bool:
+        return part is not made and callable(part) and "norm" in type(part).__name__.lower()
+
+    parts = [(name_of(path).lstrip("."), part) for path, part in jax.tree_util.tree_flatten_with_path(made, is_one)[0]]
+    inside = {
+        path: {name for name in layer.leaves if name.startswith(f"{path}.")} for path, part in parts if is_one(part)
+    }
+    plain = {path for path, names in inside.items() if all(np.ndim(layer.leaves[name]) < 2 for name in names)}
+    layer.of_norms |= {name for path in plain for name in inside[path]}
+    layer.meeting = partial(met_in_classes, {type(part) for path, part in parts if path in plain})
+    return layer
+
+
+@contextmanager
+def met_in_classes(classes: Iterable[Any], handle: Handle) -> Iterator[None]:
+    """Let calls of objects of some classes be done by somebody else meanwhile."""
+
+    def standing_in(before: Callable[..., Any]) -> Callable[..., Any]:
+        def called(self: Any, given: Any, *others: Any, **named: Any) -> Any:
+            return handle("", self, given, lambda: before(self, given, *others, **named))
+
+        return called
+
+    known = {kind: kind.__call__ for kind in classes}
+    for kind, before in known.items():
+        kind.__call__ = standing_in(before)
+    try:
+        yield
+    finally:
+        for kind, before in known.items():
+            kind.__call__ = before
 
 
 def of_nnx(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -484,12 +485,12 @@ def in_a_rare_way(
     for place in ("first", "last") if search.of_one and "memory" not in start.sides.values() else ():
         for order in axes:
             one = replace(start, axes=order, asks=place)
-            way = Search(layer, into, search.most).filled(one, needed)
+            way = Search(layer, into, search.most, end=search.end).filled(one, needed)
             if way is not None and asks(layer, way, into):
                 return way
     counts = [*sorted(search.lengths), *(count for count in SQUARES if count not in search.lengths)]
     for tokens in (count for count in counts if 1 < count < start.width - 2):
-        fixed = Search(layer, into, search.most, tokens)
+        fixed = Search(layer, into, search.most, tokens, search.end)
         for order in axes:
             way = fixed.filled(replace(start, axes=order), needed)
             if way is not None:
@@ -526,37 +527,60 @@ class Search:
     """
 
     def __init__(
-        self, layer: Callable[..., Any], into: Callable[[Array], Any], most: int, tokens: int = HERE
+        self, layer: Callable[..., Any], into: Callable[[Array], Any], most: int, tokens: int = HERE, end: float = 0.0
     ) -> None:  # fmt: skip
         self.layer, self.into, self.most, self.tokens = layer, into, most, tokens
+        self.end = end or process_time() + MOST_SECONDS
         self.first, self.said, self.tries, self.about_type = "", "", 0, False
         self.lengths, self.of_one = set[int](), False
         self.furthest: tuple[int, ...] = ()
-        self.width, self.answered = 0, 0
+        self.width, self.answered, self.stepped = 0, 0, ""
 
     def filled(self, way: Way, options: Mapping[str, Sequence[Make]]) -> Way | None:
         """Return the way with its other arguments, or None where no choice of them gives an answer."""
+        if process_time() > self.end:
+            return None
         chosen = {name: makes[0] for name, makes in options.items()}
         best = self.come_to(replace(way, given=present(chosen)))
         if best is None:
             return replace(way, given=present(chosen))
-        for _ in range(ROUNDS):
-            before = best
-            named = sorted(options, key=lambda name: not re.search(rf"\b{re.escape(name)}\b", self.said))
-            for name, makes in ((name, options[name]) for name in named):
-                for make in makes[1:]:
-                    if self.tries > self.most:
-                        return None
-                    others = {name: make, **twins(name, make, options)}
-                    tried = replace(way, given=present(chosen | others))
-                    place = self.come_to(tried)
-                    if place is None:
-                        return tried
-                    if place > best:
-                        best, chosen = place, chosen | others
-            if best == before:
-                return None
+        asked = {tuple(chosen.values())}
+        while not self.is_over():
+            found = self.one_better(way, options, chosen, best, asked)
+            if isinstance(found, Way) or found is None:
+                return found
+            best, chosen = found
         return None
+
+    def one_better(
+        self, way: Way, options: Mapping[str, Sequence[Make]], chosen: dict[str, Make], best: tuple[int, ...],
+        asked: set[tuple[Make, ...]],
+    ) -> Way | tuple[tuple[int, ...], dict[str, Make]] | None:  # fmt: skip
+        """Return the way that gives an answer, or the choice of one argument more with which a call comes further.
+
+        What an error speaks of is tried first, and what the last step was made with last. None: nothing comes further.
+        """
+        named = sorted(
+            options, key=lambda one: (not re.search(rf"\b{re.escape(one)}\b", self.said), one == self.stepped)
+        )
+        for name, make in [(one, make) for one in named for make in options[one]]:
+            now = chosen | {name: make, **twins(name, make, options)}
+            if tuple(now.values()) in asked:
+                continue
+            if self.is_over():
+                return None
+            asked.add(tuple(now.values()))
+            place = self.come_to(replace(way, given=present(now)))
+            if place is None:
+                return replace(way, given=present(now))
+            if place > best:
+                self.stepped = name
+                return place, now
+        return None
+
+    def is_over(self) -> bool:
+        """Say whether enough was tried, or for long enough."""
+        return self.tries > self.most or process_time() > self.end
 
     def come_to(self, way: Way) -> tuple[int, ...] | None:
         """Return how far a call comes, as something to compare, or None where it gives an answer."""
@@ -574,7 +598,8 @@ class Search:
         return place if said else None
 
 
-ROUNDS = 3
+MOST_SECONDS = 6.0
+"""Of a processor, in which a way to call a layer is looked for."""
 
 
 def twins(name: str, make: Make, options: Mapping[str, Sequence[Make]]) -> dict[str, Make]:

@@ -1,0 +1,101 @@
+"""Layers of Flax, Equinox and Keras with norms inside, met as those of PyTorch are; and a mask that is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attn_exp.diagnosis.check import check
+from attn_exp.diagnosis.request import Request
+from attn_exp.experiment.verdict import Verdict
+from attn_exp.own_code import find_function
+
+pytestmark = pytest.mark.long
+ATTEND = """
+import jax, jax.numpy as jnp
+
+def attend(q, k, v, heads, mask=None):
+    q, k, v = (side.reshape(len(side), heads, -1).swapaxes(0, 1) for side in (q, k, v))
+    scores = q @ k.swapaxes(1, 2) / q.shape[-1] ** 0.5
+    shares = jax.nn.softmax(scores if mask is None else jnp.where(mask, scores, -1e30), -1)
+    return (shares @ v).swapaxes(0, 1).reshape(v.shape[1], -1)
+"""
+OF_FLAX = f"""{ATTEND}
+import flax.linen as nn
+
+class Layer(nn.Module):
+    dim: int
+    heads: int
+
+    @nn.compact
+    def __call__(self, x):
+        y = nn.Dense(3 * self.dim)(nn.LayerNorm()(x))
+        said = jax.vmap(lambda one: attend(*jnp.split(one, 3, -1), self.heads))(y)
+        return x + nn.RMSNorm()(nn.Dense(self.dim)(said))
+"""
+OF_EQUINOX = f"""{ATTEND}
+import equinox as eqx
+
+class Norm(eqx.Module):
+    gain: jax.Array
+
+    def __call__(self, x):
+        x = x - x.mean(-1, keepdims=True)
+        return x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * self.gain
+
+class Layer(eqx.Module):
+    norm: Norm
+    matrices: list
+    heads: int = eqx.field(static=True)
+
+    def __init__(self, dim, heads, key):
+        self.norm, self.heads = Norm(jnp.linspace(0.5, 1.5, dim)), heads
+        self.matrices = [jax.random.normal(one, (dim, dim)) / 5 for one in jax.random.split(key, 4)]
+
+    def __call__(self, x, *, pos_emb, causal_mask):
+        cos, sin = pos_emb
+        q, k, v = (self.norm(x) @ matrix for matrix in self.matrices[:3])
+        said = attend(q * cos[0, 0] + sin[0, 0], k, v, self.heads, jnp.where(causal_mask, True, False))
+        return said @ self.matrices[3]
+"""
+OF_KERAS = """
+import keras
+from keras import ops
+
+class Layer(keras.layers.Layer):
+    def __init__(self, dim, **others):
+        super().__init__(**others)
+        self.norm = keras.layers.LayerNormalization(epsilon=1e-5)
+        self.sides = [keras.layers.Dense(dim) for _ in range(3)]
+
+    def call(self, inputs):
+        q, k, v = (side(self.norm(inputs)) for side in self.sides)
+        scores = ops.matmul(q, ops.transpose(k, (0, 2, 1))) / q.shape[-1] ** 0.5
+        return inputs + ops.matmul(ops.softmax(scores), v)
+"""
+
+
+def verdict_on(text: str, folder: Path) -> Verdict:
+    """Return what a check says of the layer of a file."""
+    file = folder / "layer.py"
+    file.write_text(text, encoding="utf-8")
+    return check(find_function(f"{file}:Layer"), Request(), quick=True)
+
+
+@pytest.mark.parametrize(
+    ("library", "text", "said"),
+    [
+        ("flax", OF_FLAX, "with LayerNorm before, RMSNorm after and a residual after"),
+        ("equinox", OF_EQUINOX, "with LayerNorm before"),
+        ("keras", OF_KERAS, "with LayerNorm before and a residual after"),
+    ],
+)
+def test_norms_inside_are_met(library: str, text: str, said: str, tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+    pytest.importorskip(library, reason=f"{library} is not installed: pip install {library}")
+    verdict = verdict_on(text, tmp_path)
+    assert verdict.passed, verdict
+    assert said in verdict.findings[0].said
+    is_asked = not any(said.startswith("masks") for said in verdict.not_asked)
+    assert is_asked == (library == "equinox")  # an array that is called causal_mask is a mask
