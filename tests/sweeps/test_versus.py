@@ -23,6 +23,7 @@ from attn_exp.sweeps.sweep import sweep
 from attn_exp.sweeps.versus import two_runs, two_sweeps
 from attn_exp.sweeps.versus.command import compare, side_by_side
 from attn_exp.sweeps.versus.two_sweeps import Side
+from attn_exp.sweeps.versus.versus import settings_apart
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +198,24 @@ def test_a_column_that_a_run_lacks_is_said_once(saved: Path) -> None:
     older = replace(run, comparison=replace(run.comparison, rows=rows))
     table = next(table for table in two_runs.versus(("a", "b"), older, run).tables if table.name == "rows")
     assert table.lines == (("every variant", "entropy", "has no such column", "has it"),)
+
+
+def test_another_layer_of_a_model_is_one_setting() -> None:
+    model = {"family": "bert", "layer": 0}
+    first = {"model": model, "embeddings": {"vectors": [[1.0]]}, "projections": {"given": {"W_q": [[2.0]]}}}
+    second = first | {"model": {**model, "layer": 5}, "embeddings": {"vectors": [[3.0]]}}
+    second["projections"] = {"given": {"W_q": [[4.0]]}}
+    assert settings_apart(first, second) == {"model.layer": (0, 5)}
+    changed = {**first, "embeddings": {"vectors": [[3.0]]}}
+    assert list(settings_apart(first, changed)) == ["embeddings.vectors"]
+
+
+def test_other_shapes_are_said_in_a_sentence(tmp_path: Path) -> None:
+    few, more = (
+        attn_exp.run("report=none", "variant=[matrix]", "embeddings=random", f"embeddings.tokens={count}").save(
+            tmp_path
+        )
+        for count in (3, 5)
+    )
+    told = " ".join(side_by_side(few, more).sentences)
+    assert "matrix first differs in the queries, whose shapes are [1, 3, 8] and [1, 5, 8]." in told

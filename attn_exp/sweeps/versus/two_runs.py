@@ -34,6 +34,7 @@ ROUNDED = ("error", "error_ulp", "row_sum_error")
 """Columns that hold rounding alone; a variant that is the same to rounding may differ in them."""
 
 
+OTHER_SHAPES = "whose shapes are {first} and {second}"
 OVER_KEYS = ("scores", "logits", "capped", "masked", "weights")
 """Stages whose columns are keys."""
 
@@ -106,7 +107,7 @@ def farthest(run: Run, trace: Trace, stage: str, other: Any) -> tuple[str, float
     """Return where two arrays of a stage are farthest apart, in the words of the report, and both numbers there."""
     array = dict(trace.stages())[stage]
     if array.shape != other.shape:
-        return f"shapes {list(array.shape)} and {list(other.shape)}", math.nan, math.nan
+        return OTHER_SHAPES.format(first=list(array.shape), second=list(other.shape)), math.nan, math.nan
     with np.errstate(invalid="ignore"):
         apart = np.abs(np.asarray(array, float) - np.asarray(other, float))
     place = np.unravel_index(int(np.argmax(np.where(np.isnan(apart), np.inf, apart))), apart.shape)
@@ -143,7 +144,8 @@ def parting_line(parting: Parting) -> str:
     stage = spoken(parting.stage) or parting.stage
     if parting.word != DIFFERENT:
         return f"{parting.variant}: {parting.word}, from the {stage} on; before that the same to the bit."
-    text = f"{parting.variant} first differs in the {stage}, most at {parting.where}"
+    where = parting.where if parting.where.startswith("whose shapes") else f"most at {parting.where}"
+    text = f"{parting.variant} first differs in the {stage}, {where}"
     if math.isnan(parting.first) and math.isnan(parting.second):
         return f"{text}."
     first, second = (minus(f"{number:.6g}") for number in (parting.first, parting.second))

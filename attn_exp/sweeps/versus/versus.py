@@ -12,6 +12,8 @@ from attn_exp.report.papers import Table
 
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""
+FROM_A_MODEL = ("embeddings.", "projections.")
+"""Settings whose arrays are read of a model, where one is asked for."""
 LONGEST, SHORT = 60, 30
 
 
@@ -21,10 +23,15 @@ def common(first: str, second: str) -> str:
 
 
 def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings in which two mappings differ, nested ones by their dotted names; arrays come last."""
+    """Return the settings in which two mappings differ, nested ones by their dotted names; arrays come last.
+
+    What a model gives, its vectors and matrices, is left out where another model, layer or text was asked for.
+    """
     one, other = dict(flat(first)), dict(flat(second))
     both = {name: (one.get(name), other.get(name)) for name in dict.fromkeys((*one, *other))}
     apart = {name: pair for name, pair in both.items() if name.split(".")[0] not in NOT_COMPARED and pair[0] != pair[1]}
+    if any(name.startswith("model.") for name in apart) and first.get("model") and second.get("model"):
+        apart = {name: pair for name, pair in apart.items() if not (name.startswith(FROM_A_MODEL) and is_array(pair))}
     return dict(sorted(apart.items(), key=lambda named: is_array(named[1])))
 
 
