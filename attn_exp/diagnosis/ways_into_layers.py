@@ -464,14 +464,14 @@ def find_way(
                 if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
                     known.append(int(fitting[3]))
                 search.tries = 0
-    way = in_a_rare_way(search, Way(sides, axes[0], {}, positional, width=search.width or widths[0]), axes, needed)
     unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
-    for order in axes if way is None and unknown and not memories else ():  # perhaps keys are made of one of them
+    for order in axes if unknown and not memories else ():  # perhaps keys are made of one of them
         start = Way(sides | unknown, order, {}, positional, width=widths[0])
         rest = {name: makes for name, makes in needed.items() if name not in unknown}
         search.tries = 0
         if (other := search.filled(start, rest)) is not None:
             return with_memory(layer, other, into)
+    way = in_a_rare_way(search, Way(sides, axes[0], {}, positional, width=search.width or widths[0]), axes, needed)
     if way is not None:
         return way
     raise NoWayError(search.first or "it takes nothing", search.about_type, search.furthest, search.answered)
@@ -598,7 +598,7 @@ class Search:
         return place if said else None
 
 
-MOST_SECONDS = 6.0
+MOST_SECONDS = 15.0
 """Of a processor, in which a way to call a layer is looked for."""
 
 
