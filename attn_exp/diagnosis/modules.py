@@ -265,6 +265,8 @@ def of_module(
     way = tokens_first(layer, way)
     if fresh:
         awake(layer, way)
+    if are_apart(layer, way):
+        raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
     try:
         found = understood(layer, way, forward, module)
     except NotFoundError as error:
@@ -806,6 +808,23 @@ def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
 
     others = [replace(way, axes=axes) for axes in (("tbm",) if isinstance(layer, TorchLayer) else ("tm", "tbm"))]
     return next((other for other in others if not mixes(other)), way) if mixes(way) else way
+
+
+def are_apart(layer: TorchLayer, way: Way) -> bool:
+    """Say whether what was taken for tokens `[t m]` are entries of a batch: neither the first nor the last sees another.
+
+    Where a batch has its own axis that is a mistake: heads of one token attend to each other.
+    """
+    if way.axes != "tm" or way.tokens == 1:
+        return False
+    x, other = np.random.default_rng(37).standard_normal((2, 1, way.tokens or TOKENS, way.width))
+    try:
+        before = layer.answer(way, x, None)
+        ends = [(at, np.concatenate(parts, axis=1)) for at, parts in ((0, (x[:, :1], other[:, 1:])),
+                                                                      (-1, (other[:, :-1], x[:, -1:])))]  # fmt: skip
+        return all(np.array_equal(before[:, at], layer.answer(way, one, None)[:, at]) for at, one in ends)
+    except Exception:
+        return False
 
 
 SMALL = 0.05

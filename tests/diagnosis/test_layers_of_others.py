@@ -245,3 +245,23 @@ class OfUnitSquares(OfUnitLength):
 def test_norms_of_queries_and_keys_that_no_module_makes_are_said_and_no_mistake(kind: Any, said: str) -> None:
     verdict = attn_exp.check(kind, quick=True)
     assert verdict.passed and said in str(verdict), verdict
+
+
+class OneQuery(torch.nn.Module):
+    """One query `[b m]` for each entry asks a history `[b s m]`."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.to_q, self.to_k, self.to_v, self.out = (torch.nn.Linear(dim, dim, bias=False) for _ in range(4))
+
+    def forward(self, target: Any, history_sequence: Any) -> Any:
+        cut = (len(target), -1, self.heads, target.shape[-1] // self.heads)
+        parts = self.to_q(target), self.to_k(history_sequence), self.to_v(history_sequence)
+        q, k, v = (part.view(cut).transpose(1, 2) for part in parts)
+        return self.out(((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).transpose(1, 2).reshape(len(target), -1))
+
+
+def test_entries_of_a_batch_are_not_taken_for_tokens() -> None:
+    with pytest.raises(attn_exp.UserError, match="no token sees another"):
+        attn_exp.check(OneQuery, quick=True)
