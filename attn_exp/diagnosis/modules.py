@@ -811,7 +811,7 @@ def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
 
 
 def are_apart(layer: TorchLayer, way: Way) -> bool:
-    """Say whether what was taken for tokens `[t m]` are entries of a batch: neither the first nor the last sees another.
+    """Say whether what was taken for tokens `[t m]` are entries of a batch: first and last see no other.
 
     Where a batch has its own axis that is a mistake: heads of one token attend to each other.
     """
