@@ -9,13 +9,14 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from attn_exp.system import ending_signals
+from attn_exp.system import ending_signals, send_to_main_thread
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -56,24 +57,29 @@ def stop(number: int, frame: FrameType | None) -> None:
         raise Stopped(number)
 
 
-SOON = 0.01
+SOON = 0.05
 """Seconds after which a signal is sent again whose exception was lost."""
 
 
 def lost(unraisable: UnraisableHookArgs) -> None:
     """Send a signal again that came in the middle of a destructor or a callback: Python drops what those raise."""
     if isinstance(unraisable.exc_value, Stopped):
-        again = threading.Timer(SOON, send_again)
-        again.daemon = True
-        again.start()
+        told = threading.Event()
+        threading.Thread(target=send_again, args=(told,), daemon=True).start()
+        told.set()
     else:
         sys.__unraisablehook__(unraisable)
 
 
-def send_again() -> None:
-    """Send the signal that asked the process to end, where it would still end the block and no more."""
+def send_again(told: threading.Event) -> None:
+    """Send the signal that asked the process to end, where it would still end the block and no more.
+
+    Not before `lost` has told all it has to: what is raised in there is dropped once more.
+    """
+    told.wait()
+    time.sleep(SOON)
     if signal.getsignal(ASKED.number) is stop:
-        signal.raise_signal(ASKED.number)
+        send_to_main_thread(ASKED.number)
 
 
 @contextmanager

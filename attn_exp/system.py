@@ -442,6 +442,18 @@ def ending_signals() -> tuple[int, ...]:
     return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
 
 
+def send_to_main_thread(number: int) -> None:
+    """Send this process a signal so that its main thread takes it at once, also where that waits for the system."""
+    import signal  # noqa: PLC0415 - where it is known already
+    import threading  # noqa: PLC0415 - the same
+
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main is not None:
+        signal.pthread_kill(main, number)
+    else:  # Windows: it is taken once the main thread runs again
+        signal.raise_signal(number)
+
+
 def is_running(number: int) -> bool:
     """Say whether there is a process of this number; where that cannot be known, that there is one."""
     if os.name != "posix":

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -207,8 +208,28 @@ class Loud:
 
 
 def test_a_signal_in_the_middle_of_a_destructor_ends_a_command_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """At once, also where it waits for the system just then."""
+    start = time.monotonic()
     with pytest.raises(stopping.Stopped), stopping.stoppable():
         loud = Loud()
         del loud
         time.sleep(10)
+    assert time.monotonic() - start < 5 and capsys.readouterr().err == ""
+
+
+def test_one_that_is_sent_again_does_not_come_where_it_would_be_lost_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that starts late on a busy machine: the signal came while Python was still told of the first."""
+    start = threading.Thread.start
+
+    def late(thread: threading.Thread) -> None:
+        start(thread)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(threading.Thread, "start", late)
+    with pytest.raises(stopping.Stopped), stopping.stoppable():
+        loud = Loud()
+        del loud
+        time.sleep(2)
     assert capsys.readouterr().err == ""
