@@ -29,12 +29,12 @@ LONGEST_MESSAGE = 280
 
 def main() -> None:
     """Run the command line and exit: 0 done, 2 a user's mistake, 128 and its number for a signal; errors are raised."""
-    if Path(sys.argv[0]).name == "__main__.py":
-        sys.argv[0] = "python -m attn_exp"
-    standard_streams.made_usable()
-    os.environ.setdefault(*SHORT_SPIN)
-    gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
     try:
+        if Path(sys.argv[0]).name == "__main__.py":
+            sys.argv[0] = "python -m attn_exp"
+        standard_streams.made_usable()
+        os.environ.setdefault(*SHORT_SPIN)
+        gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
         with stopping.stoppable(), patience.saying_where():
             code = obey(sys.argv[1:])
             sys.stdout.flush()

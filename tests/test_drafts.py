@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp import drafts, machine, stopping
+from attn_exp import cli, drafts, machine, standard_streams, stopping
+from attn_exp.sweeps import parquet
 from attn_exp.sweeps.folder import made_folder
 
 
@@ -233,3 +234,26 @@ def test_one_that_is_sent_again_does_not_come_where_it_would_be_lost_again(
         del loud
         time.sleep(2)
     assert capsys.readouterr().err == ""
+
+
+def test_duckdb_is_imported_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a signal raises in the middle of that, its library aborts the process."""
+    code = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nwhole = True\n"
+    (tmp_path / "duckdb.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "duckdb", raising=False)
+    with pytest.raises(stopping.Stopped), stopping.stoppable():
+        list(parquet.lines([]))
+    assert sys.modules.pop("duckdb").whole
+
+
+def test_ctrl_c_before_a_command_has_begun_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(standard_streams, "made_usable", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code, capsys.readouterr().err.count("\n")) == (130, 1)
