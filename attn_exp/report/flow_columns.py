@@ -7,6 +7,7 @@ the weights in a column of their own, and the context down to the output in the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from attn_exp.report.flow_sheet import (
     Measure,
     Placed,
     Room,
+    below_each_other,
     beside,
     downwards,
     rightwards,
@@ -95,13 +97,10 @@ def least(plan: Bands, measure: Measure) -> Room:
 
 
 def columns_sheet(plans: Sequence[Bands], room: Room, measure: Measure) -> Sheet:
-    """Return pictures below each other that fill a room, which is as large as they need at least."""
-    needs = [least(plan, measure).height for plan in plans]
-    more, top, shapes = max(0, room.height - sum(needs)) / len(plans), 0.0, list[Shape]()
-    for plan, need in zip(plans, needs, strict=True):
-        shapes += picture(plan, Room(room.width, need + more), top, measure)
-        top += need + more
-    return Sheet(room.width, max(top, room.height), tuple(shapes))
+    """Return pictures in columns below each other that fill a room, which is as large as they need at least."""
+    return below_each_other(
+        [(least(plan, measure).height, partial(picture, plan, measure=measure)) for plan in plans], room
+    )
 
 
 def picture(plan: Bands, room: Room, top: float, measure: Measure) -> Iterator[Shape]:

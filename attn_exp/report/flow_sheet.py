@@ -7,7 +7,8 @@ pixels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -213,11 +214,16 @@ def tallest(cards: Sequence[Card]) -> float:
 
 
 def wide_sheet(plans: Sequence[Bands], room: Room, measure: Measure) -> Sheet:
-    """Return pictures below each other that fill a room, which is as large as they need at least."""
-    needs = [least(plan).height for plan in plans]
-    more, top, shapes = max(0, room.height - sum(needs)) / len(plans), 0.0, list[Shape]()
-    for plan, need in zip(plans, needs, strict=True):
-        shapes += picture(plan, Room(room.width, need + more), top, measure)
+    """Return pictures in bands below each other that fill a room, which is as large as they need at least."""
+    drawn = [(least(plan).height, partial(picture, plan, measure=measure)) for plan in plans]
+    return below_each_other(drawn, room)
+
+
+def below_each_other(drawn: Sequence[tuple[float, Callable[[Room, float], Iterator[Shape]]]], room: Room) -> Sheet:
+    """Return pictures that fill a room: how high each must be, and what draws it in its room from an edge down."""
+    more, top, shapes = max(0, room.height - sum(need for need, _ in drawn)) / len(drawn), 0.0, list[Shape]()
+    for need, draw in drawn:
+        shapes += draw(Room(room.width, need + more), top)
         top += need + more
     return Sheet(room.width, max(top, room.height), tuple(shapes))
 
