@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # nothing is imported here: `python -m attn_exp` hears Ctrl-C from its first line on
 if TYPE_CHECKING:
+    from typing import Any
+
     from attn_exp.api import assert_attention, check, explain, load, run, sheet, sweep
     from attn_exp.errors import UserError
     from attn_exp.experiment.verdict import Verdict
@@ -56,6 +56,8 @@ HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for: the command line needs none of them."""
+    from importlib import import_module  # noqa: PLC0415 - see above
+
     if name not in HOMES:
         raise AttributeError(f"module 'attn_exp' has no attribute {name!r}")
     return getattr(import_module(f"attn_exp.{HOMES[name]}"), name)

@@ -123,8 +123,8 @@ def attempt(seed: int) -> str | None:
 
 def wrong(here: Path, fresh: bool, sign: signal.Signals, code: int, text: str, before: dict[str, str]) -> str | None:
     """Return what is wrong with what a command left that a signal has ended."""
-    if fresh and code == 1 and "KeyboardInterrupt" in text and "attn_exp" not in text:
-        return None  # before Python had begun with the program
+    if fresh and "KeyboardInterrupt" in text and ("_get_module_details" in text or "attn_exp" not in text):
+        return None  # before Python had begun with the first line of the program
     if "Traceback" in text and "attn_exp" in text:
         lines = [line.strip() for line in text.splitlines()]
         kinds = ("Error", "Interrupt", "Stopped", "Exit")
