@@ -26,6 +26,9 @@ LARGER = (1, 4)
 """By how much heads are larger than usual, where the usual size does not do: groups of 32 numbers need so many."""
 
 
+TYPES = (int, float, bool, str)
+
+
 class PoorError(Exception):
     """What was made can be used, but tells little: heads of one number, say; `made` is what `works` would return."""
 
@@ -213,6 +216,9 @@ def parameters_of_all(kind: Any, name: str, known_of: About) -> list[inspect.Par
             }
             if not any(one.kind is one.VAR_KEYWORD for one in others):
                 break
+    for one in list(found.values()):
+        if any(one.default is kind for kind in TYPES):  # `d_model=int`: its author meant a note
+            found[one.name] = one.replace(default=one.empty, annotation=one.default)
     read = keywords_read(getattr(owner, "__init__", owner)) if rest else {}
     for word in (word for word, default in read.items() if word not in found and default is not None):
         found[word] = inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY)

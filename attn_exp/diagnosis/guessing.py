@@ -20,7 +20,7 @@ from attn_exp.diagnosis.module_sizes import BIAS, DROPOUT, HEADS, SHARED, SIZE, 
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sides import side_of_name
-from attn_exp.diagnosis.stand_ins import Later, classes, functions, layers
+from attn_exp.diagnosis.stand_ins import Later, classes, functions, layers, tables
 from attn_exp.diagnosis.uses import Use, is_of_a_library, owner_of, uses_of
 
 ENDS = (
@@ -60,6 +60,9 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
         return [projection(side_of_name(f"{given.name}_proj").removeprefix("W_"), sizes)]
     if is_side_of_image(word, known_of.kind):
         return [GRID, (GRID, GRID)]
+    use = known_of.uses.get(given.name, Use())
+    if angles := tables(given.name, use, sizes.size, known_of.library):
+        return angles
     known = sizes.value(given.name)
     rule = next((values for fits, values in FIRST if fits(word, note)), None)
     if rule is None and known is not None:
@@ -67,7 +70,6 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
     else:
         rule = rule or next(values for fits, values in THEN if fits(word, note))
         usual = rule(sizes)
-    use = known_of.uses.get(given.name, Use())
     said = [*by_note(given, sizes, known_of, usual), *by_use(given.name, use, sizes, known_of, usual)]
     return [*said, *(value for value in usual if not any(value is one for one in said))]
 
@@ -75,6 +77,7 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
 def by_note(given: inspect.Parameter, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:
     """Return what an annotation says of a parameter: one of some texts, a layer, a class of layers, a list of sizes."""
     note, written = resolved(given.annotation, known_of.kind), note_of(given)
+    note = of_that_name(given.name, known_of) if given.annotation is given.empty else note
     found: list[Any] = []
     if typing.get_origin(note) is typing.Literal:
         found = list(typing.get_args(note))
@@ -91,6 +94,25 @@ def by_note(given: inspect.Parameter, sizes: Sizes, known_of: About, usual: list
     elif written.rpartition(".")[2] == "module":
         found = of_layers(given.name, sizes, known_of)
     return found
+
+
+def of_that_name(name: str, known_of: About) -> Any:
+    """Return the class of its file that a parameter is called by, or with whose members it is compared; or None."""
+    space, use = space_of(known_of.kind), known_of.uses.get(name, Use())
+    kinds = [(word, kind) for word, kind in space.items() if inspect.isclass(kind) and kind not in known_of.within]
+    said = next((kind for word, kind in kinds if plain(word) == plain(name) and is_of_parts(kind)), None)
+    return said or next((kind for word, kind in kinds if word in use.homes and issubclass(kind, enum.Enum)), None)
+
+
+def is_of_parts(kind: Any) -> bool:
+    """Say whether a class is one of layers of somebody's own, or of a few members."""
+    return not is_of_a_library(kind) and (issubclass(kind, enum.Enum) or is_layer(kind))
+
+
+def space_of(kind: Any) -> Mapping[str, Any]:
+    """Return the names of the file of a class."""
+    space = vars(sys.modules[kind.__module__]) if getattr(kind, "__module__", "") in sys.modules else {}
+    return getattr(getattr(kind, "__init__", None), "__globals__", space)
 
 
 def is_layer(kind: Any) -> bool:
@@ -139,8 +161,7 @@ def of_layers(name: str, sizes: Sizes, known_of: About) -> list[Any]:
 def beside_of(known_of: About) -> list[Any]:
     """Return the other classes of layers in the file of a class, of which it may be made."""
     kind = known_of.kind
-    space = vars(sys.modules[kind.__module__]) if getattr(kind, "__module__", "") in sys.modules else {}
-    space = getattr(getattr(kind, "__init__", None), "__globals__", space)
+    space = space_of(kind)
     return [] if known_of.make is None or len(known_of.within) > MOST_WITHIN else [
         value for value in space.values() if inspect.isclass(value) and value not in known_of.within
         and value.__module__ == kind.__module__ and is_layer(value)]  # fmt: skip
@@ -170,6 +191,8 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
         return grids or [sizes.dropout]
     if word in (*DROPOUT, *BIAS) or isinstance(given.default, bool) or (word == "numgroups" and whole):
         return []  # groups with a default are those of a norm
+    if use.asserted and type(given.default) is int and known is None:
+        return list(dict.fromkeys([given.default, GRID, 2]))
     exact = word in HEADS or word in SHARED or word in SIZE
     if known is not None and (exact or about_heads(word) or whole):
         return [known]

@@ -33,7 +33,8 @@ def words_of_turning(caller: Caller, case: Case) -> list[str]:
     weights, stages = first_weights(caller, asked), predicted(asked.recipe, asked.given)
     if weights is None or stages is None:
         return []
-    q, k = stages["q"][:, :, 1], np.repeat(stages["k"], case.recipe.heads // case.recipe.groups, axis=1)
+    q = stages["q"][:, :, 1]
+    k = np.repeat(stages["k"], q.shape[1] // stages["k"].shape[1], axis=1)
     scale = float(case.recipe.rules.scale)
     with np.errstate(all="ignore"):
         turned = np.log(weights / (1 - weights)) / scale + (q * k[:, :, 1]).sum(axis=-1)

@@ -64,6 +64,37 @@ def layers(name: str, library: str, width: int) -> list[Any]:
     return made
 
 
+def tables(name: str, use: Use, size: int, library: str) -> list[Any]:
+    """Return tables of no angle for heads of such a size, by place, or a function that gives them; nothing of others.
+
+    One that is asked for two parts is a pair of cosines and sines.
+    """
+    word = plain(name)
+    numbers: Any = sys.modules.get({"torch": "torch"}.get(library, "jax.numpy"))
+    if numbers is None or library == "keras":
+        return []
+    shapes = [(PLACES, size), (PLACES, size // 2)]
+    for end, fill in (("cos", numbers.ones), ("cosine", numbers.ones), ("sin", numbers.zeros), ("sine", numbers.zeros)):
+        if word.endswith(end) and not word.endswith("cossin"):
+            return [fill(shape) for shape in shapes]
+    is_function = (use.called or use.made_from) and (use.taken == 0 or "cossin" in word)
+    if not (is_function or use.places > 1 or word.startswith("freqs")) or not any(part in word for part in OF_ANGLES):
+        return []
+    pairs = [(numbers.ones(shape), numbers.zeros(shape)) for shape in shapes]
+    turns = numbers.ones(shapes[1], dtype=numbers.complex64)
+    return [partial(returned, one) if is_function else one for one in (*pairs, turns)]
+
+
+PLACES = 256
+"""Rows of a table of angles."""
+OF_ANGLES = ("cossin", "freqs", "rope", "rotary")
+
+
+def returned(given: Any, *_: Any, **__: Any) -> Any:
+    """Return what was given beforehand."""
+    return given
+
+
 def found_at(library: str, path: str) -> Any:
     """Return what a library has at a path, or None where it is not loaded or has no such thing."""
     home: Any = sys.modules.get(HOMES[library])

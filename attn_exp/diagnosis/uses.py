@@ -40,6 +40,10 @@ class Use:
     taken: int = 0
     optional: bool = False
     """Whether it is a field or a key that the code can do without."""
+    homes: list[str] = field(default_factory=list)
+    """Names of which it is compared with a member, as of `Kind.MASKED`."""
+    asserted: bool = False
+    """Whether the class refuses some values of it."""
 
     @property
     def holds_others(self) -> bool:
@@ -62,6 +66,8 @@ def uses_of(kind: Any) -> dict[str, Use]:
         except (OSError, TypeError, SyntaxError, IndentationError):
             continue
         Reader(found, own_names(tree)).visit(tree)
+        hidden = [name for name in found if name.startswith("__") and not name.endswith("__")]
+        found |= {f"_{home.__name__.lstrip('_')}{name}": found[name] for name in hidden}  # as Python writes it
     return found
 
 
@@ -172,10 +178,21 @@ class Reader(ast.NodeVisitor):
         sides = [node.left, *node.comparators]
         for side in sides:
             others = (part for one in sides if one is not side for part in ast.walk(one))
-            for text in (part.value for part in others if isinstance(part, ast.Constant)):
+            parts = list(others)
+            for home in (part.value for part in parts if isinstance(part, ast.Attribute | ast.Subscript)):
+                if isinstance(home, ast.Name) and home.id != "self":
+                    self.note(side, "homes", home.id)
+            for text in (part.value for part in parts if isinstance(part, ast.Constant)):
                 if isinstance(text, str):
                     is_in = isinstance(node.ops[0], ast.In | ast.NotIn) and side is not node.left
                     self.note(side, "keys" if is_in and side is sides[-1] else "texts", text)
+        self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """Note what a class asserts of what it is made of."""
+        for one in ast.walk(node.test) if self.making else ():
+            if isinstance(one, ast.Name) and (use := self.of(one)) is not None:
+                use.asserted = True
         self.generic_visit(node)
 
     def note(self, node: ast.AST, what: str, text: str) -> None:

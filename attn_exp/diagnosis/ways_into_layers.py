@@ -544,7 +544,7 @@ class Search:
         best = self.come_to(replace(way, given=present(chosen)))
         if best is None:
             return replace(way, given=present(chosen))
-        asked = {tuple(chosen.values())}
+        asked = {told_apart(chosen)}
         while not self.is_over():
             found = self.one_better(way, options, chosen, best, asked)
             if isinstance(found, Way) or found is None:
@@ -554,7 +554,7 @@ class Search:
 
     def one_better(
         self, way: Way, options: Mapping[str, Sequence[Make]], chosen: dict[str, Make], best: tuple[int, ...],
-        asked: set[tuple[Make, ...]],
+        asked: set[tuple[str, ...]],
     ) -> Way | tuple[tuple[int, ...], dict[str, Make]] | None:  # fmt: skip
         """Return the way that gives an answer, or the choice of one argument more with which a call comes further.
 
@@ -565,11 +565,11 @@ class Search:
         )
         for name, make in [(one, make) for one in named for make in options[one]]:
             now = chosen | {name: make, **twins(name, make, options)}
-            if tuple(now.values()) in asked:
+            if told_apart(now) in asked:
                 continue
             if self.is_over():
                 return None
-            asked.add(tuple(now.values()))
+            asked.add(told_apart(now))
             place = self.come_to(replace(way, given=present(now)))
             if place is None:
                 return replace(way, given=present(now))
@@ -596,6 +596,11 @@ class Search:
             self.lengths |= {int(number) for number in re.findall(r"\d+", said)} - {HERE}
         self.about_type |= bool(re.search(r"(?i)dtype|scalar type|\bdouble\b|^AssertionError", said))
         return place if said else None
+
+
+def told_apart(chosen: Mapping[str, Make]) -> tuple[str, ...]:
+    """Return what tells two choices apart: `True == 1.0`, and code that takes the number may refuse the other."""
+    return tuple(map(repr, chosen.values()))
 
 
 MOST_SECONDS = 15.0

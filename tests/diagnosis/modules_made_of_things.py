@@ -482,3 +482,87 @@ class OfItsOwnSizes(Plain):
     def forward(self, x: Tensor) -> Any:
         q, k, v = self.sides(x)
         return self.last(self.joined((q @ k.mT / q.shape[-1] ** 0.5 * self.seen).softmax(-1) @ v))
+
+
+class HiddenName(Plain):
+    """Its configuration has a name that Python writes otherwise within a class."""
+
+    def __init__(self, __C: Any) -> None:
+        self.__C = __C
+        super().__init__(__C.HIDDEN_SIZE, __C.MULTI_HEAD)
+        self.drop = nn.Dropout(__C.DROPOUT_R)
+
+
+class WithTypesForDefaults(Plain):
+    """Types stand where its notes should."""
+
+    def __init__(self, d_model=int, h=int, dropout=float) -> None:
+        super().__init__(d_model, h)
+        self.drop = nn.Dropout(dropout)
+
+
+class Hiding(Enum):
+    """What a mask is for."""
+
+    PADDING = 1
+    NOTHING = 2
+
+
+class OfMembers(Plain):
+    """It is told its kind of masks without a note, by the name of the kind or by another one."""
+
+    def __init__(self, width: int, heads: int, hiding, other) -> None:
+        super().__init__(width, heads)
+        self.hiding, self.other = hiding, other
+
+    def forward(self, x: Tensor) -> Any:
+        for one in (self.hiding, self.other):
+            if one == Hiding["PADDING"]:
+                said = super().forward(x)
+            elif one == Hiding.NOTHING:
+                said = super().forward(x) * 1.0
+        return said
+
+
+class MadeOfTables(Turning):
+    """It is made of tables for all places, and cuts them."""
+
+    axes = 2
+
+    def __init__(self, width: int, heads: int, cos: Tensor, sin: Tensor) -> None:
+        super().__init__(width, heads)
+        self.register_buffer("cos", cos)
+        self.register_buffer("sin", sin)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.turned(x, self.cos[: x.shape[1]], self.sin[: x.shape[1]])
+
+
+class MadeOfWhatGivesTables(MadeOfTables):
+    """A function gives them."""
+
+    def __init__(self, width: int, heads: int, get_cos_sin) -> None:
+        super().__init__(width, heads, *get_cos_sin())
+
+
+class NotOne(Plain):
+    """Its default is what it refuses."""
+
+    def __init__(self, dim: int, num_heads: int = 8, ws: int = 1) -> None:
+        assert ws != 1
+        super().__init__(dim, num_heads)
+        self.ws = ws
+
+    def forward(self, x: Tensor, H: int, W: int) -> Any:
+        rows = x.unflatten(1, (H // self.ws, self.ws, W // self.ws, self.ws)).transpose(2, 3)
+        said = super().forward(rows.flatten(3, 4).flatten(0, 2)).reshape(rows.shape)
+        return said.transpose(2, 3).reshape(x.shape)
+
+
+class OfKeyNumbers(Packed):
+    """It needs a mask of keys in numbers, `[b s]`, and refuses one of True and False."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Any:
+        q, k, v = self.sides(x)
+        hidden = 1 - mask.unsqueeze(1).unsqueeze(1).expand(-1, self.heads, x.shape[1], -1)
+        return self.last(self.joined((q @ k.mT / q.shape[-1] ** 0.5 - 1e30 * hidden).softmax(-1) @ v))

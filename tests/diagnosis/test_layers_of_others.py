@@ -211,9 +211,25 @@ class TurningInPairs(Turning):
     base, size, beside = 1e6, 8, True
 
 
+class TurningWithOneKey(Turning):
+    """All heads share one of keys and values."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.packed = torch.nn.Linear(dim, dim + 2 * dim // heads)
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = self.packed(x).split([self.dim, *2 * [self.dim // self.heads]], -1)
+        q, k, v = (part.unflatten(-1, (-1, self.dim // self.heads)).transpose(1, 2) for part in (q, k, v))
+        scores = self.turned(q) @ self.turned(k).mT / (self.dim // self.heads) ** 0.5
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -np.inf)
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
+        (TurningWithOneKey, "mask=causal position=rope position.rope.base=500 position.rope.size=4"),
         (Turning, "mask=causal position=rope position.rope.base=500 position.rope.size=4"),
         (TurningInPairs, "mask=causal position=rope position.rope.base=1e+06 position.rope.interleaved=true"),
     ],
