@@ -219,9 +219,10 @@ def parameters_of_all(kind: Any, name: str, known_of: About) -> list[inspect.Par
     for one in list(found.values()):
         if any(one.default is kind for kind in TYPES):  # `d_model=int`: its author meant a note
             found[one.name] = one.replace(default=one.empty, annotation=one.default)
-    read = keywords_read(getattr(owner, "__init__", owner)) if rest else {}
-    for word in (word for word, default in read.items() if word not in found and default is not None):
-        found[word] = inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY)
+    read = keywords_read(owner.__init__ if inspect.isclass(owner) else owner) if rest else {}
+    for word, default in read.items():
+        if word not in found and default is not None:
+            found[word] = inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=default)
     return list(found.values())
 
 

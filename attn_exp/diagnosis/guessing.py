@@ -112,7 +112,8 @@ def is_of_parts(kind: Any) -> bool:
 def space_of(kind: Any) -> Mapping[str, Any]:
     """Return the names of the file of a class."""
     space = vars(sys.modules[kind.__module__]) if getattr(kind, "__module__", "") in sys.modules else {}
-    return getattr(getattr(kind, "__init__", None), "__globals__", space)
+    known: Mapping[str, Any] = getattr(getattr(kind, "__init__", None), "__globals__", space)
+    return known
 
 
 def is_layer(kind: Any) -> bool:
@@ -189,10 +190,9 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
         return [sys.modules["haiku"].initializers.VarianceScaling(1.0)]
     if grids or ("drop" in word and type(given.default) is float):
         return grids or [sizes.dropout]
-    if word in (*DROPOUT, *BIAS) or isinstance(given.default, bool) or (word == "numgroups" and whole):
-        return []  # groups with a default are those of a norm
-    if use.asserted and type(given.default) is int and known is None:
-        return list(dict.fromkeys([given.default, GRID, 2]))
+    refused = use.asserted and type(given.default) is int and known is None
+    if word in (*DROPOUT, *BIAS) or isinstance(given.default, bool) or (word == "numgroups" and whole) or refused:
+        return list(dict.fromkeys([given.default, GRID, 2])) if refused else []  # such groups are those of a norm
     exact = word in HEADS or word in SHARED or word in SIZE
     if known is not None and (exact or about_heads(word) or whole):
         return [known]

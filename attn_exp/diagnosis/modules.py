@@ -21,6 +21,7 @@ from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.constructing import PoorError, construct
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.libraries import DIGITS, library
+from attn_exp.diagnosis.makers import class_of
 from attn_exp.diagnosis.mask_forms import MaskForm, mask_form, takes_keys
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain
@@ -103,7 +104,8 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     if not is_module(own.function):
         is_plain = may_be_layer(own.function) and holds_matrices(own, request)
         plain = with_again(own, request, partial(of_plain, own, request=request)) if is_plain else None
-        return plain or Bound(own.function, own.function)
+        made_by = None if plain else class_of(own.function, own.name, sizes_of(request), is_module)
+        return bound(replace(own, function=made_by), request) if made_by else plain or Bound(own.function, own.function)
     if not inspect.isclass(own.function):
         return of_module(
             copy.deepcopy(own.function).double().eval().requires_grad_(False), own.name, request, None, request.head
@@ -594,9 +596,23 @@ def taken_by(call: Callable[..., Any], name: str) -> list[inspect.Parameter]:
 
 
 def forward_of(kind: str, made: Any) -> Callable[..., Any]:
-    """Return what says which arguments a call of a layer takes."""
+    """Return what says which arguments a call of a layer takes: of a graph of Keras its inputs alone.
+
+    Each graph has a word for masks, and does nothing with them.
+    """
+    if kind == "keras" and any(base.__name__ in ("Functional", "Sequential") for base in type(made).__mro__):
+        return graph_of(made)
     forward: Callable[..., Any] = made.call if kind == "keras" else made.forward if kind == "haiku" else made.__call__
     return forward
+
+
+def graph_of(made: Any) -> Callable[..., Any]:
+    """Return a graph of Keras as a function of its inputs."""
+
+    def call(inputs: Any) -> Any:
+        return made(inputs)
+
+    return call
 
 
 def filled(module: Any, forward: Sequence[inspect.Parameter], sizes: Sizes | None) -> Any:

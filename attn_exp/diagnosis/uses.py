@@ -44,6 +44,8 @@ class Use:
     """Names of which it is compared with a member, as of `Kind.MASKED`."""
     asserted: bool = False
     """Whether the class refuses some values of it."""
+    instead: Any = None
+    """What the code takes where it is not given, as in `options.get("heads", 8)`."""
 
     @property
     def holds_others(self) -> bool:
@@ -131,7 +133,9 @@ class Reader(ast.NodeVisitor):
         names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         if isinstance(node.func, ast.Attribute) and node.func.attr in OF_MAPPINGS and names:
             self.note(node.func.value, "keys", names[0])
-            self.found.setdefault(names[0], Use()).optional |= node.func.attr != "pop" or len(node.args) > 1
+            read = self.found.setdefault(names[0], Use())
+            read.optional |= node.func.attr != "pop" or len(node.args) > 1
+            read.instead = next((one.value for one in node.args[1:2] if isinstance(one, ast.Constant)), None)
         elif isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr") and names:
             self.note(node.args[0], "fields", names[0])
             self.found.setdefault(names[0], Use()).optional |= node.func.id == "hasattr" or len(node.args) > len("xy")
@@ -203,7 +207,7 @@ class Reader(ast.NodeVisitor):
 
 
 def keywords_read(function: Any) -> dict[str, Any]:
-    """Return what a function reads of the keywords that it does not name, with None where it can do without.
+    """Return what a function reads of the keywords that it does not name, with what stands for them where they lack.
 
     Of `**options` that is `options["heads"]`, or `options.get("mask")`.
     """
@@ -216,4 +220,5 @@ def keywords_read(function: Any) -> dict[str, Any]:
     found: dict[str, Use] = {}
     Reader(found, set()).visit(tree)
     words = found[stars[0]].keys if stars and stars[0] in found else []
-    return {word: None if found.get(word, Use()).optional else inspect.Parameter.empty for word in words}
+    uses = {word: found.get(word, Use()) for word in words}
+    return {word: use.instead if use.optional else inspect.Parameter.empty for word, use in uses.items()}

@@ -496,7 +496,7 @@ class HiddenName(Plain):
 class WithTypesForDefaults(Plain):
     """Types stand where its notes should."""
 
-    def __init__(self, d_model=int, h=int, dropout=float) -> None:
+    def __init__(self, d_model=int, h=int, dropout=float) -> None:  # type: ignore[no-untyped-def]
         super().__init__(d_model, h)
         self.drop = nn.Dropout(dropout)
 
@@ -511,7 +511,7 @@ class Hiding(Enum):
 class OfMembers(Plain):
     """It is told its kind of masks without a note, by the name of the kind or by another one."""
 
-    def __init__(self, width: int, heads: int, hiding, other) -> None:
+    def __init__(self, width: int, heads: int, hiding, other) -> None:  # type: ignore[no-untyped-def]
         super().__init__(width, heads)
         self.hiding, self.other = hiding, other
 
@@ -531,21 +531,20 @@ class MadeOfTables(Turning):
 
     def __init__(self, width: int, heads: int, cos: Tensor, sin: Tensor) -> None:
         super().__init__(width, heads)
-        self.register_buffer("cos", cos)
-        self.register_buffer("sin", sin)
+        self.tables = cos, sin
 
     def forward(self, x: Tensor) -> Any:
-        return self.turned(x, self.cos[: x.shape[1]], self.sin[: x.shape[1]])
+        return self.turned(x, *(table[: x.shape[1]] for table in self.tables))
 
 
 class MadeOfWhatGivesTables(MadeOfTables):
     """A function gives them."""
 
-    def __init__(self, width: int, heads: int, get_cos_sin) -> None:
+    def __init__(self, width: int, heads: int, get_cos_sin) -> None:  # type: ignore[no-untyped-def]
         super().__init__(width, heads, *get_cos_sin())
 
 
-class NotOne(Plain):
+class NotOne(Packed):
     """Its default is what it refuses."""
 
     def __init__(self, dim: int, num_heads: int = 8, ws: int = 1) -> None:
@@ -554,8 +553,9 @@ class NotOne(Plain):
         self.ws = ws
 
     def forward(self, x: Tensor, H: int, W: int) -> Any:
-        rows = x.unflatten(1, (H // self.ws, self.ws, W // self.ws, self.ws)).transpose(2, 3)
-        said = super().forward(rows.flatten(3, 4).flatten(0, 2)).reshape(rows.shape)
+        size = self.ws
+        rows = x.reshape(len(x), H // size, size, W // size, size, -1).transpose(2, 3)
+        said = self.attend(rows.flatten(3, 4).flatten(0, 2)).reshape(rows.shape)
         return said.transpose(2, 3).reshape(x.shape)
 
 

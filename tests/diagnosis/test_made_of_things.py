@@ -33,6 +33,42 @@ def test_its_mistake_is_named(kind: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert attn_exp.check(kind, quick=True).mistakes == ("no_scale",)
 
 
+def made_of_sizes(width: int, num_heads: int) -> Any:
+    return of.Plain(width, num_heads)
+
+
+def made_of_keywords(**options: Any) -> Any:
+    return of.Plain(options.get("channel", 768), options.get("num_heads", 8))
+
+
+@pytest.mark.parametrize("function", [made_of_sizes, made_of_keywords], ids=lambda function: function.__name__)
+def test_what_a_function_makes_of_sizes_is_a_layer_as_any_other(function: Any) -> None:
+    verdict = attn_exp.check(function, quick=True)
+    assert verdict.passed, verdict
+
+
+@pytest.mark.long
+def test_a_function_may_make_a_graph_of_keras() -> None:
+    keras = pytest.importorskip("keras", reason="Keras is not installed: pip install keras")
+
+    def attention(hidden_size: int, head_num: int) -> Any:
+        inputs = keras.Input((None, hidden_size))
+        sides = [keras.layers.Reshape((-1, head_num, hidden_size // head_num))(keras.layers.Dense(hidden_size)(inputs))
+                 for _ in range(3)]  # fmt: skip
+
+        def mixed(parts: Any) -> Any:
+            q, k, v = (keras.ops.transpose(part, (0, 2, 1, 3)) for part in parts)
+            scores = keras.ops.matmul(q, keras.ops.transpose(k, (0, 1, 3, 2)))
+            return keras.ops.transpose(keras.ops.matmul(keras.ops.softmax(scores), v), (0, 2, 1, 3))
+
+        said = keras.layers.Reshape((-1, hidden_size))(keras.layers.Lambda(mixed)(sides))
+        return keras.Model(inputs, keras.layers.Dense(hidden_size)(said))
+
+    verdict = attn_exp.check(attention, quick=True)
+    assert verdict.mistakes == ("no_scale",), verdict
+    assert "masks (it has no word for one)" in verdict.not_asked, verdict.not_asked
+
+
 def test_layers_that_want_each_other_are_not_made_without_end() -> None:
     verdict = attn_exp.check(of.OfOthers, quick=True)
     assert verdict.passed, verdict
