@@ -49,7 +49,7 @@ from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
 
 Tell = Callable[[str], None]
-SMALL_FILL, VALUES = "mask_small_fill", "values"
+SMALL_FILL, IGNORED, VALUES = "mask_small_fill", "mask_ignored", "values"
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
@@ -361,7 +361,7 @@ def verdict_on_answers(
     asked = promised(wrong) + right
     evidence = Answers(asked, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right, ask_equal=ask_equal)
     found = (known or explained(evidence)) if wrong else Explained()
-    if wrong and is_of_own_axes(wrong, found):
+    if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
         seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
         wrong, found, small = [], Explained(), None
     findings = (
@@ -392,13 +392,15 @@ def verdict_on_answers(
     )  # fmt: skip
 
 
-def is_of_own_axes(wrong: Seen, found: Explained) -> bool:
+def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
     """Say whether nothing is wrong but what a function makes of a mask with axes that nobody promised to take.
 
-    What is wrong with masks is not excused by that.
+    What is wrong with masks is not excused by that, but where it does what a mask says (`masked`) it may leave out one
+    with more axes.
     """
     own = all(case.unpromised and case.rung in MASKS_OF_MORE for case, _ in wrong)
-    return own and not any(mistake(name).group == "masks" for name in found.names)
+    left_out = any(answer.output is not None for _, answer in masked) and found.names == (IGNORED,)
+    return own and (left_out or not any(mistake(name).group == "masks" for name in found.names))
 
 
 MADE_OF_IT = Answer(None, error="it answers, and makes something else of such a mask")

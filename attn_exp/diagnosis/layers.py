@@ -50,12 +50,17 @@ class TorchLayer:
     def __call__(self, *positional: Any, **named: Any) -> Any:
         return self.module(*positional, **named)
 
+    def lent(self, array: Array) -> Any:
+        """Return an array as a tensor of the layer's own type."""
+        import torch  # noqa: PLC0415 - the module is one of PyTorch's
+
+        return torch.from_numpy(np.array(array)).to(next(iter(self.places.values())))
+
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
         """Return the answer of a call as NumPy has it."""
         import torch  # noqa: PLC0415 - the module is one of PyTorch's
 
-        like = next(iter(self.places.values()))
-        given = [None if one is None else torch.from_numpy(np.array(one)).to(like) for one in (x, memory)]
+        given = [None if one is None else self.lent(one) for one in (x, memory)]
         with torch.no_grad(), held():
             said = way.call(self, *given)
         array: Array = next(iter(parts_of(said).values())).detach().cpu().double().numpy()

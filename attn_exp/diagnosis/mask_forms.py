@@ -12,7 +12,6 @@ from attn_exp.diagnosis.ways_into_layers import HERE, Filled, Way, trouble
 USUAL = ("t s", "b 1 t s", "b t s")
 """Axes that a question itself can write."""
 OF_KEYS = ("b s", "b 1 s", "b 1 1 s")
-OTHERS = ("t s 1",)
 KINDS = (True, 1.0, 0.0)
 
 
@@ -29,9 +28,7 @@ class MaskForm:
         if not self.axes:
             return mask
         shape = tuple(mask.shape)
-        laid = mask.reshape((*shape, 1)) if self.axes == "t s 1" and len(shape) == len(USUAL[0].split()) else mask
-        if self.role == "padding":
-            laid = mask.reshape((shape[0], *(1 for _ in self.axes.split()[2:]), shape[-1]))
+        laid = mask.reshape((shape[0], *(1 for _ in self.axes.split()[2:]), shape[-1]))
         return laid * 1.0 if self.numbers else laid
 
 
@@ -55,9 +52,6 @@ def mask_form(layer: Callable[..., Any], way: Way, word: str) -> MaskForm:
     """Return how a layer of PyTorch wants the mask of that name; as the questions write it, where it takes that."""
     if any(accepts(layer, way, word, axes, value) for axes in USUAL for value in KINDS):
         return MaskForm()
-    for role, forms in (("padding", OF_KEYS), ("mask", OTHERS)):
-        every = ((axes, value) for axes in forms for value in (True, 1.0))
-        found = next((one for one in every if accepts(layer, way, word, *one)), None)
-        if found is not None:
-            return MaskForm(role, found[0], found[1] is not True)
-    return MaskForm()
+    every = ((axes, value) for axes in OF_KEYS for value in (True, 1.0))
+    found = next((one for one in every if accepts(layer, way, word, *one)), None)
+    return MaskForm() if found is None else MaskForm("padding", found[0], found[1] is not True)

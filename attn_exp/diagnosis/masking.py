@@ -14,10 +14,13 @@ from attn_exp.arrays import Array
 from attn_exp.forms.pipeline import At
 
 KINDS = ("booleans", "ones and zeros", "integers", "added")
-AXES = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")
+AXES = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s", "t s b", "b t s 1", "t s b 1")
+LATE = {"t s b": (2, 3, 0), "b t s 1": (0, 2, 3, 1), "t s b 1": (2, 3, 0, 1)}
+"""Where the axes of `[b h t s]` go in masks of those whose scores have entries or heads last."""
 OF_KEYS = ("b s", "b 1 1 s", "b 1 s")
 """The axes of masks that are the same for every query."""
-LOWEST = -np.inf
+LOWEST, ADDED = -np.inf, -1e9
+"""What is added where one may not attend: what hides for certain, and what most people add."""
 WANTED = re.compile(r"has no attribute '(\w*mask\w*)'")
 """What is said where an object that holds a mask was expected."""
 WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros",
@@ -56,6 +59,8 @@ class Masking:
         if self.axes in OF_KEYS:
             keys = whole(mask, at)[:, 0, 0]
             return {"b s": keys, "b 1 s": keys[:, None], "b 1 1 s": keys[:, None, None]}[self.axes]
+        if self.axes in LATE:
+            return self.laid_late(mask, at)
         if self.axes == "t s" or mask.shape[:-2] == (at.batch, at.heads):
             return mask.reshape(-1, *mask.shape[-2:]) if self.axes == "b*h t s" else mask
         if self.axes in ("b h t s", "b*h t s"):
@@ -63,6 +68,13 @@ class Masking:
             return full if self.axes == "b h t s" else full.reshape(-1, *full.shape[-2:])
         each = whole(mask, at)[:, :1]
         return each if self.axes == "b 1 t s" else each[:, 0]
+
+    def laid_late(self, mask: Array, at: At) -> Array:
+        """Return a mask with entries or heads last; one for each head has all four axes."""
+        order, full = LATE[self.axes], whole(mask, at)
+        if mask.shape[:-2] == (at.batch, at.heads):
+            return full.transpose(*order, *(axis for axis in range(4) if axis not in order))
+        return full[:, 0].transpose(1, 2, 0) if len(order) == 3 else full[:, :1].transpose(order)
 
     def held(self, mask: Any) -> Any:
         """Return a mask in the object that holds it, where one is wanted."""
@@ -74,6 +86,8 @@ class Masking:
 
     def __str__(self) -> str:
         said = WORDS[self.kind]
+        if self.kind == "added" and self.lowest > ADDED:
+            said = f"masks of 0, and {self.lowest:g} where one may not attend"
         return f"{said or 'masks'} [{self.axes}]" if self.axes != "t s" else said
 
 

@@ -34,6 +34,7 @@ from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, r
 from attn_exp.diagnosis.several import mixes_as_known
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
+from attn_exp.diagnosis.tokens import are_apart, entries_apart, tokens_first
 from attn_exp.diagnosis.ways_into_layers import (
     LAID,
     Filled,
@@ -42,6 +43,7 @@ from attn_exp.diagnosis.ways_into_layers import (
     find_way,
     parameters_of_call,
     read_otherwise,
+    with_memory,
 )
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.forms.around import Around, Norm
@@ -138,7 +140,7 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         forward, home = taken_by(layer.forward, own.name), {"numpy": np.dot, "jax": None}.get(layer.library, made)
         widths = widths_of(layer, of_size if inspect.isclass(own.function) else None)
         way = find_way(layer, forward, lambda array: lent.into(array, layer.kind), LAID, widths, of_size.size)
-        found = understood(layer, tokens_first(layer, way), forward, home or library_of_jax())
+        found = understood(layer, entries_apart(layer, tokens_first(layer, way)), forward, home or library_of_jax())
         return telling(found)
 
     try:
@@ -264,7 +266,9 @@ def of_module(
             with suppress(UserError):
                 return of_module(other, name, request, sizes, told)
         raise UncalledError(f"{name} cannot be called with x: {error}") from error
-    way = tokens_first(layer, way)
+    way, before = entries_apart(layer, tokens_first(layer, way)), way
+    if way.axes != before.axes:
+        way = with_memory(layer, way, layer.lent)
     if fresh:
         awake(layer, way)
     if are_apart(layer, way):
@@ -524,7 +528,7 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
             layer, way = called_in(made, of_size, orders)
         if not layer.leaves:
             return Bound(own.function, np.dot if kind == "keras" else library_of_jax())
-        forward = taken_by(forward_of(kind, made), own.name)
+        forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(layer, way)
         found = understood(layer, way, forward, np.dot if kind == "keras" else library_of_jax())
         return telling(found)
 
@@ -803,48 +807,6 @@ def head_size(layer: TorchLayer, sizes: Sizes | None) -> int:
         return known or (sizes.size if sizes is not None else 1)
     heads = next((value for word, value in numbers.items() if word in HEADS), 1)
     return max(max(widths_of(layer, None), default=1) // heads, 1)
-
-
-def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
-    """Return the way with tokens on the first axis, where entries of a batch see each other otherwise.
-
-    A layer of no library may take one text alone, and any second axis by chance.
-    """
-    if way.axes != "btm" or way.tokens:
-        return way
-
-    def mixes(one: Way) -> bool:
-        x, other = np.random.default_rng(19).standard_normal((2, 2, 5, way.width)) * SMALL
-        try:
-            before = layer.answer(one, x, None)
-            after = [layer.answer(one, np.stack(pair), None) for pair in ((x[0], other[1]), (other[0], x[1]))]
-            return not all(np.allclose(before[at], after[at][at]) for at in range(2))
-        except Exception:
-            return True
-
-    others = [replace(way, axes=axes) for axes in (("tbm",) if isinstance(layer, TorchLayer) else ("tm", "tbm"))]
-    return next((other for other in others if not mixes(other)), way) if mixes(way) else way
-
-
-def are_apart(layer: TorchLayer, way: Way) -> bool:
-    """Say whether what was taken for tokens `[t m]` are entries of a batch: first and last see no other.
-
-    Where a batch has its own axis that is a mistake: heads of one token attend to each other.
-    """
-    if way.axes != "tm" or way.tokens == 1:
-        return False
-    x, other = np.random.default_rng(37).standard_normal((2, 1, way.tokens or TOKENS, way.width))
-    try:
-        before = layer.answer(way, x, None)
-        ends = [(at, np.concatenate(parts, axis=1)) for at, parts in ((0, (x[:, :1], other[:, 1:])),
-                                                                      (-1, (other[:, :-1], x[:, -1:])))]  # fmt: skip
-        return all(np.array_equal(before[:, at], layer.answer(way, one, None)[:, at]) for at, one in ends)
-    except Exception:
-        return False
-
-
-SMALL = 0.05
-"""Of x where nobody may attend to itself alone."""
 
 
 def sounds_like(name: str) -> str:

@@ -112,6 +112,8 @@ def offered(function: Any, name: str) -> Offer:
             role: given for role, given in named.items() if given not in first
         }
         guessed = True
+    if "mask" in named and is_switch(named["mask"]):  # it holds no mask, and most mean a causal one
+        named.setdefault("causal", named.pop("mask"))
     core = set(CORE) <= set(named)
     known = {given.name for given in named.values()}
     for given in parameters:
@@ -148,6 +150,11 @@ NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "tok
 def told(default: Any) -> Any:
     """Return a default where it is a plain value; of others all that counts is that there is one."""
     return default if default is None or isinstance(default, bool | int | float | str | tuple | np.generic) else ...
+
+
+def is_switch(given: inspect.Parameter) -> bool:
+    """Say whether an argument is True or False, by its default or its note."""
+    return isinstance(given.default, bool) or given.annotation in (bool, "bool")
 
 
 def positional(given: inspect.Parameter) -> bool:

@@ -23,8 +23,9 @@ from attn_exp.mistakes.mistake import Change, together
 from attn_exp.mistakes.scores import sloped, up_to_8
 from attn_exp.rules.masks.window import Window
 
-RULES = ("mask", "mask_join", "score", "position", "normalizer", "scale", "convention", "align")
-"""Words that say what is computed: where one of them is typed, all are held as they are."""
+OF_MASKS = ("mask", "mask_join", "align")
+RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score")}
+"""Words that say what is computed, by their kind: where one of them is typed, those of its kind are held as they are."""
 SAID_BY = {"causal": "causal", "window": "window", "alibi": "alibi"}
 """Parts of the words, and the role of the keyword that says the same: a function that has it was not told to do it."""
 TWO_TO_THE = "head=4"
@@ -32,9 +33,9 @@ TWO_TO_THE = "head=4"
 BOTTOM_RIGHT, BLOCKS, INVERTED = "align=bottom_right", "convention=torch_mha", "mask_inverted"
 
 
-def are_open(request: Request) -> bool:
-    """Say whether other words than those of a request may be meant: nobody typed any rule."""
-    return not request.as_typed and not {word.partition(".")[0] for word in request.said} & set(RULES)
+def are_open(request: Request, kind: str = "convention") -> bool:
+    """Say whether other words of a kind than those of a request may be meant: nobody typed one of them."""
+    return not request.as_typed and not {word.partition(".")[0] for word in request.said} & set(RULES[kind])
 
 
 def with_words(request: Request, words: str) -> Request:
@@ -52,9 +53,10 @@ def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[st
 
 def that_turn(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
     """Return the words of rotary positions inside that were read off a layer and make its first answer right."""
-    if not are_open(caller.request) or case.given.x is None:
+    if not are_open(caller.request, "position") or case.given.x is None:
         return []
-    words = [f"{before}{said}" for said in words_of_turning(caller, case) for before in ("", f"{CAUSAL} ")]
+    befores = ("", f"{CAUSAL} ") if are_open(caller.request, "mask") else ("",)
+    words = [f"{before}{said}" for said in words_of_turning(caller, case) for before in befores]
     asked = ((said, with_words(caller.request, said)) for said in words)
     return [said for said, request in asked if gives(under_request(case, request), case, answer, digits)]
 
@@ -97,9 +99,9 @@ def that_fit_beside_a_mistake(caller: Caller, case: Case, answer: Answer, digits
         found = in_several_parts(list(every_mistake([asked])), (asked, answer), None)
         return any(gives(two.change(asked), case, answer, digits) for two in found)
 
-    if not are_open(caller.request) or has_one(case.recipe):
-        return []
     known = [(words, change(case.recipe)) for words, change in meant(caller, case) if "window" not in words]
+    if not known or has_one(case.recipe):
+        return []
     found = [words for words, recipe in known if has_one(recipe)]
     if found or has_two(case.recipe):
         return found
@@ -111,12 +113,10 @@ USUAL = ("mask=causal", "mask=causal position=rope", "mask=causal position=rope 
 
 
 def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
-    """Return the words that may be meant where nobody typed any, with what they do to a recipe.
+    """Return the words that may be meant where nobody typed those of their kind, with what they do to a recipe.
 
     Most code for ALiBi has the authors' slopes where the number of heads is a power of two alone: then it is asked so.
     """
-    if not are_open(caller.request):
-        return []
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
               if words == "score=alibi" and case.recipe.heads & (case.recipe.heads - 1)]  # fmt: skip
@@ -145,7 +145,8 @@ CLOSE = 0.01
 
 def is_meant(words: str, caller: Caller) -> bool:
     """Say whether words are no mistake where nobody asked for them: a mask or positions that nobody could say."""
-    known = words.startswith(("mask=", "position=", "score=alibi"))
+    kind = "mask" if words.startswith("mask=") else "position"
+    known = words.startswith(("mask=", "position=", "score=alibi")) and are_open(caller.request, kind)
     return known and not any(part in words and caller.offer.takes(role) for part, role in SAID_BY.items())
 
 

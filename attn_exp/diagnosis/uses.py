@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from attn_exp.diagnosis.offer import plain
@@ -204,6 +206,21 @@ class Reader(ast.NodeVisitor):
         use = self.of(node)
         if use is not None and text not in (known := getattr(use, what)):
             known.append(text)
+
+
+def numbers_compared(thing: Any) -> list[float]:
+    """Return the numbers but 0 and 1 with which the file of a function or a class compares something: a mask, first."""
+    try:
+        tree = ast.parse(Path(inspect.getsourcefile(thing) or "").read_text(encoding="utf-8"))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return []
+    found: dict[float, bool] = {}
+    for node in (one for one in ast.walk(tree) if isinstance(one, ast.Compare)):
+        for side in (node.left, *node.comparators):
+            with suppress(ValueError, TypeError):
+                number = float(ast.literal_eval(side))
+                found[number] = found.get(number, False) or "mask" in ast.unparse(node)
+    return sorted((number for number in found if number not in (0.0, 1.0)), key=lambda one: not found[one])
 
 
 def keywords_read(function: Any) -> dict[str, Any]:

@@ -138,15 +138,19 @@ def lay(x: Any, axes: str) -> Any:
     batch, tokens, width = x.shape
     if axes == "btm":
         return x
-    places = [axis for axis in axes if axis in SPACE]
-    whole = x.reshape(batch, *lengths_of(places, tokens), width)
-    laid = in_order(whole, ["b", *places, "m"], axes if "b" in axes else f"b{axes}")
+    places, apart = [axis for axis in axes if axis in SPACE], [axis for axis in axes if axis in APART]
+    for _ in apart:
+        x = stack((x, x * 0.5), 1)
+    whole = x.reshape(batch, *(2 for _ in apart), *lengths_of(places, tokens), width)
+    laid = in_order(whole, ["b", *apart, *places, "m"], axes if "b" in axes else f"b{axes}")
     laid = laid if "b" in axes else laid[0]
     return laid.contiguous() if hasattr(laid, "contiguous") else laid
 
 
 SPACE = "tfhw"
 """Letters of axes along which tokens lie: time alone, or the frames, rows and columns of a video."""
+APART = "pqr"
+"""Letters of axes whose places never see each other: x lies at the first of two."""
 
 
 def in_order(array: Any, before: Sequence[str], after: Sequence[str]) -> Any:
@@ -183,13 +187,15 @@ def output_of(parts: Mapping[str, Any], axes: str, batch: int, tokens: int) -> s
 
 def turned(part: Any, axes: str, batch: int, tokens: int) -> Any:
     """Return one array as `[b t n]`, or None where it has other sizes."""
-    places = [axis for axis in axes if axis in SPACE]
+    places, apart = [axis for axis in axes if axis in SPACE], [axis for axis in axes if axis in APART]
     along = lengths_of(places, tokens)
-    lengths = {"b": batch, **dict(zip(places, along, strict=True))}
+    lengths = {"b": batch, **dict.fromkeys(apart, 2), **dict(zip(places, along, strict=True))}
     shape = tuple(part.shape)
     if len(shape) != len(axes) or any(lengths.get(axis, size) != size for axis, size in zip(axes, shape, strict=True)):
         return None
-    laid = in_order(part, axes, [*(["b"] if "b" in axes else []), *places, "m"])
+    laid = in_order(part, axes, [*apart, *(["b"] if "b" in axes else []), *places, "m"])
+    for _ in apart:
+        laid = laid[0]
     return laid.reshape(batch, tokens, shape[axes.index("m")])
 
 

@@ -20,7 +20,7 @@ from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.guessing import takes_projection
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
-from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
+from attn_exp.diagnosis.masking import AXES, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound, bound, filled, is_module, sizes_of, taken_by
 from attn_exp.diagnosis.offer import Offer, at_of, offered, parameters_of
 from attn_exp.diagnosis.plain_layers import may_be_layer
@@ -446,8 +446,6 @@ def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
     return answer.output is not None and not answer.axes and not differs(answer.output, stages, digits)
 
 
-FULL = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")
-"""Axes of masks that may hide other keys from each query."""
 OTHERWISE = "it answers, but not of fewer key/value heads than heads"
 
 
@@ -460,7 +458,7 @@ def answer_if_offered(caller: Caller, case: Case) -> Answer:
     right, first = expected(case), None
     shared = case.recipe.groups != case.recipe.heads
     own = caller.masking.axes
-    if not shared and own not in FULL:
+    if not shared and own not in AXES:
         return Answer(None, error=f"its mask is [{own}]")
     for axes in ("t s", "b 1 t s", "b t s") if own == "t s" and not shared else (own,):
         answer = replace(caller, masking=replace(caller.masking, axes=axes))(case)

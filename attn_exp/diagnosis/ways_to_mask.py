@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from inspect import isclass, isroutine
 from time import thread_time
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Change
 from attn_exp.diagnosis.case import Answer, Case, expected, predicted, without_blind
-from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
+from attn_exp.diagnosis.masking import ADDED, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound
+from attn_exp.diagnosis.uses import numbers_compared
 from attn_exp.diagnosis.ways_to_call import cases, is_near, of_kept_queries, rounded
 from attn_exp.rules.masks.causal import Causal
 
@@ -38,7 +40,7 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
         return with_its_padding(caller, function, change)
     if answer.output is not None:
         added = replace(caller, masking=replace(caller.masking, kind="added"))
-        adding = predicted(replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed), case.given)
+        adding = predicted(replace(case.recipe, forbid=added_as_is(caller.request.blocks)), case.given)
         if adding and is_near(caller, answer, adding):
             return with_its_padding(as_ones_and_zeros(added, "masking", case), function, change)
     right = expected(case)["output"]
@@ -50,6 +52,9 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     found = found and as_ones_and_zeros(found, "masking", case)
     if not found and is_judged and means_causal(caller, case, answer):
         return with_its_padding(as_causal(caller), function, change)
+    found = found or searched(of_numbers(caller, function, case, change))[0]
+    if not found and not answered and is_near_as_causal(caller, function, change):
+        return as_causal(caller)
     chosen = found or (caller if is_judged else answered) or caller
     return with_its_padding(chosen, function, change) if chosen.offer.takes("mask") else chosen
 
@@ -69,8 +74,35 @@ def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
     return other if np.allclose(hidden, seen) else caller
 
 
-ADDED = -1e9
-"""What most people add where one may not attend."""
+def added_as_is(blocks: bool) -> Callable[[Any, Any, Any], Any]:
+    """Return what adds booleans to the logits as they are; `blocks`: True hides in them."""
+    return lambda at, logits, allowed: logits + (~allowed if blocks else allowed)
+
+
+def of_numbers(caller: Caller, function: Bound, case: Case, change: Change | None) -> Iterator[tuple[Caller, Case]]:
+    """Yield the ways in which a mask holds a number that its code compares something with, where one may not attend."""
+    origin = function.origin if isroutine(function.origin) or isclass(function.origin) else type(function.origin)
+    for number in numbers_compared(origin)[:MOST_NUMBERS]:
+        for axes in ("t s", "b 1 t s", "b t s"):
+            masking = replace(caller.masking, kind="added", axes=axes, lowest=number)
+            yield replace(caller, masking=masking), case
+        for keyed, padded in of_keys_alone(caller, function, change):
+            if keyed.padding.kind == "added":
+                yield replace(keyed, padding=replace(keyed.padding, lowest=number)), padded
+
+
+MOST_NUMBERS = 6
+
+
+def is_near_as_causal(caller: Caller, function: Bound, change: Change | None) -> bool:
+    """Say whether a function whose word for a mask takes none is right where that is its word for causal."""
+    if caller.offer.takes("causal") or "mask" not in caller.offer.defaults:
+        return False
+    other = as_causal(caller)
+    case = question(other, function, "causal", change)
+    return case is not None and is_near(other, other(case), expected(case))
+
+
 ANY_IS_CAUSAL = "any mask that is given means a causal one"
 
 
