@@ -25,7 +25,7 @@ from attn_exp.rules.masks.window import Window
 
 OF_MASKS = ("mask", "mask_join", "align")
 RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score")}
-"""Words that say what is computed, by their kind: where one of them is typed, those of its kind are held as they are."""
+"""Words that say what is computed, by their kind: where one is typed, those of its kind are held as they are."""
 SAID_BY = {"causal": "causal", "window": "window", "alibi": "alibi"}
 """Parts of the words, and the role of the keyword that says the same: a function that has it was not told to do it."""
 TWO_TO_THE = "head=4"

@@ -428,15 +428,23 @@ def with_norms_of_classes(layer: PureLayer, made: Any, name_of: Callable[[Any], 
     import jax  # noqa: PLC0415
 
     def is_one(part: Any) -> bool:
-        return part is not made and callable(part) and "norm" in type(part).__name__.lower()
+        return is_part_norm(part, made)
 
-    parts = [(name_of(path).lstrip("."), part) for path, part in jax.tree_util.tree_flatten_with_path(made, is_one)[0]]
-    inside = {
-        path: {name for name in layer.leaves if name.startswith(f"{path}.")} for path, part in parts if is_one(part)
-    }
+    pairs, _ = jax.tree_util.tree_flatten_with_path(made, is_one)
+    return meeting_norms(layer, {name_of(path).lstrip("."): part for path, part in pairs if is_one(part)}, ".")
+
+
+def is_part_norm(part: Any, made: Any) -> bool:
+    """Say whether something inside a layer has the name of a norm, and can be called."""
+    return part is not made and callable(part) and "norm" in type(part).__name__.lower()
+
+
+def meeting_norms(layer: PureLayer, parts: Mapping[str, Any], sign: str) -> PureLayer:
+    """Return a layer whose norms, by their path, are met where their classes are called; `sign` parts the words."""
+    inside = {path: {name for name in layer.leaves if name.startswith(f"{path}{sign}")} for path in parts}
     plain = {path for path, names in inside.items() if all(np.ndim(layer.leaves[name]) < 2 for name in names)}
     layer.of_norms |= {name for path in plain for name in inside[path]}
-    layer.meeting = partial(met_in_classes, {type(part) for path, part in parts if path in plain})
+    layer.meeting = partial(met_in_classes, {type(part) for path, part in parts.items() if path in plain})
     return layer
 
 
@@ -470,7 +478,9 @@ def of_nnx(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer
         merged: Callable[..., Any] = nnx.merge(graph, shape([now[name] for name in leaves]), rest)
         return merged
 
-    return PureLayer(leaves, applied, made.__call__)
+    layer = PureLayer(leaves, applied, made.__call__)
+    parts = {"/".join(map(str, path)): part for path, part in nnx.iter_graph(made) if is_part_norm(part, made)}
+    return meeting_norms(layer, parts, "/")
 
 
 def of_keras(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:

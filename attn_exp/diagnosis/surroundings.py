@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.ways_into_layers import LAID, Way, turned
+from attn_exp.diagnosis.ways_into_layers import APART, LAID, Way, turned
 from attn_exp.forms.around import Around, Norm, normed
 from attn_exp.forms.steps import join_heads, repeat_heads, split
 
@@ -59,9 +59,13 @@ def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -
     one, many = (rng.standard_normal(size) for size in sizes)
     other_one, other_many = (rng.standard_normal(size) if way.memory else None for size in sizes)
     answer, seen = watch(np.repeat(one, way.tokens or 1, axis=1), other_one)
+    seen_of_many = watch(many, other_many)[1]
+    if way.tokens or set(way.axes) & set(APART):
+        seen = [in_tokens(event, way.axes, 1, way.tokens or 1) for event in seen]
+        seen_of_many = [in_tokens(event, way.axes, *many.shape[:2]) for event in seen_of_many]
     if way.tokens:  # several that are alike stand for one
         answer, seen = answer[:, -1:], [(norm, given[:, -1:], said[:, -1:]) for norm, given, said in seen]
-    found, rest = before_it(seen, watch(many, other_many)[1], (one, many), (other_one, other_many))
+    found, rest = before_it(seen, seen_of_many, (one, many), (other_one, other_many))
     x, memory = found.x(many), many if other_many is None else other_many
     keys = x if other_many is None else found.memory(memory)
     heads = dict[str, Norm]()
@@ -75,6 +79,16 @@ def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -
     found = replace(found, heads=heads)
     plain = inner.of_one(found.x(one) if other_one is None else found.memory(other_one))
     return after_it(found, after, (one, many), plain, answer, rounding)
+
+
+def in_tokens(event: Event, axes: str, batch: int, tokens: int) -> Event:
+    """Return what a norm saw as `[b t m]`, where it saw tokens that lie as those of x do, or in one row."""
+    norm, given, said = event
+    for order in (axes, "bmp"):
+        z, out = (arranged(array, order, batch, tokens) for array in (given, said))
+        if z is not None and out is not None:
+            return norm, z, out
+    return event
 
 
 def several(way: Way) -> tuple[int, int, int]:

@@ -52,7 +52,7 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     found = found and as_ones_and_zeros(found, "masking", case)
     if not found and is_judged and means_causal(caller, case, answer):
         return with_its_padding(as_causal(caller), function, change)
-    found = found or searched(of_numbers(caller, function, case, change))[0]
+    found = found or searched([*of_numbers(caller, function, case, change)])[0]
     if not found and not answered and is_near_as_causal(caller, function, change):
         return as_causal(caller)
     chosen = found or (caller if is_judged else answered) or caller

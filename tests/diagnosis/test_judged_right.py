@@ -93,18 +93,44 @@ class InPatches(CausalInside):
         return self.out((s.softmax(-1) @ v).transpose(2, 3).reshape(b, p, n, m))
 
 
+class NormedPatches(InPatches):
+    """The same behind a norm, with a residual."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, x: Any) -> Any:
+        return x + super().forward(self.norm(x))
+
+
+class OfSquares(nn.Module):
+    """Attention among the points of square images `[b m h w]` alone, behind a norm of groups, with a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(4, 32)
+        self.net, self.out = nn.Conv2d(32, 96, 1), nn.Conv2d(32, 32, 1)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.net(self.norm(x)).flatten(2).chunk(3, 1)
+        seen = v @ (q.mT @ k / math.sqrt(q.shape[1])).softmax(-1).mT
+        side = int(math.sqrt(seen.shape[-1]))
+        return x + self.out(seen.reshape(len(x), -1, side, side))
+
+
 class OfNodes(nn.Module):
     """Attention of queries, keys and values `[b n t m]` over t; its mask `[b t s]` is that of each node and head."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.linears = nn.ModuleList(nn.Linear(dim, dim) for _ in range(4))
+        self.linears: Any = nn.ModuleList(nn.Linear(dim, dim) for _ in range(4))
 
     def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
         nodes = query.shape[1]
         q, k, v = (net(x).view(len(x), nodes, -1, self.heads, net.out_features // self.heads).transpose(2, 3)
-                   for net, x in zip(self.linears, (query, key, value), strict=False))  # fmt: skip
+                   for net, x in zip(list(self.linears), (query, key, value), strict=False))  # fmt: skip
         s = q @ k.mT / math.sqrt(q.shape[-1])
         if mask is not None:
             s = s.masked_fill(mask[:, None, None] == 0, -1e9)
@@ -114,11 +140,16 @@ class OfNodes(nn.Module):
 class BothKinds(nn.Module):
     """Attention of `[t b m]` that adds its mask, and hides keys of filler where the other is True."""
 
+    q_proj: Any
+    k_proj: Any
+    v_proj: Any
+    out_proj: Any
+
     def __init__(self, embed_dim: int, num_heads: int) -> None:
         super().__init__()
         self.heads = num_heads
         for side in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            setattr(self, side, nn.Linear(embed_dim, embed_dim))
+            self.add_module(side, nn.Linear(embed_dim, embed_dim))
 
     def forward(self, query: Any, key: Any, value: Any, attn_mask: Any = None, key_padding_mask: Any = None) -> Any:
         t, b, m = query.shape
@@ -146,6 +177,8 @@ REMARKS = {"nan_leaks", "empty_row_nan"}
         (of_a_number, [], ""),
         (OfANumber, [], ""),
         (InPatches, [], ""),
+        (NormedPatches, [], ""),
+        (OfSquares, [], ""),
         (OfNodes, [], ""),
         (BothKinds, [], "convention=torch_mha"),
     ],

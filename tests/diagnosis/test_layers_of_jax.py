@@ -34,6 +34,20 @@ class Layer(nn.Module):
         said = jax.vmap(lambda one: attend(*jnp.split(one, 3, -1), self.heads))(y)
         return x + nn.RMSNorm()(nn.Dense(self.dim)(said))
 """
+OF_NNX = f"""{ATTEND}
+from flax import nnx
+
+class Layer(nnx.Module):
+    def __init__(self, channels, heads, groups, rngs):
+        self.heads = heads
+        self.norm = nnx.GroupNorm(channels, num_groups=groups, rngs=rngs)
+        self.sides, self.last = nnx.Linear(channels, 3 * channels, rngs=rngs), nnx.Linear(channels, channels, rngs=rngs)
+        self.norm_of_q = nnx.RMSNorm(channels, rngs=rngs)
+
+    def __call__(self, x):
+        q, k, v = jnp.split(self.sides(self.norm(x)), 3, -1)
+        return x + self.last(jax.vmap(lambda *one: attend(*one, self.heads))(self.norm_of_q(q), k, v))
+"""
 OF_EQUINOX = f"""{ATTEND}
 import equinox as eqx
 
@@ -87,6 +101,7 @@ def verdict_on(text: str, folder: Path) -> Verdict:
     ("library", "text", "said"),
     [
         ("flax", OF_FLAX, "with LayerNorm before, RMSNorm after and a residual after"),
+        ("flax", OF_NNX, "with GroupNorm before, RMSNorm of q and a residual after"),
         ("equinox", OF_EQUINOX, "with LayerNorm before"),
         ("keras", OF_KERAS, "with LayerNorm before and a residual after"),
     ],
