@@ -10,7 +10,6 @@ import inspect
 import textwrap
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from attn_exp.diagnosis.offer import plain
@@ -211,8 +210,8 @@ class Reader(ast.NodeVisitor):
 def numbers_compared(thing: Any) -> list[float]:
     """Return the numbers but 0 and 1 with which the file of a function or a class compares something: a mask, first."""
     try:
-        tree = ast.parse(Path(inspect.getsourcefile(thing) or "").read_text(encoding="utf-8"))
-    except (OSError, TypeError, SyntaxError, ValueError):
+        tree = ast.parse("".join(inspect.findsource(thing)[0]))
+    except (OSError, TypeError, SyntaxError):
         return []
     found: dict[float, bool] = {}
     for node in (one for one in ast.walk(tree) if isinstance(one, ast.Compare)):
