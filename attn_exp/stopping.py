@@ -78,7 +78,7 @@ def send_again(told: threading.Event) -> None:
     """
     told.wait()
     time.sleep(SOON)
-    if signal.getsignal(ASKED.number) is stop:
+    if ASKED.number and signal.getsignal(ASKED.number) is stop:
         send_to_main_thread(ASKED.number)
 
 

@@ -17,7 +17,7 @@ from tests import ROOT
 PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
-    "errors", "arrays", "system", "machine", "parsing", "standard_streams", "stopping", "patience", "drafts",
+    "errors", "arrays", "system", "machine", "parsing", "standard_streams", "stopping", "patience", "drafts", "workers",
     "registry", "own_code", "child",
     "config",
     "rules",

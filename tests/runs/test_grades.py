@@ -335,7 +335,7 @@ def test_where_no_other_process_can_be_had_one_grades_all(home: Path, monkeypatc
         raise OSError("no process")
 
     monkeypatch.setattr("attn_exp.system.usable_cores", lambda: 2)
-    monkeypatch.setattr(grades, "ProcessPoolExecutor", refused)
+    monkeypatch.setattr(grades, "Pool", refused)
     lines = grades.every_grade(sorted(Path("all").glob("*.csv")), grades.keys_of(Path("one/key")))
     assert {one.line[3:] for one in lines} == {("", "", "all right")}
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +26,7 @@ from attn_exp.report.terminal import table
 from attn_exp.runs import ours, records
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.classroom.sheets import Key, composer, read_key
-from attn_exp.stopping import held
+from attn_exp.workers import Pool
 
 HEADS = ("student", "points", "of", "first wrong", words.MISTAKE, words.WHAT_IT_IS)
 MOST_FILES = 5000
@@ -162,10 +160,8 @@ def every_grade(files: Sequence[Path], keys: Mapping[str, Key], worth: Worth = N
     parts = [files[start : start + TOGETHER] for start in range(0, len(files), TOGETHER)]
     cores = min(system.usable_cores(), len(parts))
     if cores > 1:
-        try:
+        with suppress(OSError):  # no process is to be had: what follows needs no other
             return grades_of_workers(parts, keys, cores, worth)
-        except (BrokenProcessPool, OSError):
-            pass  # a process that was ended, or none to be had: what follows needs no other
     return grades_of(files, keys, worth)
 
 
@@ -174,20 +170,26 @@ def grades_of_workers(
 ) -> list[Handed]:
     """Return the grades of files as so many processes give them, all of which have ended then, however this ends.
 
+    What one of them did not live to grade is graded here.
+
     Raises:
-        BrokenProcessPool, OSError: a process was ended, or none is to be had.
+        OSError: no process is to be had.
     """
-    before = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(cores, mp_context=system.processes(), initializer=system.serve_parent) as pool:
-        try:
-            with held():  # or a signal would find a worker before it knows whose it is
-                graded = pool.map(partial(grades_of, keys=keys, worth=worth), parts)
-            return [one for part in graded for one in part]
-        except BaseException:
-            for worker in set(multiprocessing.active_children()) - before:
-                if worker.pid is not None:
-                    system.end_at_once(worker.pid)
-            raise
+    graded = dict[int, list[Handed]]()
+    with closing(Pool(partial(grades_at, parts=parts, keys=keys, worth=worth), cores)) as pool:
+        for place in range(len(parts)):
+            pool.submit(place)
+        while len(graded) < len(parts):
+            graded |= {
+                one.job: grades_of(parts[one.job], keys, worth) if one.reason else one.answer
+                for one in pool.finished(None)
+            }
+    return [one for place in sorted(graded) for one in graded[place]]
+
+
+def grades_at(place: int, parts: Sequence[Sequence[Path]], keys: Mapping[str, Key], worth: Worth) -> list[Handed]:
+    """Return the grades of one of several parts."""
+    return grades_of(parts[place], keys, worth)
 
 
 def grades_of(files: Sequence[Path], keys: Mapping[str, Key], worth: Worth = NO_WORTH) -> list[Handed]:
