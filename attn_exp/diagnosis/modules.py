@@ -19,6 +19,7 @@ from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.constructing import PoorError, construct
+from attn_exp.diagnosis.exchanging import exchanged, meets_neighbours
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_of
@@ -273,13 +274,15 @@ def of_module(
         awake(layer, way)
     if are_apart(layer, way):
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
+    if meets_neighbours(module) and (found := with_exchanged(layer, way, forward, told)) is not None:
+        return found
     try:
         found = understood(layer, way, forward, module)
     except NotFoundError as error:
         others = (if_understood(layer, other, forward, module) for other in read_otherwise(way))
         turned = next(filter(None, others), None)
         if turned is None:
-            other = mixing(layer, way, forward, module, told)
+            other = with_exchanged(layer, way, forward, told) or mixing(layer, way, forward, module, told)
             return other or by_names(module, name, request, way, told, error)
         found = turned
     return replace(
@@ -309,6 +312,30 @@ def with_way(
             raise
     layer = TorchLayer(layer.module, single=True)
     return layer, way_into("float32")
+
+
+def with_exchanged(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter], told: int | None) -> Bound | None:
+    """Return a layer whose projections are exchanged for matrices, as they are more than that; None of others.
+
+    Where it pools squares of an image, each token is one.
+    """
+    squares = [replace(way, axes=way.axes.replace("hw", "HW"), tokens=0)] if "hw" in way.axes else []
+    for one in (*squares, way) if way.tokens else (way, *squares):
+        with suppress(NotFoundError, RuntimeError), exchanged(layer, one) as names:
+            if not names and one is way:
+                continue
+            try:
+                found = understood(layer, one, forward, layer.module)
+            except NotFoundError:
+                other = mixing(layer, one, forward, layer.module, told)
+                if other is None:
+                    raise
+                found = other
+            assert found.offer is not None
+            said = f"{' and '.join(names)} exchanged for {'one matrix' if len(names) == 1 else 'a matrix each'}"
+            words = "; ".join(part for part in (found.offer.said, said if found.offer.said else f"with {said}") if part)
+            return replace(found, offer=replace(found.offer, said=words if names else found.offer.said))
+    return None
 
 
 def mixing(
@@ -745,7 +772,9 @@ def awake(layer: TorchLayer, way: Way) -> None:
     def is_off() -> bool:
         with restored(layer) as before:
             said = layer.answer(way, x, None)
-            layer.put({name: array * 1.5 for name, array in before.items() if array.ndim > 1})
+            rng = np.random.default_rng(19)  # a norm of matrices takes a factor away
+            layer.put({name: array + 0.5 * array.std() * rng.standard_normal(array.shape)
+                       for name, array in before.items() if array.ndim > 1})  # fmt: skip
             return np.allclose(said, layer.answer(way, x, None))
 
     for name, ones in off.items() if is_off() else ():

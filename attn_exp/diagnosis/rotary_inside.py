@@ -45,6 +45,7 @@ def words_of_turning(caller: Caller, case: Case) -> list[str]:
 
 def pairings(size: int) -> Iterator[tuple[int, bool]]:
     """Yield how many numbers of a head may be turned, and whether those of a pair lie beside each other."""
+    size -= size % 2  # a number alone is not turned
     yield from ((turned, False) for turned in range(size, 0, -2))
     yield from ((turned, True) for turned in range(size, 2, -2))
 

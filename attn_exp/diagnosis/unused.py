@@ -29,8 +29,9 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
     idle = []
     with restored(layer) as own:
         known = {piece.name for pieces in roles.sides.values() for piece in pieces}
+        is_off = any(array.ndim > 1 and name in own and not own[name].any() for name, array in roles.neutral.items())
         for name, array in own.items():
-            if name in known or sum(length > 1 for length in array.shape) < 2:
+            if name in known or is_off or sum(length > 1 for length in array.shape) < 2:
                 continue
             layer.put({name: array + np.random.default_rng(31).standard_normal(array.shape)})
             after = caller(case).output

@@ -134,7 +134,10 @@ LAID = ("btm", "tm", "bhwm", "bmt", "bmhw", "bmfhw", "bfhwm")
 
 
 def lay(x: Any, axes: str) -> Any:
-    """Return x `[b t m]` in another order of axes; tokens of an image or a video lie in rows of one length."""
+    """Return x `[b t m]` in another order of axes; tokens of an image or a video lie in rows of one length.
+
+    Along an axis in capitals each token lies twice.
+    """
     batch, tokens, width = x.shape
     if axes == "btm":
         return x
@@ -142,13 +145,16 @@ def lay(x: Any, axes: str) -> Any:
     for _ in apart:
         x = stack((x, x * 0.5), 1)
     whole = x.reshape(batch, *(2 for _ in apart), *lengths_of(places, tokens), width)
+    for axis in (axis for axis, place in enumerate(places, 1 + len(apart)) if place.isupper()):
+        whole = whole[(*[slice(None)] * axis, np.repeat(np.arange(whole.shape[axis]), 2))]
     laid = in_order(whole, ["b", *apart, *places, "m"], axes if "b" in axes else f"b{axes}")
     laid = laid if "b" in axes else laid[0]
     return laid.contiguous() if hasattr(laid, "contiguous") else laid
 
 
-SPACE = "tfhw"
-"""Letters of axes along which tokens lie: time alone, or the frames, rows and columns of a video."""
+SPACE = "tfhwHW"
+"""Letters of axes along which tokens lie: time alone, or the frames, rows and columns of a video. H and W are rows and
+columns of an image in which each token is a square of four points: what pools squares leaves each token one then."""
 APART = "pqr"
 """Letters of axes whose places never see each other: x lies at the first of two."""
 
@@ -189,10 +195,12 @@ def turned(part: Any, axes: str, batch: int, tokens: int) -> Any:
     """Return one array as `[b t n]`, or None where it has other sizes."""
     places, apart = [axis for axis in axes if axis in SPACE], [axis for axis in axes if axis in APART]
     along = lengths_of(places, tokens)
+    along = tuple(length * (1 + place.isupper()) for place, length in zip(places, along, strict=True))
     lengths = {"b": batch, **dict.fromkeys(apart, 2), **dict(zip(places, along, strict=True))}
     shape = tuple(part.shape)
     if len(shape) != len(axes) or any(lengths.get(axis, size) != size for axis, size in zip(axes, shape, strict=True)):
         return None
+    part = part[tuple(slice(None, None, 2) if axis.isupper() else slice(None) for axis in axes)]
     laid = in_order(part, axes, [*apart, *(["b"] if "b" in axes else []), *places, "m"])
     for _ in apart:
         laid = laid[0]
@@ -486,7 +494,8 @@ def find_way(
 def in_a_rare_way(
     search: Search, start: Way, axes: Sequence[str], needed: Mapping[str, Sequence[Make]]
 ) -> Way | None:  # fmt: skip
-    """Return the way of calling a layer that answers for its first token alone, or that takes one number of tokens."""
+    """Return the way of calling a layer that answers for its first token alone, that takes an image of even sides, or
+    that takes one number of tokens."""
     layer, into = search.layer, search.into
     for place in ("first", "last") if search.of_one and "memory" not in start.sides.values() else ():
         for order in axes:
@@ -494,6 +503,10 @@ def in_a_rare_way(
             way = Search(layer, into, search.most, end=search.end).filled(one, needed)
             if way is not None and asks(layer, way, into):
                 return way
+    for order in axes:
+        squares = replace(start, axes=order.replace("hw", "HW"))
+        if squares.axes != order and (way := Search(layer, into, search.most, end=search.end).filled(squares, needed)):
+            return way
     counts = [*sorted(search.lengths), *(count for count in SQUARES if count not in search.lengths)]
     for tokens in (count for count in counts if 1 < count < start.width - 2):
         fixed = Search(layer, into, search.most, tokens, search.end)
@@ -656,6 +669,9 @@ def trouble(
 
 
 AT_THE_END = (2**60,)
+WITHOUT_PLACE = tuple(f"torch.nn.modules.{part}" for part in (
+    "module", "container", "linear", "conv", "pooling", "batchnorm", "normalization"))  # fmt: skip
+"""Layers in which nothing comes further: an error in one of them says no more than the place of its call."""
 
 
 def reached(error: BaseException) -> tuple[int, ...]:
@@ -663,7 +679,7 @@ def reached(error: BaseException) -> tuple[int, ...]:
     places, last = list[int](), error.__traceback__
     while last is not None:
         home = str(last.tb_frame.f_globals.get("__name__", ""))
-        if not home.startswith(("attn_exp.", "torch.nn.modules.module")):
+        if not home.startswith(("attn_exp.", *WITHOUT_PLACE)):
             places.append(last.tb_lasti)
         last = last.tb_next
     return tuple(places)

@@ -1,0 +1,241 @@
+"""Modules whose projections are more than a matrix each: a small network, a convolution of neighbours, a norm of weights.
+
+What such a child hands on is exchanged for `x W`, with a matrix that it has not: what is left is the attention, and
+that can be read. Which children these are is found by what they are given, and by whether tokens meet in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.layers import TorchLayer
+from attn_exp.diagnosis.roles import restored
+from attn_exp.diagnosis.ways_into_layers import HERE, Way
+
+HOME = "torch.nn.modules."
+ATTENTION = ("MultiheadAttention", "Transformer", "Softmax")
+"""In the names of PyTorch's own layers in which tokens meet as they do in attention."""
+
+
+@dataclass
+class Child:
+    """One call of a module inside: its path, what it was given first and what it returned.
+
+    `nearby` says that no token, or only its neighbours, change what it returns for another; `before` is the child whose
+    answer it was given. `width` counts the numbers of a token that the first of its line is given.
+    """
+
+    path: str
+    module: Any
+    given: Any
+    said: Any
+    nearby: bool = False
+    before: Child | None = None
+    width: int = 0
+
+    def line(self) -> Iterator[Child]:
+        """Yield it and those before it, back to the one that is given x."""
+        one: Child | None = self
+        while one is not None:
+            yield one
+            one = one.before
+
+
+@contextmanager
+def exchanged(layer: TorchLayer, way: Way) -> Iterator[list[str]]:
+    """Exchange projections that are more than a matrix for one each, and yield their names; none may be left.
+
+    The layer stays so where nobody raises an error meanwhile.
+    """
+    places, hooks = dict(layer.places), list[Any]()
+    try:
+        names = list[str]()
+        for child in projections(layer, way):
+            made = exchange(layer, child, way)
+            if made:
+                hooks += made
+                names.append(child.path)
+        if names:
+            forget_the_idle(layer, way)
+        yield names
+    except Exception:
+        for hook in hooks:
+            hook.remove()
+        layer.places = places
+        raise
+
+
+def projections(layer: TorchLayer, way: Way) -> list[Child]:
+    """Return the children that make something of x alone which attention is given, but for plain matrices."""
+    x, memory = np.random.default_rng(43).standard_normal((2, 1, way.tokens or HERE, way.width))
+    calls = children(layer, way, x, memory)
+    for at in (0, -1):
+        changed = [array.copy() for array in (x, memory)]
+        for array in changed:
+            array[:, at] += 1.0
+        again = children(layer, way, *changed)
+        if len(again) != len(calls):
+            return []
+        for one, other in zip(calls, again, strict=True):
+            one.nearby = (one.nearby or at == 0) and (of_own(one.module) or apart(one.said, other.said, x.shape[1]))
+    sources, found = [values(x), values(memory)], list[Child]()
+    for one in calls:
+        given = values(one.given)
+        one.before = next((other for other in reversed(found) if np.isin(given, values(other.said)).all()), None)
+        if one.nearby and (one.before is not None or any(np.isin(given, source).all() for source in sources)):
+            found.append(replace(one, width=way.width))
+    paths = {one.path for one in found}
+    outer = [one for one in found if not any(one.path.startswith(f"{path}.") for path in paths)]
+    taken = {id(one.before) for one in outer}
+    last = {one.path: one for one in outer if id(one) not in taken}
+    known = {one.path for one in found}
+    behind = {one.path: replace(one, before=None, width=one.given.shape[1 if hasattr(one.module, "kernel_size") else -1])
+              for one in calls if one.path not in known and is_weighed_otherwise(one.module)}  # fmt: skip
+    made = [one for one in last.values() if not is_plain(one) and any(holds_matrix(each.module) for each in one.line())]
+    return [*made, *behind.values()]
+
+
+def meets_neighbours(module: Any) -> bool:
+    """Say whether there is a convolution inside in which tokens meet their neighbours."""
+    return any(size != 1 for one in module.modules() if type(one).__module__ == f"{HOME}conv" for size in one.kernel_size)
+
+
+def children(layer: TorchLayer, way: Way, x: Array, memory: Array) -> list[Child]:
+    """Return the calls of modules inside a layer, in the order in which they end; those within another come first."""
+    calls = list[Child]()
+
+    def note(path: str) -> Any:
+        def noted(module: Any, given: Any, said: Any) -> None:
+            if given and all(hasattr(one, "movedim") for one in (given[0], said)):
+                calls.append(Child(path, module, given[0].detach().clone(), said.detach().clone()))
+
+        return noted
+
+    inside = [(path, module) for path, module in layer.module.named_modules() if path]
+    hooks = [module.register_forward_hook(note(path)) for path, module in inside if hasattr(module, "forward")]
+    try:
+        layer.answer(way, x, memory if way.memory else None)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return sorted(calls, key=lambda one: one.path.count("."))  # what holds others first: it stands for them
+
+
+def apart(one: Any, other: Any, tokens: int) -> bool:
+    """Say whether an answer is the same but for one token."""
+    if one.shape != other.shape:
+        return False
+    return bool((one != other).double().mean() <= 1.0 / tokens + 1e-9)
+
+
+def of_own(module: Any) -> bool:
+    """Say whether a module is made of PyTorch's own layers alone, and of none that attends."""
+    kinds = [type(one) for one in module.modules()]
+    return all(kind.__module__.startswith(HOME) and not any(word in kind.__name__ for word in ATTENTION)
+               for kind in kinds)  # fmt: skip
+
+
+def values(array: Any) -> Array:
+    """Return the numbers of an array, sorted, with 0, which padding is."""
+    return np.append(np.unique(np.asarray(array).ravel()), 0.0)
+
+
+def is_plain(child: Child) -> bool:
+    """Say whether a child is a matrix, and given x as it is: nothing has to be exchanged then."""
+    alone = child.before is None or is_norm_alone(child.before)
+    return alone and is_matrix(child.module)
+
+
+def is_matrix(module: Any) -> bool:
+    """Say whether a module is one of PyTorch's that multiplies by the matrix that it holds."""
+    own = type(module).__module__.startswith(HOME) and not module._forward_pre_hooks
+    return own and is_matrix_by_kind(module, type(module).__name__)
+
+
+def is_matrix_by_kind(module: Any, kind: str) -> bool:
+    """Say whether a kind of module multiplies by a matrix: a linear layer, or a convolution of single points."""
+    ones = all(size == 1 for size in getattr(module, "kernel_size", ()))
+    return kind == "Linear" or (kind in ("Conv1d", "Conv2d", "Conv3d") and ones and module.groups == 1)
+
+
+def is_norm_alone(child: Child) -> bool:
+    """Say whether a child is a norm of x, or a dropout."""
+    return child.before is None and child.given.shape == child.said.shape and not holds_matrix(child.module)
+
+
+def holds_matrix(module: Any) -> bool:
+    """Say whether there is a matrix in a module."""
+    return any(sum(length > 1 for length in tensor.shape) > 1 for tensor in module.parameters())
+
+
+def is_weighed_otherwise(module: Any) -> bool:
+    """Say whether a module is a matrix that it makes of another one in each call, as a norm of matrices does."""
+    kinds = [base for base in type(module).__mro__ if base.__module__.startswith(HOME)]
+    plain = any(is_matrix_by_kind(module, base.__name__) for base in kinds)
+    return plain and not is_matrix(module)
+
+
+def exchange(layer: TorchLayer, child: Child, way: Way) -> list[Any]:
+    """Let a child return `x W`, and return the hooks that do it; none where its answer has other tokens than x."""
+    line = list(child.line())
+    first = next(one for one in reversed(line) if one is child or not is_norm_alone(one))
+    axes = [axis for axis, length in enumerate(first.given.shape) if length == child.width]
+    of_x = axis_of(first.given, axes, 1)
+    if of_x is None:
+        return []
+    rows = first.given.numel() // child.width
+    step = next((step for step in ((1, 2) if "H" in way.axes else (1,)) if (out := axis_of(child.said, sized(child.said, rows // step**2), of_x))
+                 is not None and rows % step**2 == 0), 0)  # fmt: skip
+    if not step or (step > 1 and first.given.ndim != 4):
+        return []
+    width = child.said.shape[out]
+    matrix = first.given.new_tensor(np.random.default_rng(47).standard_normal((child.width, width)) / child.width**0.5)
+    layer.places[f"{child.path}.weight"] = matrix
+    seen = dict[int, Any]()
+
+    def note(module: Any, given: Sequence[Any]) -> None:
+        seen[get_ident()] = given[0]
+
+    def answer(module: Any, given: Any, said: Any) -> Any:
+        rows_of_x = seen[get_ident()].movedim(of_x, -1)
+        rows_of_x = rows_of_x[:, ::step, ::step] if step > 1 else rows_of_x
+        sizes = [length for axis, length in enumerate(said.shape) if axis != out % said.ndim]
+        return (rows_of_x @ matrix).reshape(*sizes, width).movedim(-1, out)
+
+    return [first.module.register_forward_pre_hook(note), child.module.register_forward_hook(answer, prepend=True)]
+
+
+def sized(array: Any, rows: int) -> list[int]:
+    """Return the axes of an array along which so many vectors lie."""
+    return [axis for axis, length in enumerate(array.shape) if array.numel() == rows * length]
+
+
+def axis_of(array: Any, axes: Sequence[int], likely: int) -> int | None:
+    """Return the axis of features among those that may be it: of images and rows of columns the likely one."""
+    if not axes:
+        return None
+    if array.ndim > 3 and likely in axes:
+        return likely
+    return axes[-1] if array.ndim - 1 in axes else axes[0]
+
+
+def forget_the_idle(layer: TorchLayer, way: Way) -> None:
+    """Leave out the parameters that change nothing any more."""
+    x, memory = np.random.default_rng(53).standard_normal((2, 1, way.tokens or HERE, way.width))
+    given = x, memory if way.memory else None
+    plain, rng, idle = layer.answer(way, *given), np.random.default_rng(59), list[str]()
+    with restored(layer) as before:
+        for name, array in before.items():
+            layer.put({name: array + rng.standard_normal(array.shape)})
+            if np.array_equal(plain, layer.answer(way, *given)):
+                idle.append(name)
+            layer.put({name: array})
+    for name in idle:
+        del layer.places[name]

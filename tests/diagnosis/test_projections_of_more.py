@@ -1,0 +1,180 @@
+"""Modules whose projections are more than a matrix each: networks, convolutions of neighbours, pools, norms of weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import attn_exp
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
+from torch import nn
+
+
+class Tokens(nn.Module):
+    """Heads of what three children make of x `[b t m]`, one of which `made_of` makes."""
+
+    scale = True
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.dim = heads, dim
+        self.first, self.second, self.third = (self.made_of(dim) for _ in range(3))
+        self.last = nn.Linear(dim, dim)
+
+    def made_of(self, dim: int) -> nn.Module:
+        return nn.Linear(dim, dim)
+
+    def sides(self, x: Any) -> Any:
+        return self.first(x), self.second(x), self.third(x)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (side.unflatten(-1, (self.heads, -1)).transpose(1, 2) for side in self.sides(x))
+        scores = q @ k.mT / (q.shape[-1] ** 0.5 if self.scale else 1.0)
+        return self.last((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class OfNetworks(Tokens):
+    """Each side is a network of two matrices."""
+
+    def made_of(self, dim: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim), nn.Tanh())
+
+
+class OfNetworksUnscaled(OfNetworks):
+    scale = False
+
+
+class Narrow(nn.Module):
+    """What is added to a matrix goes through a narrow place."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.base, self.down, self.up = nn.Linear(dim, dim), nn.Linear(dim, 3, bias=False), nn.Linear(3, dim)
+
+    def forward(self, x: Any) -> Any:
+        return self.base(x) + self.up(self.down(x)) * 0.5
+
+
+class OfSums(Tokens):
+    def made_of(self, dim: int) -> nn.Module:
+        return Narrow(dim)
+
+
+class OfLatents(Tokens):
+    """Keys and values share a narrow layer with a norm; x is normed before, and added after."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.norm, self.narrow, self.within = nn.LayerNorm(dim), nn.Linear(dim, dim // 2), nn.LayerNorm(dim // 2)
+        self.wide = nn.Linear(dim // 2, 2 * dim)
+        del self.second, self.third
+
+    def sides(self, x: Any) -> Any:
+        z = self.norm(x)
+        return self.first(z), *self.wide(self.within(self.narrow(z))).chunk(2, -1)
+
+    def forward(self, x: Any) -> Any:
+        return x + super().forward(x)
+
+
+class OfNormedMatrices(Tokens):
+    """Each matrix is divided by its largest factor in each call, the last one too."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.last = self.made_of(dim)
+
+    def made_of(self, dim: int) -> nn.Module:
+        return nn.utils.spectral_norm(nn.Linear(dim, dim, bias=False))
+
+
+class OfCrossed(OfNetworks):
+    """Keys and values are of a second input."""
+
+    def forward(self, x: Any, context: Any) -> Any:  # type: ignore[override]
+        self.context = context
+        return super().forward(x)
+
+    def sides(self, x: Any) -> Any:
+        return self.first(x), self.second(self.context), self.third(self.context)
+
+
+class OfNeighbours(Tokens):
+    """A convolution of three tokens makes each side."""
+
+    def made_of(self, dim: int) -> nn.Module:
+        return nn.Conv1d(dim, dim, 3, padding=1)
+
+    def sides(self, x: Any) -> Any:
+        return (side(x.mT).mT for side in (self.first, self.second, self.third))
+
+
+@pytest.mark.parametrize(
+    "made", [OfNetworks, OfLatents, OfNormedMatrices, OfCrossed, OfNeighbours], ids=lambda made: made.__name__
+)
+def test_what_is_more_than_a_matrix_is_exchanged_for_one(made: type[nn.Module]) -> None:
+    verdict = attn_exp.check(made)
+    assert verdict.passed, str(verdict)
+    assert "exchanged for a matrix each" in str(verdict) or "exchanged for one matrix" in str(verdict)
+
+
+def test_a_part_that_is_set_to_0_is_no_matrix_that_is_never_used() -> None:
+    verdict = attn_exp.check(OfSums)
+    assert verdict.passed and "up.weight set to 0" in str(verdict) and "never used" not in str(verdict)
+
+
+def test_it_still_sees_what_is_wrong_behind_it() -> None:
+    assert attn_exp.check(OfNetworksUnscaled).mistakes == ("no_scale",)
+
+
+class Points(nn.Module):
+    """An image attends to itself where each square of four points is one: right but for a scale of 1 over its root."""
+
+    def __init__(self, ch: int, root: float = 0.5, pooled: bool = True) -> None:
+        super().__init__()
+        self.root, self.ch, self.pooled = root, ch, pooled
+        self.theta, self.phi, self.g = (nn.utils.spectral_norm(nn.Conv2d(ch, ch // 4, 1)) for _ in range(3))
+        self.o, self.gamma = nn.Conv2d(ch // 4, ch, 1), nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.theta(x), self.phi(x), self.g(x)
+        if self.pooled:
+            k, v = (nn.functional.max_pool2d(side, 2) for side in (k, v))
+        k, v = k.flatten(2), v.flatten(2)
+        weights = (q.flatten(2).mT @ k / (self.ch // 4) ** self.root).softmax(-1)
+        return x + self.gamma * self.o((weights @ v.mT).mT.reshape(q.shape))
+
+
+class PointsUnscaled(Points):
+    def __init__(self, ch: int) -> None:
+        super().__init__(ch, root=0.0)
+
+
+class PooledInside(nn.Module):
+    """The pools are children, each with its convolution, and what comes last ends in a norm that begins with 0."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.q = nn.Conv2d(channels, channels // 2, 1)
+        pool = nn.MaxPool2d(2)
+        self.k, self.v = (nn.Sequential(nn.Conv2d(channels, channels // 2, 1), pool) for _ in range(2))
+        self.w = nn.Sequential(nn.Conv2d(channels // 2, channels, 1), nn.BatchNorm2d(channels))
+        nn.init.zeros_(self.w[1].weight)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (side(x).flatten(2) for side in (self.q, self.k, self.v))
+        weights = (q.mT @ k / q.shape[1] ** 0.5).softmax(-1)
+        return x + self.w((weights @ v.mT).mT.reshape(len(x), -1, *x.shape[2:]))
+
+
+@pytest.mark.parametrize("made", [Points, PooledInside])
+def test_images_whose_keys_are_pooled(made: type[nn.Module]) -> None:
+    verdict = attn_exp.check(made)
+    assert verdict.passed, str(verdict)
+
+
+def test_a_scale_that_an_image_lacks() -> None:
+    assert attn_exp.check(PointsUnscaled).mistakes == ("no_scale",)
