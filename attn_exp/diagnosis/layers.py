@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.offer import parameters_of
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.own_code import held
 
@@ -21,7 +21,7 @@ class TorchLayer:
     """A module of PyTorch, in float64; in `single` where its own code holds numbers of float32."""
 
     def __init__(self, module: Any, single: bool = False) -> None:
-        self.module = (module.float() if single else module).requires_grad_(requires_grad=False)  # nobody asks slopes
+        self.module = without_slopes(module.float() if single else module)
         self.rounding = ROUNDING_OF_SINGLE if single else 1e-7
         self.places: dict[str, Any] = dict(module.named_parameters())
         self.norms = [child for child in module.modules() if child is not module and is_norm(child)]
@@ -91,14 +91,22 @@ class TorchLayer:
                 hook.remove()
 
 
+def without_slopes(module: Any) -> Any:
+    """Return a module of whose parameters nobody asks slopes; compiled ones have no word for all of them."""
+    for tensor in module.parameters():
+        tensor.requires_grad_(requires_grad=False) if tensor.is_leaf else tensor.detach_()
+    return module
+
+
 def is_norm(module: Any) -> bool:
     """Say whether a module looks like a norm: by its name, and it holds no matrix and no other module."""
     if next(iter(module.children()), None) is not None or not hasattr(module, "forward"):
         return False
     sizes = [sum(length > 1 for length in tensor.shape) for tensor in module.parameters()]
     name = type(module).__name__.lower()
-    one = len([p for p in inspect.signature(module.forward).parameters.values() if p.default is p.empty]) <= 1
-    return "norm" in name and one and all(size <= MOST_AXES for size in sizes)
+    if "norm" not in name or any(size > MOST_AXES for size in sizes):
+        return False
+    return len([given for given in parameters_of(module.forward, name) if given.default is given.empty]) <= 1
 
 
 MOST_AXES = 2

@@ -20,7 +20,7 @@ from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.constructing import PoorError, construct
 from attn_exp.diagnosis.exchanging import exchanged, meets_neighbours
-from attn_exp.diagnosis.layers import TorchLayer
+from attn_exp.diagnosis.layers import TorchLayer, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_of
 from attn_exp.diagnosis.mask_forms import MaskForm, mask_form, takes_keys
@@ -111,7 +111,7 @@ def bound(own: OwnFunction, request: Request) -> Bound:
         return bound(replace(own, function=made_by), request) if made_by else plain or Bound(own.function, own.function)
     if not inspect.isclass(own.function):
         return of_module(
-            copy.deepcopy(own.function).double().eval().requires_grad_(False), own.name, request, None, request.head
+            without_slopes(copy.deepcopy(own.function).double().eval()), own.name, request, None, request.head
         )
     return with_again(own, request, partial(of_class, own, request=request))
 
@@ -1017,7 +1017,7 @@ def of_sizes(own: OwnFunction, request: Request, x: Any, heads: int, arrays: Map
     """Return a class made in the sizes of x and a run's matrices; a module as it is, in a copy."""
     if not inspect.isclass(own.function):
         return of_module(
-            copy.deepcopy(own.function).double().eval().requires_grad_(False), own.name, request, None, heads
+            without_slopes(copy.deepcopy(own.function).double().eval()), own.name, request, None, heads
         )
     size, bias = arrays["W_q"].shape[1] // heads, any(name.startswith("b_") for name in arrays)
     sizes = Sizes(x.shape[-1], heads, size, arrays["W_k"].shape[1] // size, request.seed, bias)

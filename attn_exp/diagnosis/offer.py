@@ -163,7 +163,14 @@ def positional(given: inspect.Parameter) -> bool:
 
 
 def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:
-    """Return the parameters of a function; of a compiled one, those that its documentation begins with."""
+    """Return the parameters of a function; of a compiled one, those of its schema, or that its documentation begins
+    with."""
+    schema = getattr(function, "schema", None)
+    if type(function).__name__ in ("ScriptMethod", "ScriptFunction") and schema is not None:  # PyTorch's own compiler
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return [inspect.Parameter(given.name, kind, annotation=str(given.type), default=(
+            given.default_value if given.has_default_value() else inspect.Parameter.empty
+        )) for given in schema.arguments if given.name != "self"]  # fmt: skip
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

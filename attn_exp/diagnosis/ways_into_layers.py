@@ -318,7 +318,10 @@ def candidates(word: str, note: str, head: int) -> tuple[Make, ...]:
     sizes = [head, head // 2] if head > 1 else [head]
     if word == "alibi":
         return (nothing, Filled("n 1 s", 0.0, head), Filled("1 1 t s", 0.0))
-    return next(makes(sizes) for fits, makes in NEUTRAL if fits(word, note))
+    makes = next(makes(sizes) for fits, makes in NEUTRAL if fits(word, note))
+    if note == "Tensor" and nothing in makes:  # compiled code may take None at first, and fail when it is compiled anew
+        return (*(make for make in makes if make is not nothing), nothing)
+    return makes
 
 
 TABLES = ("t d", "1 t d", "b t d", "1 t 1 d", "1 1 t d", "t 1 d", "b 1 t d", "b t 1 d")
