@@ -34,6 +34,7 @@ WHOLE_LAYER = (*LAYER, "W_o", "b_q", "b_k", "b_v", "b_o", "memory")
 PASSED = ("mask", "padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi", "sinks", "heads",
           "kv_heads", "dropout", "added")  # fmt: skip
 """Roles that a function has a word for, which a question says."""
+MASKS = ("mask", "padding")
 NEEDED = ("mask", "padding", "causal", "scale", "lengths", "heads", "kv_heads")
 """Those of them that a question says even where it asks for nothing of the kind."""
 
@@ -141,6 +142,11 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
                 yield bound_of(called, function, parameters, arrangement, passed, extra)
             if parts := {given.name: ONE for given in rest if counts_parts(given)}:
                 yield bound_of(called, function, parameters, arrangement, passed, next(choices(unknown)) | parts)
+            if any(passed[role].default is None for role in MASKS if role in passed):  # a None that it may not bear
+                needed = {
+                    role: passed[role].replace(default=inspect.Parameter.empty) for role in MASKS if role in passed
+                }
+                yield bound_of(called, function, parameters, arrangement, passed | needed, next(choices(unknown)))
 
 
 def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
@@ -244,18 +250,24 @@ def is_starred(given: inspect.Parameter) -> bool:
 
 
 def choices(unknown: Sequence[inspect.Parameter]) -> Iterator[dict[str, Source]]:
-    """Yield values for arguments that nobody knows: the likeliest of each, then one or two of them otherwise."""
+    """Yield values for arguments that nobody knows: the likeliest of each, then one or two of them otherwise.
+
+    Tables of sines and cosines are never of different shapes.
+    """
     options = {given.name: sources_of(given) for given in unknown}
     first = {name: sources[0] for name, sources in options.items()}
     yield first
-    count = 1
+    sines = {name: other for name in options if (other := name.replace("cos", "sin")) != name and other in options}
+    free, count = [name for name in options if name not in sines.values()], 1
     for several in (1, 2):
-        for names in combinations(options, several):
-            for others in product(*(options[name][1:] for name in names)):
+        for names in combinations(free, several):
+            for places in product(*(range(1, len(options[name])) for name in names)):
                 if count == MOST_WAYS:
                     return
                 count += 1
-                yield first | dict(zip(names, others, strict=True))
+                chosen = dict(zip(names, places, strict=True))
+                chosen |= {sines[name]: place for name, place in chosen.items() if name in sines}
+                yield first | {name: options[name][min(at, len(options[name]) - 1)] for name, at in chosen.items()}
 
 
 # Which arguments hold the arrays

@@ -1,4 +1,4 @@
-"""Modules whose projections are more than a matrix each: a small network, a convolution of neighbours, a norm of weights.
+"""Modules whose projections are more than a matrix each: a network, a convolution of neighbours, a norm of weights.
 
 What such a child hands on is exchanged for `x W`, with a matrix that it has not: what is left is the attention, and
 that can be read. Which children these are is found by what they are given, and by whether tokens meet in them.
@@ -95,16 +95,21 @@ def projections(layer: TorchLayer, way: Way) -> list[Child]:
     outer = [one for one in found if not any(one.path.startswith(f"{path}.") for path in paths)]
     taken = {id(one.before) for one in outer}
     last = {one.path: one for one in outer if id(one) not in taken}
-    known = {one.path for one in found}
-    behind = {one.path: replace(one, before=None, width=one.given.shape[1 if hasattr(one.module, "kernel_size") else -1])
-              for one in calls if one.path not in known and is_weighed_otherwise(one.module)}  # fmt: skip
+    behind = {one.path: replace(one, before=None, width=one.given.shape[axis_of_features(one.module)])
+              for one in calls if one.path not in paths and is_weighed_otherwise(one.module)}  # fmt: skip
     made = [one for one in last.values() if not is_plain(one) and any(holds_matrix(each.module) for each in one.line())]
     return [*made, *behind.values()]
 
 
 def meets_neighbours(module: Any) -> bool:
     """Say whether there is a convolution inside in which tokens meet their neighbours."""
-    return any(size != 1 for one in module.modules() if type(one).__module__ == f"{HOME}conv" for size in one.kernel_size)
+    inside = [one for one in module.modules() if type(one).__module__ == f"{HOME}conv"]
+    return any(size != 1 for one in inside for size in one.kernel_size)
+
+
+def axis_of_features(module: Any) -> int:
+    """Return the axis of what a matrix or a convolution is given along which the numbers of a token lie."""
+    return 1 if hasattr(module, "kernel_size") else -1
 
 
 def children(layer: TorchLayer, way: Way, x: Array, memory: Array) -> list[Child]:
@@ -191,9 +196,10 @@ def exchange(layer: TorchLayer, child: Child, way: Way) -> list[Any]:
     if of_x is None:
         return []
     rows = first.given.numel() // child.width
-    step = next((step for step in ((1, 2) if "H" in way.axes else (1,)) if (out := axis_of(child.said, sized(child.said, rows // step**2), of_x))
-                 is not None and rows % step**2 == 0), 0)  # fmt: skip
-    if not step or (step > 1 and first.given.ndim != 4):
+    steps = (1, 2) if "H" in way.axes and first.given.ndim == len("bmhw") else (1,)
+    outs = {step: axis_of(child.said, sized(child.said, rows / step**2), of_x) for step in steps}
+    step, out = next(((step, out) for step, out in outs.items() if out is not None), (0, 0))
+    if not step:
         return []
     width = child.said.shape[out]
     matrix = first.given.new_tensor(np.random.default_rng(47).standard_normal((child.width, width)) / child.width**0.5)
@@ -212,7 +218,7 @@ def exchange(layer: TorchLayer, child: Child, way: Way) -> list[Any]:
     return [first.module.register_forward_pre_hook(note), child.module.register_forward_hook(answer, prepend=True)]
 
 
-def sized(array: Any, rows: int) -> list[int]:
+def sized(array: Any, rows: float) -> list[int]:
     """Return the axes of an array along which so many vectors lie."""
     return [axis for axis, length in enumerate(array.shape) if array.numel() == rows * length]
 

@@ -1016,9 +1016,7 @@ def as_function(own: OwnFunction, request: Request, module: Bound) -> Bound:
 def of_sizes(own: OwnFunction, request: Request, x: Any, heads: int, arrays: Mapping[str, Any]) -> Bound:
     """Return a class made in the sizes of x and a run's matrices; a module as it is, in a copy."""
     if not inspect.isclass(own.function):
-        return of_module(
-            without_slopes(copy.deepcopy(own.function).double().eval()), own.name, request, None, heads
-        )
+        return of_module(without_slopes(copy.deepcopy(own.function).double().eval()), own.name, request, None, heads)
     size, bias = arrays["W_q"].shape[1] // heads, any(name.startswith("b_") for name in arrays)
     sizes = Sizes(x.shape[-1], heads, size, arrays["W_k"].shape[1] // size, request.seed, bias)
     return of_class(own, sizes, request)

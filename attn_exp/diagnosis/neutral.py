@@ -90,6 +90,8 @@ DEVICE = Source("q.device", lambda context: getattr(context.first, "device", Non
 FEW = fixed(4)
 EYE = Source("1 at every place", lambda context: context.array(np.ones((context.at.rows, context.at.size))))
 NULL = Source("0 at every place", lambda context: context.array(np.zeros((context.at.rows, context.at.size))))
+HALF_EYE = Source("1 for each two", lambda context: context.array(np.ones((context.at.rows, context.at.size // 2))))
+HALF_NULL = Source("0 for each two", lambda context: context.array(np.zeros((context.at.rows, context.at.size // 2))))
 UNIT = Source(
     "1 + 0j at every place", lambda context: as_complex(context, np.ones((context.at.rows, context.at.size // 2)))
 )
@@ -163,6 +165,10 @@ def chance(context: Context) -> Any:
     return np.random.default_rng(0)
 
 
+WIDTHS = ("dim", "hidden", "size", "dimension", "channels")
+"""What people call the width of a layer where the size of a head has a longer name, as it has among other settings."""
+
+
 class Settings:
     """An object that knows the sizes of a call by their usual names, and says no to what may be switched on."""
 
@@ -176,7 +182,8 @@ class Settings:
             raise AttributeError(name)
         if "drop" in name.lower():
             return SAME.make(self._context)
-        known = next((source for source in hinted(name, "") if source is not SAME), None)
+        sources = [source for source in hinted(name, "") if source is not SAME]
+        known = WIDTH if name in WIDTHS and WIDTH in sources else next(iter(sources), None)
         if known is None:
             raise AttributeError(f"a neutral object has no {name!r}")
         return known.make(self._context)
@@ -207,7 +214,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r".*(dropout|drop)(_?(layer|fn|module|func|op))?", (NONE, ZERO_FLOAT, SAME)),
     (r".*(dropout|drop|pdrop).*", (ZERO_FLOAT, NONE, SAME)),
     (r".*(cache|past|history|mems?|kv_?state|incremental.*)", (NONE, fixed({}))),
-    (r"(b|bs|bsz|bsize|n?batch(_?size)?|nbatches|B)", (BATCH,)),
+    (r"(b|bs|bsz|bsize|(max_?|n)?batch(_?size)?|nbatches|B)", (BATCH,)),
     (r"(n_?)?(kv_?heads?|num_?(kv|key_?value)_?heads|n_?kv|n_?groups|num_?groups|groups|G)", (GROUPS, SHARE)),
     (r"(n_?rep|num_?key_?value_?groups|num_?queries_?per_?kv|repeats?|q_?per_?kv)", (SHARE,)),
     (r"(n|num|nb)?_?(attention_?|query_?|q_?)?heads?|nh|h|H|n_?head|NH|headcount", (HEADS,)),
@@ -223,11 +230,12 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
      (SIZE, WIDTH)),
     (r"(sqrt_?(d|dk|d_?k|dim)|temp(erature)?|root|norm_?factor|divisor|tau|denom(inator)?)", (ROOT, SCALE)),
     (r".*(scale|scaling|multiplier|alpha|factor|inv_?sqrt.*)", (SCALE, ROOT, NONE, ONE_FLOAT, TRUE)),
-    (r"(.*_)?cos(ine)?(_.*)?", (EYE,)),
-    (r"(.*_)?sin(e)?(_.*)?", (NULL,)),
+    (r"(.*_)?cos(ine)?(_.*)?", (EYE, HALF_EYE)),
+    (r"(.*_)?sin(e)?(_.*)?", (NULL, HALF_NULL)),
     (r"freqs(_?cis|_?complex)?|freqs_.*|rope_?freqs", (UNIT, NONE)),
     (r"(apply_)?(rope|rotary|rotary_?emb|pos_?emb|pe|position_?embedding)(_?fn)?", (NONE, SAME, TURNS)),
     (r".*(segment|doc(ument)?)_?ids?.*", (DOCUMENTS,)),
+    (r"start_?pos(ition)?|(pos|position|cache)_?(start|offset)|offset", (ZERO,)),
     (r".*(pos|position)s?(_?ids?)?|.*_?pos(itions)?|cache_?position|index|indices",
      (POSITIONS, POSITIONS_OF_ALL, ZERO)),
     (r".*lens?|.*lengths?", (LENGTHS, NONE)),

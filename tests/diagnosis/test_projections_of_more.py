@@ -1,4 +1,4 @@
-"""Modules whose projections are more than a matrix each: networks, convolutions of neighbours, pools, norms of weights."""
+"""Modules whose projections are more than a matrix each: networks, convolutions of neighbours, pools, normed weights."""
 
 from __future__ import annotations
 
@@ -161,8 +161,9 @@ class PooledInside(nn.Module):
         self.q = nn.Conv2d(channels, channels // 2, 1)
         pool = nn.MaxPool2d(2)
         self.k, self.v = (nn.Sequential(nn.Conv2d(channels, channels // 2, 1), pool) for _ in range(2))
-        self.w = nn.Sequential(nn.Conv2d(channels // 2, channels, 1), nn.BatchNorm2d(channels))
-        nn.init.zeros_(self.w[1].weight)
+        last = nn.BatchNorm2d(channels)
+        self.w = nn.Sequential(nn.Conv2d(channels // 2, channels, 1), last)
+        nn.init.zeros_(last.weight)
 
     def forward(self, x: Any) -> Any:
         q, k, v = (side(x).flatten(2) for side in (self.q, self.k, self.v))
