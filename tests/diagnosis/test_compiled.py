@@ -20,18 +20,19 @@ class Tokens(torch.nn.Module):
         self.heads, self.norm = heads, torch.nn.LayerNorm(dim)
         self.packed, self.last = torch.nn.Linear(dim, 3 * dim), torch.nn.Linear(dim, dim)
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor):  # type: ignore[no-untyped-def]  # its compiler reads types
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         b, t, m = x.shape
         q, k, v = self.packed(x).view(b, t, 3, self.heads, m // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
         scores = (q @ k.transpose(-2, -1) / float(q.shape[-1]) ** 0.5).masked_fill(mask == 0, -1e9)
-        return self.last((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, m))
+        said: torch.Tensor = self.last((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, m))
+        return said
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor):  # type: ignore[no-untyped-def]  # as above
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return (q @ k.transpose(-2, -1) / float(q.shape[-1]) ** 0.5).softmax(-1) @ v
 
 
-def unscaled(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor):  # type: ignore[no-untyped-def]  # as above
+def unscaled(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return (q @ k.transpose(-2, -1)).softmax(-1) @ v
 
 

@@ -1,4 +1,4 @@
-"""Modules whose projections are more than a matrix each: networks, convolutions of neighbours, pools, normed weights."""
+"""Modules whose projections are more than a matrix each: networks, convolutions of neighbours, normed weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Tokens(nn.Module):
         super().__init__()
         self.heads, self.dim = heads, dim
         self.first, self.second, self.third = (self.made_of(dim) for _ in range(3))
-        self.last = nn.Linear(dim, dim)
+        self.last: nn.Module = nn.Linear(dim, dim)
 
     def made_of(self, dim: int) -> nn.Module:
         return nn.Linear(dim, dim)
