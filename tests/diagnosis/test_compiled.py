@@ -29,7 +29,8 @@ class Tokens(torch.nn.Module):
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    return (q @ k.transpose(-2, -1) / float(q.shape[-1]) ** 0.5).softmax(-1) @ v
+    said: torch.Tensor = (q @ k.transpose(-2, -1) / float(q.shape[-1]) ** 0.5).softmax(-1) @ v
+    return said
 
 
 def unscaled(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
