@@ -274,8 +274,19 @@ def of_module(
         awake(layer, way)
     if are_apart(layer, way):
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
-    if meets_neighbours(module) and (found := with_exchanged(layer, way, forward, told)) is not None:
-        return found
+    found = with_exchanged(layer, way, forward, told) if meets_neighbours(module) else None
+    return found or read_as_it_is(layer, way, forward, request, told, name)
+
+
+def read_as_it_is(
+    layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter], request: Request, told: int | None, name: str
+) -> Bound:  # fmt: skip
+    """Return a layer whose matrices are found by what they do, else those that others are exchanged for, else by name.
+
+    Raises:
+        UserError: none of this says which they are.
+    """
+    module = layer.module
     try:
         found = understood(layer, way, forward, module)
     except NotFoundError as error:
