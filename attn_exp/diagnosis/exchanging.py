@@ -101,10 +101,23 @@ def projections(layer: TorchLayer, way: Way) -> list[Child]:
     return [*made, *behind.values()]
 
 
-def meets_neighbours(module: Any) -> bool:
-    """Say whether there is a convolution inside in which tokens meet their neighbours."""
-    inside = [one for one in module.modules() if type(one).__module__ == f"{HOME}conv"]
-    return any(size != 1 for one in inside for size in one.kernel_size)
+def is_more_than_matrices(layer: TorchLayer, way: Way) -> bool:
+    """Say whether projections cannot be matrices: tokens meet their neighbours, or answers go in no line with x."""
+    inside = [one for one in layer.module.modules() if type(one).__module__ == f"{HOME}conv"]
+    if any(size != 1 for one in inside for size in one.kernel_size):
+        return True
+    x, memory = np.random.default_rng(61).standard_normal((2, 1, way.tokens or HERE, way.width))
+    try:
+        with layer.without_norms():
+            paths = {one.path for one in projections(layer, way)}
+            every = [children(layer, way, x * factor, memory * factor) for factor in (0.0, 1.0, 2.0)] if paths else []
+    except (RuntimeError, ValueError, TypeError):
+        return False
+    return any(
+        one.path in paths and one.said.shape == other.said.shape == third.said.shape
+        and bool(((one.said + third.said) / 2 - other.said).abs().max() > 1e-4 * other.said.abs().max())
+        for one, other, third in zip(*every, strict=False)
+    )  # fmt: skip
 
 
 def axis_of_features(module: Any) -> int:

@@ -19,7 +19,7 @@ from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.constructing import PoorError, construct
-from attn_exp.diagnosis.exchanging import exchanged, meets_neighbours
+from attn_exp.diagnosis.exchanging import exchanged, is_more_than_matrices
 from attn_exp.diagnosis.layers import TorchLayer, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_of
@@ -274,7 +274,7 @@ def of_module(
         awake(layer, way)
     if are_apart(layer, way):
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
-    found = with_exchanged(layer, way, forward, told) if meets_neighbours(module) else None
+    found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     return found or read_as_it_is(layer, way, forward, request, told, name)
 
 

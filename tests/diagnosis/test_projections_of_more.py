@@ -95,11 +95,10 @@ class OfCrossed(OfNetworks):
     """Keys and values are of a second input."""
 
     def forward(self, x: Any, context: Any) -> Any:  # type: ignore[override]
-        self.context = context
-        return super().forward(x)
+        return super().forward((x, context))
 
     def sides(self, x: Any) -> Any:
-        return self.first(x), self.second(self.context), self.third(self.context)
+        return self.first(x[0]), self.second(x[1]), self.third(x[1])
 
 
 class OfNeighbours(Tokens):
