@@ -55,6 +55,18 @@ def queries_and_keys(
         yield from (tuple(whole[::step]) for step in ((-1, 1) if said == ["k", "q"] else (1, -1)))  # type: ignore[misc]
     elif len(whole) == 1 and len(whole[0]) == 2 * count:
         yield from beside_values(whole[0], sources, size)
+    elif len(whole) > 2 and sum(map(len, whole)) == 2 * count:
+        yield from of_many(rest, hint)
+
+
+def of_many(rest: dict[str, list[Place]], hint: Callable[[str], str]) -> Iterator[tuple[list[Place], list[Place]]]:
+    """Yield the columns of many matrices that may be queries and keys: as names say, by halves, or in turns."""
+    whole, half = list(rest.values()), len(rest) // 2
+    said = [[places for name, places in rest.items() if hint(name) == side] for side in "qk"]
+    for one, other in (said, (whole[:half], whole[half:]), (whole[::2], whole[1::2])):
+        q, k = ([place for places in every for place in places] for every in (one, other))
+        if len(q) == len(k):
+            yield q, k
 
 
 def beside_values(places: list[Place], values: list[Place], size: int) -> Iterator[tuple[list[Place], list[Place]]]:

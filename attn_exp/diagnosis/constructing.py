@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from attn_exp.diagnosis.configurations import Asked, config_class, configured, is_config, is_plain, with_fields
@@ -74,7 +74,7 @@ def construct(
             return search.made
         if search.poor:
             return search.poor[0]
-        if search.refused and perf_counter() - search.start > SECONDS:
+        if search.refused and process_time() - search.start > SECONDS:
             break
     if search.refused:
         raise search.refused[0]
@@ -92,7 +92,7 @@ class Search:
     def __init__(self, kind: Any, name: str, works: Callable[[Any, Sizes], Any], known_of: About) -> None:
         self.kind, self.works, self.about = kind, works, known_of
         self.given = parameters_of_all(kind, name, known_of)
-        self.start, self.tries, self.most_used = perf_counter(), 0, MOST_USED
+        self.start, self.tries, self.most_used = process_time(), 0, MOST_USED
         self.failed, self.refused, self.poor = list[Exception](), list[Exception](), list[Any]()
         self.made: Any = None
         self.missing = list[str]()
@@ -122,7 +122,7 @@ class Search:
     def is_over(self) -> bool:
         """Say whether enough was tried."""
         used = len(self.refused) + len(self.poor) >= self.most_used
-        return self.tries >= MOST_TRIES or used or perf_counter() - self.start > SECONDS
+        return self.tries >= MOST_TRIES or used or process_time() - self.start > SECONDS
 
     def otherwise(self, chosen: Mapping[str, int]) -> Iterator[dict[str, int]]:
         """Yield other values of one argument, first of those that the error names or asked for last; then of two."""

@@ -29,6 +29,11 @@ class TorchLayer:
         self.of_norms = {name for name, tensor in self.places.items() if id(tensor) in of_norms}
 
     @property
+    def kind(self) -> str:
+        """The type of its numbers, which is that of what it takes."""
+        return str(next(iter(self.places.values())).dtype).removeprefix("torch.")
+
+    @property
     def parameters(self) -> Mapping[str, Array]:
         """Every parameter, in float64."""
         return {name: tensor.detach().cpu().double().numpy() for name, tensor in self.places.items()}

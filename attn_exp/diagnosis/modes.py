@@ -19,6 +19,8 @@ from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.plain_layers import evaluated as told_to_evaluate
 from attn_exp.diagnosis.pure_layers import kind_of
+from attn_exp.diagnosis.sizes_of_files import exchanged as of_file
+from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.own_code import OwnFunction, held
@@ -54,9 +56,11 @@ def evaluated(own: OwnFunction, layer: TorchLayer | PlainLayer, caller: Caller, 
             raise UserError("it gives no answer")
         return same_numbers(*answers)
 
+    sizes = replace(sizes_of(caller.request), dropout=RATE)
+    told = smaller(own.function, sizes) if isinstance(layer, TorchLayer) else {}
     try:
-        with held():
-            steady = construct(own.function, own.name, replace(sizes_of(caller.request), dropout=RATE), works)
+        with held(), of_file(own.function, told):
+            steady = construct(own.function, own.name, sizes, works)
     except Exception:
         return Finding(rung, ABSENT, "it could not be made with dropout"), ""
     said = f"made with dropout={RATE:g}, the same call gave different answers"

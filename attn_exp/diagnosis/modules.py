@@ -33,6 +33,7 @@ from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.several import mixes_as_known
+from attn_exp.diagnosis.sizes_of_files import exchanged, smaller
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
 from attn_exp.diagnosis.tokens import are_apart, entries_apart, tokens_first
@@ -185,7 +186,20 @@ def sizes_of(request: Request, heads: int = MADE_WITH, size: int = SIZE) -> Size
 
 
 def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
-    """Return a module of a class with such sizes, in which nothing is all zeros or ones.
+    """Return a module of a class with such sizes, also where it is its file that says them.
+
+    Raises:
+        UserError: it cannot be made, or what is made cannot be called.
+    """
+    told = smaller(own.function, sizes)
+    with suppress(Exception), exchanged(own.function, told):
+        if told:
+            return of_sizes_told(own, sizes, request, told)
+    return of_sizes_told(own, sizes, request, {})
+
+
+def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mapping[str, int | str]) -> Bound:
+    """Return a module of a class with such sizes, in which nothing is all zeros or ones; `told` are those of its file.
 
     Raises:
         UserError: it cannot be made, or what is made cannot be called.
@@ -195,8 +209,8 @@ def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
     def works(made: Any, of_size: Sizes) -> Bound:
         module = made.double()
         module.eval()  # what it returns is not always the module
-        told = of_size.heads if is_told(own) else None
-        found = of_module(module, own.name, request, of_size, told, fresh=True)
+        heads = of_size.heads if is_told(own) else None
+        found = of_module(module, own.name, request, of_size, heads, fresh=True, by_file=told)
         return telling(found)
 
     torch.manual_seed(sizes.seed)
@@ -242,12 +256,13 @@ def is_module(function: Any) -> bool:
 
 
 def of_module(
-    module: Any, name: str, request: Request, sizes: Sizes | None = None, told: int | None = None, fresh: bool = False
-) -> Bound:
+    module: Any, name: str, request: Request, sizes: Sizes | None = None, told: int | None = None, fresh: bool = False,
+    by_file: Mapping[str, int | str] | None = None,
+) -> Bound:  # fmt: skip
     """Return a module as a layer that holds its own matrices; one without parameters is a function of q, k and v.
 
     `sizes` are those that it was made with, `told` how many heads it has by the user's word, and what is `fresh` may be
-    given other numbers where all of them are the same.
+    given other numbers where all of them are the same. `by_file`: sizes that its file holds then.
 
     Raises:
         UserError: it cannot be called, has no projections that are known, or its heads are not.
@@ -267,6 +282,7 @@ def of_module(
             with suppress(UserError):
                 return of_module(other, name, request, sizes, told)
         raise UncalledError(f"{name} cannot be called with x: {error}") from error
+    way = replace(way, told={**(by_file or {}), **way.told})
     way, before = entries_apart(layer, tokens_first(layer, way)), way
     if way.axes != before.axes:
         way = with_memory(layer, way, layer.lent)
@@ -296,10 +312,19 @@ def read_as_it_is(
             other = with_exchanged(layer, way, forward, told) or mixing(layer, way, forward, module, told)
             return other or by_names(module, name, request, way, told, error)
         found = turned
+    found = unless_lopsided(found, partial(mixing, layer, way, forward, module, told))
     return replace(
         found, named=as_named(module, name, found.inside, told),
         mixed=lambda: None if found.roles is None or found.roles.sure else mixing(layer, way, forward, module, told),
     )  # fmt: skip
+
+
+def unless_lopsided(found: Bound, mixing: Callable[[], Bound | None]) -> Bound:
+    """Return what was found, or the layer as one that mixes tokens with heads, which may hide some of its queries."""
+    if found.roles is None or found.roles.sure:
+        return found
+    queries, values = (sum(len(piece.columns) for piece in found.roles.sides[side]) for side in "qv")
+    return (mixing() if queries < values else None) or found
 
 
 def with_way(
@@ -365,7 +390,7 @@ def mixing(
     for roles in every:
         found = with_roles(layer, way, forward, module, roles)
         offer = cast("Offer", found.offer)
-        caller = Caller(found.call, offer, library("torch", "cpu"), Request(), "bhtd")
+        caller = Caller(found.call, offer, library("torch", "cpu"), Request(), "bhtd", layer.kind)
         case = next(layer_cases(Request(), offer, True, found.inside))
         asked = case, caller(case)
         with without_queries(layer, roles) as arrays:
@@ -876,7 +901,7 @@ def by_names(
     call, offer = called(layer, way, taken_by(module.forward, name), "")
 
     def right(count: int) -> bool:
-        caller = Caller(call, offer, library("torch", request.device), request, "bhtd")
+        caller = Caller(call, offer, library("torch", request.device), request, "bhtd", layer.kind)
         case = next(layer_cases(request, offer, True, inside(count)))
         output = caller(case).output
         return output is not None and not differs(output, expected(case), DIGITS["float32"])

@@ -20,6 +20,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.libraries import join, stack
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.sizes_of_files import exchanged, of_calls
 from attn_exp.diagnosis.uses import keywords_read
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
@@ -50,6 +51,8 @@ class Way:
     width: int = 0
     tokens: int = 0
     """How many tokens it takes, where it takes no other number of them."""
+    told: Mapping[str, int | str] = field(default_factory=dict)
+    """Names of its file and what they are in a call: a number, or the `batch` or the `rows` of x."""
     asks: str = ""
     """Whether it answers for the `first` or the `last` token alone: then each token is put there in turn."""
 
@@ -67,7 +70,9 @@ class Way:
         arguments |= {name: make(sizes) for name, make in self.given.items()}
         arguments |= named
         first = [arguments.pop(name) for name in self.positional if name in arguments]
-        return unlaid(layer(*first, **arguments), self.axes, tuple(x.shape))
+        with exchanged(type(getattr(layer, "module", layer)), self.told, sizes):
+            said = layer(*first, **arguments)
+        return unlaid(said, self.axes, tuple(x.shape))
 
     optional: frozenset[str] = frozenset()
     in_groups: frozenset[str] = frozenset()
@@ -488,10 +493,22 @@ def find_way(
         search.tries = 0
         if (other := search.filled(start, rest)) is not None:
             return with_memory(layer, other, into)
-    way = in_a_rare_way(search, Way(sides, axes[0], {}, positional, width=search.width or widths[0]), axes, needed)
+    likely = Way(sides, axes[0], {}, positional, width=search.width or widths[0])
+    way = with_sizes_told(search, likely, axes, needed) or in_a_rare_way(search, likely, axes, needed)
     if way is not None:
         return way
     raise NoWayError(search.first or "it takes nothing", search.about_type, search.furthest, search.answered)
+
+
+def with_sizes_told(
+    search: Search, start: Way, axes: Sequence[str], needed: Mapping[str, Sequence[Make]]
+) -> Way | None:  # fmt: skip
+    """Return the way of calling a layer whose file says how many entries and tokens it is called with."""
+    for order in axes if (told := of_calls(search.layer)) else ():
+        search.tries = 0
+        if (way := search.filled(replace(start, axes=order, told=told), needed)) is not None:
+            return with_memory(search.layer, way, search.into)
+    return None
 
 
 def in_a_rare_way(

@@ -566,3 +566,33 @@ class OfKeyNumbers(Packed):
         q, k, v = self.sides(x)
         hidden = 1 - mask.unsqueeze(1).unsqueeze(1).expand(-1, self.heads, x.shape[1], -1)
         return self.last(self.joined((q @ k.mT / q.shape[-1] ** 0.5 - 1e30 * hidden).softmax(-1) @ v))
+
+
+batch_size, seq_len, d_model, n_heads = 8, 320, 512, 8
+d_k = d_model // n_heads
+
+
+class OfItsFile(Packed):
+    """All of its sizes stand above it, those of a call too."""
+
+    def __init__(self) -> None:
+        super().__init__(d_model, n_heads)
+
+    def forward(self, x: Tensor) -> Any:
+        parts = [one.view(batch_size, seq_len, n_heads, d_k).transpose(1, 2) for one in self.first(x).chunk(3, -1)]
+        return self.last(mixed(*parts).transpose(1, 2).contiguous().view(batch_size, seq_len, d_model))
+
+
+hidden_dim, num_heads = 64, 4
+rate = (hidden_dim // num_heads) ** -0.5
+
+
+class OfAScaleOfItsFile(Packed):
+    """What its file makes of sizes belongs to those sizes."""
+
+    def __init__(self) -> None:
+        super().__init__(hidden_dim, num_heads)
+
+    def forward(self, x: Tensor) -> Any:
+        q, k, v = self.sides(x)
+        return self.last(self.joined((q @ k.mT * rate).softmax(-1) @ v))

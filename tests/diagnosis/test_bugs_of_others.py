@@ -348,6 +348,28 @@ def test_entries_read_as_heads_are_mixed_with_them() -> None:
     assert attn_exp.check(ReadAsHeadsFirst, quick=True).mistakes == ("entries_and_heads_mixed",)
 
 
+class HeadByHead(nn.Module):
+    """Each head has layers of its own, and what they give stands in a store of float32 that is viewed with no turn."""
+
+    def __init__(self, n_heads: int, dim: int) -> None:
+        super().__init__()
+        self.size = dim // n_heads
+        self.to_q, self.to_k, self.to_v = (
+            nn.ModuleList(nn.Linear(dim, self.size) for _ in range(n_heads)) for _ in "qkv"
+        )
+        self.out = nn.Linear(dim, dim)
+
+    def forward(self, x: Any) -> Any:
+        heads = torch.zeros(len(self.to_q), *x.shape[:2], self.size)
+        for at, (q, k, v) in enumerate(zip(self.to_q, self.to_k, self.to_v, strict=True)):
+            heads[at] = (q(x) @ k(x).mT / self.size**0.5).softmax(-1) @ v(x)
+        return self.out(heads.view(x.shape))
+
+
+def test_heads_of_their_own_layers_may_be_mixed_with_entries() -> None:
+    assert attn_exp.check(HeadByHead, quick=True).mistakes == ("entries_and_heads_mixed",)
+
+
 class WithMasks(Three):
     """Needs masks of a kind of its own."""
 

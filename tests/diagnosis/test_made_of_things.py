@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from threading import Thread
 from typing import Any
 
 import pytest
 
 import attn_exp
+from attn_exp.diagnosis.sizes_of_files import exchanged
 from tests.long import thinned
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
@@ -67,6 +69,22 @@ def test_a_function_may_make_a_graph_of_keras() -> None:
     verdict = attn_exp.check(attention, quick=True)
     assert verdict.mistakes == ("no_scale",), verdict
     assert "masks (it has no word for one)" in verdict.not_asked, verdict.not_asked
+
+
+def test_sizes_of_a_file_are_those_of_one_thread_at_a_time() -> None:
+    seen = list[int]()
+
+    def other() -> None:
+        with exchanged(of.OfItsFile, {"d_model": 4}):
+            seen.append(of.d_model)
+
+    thread = Thread(target=other)
+    with exchanged(of.OfItsFile, {"d_model": 3}):
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive() and of.d_model == 3
+    thread.join()
+    assert seen == [4] and of.d_model == 512
 
 
 def test_layers_that_want_each_other_are_not_made_without_end() -> None:

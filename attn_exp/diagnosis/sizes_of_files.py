@@ -1,0 +1,86 @@
+"""Sizes that a file holds for all of its code, as `n_embd = 384` above a class: they are others while it is called.
+
+Many classes take no sizes, or not all of them. Some are made for one number of entries and tokens by name too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import RLock
+from types import CodeType
+from typing import Any
+
+from attn_exp.diagnosis.module_sizes import LENGTH, Sizes
+from attn_exp.diagnosis.offer import plain
+
+OF_BATCH = ("batchsize", "bs", "bsz", "batch", "nbatch", "nbatches")
+OF_ROWS = (*LENGTH, "sequencelength", "seqlength", "numtokens", "contextsize", "maxtokens")
+"""What a file calls the numbers of entries and of tokens of a call."""
+
+
+def numbers_read(kind: Any, making: bool) -> dict[str, int | float]:
+    """Return the numbers of a class's file that it reads, or layers that it is made of: when called, or made too."""
+    space, kinds, names = space_of_file(kind), [kind], set[str]()
+    for one in kinds:
+        methods = [method for name, method in vars(one).items()
+                   if inspect.isfunction(method) and (making or name != "__init__")]  # fmt: skip
+        read = {name for method in methods for name in names_in(method.__code__)}
+        within = [space[name] for name in read if inspect.isclass(space.get(name))]
+        kinds += [other for other in within if other.__module__ == kind.__module__ and other not in kinds]
+        names |= read
+    return {name: space[name] for name in sorted(names) if type(space.get(name)) in (int, float)}
+
+
+def space_of_file(kind: Any) -> dict[str, Any]:
+    """Return the names of the file of a class, of which some may be exchanged."""
+    init = vars(kind).get("__init__") or vars(kind).get("forward")
+    return getattr(init, "__globals__", None) or vars(sys.modules.get(kind.__module__, sys))
+
+
+def names_in(code: CodeType) -> Iterator[str]:
+    """Yield the names that code reads, and the functions inside it."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from names_in(inner)
+
+
+def smaller(kind: Any, sizes: Sizes) -> dict[str, int | str]:
+    """Return the sizes of a class's file as others; none of them where one may be made of another in an unknown way."""
+    read = numbers_read(kind, making=True)
+    known = {name: sizes.value(name) for name in read}
+    usual = {name for name, value in read.items() if plain(name) in (*OF_BATCH, *OF_ROWS) or value in (0, 1)}
+    rest = {name for name in read if name not in usual and type(known[name]) is not int and "drop" not in name.lower()}
+    found: dict[str, int | str] = {
+        name: value for name, value in known.items() if name not in usual and type(value) is int
+    }
+    return {} if rest else found
+
+
+def of_calls(layer: Any) -> dict[str, int | str]:
+    """Return which names of its file a layer reads as the number of entries, or of tokens, when it is called."""
+    words = {name: plain(name) for name in numbers_read(type(getattr(layer, "module", layer)), making=False)}
+    meant = {name: "batch" if word in OF_BATCH else "rows" if word in OF_ROWS else "" for name, word in words.items()}
+    return {name: size for name, size in meant.items() if size}
+
+
+@contextmanager
+def exchanged(kind: Any, told: Mapping[str, int | str], call: Any = None) -> Iterator[None]:
+    """Let names of a class's file be other numbers meanwhile, for one thread: those told, or sizes of a call."""
+    if not told:
+        yield
+        return
+    with ONE_AT_A_TIME:
+        space = space_of_file(kind)
+        before = {name: space[name] for name in told if name in space}
+        try:
+            space.update({name: getattr(call, size) if isinstance(size, str) else size for name, size in told.items()})
+            yield
+        finally:
+            space.update(before)
+
+
+ONE_AT_A_TIME = RLock()
