@@ -16,7 +16,7 @@ from typing import Any
 
 from attn_exp.diagnosis.call import holds_size
 from attn_exp.diagnosis.modules import Bound
-from attn_exp.diagnosis.neutral import HEADS, ONE, WIDTH, Context, Source, is_known, sources_of
+from attn_exp.diagnosis.neutral import HEADS, ONE, SIZE, WIDTH, Context, Source, is_known, sources_of
 from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS
@@ -164,7 +164,7 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
         yield function, parameters
         if any(side_of_name(given.name) and is_required(given) for given in parameters):
             return
-    for sources in choices([given for given in parameters if is_required(given)]):
+    for sources in choices([given for given in parameters if is_required(given) or is_size(given)]):
         making = Making(function, sources)
         try:
             with held():
@@ -236,7 +236,17 @@ MOST_TOGETHER = 8
 
 def counts(given: inspect.Parameter, arrangement: Arrangement) -> bool:
     """Say whether the default of a parameter beside a layer's matrices is a size that is theirs."""
-    return not arrangement.core and type(given.default) is int and WIDTH in sources_of(given)
+    return is_size(given) or (not arrangement.core and type(given.default) is int and WIDTH in sources_of(given))
+
+
+def is_size(given: inspect.Parameter) -> bool:
+    """Say whether a parameter is told how many numbers a head or x has, whatever its default is: `d_k=64`."""
+    is_large = type(given.default) is int and given.default >= SMALLEST_SIZE
+    return is_large and sources_of(given)[0] in (SIZE, WIDTH)
+
+
+SMALLEST_SIZE = 8
+"""A smaller default may be that of an axis."""
 
 
 def is_required(given: inspect.Parameter) -> bool:

@@ -29,7 +29,7 @@ from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
 from attn_exp.diagnosis.unasked import unasked
-from attn_exp.diagnosis.unused import unused
+from attn_exp.diagnosis.unused import all_one_head, unused
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
 from attn_exp.diagnosis.weights_of import said_of_weights
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
@@ -49,7 +49,7 @@ from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
 
 Tell = Callable[[str], None]
-SMALL_FILL, IGNORED, VALUES = "mask_small_fill", "mask_ignored", "values"
+SMALL_FILL, MULTIPLIED, IGNORED, VALUES = "mask_small_fill", "mask_multiplied", "mask_ignored", "values"
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
@@ -92,6 +92,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = check_called(own, tried, quick, tell)
     verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, unused(tried.function, tried.caller, tried.case))
+    verdict = with_more(verdict, all_one_head(tried.function))
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
     offer = ways_to_call.offer_by_names(own, request)
@@ -361,6 +362,8 @@ def verdict_on_answers(
     asked = promised(wrong) + right
     evidence = Answers(asked, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right, ask_equal=ask_equal)
     found = (known or explained(evidence)) if wrong else Explained()
+    if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function):
+        found = replace(found, names=tuple(SMALL_FILL if name == MULTIPLIED else name for name in found.names))
     if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
         seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
         wrong, found, small = [], Explained(), None

@@ -81,6 +81,18 @@ def construct(
     raise unmade(name, search.given, sizes, search.failed[0])
 
 
+def with_argument(kind: Any, name: str, word: str, value: Any) -> Any:
+    """Return what makes objects of a class with a value for one of its arguments, and says that it takes the others."""
+
+    def make(**said: Any) -> Any:
+        return kind(**said, **{word: value})
+
+    given = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters_of(kind, name) if is_plain(one)]
+    vars(make)["__signature__"] = inspect.Signature([one for one in given if one.name != word])
+    make.__module__, vars(make)["owner"] = kind.__module__, kind
+    return make
+
+
 def part_of(kind: Any, sizes: Sizes, within: tuple[Any, ...]) -> Any:
     """Return an object of a class that another one is made of."""
     return construct(kind, kind.__name__, sizes, lambda made, _: made, within)

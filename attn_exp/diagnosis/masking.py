@@ -33,7 +33,8 @@ class Masking:
 
     `added` is 0 there and -inf elsewhere; `ones and zeros` is 1 and 0 as floats. `axes` are those of a mask that all
     entries and heads share. Where all may be seen, `neutral` says what is given: that mask, None, or the mask turned.
-    Some want an object that holds their mask as an `attribute`. `lowest` is what is added where one may not attend.
+    Some want an object that holds their mask as an `attribute`. `lowest` is what is added where one may not
+    attend, and `highest` what stands for 1 where one may.
     """
 
     kind: str = "booleans"
@@ -41,6 +42,7 @@ class Masking:
     neutral: str = "mask"
     attribute: str = ""
     lowest: float = LOWEST
+    highest: float = 1.0
 
     def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
         """Return a mask `[t s]` or `[b h t s]` in this way; `blocks`: True hides in it."""
@@ -51,8 +53,10 @@ class Masking:
             seen, mask = ~seen, ~mask
         if self.kind == "added":
             return np.where(self.laid(seen, at), 0.0, self.lowest)
-        laid = self.laid(mask, at)
-        return laid.astype({"ones and zeros": np.float64, "integers": np.int64}.get(self.kind, np.bool_))
+        laid: Array = self.laid(mask, at)
+        if self.kind == "ones and zeros":
+            return np.where(laid, self.highest, 0.0)
+        return laid.astype(np.int64 if self.kind == "integers" else np.bool_)
 
     def laid(self, mask: Array, at: At) -> Array:
         """Return a mask with the axes of this way; one that says more than they can hold keeps its own."""

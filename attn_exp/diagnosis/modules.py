@@ -18,7 +18,8 @@ from attn_exp.diagnosis import learned_queries
 from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
-from attn_exp.diagnosis.constructing import PoorError, construct
+from attn_exp.diagnosis.configurations import is_plain
+from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
 from attn_exp.diagnosis.exchanging import exchanged, is_more_than_matrices
 from attn_exp.diagnosis.layers import TorchLayer, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
@@ -33,7 +34,8 @@ from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.several import mixes_as_known
-from attn_exp.diagnosis.sizes_of_files import exchanged, smaller
+from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
+from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
 from attn_exp.diagnosis.tokens import are_apart, entries_apart, tokens_first
@@ -192,7 +194,7 @@ def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         UserError: it cannot be made, or what is made cannot be called.
     """
     told = smaller(own.function, sizes)
-    with suppress(Exception), exchanged(own.function, told):
+    with suppress(Exception), with_numbers(own.function, told):
         if told:
             return of_sizes_told(own, sizes, request, told)
     return of_sizes_told(own, sizes, request, {})
@@ -215,7 +217,35 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
 
     torch.manual_seed(sizes.seed)
     made: Bound = construct(own.function, own.name, sizes, works)
-    return remade(own, request, made) if made.inside is None else made
+    return remade(own, request, made) if made.inside is None else with_sizes_apart(own, sizes, works, made)
+
+
+def with_sizes_apart(own: OwnFunction, sizes: Sizes, works: Callable[[Any, Sizes], Bound], made: Bound) -> Bound:
+    """Return a layer of one head that has as many numbers as x, made so that it has others; as it is, if none can be.
+
+    What is wrong with the one number is right with the other where both are the same.
+    """
+    inside = made.inside
+    if inside is None or inside.heads != 1 or len(set(inside.arrays["W_q"].shape)) > 1:
+        return made
+    given = [one for one in parameters_of(own.function, own.name) if is_size_of_layer(one)]
+    for one in given[::-1] if len(given) > 1 else []:
+        with suppress(UserError):
+            maker = with_argument(own.function, own.name, one.name, OTHER_INNER)
+            other: Bound = construct(maker, own.name, sizes, works)
+            if other.inside is not None and len(set(other.inside.arrays["W_q"].shape)) > 1:
+                return other
+    return made
+
+
+OTHER_INNER = 16
+
+
+def is_size_of_layer(given: inspect.Parameter) -> bool:
+    """Say whether a parameter of a class may be how many numbers something has, and no number of heads."""
+    word = plain(given.name)
+    needed = given.default is given.empty or type(given.default) is int
+    return needed and is_plain(given) and not (word in HEADS or about_heads(word) or "drop" in word or "len" in word)
 
 
 def is_told(own: OwnFunction) -> bool:
@@ -314,7 +344,7 @@ def read_as_it_is(
         found = turned
     found = unless_lopsided(found, partial(mixing, layer, way, forward, module, told))
     return replace(
-        found, named=as_named(module, name, found.inside, told),
+        found, named=None if is_averaged(found) else as_named(module, name, found.inside, told),
         mixed=lambda: None if found.roles is None or found.roles.sure else mixing(layer, way, forward, module, told),
     )  # fmt: skip
 
@@ -493,12 +523,23 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
         arrays, roles.heads, roles.groups, around if around is not None and str(around) else None, way.tokens
     )
     inside, scaled = scaled_by_norms(layer, way, inside) if around is not None else (inside, "")
+    inside = of_heads_averaged(layer, way, inside)
     said = words_of(inside.around or around, aside, way) + (scaled and f" and {scaled}")
     call, offer = called(layer, way, forward, said)
+    offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0)
     before = None if around is None or around.of_memory is not None else around.before
     if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
         call = with_normed_memory(call, before)
     return Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given))
+
+
+def keys_of_no_token(roles: Roles) -> int:
+    """Return how many keys stand beside those of x, with logits and values of 0: one token has a weight of 1 of all."""
+    count = 1 / roles.unit - 1 if 0 < roles.unit < 1 else 0.0
+    return round(count) if abs(count - round(count)) < ROUNDED else 0
+
+
+ROUNDED = 1e-3
 
 
 @contextmanager
@@ -529,18 +570,11 @@ def scaled_by_norms(layer: Layer, way: Way, inside: Inside) -> tuple[Inside, str
 
     The last token alone is asked, which a causal mask lets see all others.
     """
-    around = inside.around or Around()
-    x = np.random.default_rng(29).standard_normal(several(way))
-    answer = layer.answer(way, x, None)[:, -1]
-    size = inside.arrays["W_q"].shape[1] // inside.heads
-    recipe = Recipe(
-        Request().rules(size, x.shape[1], x.shape[1]), inside.heads, inside.groups,
-        output_projection="W_o" in inside.arrays,
-    )  # fmt: skip
+    around, size = inside.around or Around(), inside.arrays["W_q"].shape[1] // inside.heads
+    of_last = last_token(layer, way)
 
     def gives(tried: Around) -> bool:
-        stages = compute(recipe, Given(x=x, arrays=inside.arrays, around=tried))
-        return np.allclose(stages["output"][:, -1], answer, atol=layer.rounding * 100)
+        return of_last(replace(inside, around=tried))
 
     if "q" not in around.heads and gives(around):
         return inside, ""
@@ -553,6 +587,42 @@ def scaled_by_norms(layer: Layer, way: Way, inside: Inside) -> tuple[Inside, str
             if gives(tried):
                 return replace(inside, around=tried), said
     return inside, ""
+
+
+def is_averaged(found: Bound) -> bool:
+    """Say whether a layer's heads are others than those that its roles tell, as they are averaged."""
+    return found.roles is not None and found.inside is not None and found.roles.heads != found.inside.heads
+
+
+def last_token(layer: Layer, way: Way) -> Callable[[Inside], bool]:
+    """Return what says whether the answer for the last of some tokens is that of plain attention with such matrices."""
+    x = np.random.default_rng(29).standard_normal(several(way))
+    answer = layer.answer(way, x, None)[:, -1]
+
+    def gives(inside: Inside) -> bool:
+        rules = Request().rules(inside.arrays["W_q"].shape[1] // inside.heads, x.shape[1], x.shape[1])
+        recipe = Recipe(rules, inside.heads, inside.groups, output_projection="W_o" in inside.arrays)
+        stages = compute(recipe, Given(x=x, arrays=inside.arrays, around=inside.around))
+        return np.allclose(stages["output"][:, -1], answer, atol=layer.rounding * 100)
+
+    return gives
+
+
+def of_heads_averaged(layer: Layer, way: Way, inside: Inside) -> Inside:
+    """Return a layer of one value for several heads, whose answers are averaged, as heads of equal values.
+
+    Each number of the answer has the same weights then, so that it seems to have one head.
+    """
+    queries, values = (inside.arrays[f"W_{side}"].shape[1] for side in "qv")
+    count = queries // max(values, 1)
+    if inside.heads > 1 or count < len("qk") or queries % values or inside.arrays["W_k"].shape[1] != queries:
+        return inside
+    arrays = dict(inside.arrays)
+    arrays |= {name: np.concatenate([arrays[name]] * count, axis=-1) for name in ("W_v", "b_v") if name in arrays}
+    last = arrays.get("W_o", np.eye(values))
+    arrays["W_o"] = np.concatenate([last] * count) / count
+    averaged = replace(inside, arrays=arrays, heads=count, groups=count)
+    return averaged if last_token(layer, way)(averaged) else inside
 
 
 def norms_of_no_module(size: int) -> Iterator[dict[str, Norm]]:

@@ -69,7 +69,8 @@ class Offer:
     by; `defaults` holds what the function itself would take. `layouts` are the only ones that it can be given, where
     they are known, `said` what its other arguments are given, in words, and
     `guessed` that their names did not say which of them hold the arrays; `only_if_right`, that nothing did, so that a
-    wrong answer is no wrong attention. `divides` says that scores are divided by the scale that is passed.
+    wrong answer is no wrong attention. `divides` says that scores are divided by the scale that is passed. `own_keys`
+    counts keys of a layer that are no token's, learned ones that were set to 0.
     """
 
     core: bool
@@ -81,6 +82,7 @@ class Offer:
     guessed: bool = False
     only_if_right: bool = False
     divides: bool = False
+    own_keys: int = 0
 
     def takes(self, role: str) -> bool:
         """Say whether there is a parameter for that role."""

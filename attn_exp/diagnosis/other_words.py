@@ -6,13 +6,14 @@ A function that is right under such words, where nobody typed any, is held to th
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings
+from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings, with_score
 from attn_exp.diagnosis.case import Answer, Case, differs, predicted, tolerance
 from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.diagnosis.rotary_inside import words_of_turning
@@ -22,6 +23,7 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change, together
 from attn_exp.mistakes.scores import sloped, up_to_8
 from attn_exp.rules.masks.window import Window
+from attn_exp.rules.scores.sink import Sink
 
 OF_MASKS = ("mask", "mask_join", "align")
 RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score")}
@@ -118,6 +120,9 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
     Most code for ALiBi has the authors' slopes where the number of heads is a power of two alone: then it is asked so.
     """
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
+    if caller.offer.own_keys and are_open(caller.request, "position"):
+        logit = math.log(caller.offer.own_keys)
+        single.append((f"score=sink score.sink.logit={logit!r}".removesuffix(".0"), with_score(Sink(logit))))
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
               if words == "score=alibi" and case.recipe.heads & (case.recipe.heads - 1)]  # fmt: skip
     masks, marks = (

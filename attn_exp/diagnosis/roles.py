@@ -177,6 +177,8 @@ def find(
         try:
             return search.roles()
         except NotFoundError:
+            with suppress(NotFoundError):  # beside keys that are no token's, queries and keys do what gates do
+                return Search(layer, probe, width, hint, memory, before, tokens).roles(gates=False)
             for name in reversed(search.rest):  # what comes after attention stands behind it
                 with suppress(NotFoundError):
                     return Search(layer, probe, width, hint, memory, before, tokens).roles(without=name)
@@ -200,9 +202,9 @@ class Search:
         self.set_aside: dict[str, Array] = {}
         self.rest: list[str] = []
 
-    def roles(self, without: str = "") -> Roles:
+    def roles(self, without: str = "", gates: bool = True) -> Roles:
         """Return what was found; `without` a matrix, which is 0 then: that of a layer after attention, say."""
-        context = self.context(without)
+        context = self.context(without, gates)
         sources, fed = context.sources(), context.fed
         heads = context.heads()
         queries, keys, sure = self.queries_and_keys(fed, set(sources))

@@ -1,14 +1,16 @@
-"""Which matrices a layer holds and never uses: whatever is put there, its answer stays."""
+"""Which matrices a layer holds and never uses, as its answer stays whatever is put there; and heads that are one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case, same_numbers
-from attn_exp.diagnosis.modules import Bound, sounds_like
+from attn_exp.diagnosis.modules import FILLERS, Bound, is_averaged, sounds_like
 from attn_exp.diagnosis.roles import restored
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding
 
@@ -19,21 +21,23 @@ NO_OUTPUT = "no_output_projection"
 def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
     """Yield what is to be said of a layer's matrices that change nothing; nothing of one that is not understood.
 
-    One that is called an output projection, of a layer that has no other, is a mistake; others may wait for words that
-    nobody gave.
+    One that may be an output projection by its name and its sizes, of a layer that has no other, is a mistake; others
+    may wait for words that nobody gave. What was set to 0 lets through what is before it, meanwhile.
     """
     layer, roles = function.layer, function.roles
-    before = None if layer is None or roles is None else caller(case).output
-    if layer is None or roles is None or before is None:
+    if layer is None or roles is None:
         return
-    idle = []
+    idle, rng = [], np.random.default_rng(31)
     with restored(layer) as own:
         known = {piece.name for pieces in roles.sides.values() for piece in pieces}
-        is_off = any(array.ndim > 1 and name in own and not own[name].any() for name, array in roles.neutral.items())
-        for name, array in own.items():
-            if name in known or is_off or sum(length > 1 for length in array.shape) < 2:
-                continue
-            layer.put({name: array + np.random.default_rng(31).standard_normal(array.shape)})
+        rest = [name for name, array in own.items() if name not in known and sum(n > 1 for n in array.shape) > 1]
+        now = {name: own[name] if own[name].any() else rng.standard_normal(own[name].shape) for name in rest}
+        layer.put(now)
+        before = caller(case).output
+        if before is None:
+            return
+        for name, array in now.items():
+            layer.put({name: array + rng.standard_normal(array.shape)})
             after = caller(case).output
             layer.put({name: array})
             if after is not None and same_numbers(before, after):
@@ -41,7 +45,28 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
     said = f"{', '.join(idle)} changes nothing: it is made and never used"
     if not idle:
         yield Finding(RUNG, HELD), ""
-    elif not roles.sides.get("o") and any(sounds_like(name) == "o" for name in idle):
+    elif not roles.sides.get("o") and (
+        any(sounds_like(name) == "o" for name in idle)
+        or (len(idle) == 1 and may_be_output(idle[0], now[idle[0]], case))
+    ):
         yield Finding(RUNG, BROKEN, said), NO_OUTPUT
     else:
         yield Finding(RUNG, REMARK, said), ""
+
+
+def all_one_head(function: Bound) -> Iterator[tuple[Finding, str]]:
+    """Yield what is to be said of a layer whose heads are all the same: the same values several times side by side."""
+    if function.roles is None or function.roles.heads > 1 or is_averaged(function):
+        return
+    values = [(piece.name, column) for piece in function.roles.sides["v"] for column in piece.columns]
+    times = len(values) // len(set(values))
+    if times > 1:
+        said = f"the same {len(set(values))} numbers are side by side {times} times, with the same weights"
+        yield Finding("each head is another", BROKEN, said), "single_head"
+
+
+def may_be_output(name: str, array: Array, case: Case) -> bool:
+    """Say whether a matrix takes the heads side by side, and its name speaks of any layer, as `linear.weight` does."""
+    words = [part for part in re.split(r"[\W_\d]+", name.lower()) if part]
+    inner = len(case.given.arrays["W_q"][0])
+    return inner in array.shape and all(word in FILLERS for word in words)

@@ -207,14 +207,22 @@ class Reader(ast.NodeVisitor):
             known.append(text)
 
 
+OF_SHAPES = ("ndim", "shape")
+
+
 def numbers_compared(thing: Any) -> list[float]:
-    """Return the numbers but 0 and 1 with which the file of a function or a class compares something: a mask, first."""
+    """Return the numbers but 0 and 1 with which the file of a function or a class compares something: a mask, first.
+
+    Shapes are left out, and what is asked of a call.
+    """
     try:
         tree = ast.parse("".join(inspect.findsource(thing)[0]))
     except (OSError, TypeError, SyntaxError):
         return []
     found: dict[float, bool] = {}
     for node in (one for one in ast.walk(tree) if isinstance(one, ast.Compare)):
+        if any(isinstance(one, ast.Call) or getattr(one, "attr", "") in OF_SHAPES for one in ast.walk(node)):
+            continue
         for side in (node.left, *node.comparators):
             with suppress(ValueError, TypeError):
                 number = float(ast.literal_eval(side))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, targets
+from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, is_size, targets
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.constructing import construct
@@ -131,10 +131,23 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
         yield from adapted(function, own.name)
         return
     first = known or bound(own, request)
+    may_differ = first.inside is None and known is None
+    others = (
+        adapted(own.function if inspect.isclass(own.function) else first.call, own.name) if may_differ else iter(())
+    )
+    if may_differ and takes_size(first.call, own.name):
+        yield from others
     if known is not None or is_named(own, first):
         yield first
-    if first.inside is None and known is None:
-        yield from adapted(own.function if inspect.isclass(own.function) else first.call, own.name)
+    yield from others
+
+
+def takes_size(function: Any, name: str) -> bool:
+    """Say whether a function has a default for the size of a head, or of x, which a call should say."""
+    try:
+        return any(map(is_size, parameters_of(function, name)))
+    except UserError:
+        return False
 
 
 def if_right(own: OwnFunction) -> list[Bound]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Change
-from attn_exp.diagnosis.case import Answer, Case, expected, predicted, without_blind
+from attn_exp.diagnosis.case import Answer, Case, expected, predicted, same_numbers, without_blind
 from attn_exp.diagnosis.masking import ADDED, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.uses import numbers_compared
@@ -47,12 +47,13 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     known = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
     is_judged = answer.output is not None and answer.output.shape == right.shape
     others = [(replace(caller, masking=one.like(known)), case) for one in MASKINGS]
-    ways = [*others, *of_keys_alone(caller, function, change), *of_entries(caller, function, change)]
+    keyed = list(of_keys_alone(caller, function, change))
+    ways = [*others, *keyed, *of_entries(caller, function, change)]
     found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) == {"booleans"}])
     found = found and as_ones_and_zeros(found, "masking", case)
     if not found and is_judged and means_causal(caller, case, answer):
         return with_its_padding(as_causal(caller), function, change)
-    found = found or searched([*of_numbers(caller, function, case, change)])[0]
+    found = found or searched([*of_numbers(caller, function, case, keyed)])[0]
     if not found and not answered and is_near_as_causal(caller, function, change):
         return as_causal(caller)
     chosen = found or (caller if is_judged else answered) or caller
@@ -79,16 +80,16 @@ def added_as_is(blocks: bool) -> Callable[[Any, Any, Any], Any]:
     return lambda at, logits, allowed: logits + (~allowed if blocks else allowed)
 
 
-def of_numbers(caller: Caller, function: Bound, case: Case, change: Change | None) -> Iterator[tuple[Caller, Case]]:
+def of_numbers(caller: Caller, function: Bound, case: Case, keyed: Ways) -> Iterator[tuple[Caller, Case]]:
     """Yield the ways in which a mask holds a number that its code compares something with, where one may not attend."""
     origin = function.origin if isroutine(function.origin) or isclass(function.origin) else type(function.origin)
     for number in numbers_compared(origin)[:MOST_NUMBERS]:
         for axes in ("t s", "b 1 t s", "b t s"):
             masking = replace(caller.masking, kind="added", axes=axes, lowest=number)
             yield replace(caller, masking=masking), case
-        for keyed, padded in of_keys_alone(caller, function, change):
-            if keyed.padding.kind == "added":
-                yield replace(keyed, padding=replace(keyed.padding, lowest=number)), padded
+        for other, padded in keyed:
+            if other.padding.kind == "added":
+                yield replace(other, padding=replace(other.padding, lowest=number)), padded
 
 
 MOST_NUMBERS = 6
@@ -227,6 +228,24 @@ def of_entries(caller: Caller, function: Bound, change: Change | None = None) ->
         if case is not None:
             yield from ((replace(other, masking=one), case) for one in MASKINGS)
         yield from of_keys_alone(other, function, change)
+
+
+def multiplies(caller: Caller, function: Bound) -> bool:
+    """Say whether a function multiplies by its mask: a mask of 2 instead of 1 gives it another answer then.
+
+    One that fills in a number where the mask is 0 gives the same, or takes booleans alone.
+    """
+    case = question(caller, function, "masks")
+    if case is None:
+        return True
+    ones = [caller(case)]
+    for highest in (1.0, 2.0):
+        masking = replace(caller.masking, kind="ones and zeros", highest=highest)
+        ones.append(replace(caller, masking=masking)(case))
+    plain, one, two = (answer.output for answer in ones)
+    if one is None or two is None or plain is None:
+        return False
+    return not same_numbers(one, two)
 
 
 def with_added_mask(caller: Caller, function: Bound) -> Caller | None:

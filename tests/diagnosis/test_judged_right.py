@@ -66,6 +66,22 @@ def of_a_switch(q: Any, k: Any, v: Any, mask: bool = False) -> Any:
     return s.softmax(-1) @ v
 
 
+def of_a_default(q: Any, k: Any, v: Any, d_k: int = 512) -> Any:
+    """Attention that must be told the size of a head, whatever its default is."""
+    return (q @ k.mT / math.sqrt(d_k)).softmax(-1) @ v
+
+
+class OfADefault(nn.Module):
+    """The same as a class that holds no matrices."""
+
+    def __init__(self, d_k: int = 128) -> None:
+        super().__init__()
+        self.d_k = d_k
+
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        return of_a_default(q, k, v, self.d_k)
+
+
 def of_a_number(q: Any, k: Any, v: Any, mask: Any) -> Any:
     """Attention that hides where its mask is -100, and nothing else."""
     s = q @ k.mT / math.sqrt(q.shape[-1])
@@ -137,6 +153,47 @@ class OfNodes(nn.Module):
         return self.linears[-1]((s.softmax(-1) @ v).transpose(2, 3).flatten(3))
 
 
+class WithOwnKeys(CausalInside):
+    """Attention that sees learned keys and values beside those of x, `count` of them."""
+
+    count, divides = 3, True
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads, scale=True)
+        self.own = nn.Parameter(torch.randn(2, self.count, dim))
+
+    def forward(self, x: Any) -> Any:
+        q, *sides = self.net(x).chunk(3, -1)
+        k, v = (torch.cat([own.expand(len(x), -1, -1), side], 1) for own, side in zip(self.own, sides, strict=True))
+        q, k, v = (side.unflatten(-1, (self.heads, -1)).transpose(1, 2) for side in (q, k, v))
+        s = q @ k.mT / (math.sqrt(q.shape[-1]) if self.divides else 1.0)
+        return self.out((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class WithOneOwnKey(WithOwnKeys):
+    count = 1
+
+
+class WithOneOwnKeyUnscaled(WithOneOwnKey):
+    divides = False
+
+
+class Averaged(nn.Module):
+    """Heads with queries and keys of their own that share one value, and whose answers are averaged."""
+
+    def __init__(self, d_model: int, n_head: int) -> None:
+        super().__init__()
+        size = d_model // n_head
+        self.q_layers: Any = nn.ModuleList(nn.Linear(d_model, size) for _ in range(n_head))
+        self.k_layers: Any = nn.ModuleList(nn.Linear(d_model, size) for _ in range(n_head))
+        self.v_layer, self.last = nn.Linear(d_model, size), nn.Linear(size, d_model, bias=False)
+
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        pairs = [(of_q(q), of_k(k)) for of_q, of_k in zip(self.q_layers, self.k_layers, strict=True)]
+        shares = [(one @ other.mT / math.sqrt(one.shape[-1])).softmax(-1) for one, other in pairs]
+        return self.last(torch.stack([share @ self.v_layer(v) for share in shares]).mean(0))
+
+
 class BothKinds(nn.Module):
     """Attention of `[t b m]` that adds its mask, and hides keys of filler where the other is True."""
 
@@ -174,12 +231,17 @@ REMARKS = {"nan_leaks", "empty_row_nan"}
         (HeadsLast, [], ""),
         (CausalInside, ["scale=false"], "mask=causal"),
         (of_a_switch, [], ""),
+        (of_a_default, [], ""),
+        (OfADefault, [], ""),
         (of_a_number, [], ""),
         (OfANumber, [], ""),
         (InPatches, [], ""),
         (NormedPatches, [], ""),
         (OfSquares, [], ""),
         (OfNodes, [], ""),
+        (Averaged, [], ""),
+        (WithOwnKeys, [], f"score=sink score.sink.logit={math.log(3)}"),
+        (WithOneOwnKey, [], "score=sink score.sink.logit=0"),
         (BothKinds, [], "convention=torch_mha"),
     ],
 )
@@ -187,3 +249,94 @@ def test_right_code_has_no_name(function: Any, words: list[str], under: str) -> 
     verdict = attn_exp.check(function, *words)
     assert verdict.passed or verdict.right_under, verdict
     assert set(verdict.mistakes) <= REMARKS and verdict.right_under == under, verdict
+
+
+def over_queries(q: Any, k: Any, v: Any, d_k: int = 512) -> Any:
+    """A softmax over queries, in code that must be told the size of a head."""
+    return (q @ k.mT / math.sqrt(d_k)).softmax(-2) @ v
+
+
+class OfOneHead(nn.Module):
+    """One head of as many numbers as it is told, divided by the root of the width of x."""
+
+    def __init__(self, model_dim: int, embedding_dim: int) -> None:
+        super().__init__()
+        self.root = model_dim**0.5
+        self.sides: Any = nn.ModuleList(nn.Linear(model_dim, embedding_dim) for _ in range(3))
+
+    def forward(self, queries: Any, keys: Any, values: Any) -> Any:
+        q, k, v = (net(x) for net, x in zip(self.sides, (queries, keys, values), strict=True))
+        return (q @ k.mT / self.root).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(over_queries, "softmax_over_queries"), (OfOneHead, "scale_by_sqrt_d_model")]
+)
+def test_sizes_that_are_told_apart_show_a_mistake(function: Any, name: str) -> None:
+    verdict = attn_exp.check(function)
+    assert verdict.mistakes == (name,), verdict
+
+
+class Repeats(nn.Module):
+    """One head whose answer stands side by side as often as there should be heads."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value = (nn.Linear(dim, dim // heads) for _ in range(3))
+        self.linear = nn.Linear(dim, dim)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        return self.linear(torch.cat([(q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v] * self.heads, -1))
+
+
+class NearZero(nn.Module):
+    """A number near 0 where the mask hides, which is no multiplication though it computes the same."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.net, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def masked(self, scores: Any, mask: Any) -> Any:
+        return scores.masked_fill(mask == 0, -1e-15)
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.net(x).chunk(3, -1))
+        s = q @ k.mT / math.sqrt(q.shape[-1])
+        s = s if mask is None else self.masked(s, mask)
+        return self.out((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class TimesMask(NearZero):
+    """The multiplication."""
+
+    def masked(self, scores: Any, mask: Any) -> Any:
+        return scores * mask
+
+
+class Forgets(CausalInside):
+    """Makes what it returns beside the last layer, which it then leaves out."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.linear = self.out
+        del self.out
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.net(x).chunk(3, -1))
+        heads = ((q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v).transpose(1, 2).flatten(2)
+        self.linear(heads)
+        return heads
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [(Repeats, "single_head"), (NearZero, "mask_small_fill"), (TimesMask, "mask_multiplied"),
+     (WithOneOwnKeyUnscaled, "no_scale"),
+     (Forgets, "no_output_projection")],
+)  # fmt: skip
+def test_what_a_layer_makes_of_its_mask_and_its_last_matrix_is_named(function: Any, name: str) -> None:
+    verdict = attn_exp.check(function)
+    assert verdict.mistakes == (name,), verdict
