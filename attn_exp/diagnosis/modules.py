@@ -39,6 +39,7 @@ from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
 from attn_exp.diagnosis.tokens import are_apart, entries_apart, tokens_first
+from attn_exp.diagnosis.values_of_x import made_of_x
 from attn_exp.diagnosis.ways_into_layers import (
     LAID,
     Filled,
@@ -437,8 +438,8 @@ def if_understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], 
     return None
 
 
-def of_slices(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound | None:
-    """Return a layer whose heads take slices of x; None of others."""
+def of_parts_of_x(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound | None:
+    """Return a layer whose heads take slices of x, or whose values are x itself; None of others."""
 
     if way.tokens:  # it takes no other number of them
         return None
@@ -446,14 +447,16 @@ def of_slices(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], orig
     def probe(x: Array, memory: Array | None = None) -> Array:
         return layer.answer(way, x, memory)
 
-    try:
+    words, found = "each head takes a slice of x", None
+    with suppress(NotFoundError, RuntimeError, ValueError):
         found = made_of_slices(layer, probe, way.width, sounds_like)
-    except (NotFoundError, RuntimeError, ValueError):
-        return None
+    if found is None:
+        with suppress(NotFoundError, RuntimeError, ValueError), layer.without_norms():
+            words, found = "its values are x itself", made_of_x(layer, probe, way.width, sounds_like)
     if found is None:
         return None
     around = surroundings(watching(layer, way), way, Inner(found[0], found[1], found[1]), layer.rounding * 100)
-    said = "; ".join([words_of(around, [], way) or "with", "each head takes a slice of x"]).replace("with;", "with")
+    said = "; ".join([words_of(around, [], way) or "with", words]).replace("with;", "with")
     call, offer = called(layer, way, forward, said)
     inside = Inside(found[0], found[1], found[1], around if around is not None and str(around) else None, way.tokens)
     return Bound(call, origin, offer, inside, layer, given=(*way.sides, *way.given))
@@ -506,7 +509,7 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     try:
         return with_roles(layer, way, forward, origin, roles_of(layer, way))
     except NotFoundError:
-        other = of_slices(layer, way, forward, origin)
+        other = of_parts_of_x(layer, way, forward, origin)
         if other is None:
             raise
         return other
