@@ -190,7 +190,8 @@ class Search:
                 lacking = [name for name in choices.missing if not hasattr(said[one.name], name)]
                 with_fields(said[one.name], {name: getattr(asked, name) for name in lacking})
             elif one.default is one.empty and (is_config(plain(one.name)) or use.holds_others):
-                said[one.name] = asked
+                frozen = self.about.library == "linen" and use.keys and not use.fields  # Flax keeps a copy of a mapping
+                said[one.name] = {key: asked[key] for key in use.keys} if frozen else asked
             elif one.default is None and is_config(plain(one.name)):
                 said[one.name] = choices.choose(one.name, [None, asked])
             elif values := guesses(one, sizes, self.about):

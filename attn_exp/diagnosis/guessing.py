@@ -138,7 +138,7 @@ def resolved(note: Any, kind: Any) -> Any:
 def by_use(name: str, use: Use, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:
     """Return what the code of a class says of a parameter, or of a field of its configuration."""
     found = sorted(use.texts, key=lambda text: not any(part in text.lower() for part in ORDINARY))
-    if use.made_from:
+    if use.made_from or (use.called and not use.taken):  # what is called with nothing makes the layer that is meant
         found += classes(name, known_of.library, use)
     if use.called:
         found += of_layers(name, sizes, known_of)

@@ -40,9 +40,10 @@ class Inner:
     groups: int
     unit: float = 1.0
 
-    def of_one(self, x: Array) -> Array:
-        """Return the answer to one token, `[b 1 m]`."""
-        merged = self.unit * join_heads(repeat_heads(self.side("v", x), self.heads))
+    def of_one(self, x: Array, norm: Norm | None = None) -> Array:
+        """Return the answer to one token, `[b 1 m]`, where values may be normed."""
+        values = self.side("v", x) if norm is None else norm.of_heads(self.side("v", x))
+        merged = self.unit * join_heads(repeat_heads(values, self.heads))
         weight = self.arrays.get("W_o")
         return np.asarray((merged if weight is None else merged @ weight) + self.arrays.get("b_o", 0.0))
 
@@ -71,13 +72,14 @@ def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -
     heads = dict[str, Norm]()
     after = list[tuple[Event, Event]]()
     for of_one, of_many in rest:
-        side, norm = norm_of_heads(of_many, {"q": inner.side("q", x), "k": inner.side("k", keys)}, taken=heads)
+        sides = {"q": inner.side("q", x), "k": inner.side("k", keys), "v": inner.side("v", keys)}
+        side, norm = norm_of_heads(of_many, sides, taken=heads)
         if norm is None:
             after.append((of_one, of_many))
         else:
             heads[side] = norm
     found = replace(found, heads=heads)
-    plain = inner.of_one(found.x(one) if other_one is None else found.memory(other_one))
+    plain = inner.of_one(found.x(one) if other_one is None else found.memory(other_one), heads.get("v"))
     return after_it(found, after, (one, many), plain, answer, rounding)
 
 

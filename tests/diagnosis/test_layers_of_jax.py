@@ -88,6 +88,21 @@ class Layer(keras.layers.Layer):
         scores = ops.matmul(q, ops.transpose(k, (0, 2, 1))) / q.shape[-1] ** 0.5
         return inputs + ops.matmul(ops.softmax(scores), v)
 """
+OF_FIELDS = f"""{ATTEND}
+import flax.linen as nn
+from typing import Any
+
+class Layer(nn.Module):
+    config: dict
+    normalize: Any
+
+    @nn.compact
+    def __call__(self, x):
+        h = self.normalize()(x)
+        q, k, v = (nn.Dense(self.config["d_model"])(h) for _ in "qkv")
+        said = jax.vmap(lambda q, k, v: attend(q, k, v, self.config["heads"]))(q, k, v)
+        return x + nn.Dense(self.config["emb_dim"])(said)
+"""
 
 
 def verdict_on(text: str, folder: Path) -> Verdict:
@@ -102,6 +117,7 @@ def verdict_on(text: str, folder: Path) -> Verdict:
     [
         ("flax", OF_FLAX, "with LayerNorm before, RMSNorm after and a residual after"),
         ("flax", OF_NNX, "with GroupNorm before, RMSNorm of q and a residual after"),
+        ("flax", OF_FIELDS, "with LayerNorm before and a residual after"),
         ("equinox", OF_EQUINOX, "with LayerNorm before"),
         ("keras", OF_KERAS, "with LayerNorm before and a residual after"),
     ],

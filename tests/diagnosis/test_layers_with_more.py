@@ -332,3 +332,21 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     return p / p.sum(-1, keepdims=True) @ v
 """)
     assert attn_exp.check(f"{path}:attention", quick=True).passed
+
+
+class NormedSides(Plain):
+    """Queries, keys and values are normed each, before they are cut into heads."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(dim) for _ in range(3))
+
+    def heads_of(self, x: Any) -> Any:
+        sides = (norm(part) for norm, part in zip(self.norms, self.packed(x).chunk(3, -1), strict=True))
+        q, k, v = (side.unflatten(-1, (self.heads, -1)).transpose(1, 2) for side in sides)
+        return (self.weigh(q @ k.mT) @ v).transpose(1, 2).flatten(2)
+
+
+def test_values_may_be_normed_as_queries_and_keys_are() -> None:
+    verdict = attn_exp.check(NormedSides)
+    assert verdict.passed and "LayerNorm of k and q and v" in str(verdict), str(verdict)
