@@ -24,6 +24,7 @@ from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.modules import Bound, without_queries
+from attn_exp.diagnosis.other_masks import of_other_masks
 from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -93,6 +94,8 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, unused(tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, all_one_head(tried.function))
+    others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
+    verdict = with_more(verdict, others)
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
     offer = ways_to_call.offer_by_names(own, request)
@@ -111,7 +114,7 @@ def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:
     verdict = replace(verdict, findings=(*verdict.findings, *(finding for finding, _ in said)))
     if not names:
         return verdict
-    if not verdict.passed:
+    if not verdict.passed and not verdict.right_under:
         return replace(verdict, mistakes=(*verdict.mistakes, *names))
     computes = f"{verdict.computes}, but look at: {', '.join(names)}"
     return replace(verdict, passed=False, mistakes=names, computes=computes, right_under="")

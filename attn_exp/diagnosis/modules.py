@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_of
 from attn_exp.diagnosis.mask_forms import MaskForm, mask_form, takes_keys
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
-from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain
+from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain, role_of
 from attn_exp.diagnosis.plain_layers import PlainLayer, evaluated, matrices_in, may_be_layer
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, kind_of, pure, without_self
@@ -84,7 +84,8 @@ class Bound:
     `layer` and `roles` are those of a module whose matrices were found by what they do; `named` holds the matrices that
     the names of its parameters say, where those are others. `mixed` returns the same module with the matrices that it
     has if it mixes tokens with heads in a way that is known, for where nothing else explains it. `given` are the words
-    of a call that are always given. `again` makes a layer of the same class in other sizes, if that can be done.
+    of a call that are always given. `again` makes a layer of the same class in other sizes, if that can be done, and
+    `masked` the same one with another of its words for a mask, for each of them.
     """
 
     call: Callable[..., Any]
@@ -97,6 +98,7 @@ class Bound:
     mixed: Callable[[], Bound | None] = lambda: None
     given: tuple[str, ...] = ()
     again: Callable[[], Bound | None] = lambda: None
+    masked: Mapping[str, Callable[[], Bound]] = field(default_factory=dict)
 
 
 def bound(own: OwnFunction, request: Request) -> Bound:
@@ -533,7 +535,24 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     before = None if around is None or around.of_memory is not None else around.before
     if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
         call = with_normed_memory(call, before)
-    return Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given))
+    known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given))
+    return replace(known, masked=masked_by(known, way, forward, said))
+
+
+def masked_by(
+    known: Bound, way: Way, forward: Sequence[inspect.Parameter], said: str
+) -> dict[str, Callable[[], Bound]]:
+    """Return what makes the layer with one of its words for a mask as its only one, for each that is not asked else."""
+    layer, offer = known.layer, known.offer
+    assert layer is not None and offer is not None
+    taken = (*way.sides, *offer.parameters.values())
+
+    def with_one(word: str) -> Bound:
+        call, offer = called(layer, way, forward, said, word)
+        return replace(known, call=call, offer=offer, named=None)
+
+    masks = (given for given in forward if role_of(given.name) in ("mask", "padding") and may_be_array(given))
+    return {given.name: partial(with_one, given.name) for given in masks if given.name not in taken}
 
 
 def keys_of_no_token(roles: Roles) -> int:
@@ -784,10 +803,12 @@ def words_of(around: Around | None, aside: Sequence[str], way: Way) -> str:
     return f"with {'; '.join(said)}" if said else ""
 
 
-def called(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: str) -> tuple[Any, Offer]:
-    """Return a layer as a function of x, and what it takes beside x."""
+def called(
+    layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: str, only: str = ""
+) -> tuple[Any, Offer]:  # fmt: skip
+    """Return a layer as a function of x, and what it takes beside x; `only` is its one word for a mask, if given."""
     arrays = [given for given in reversed(forward) if plain(given.name) in BY_NAME and may_be_array(given)]
-    roles = {BY_NAME[plain(given.name)]: given.name for given in arrays}
+    roles = {"mask": only} if only else {BY_NAME[plain(given.name)]: given.name for given in arrays}
     taken = {role: word for role, word in roles.items()
              if role in ("mask", "padding", "causal") and word not in way.sides}  # fmt: skip
     if isinstance(way.given.get(taken.get("causal", "")), Filled) and "mask" not in taken:
@@ -806,7 +827,7 @@ def called(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: s
             keywords[word] = form.write(keywords[word])
         return way.call(layer, x, memory, **keywords)
 
-    known = {given.name: given.default for given in arrays}
+    known = {given.name: given.default for given in forward}
     switches = {role: known[word] for role, word in taken.items() if isinstance(known[word], bool)}
     return call, Offer(False, {"x": "x", **beside, **taken}, (), dict.fromkeys([*beside, *taken]) | switches, said=said)
 

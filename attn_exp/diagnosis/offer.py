@@ -39,7 +39,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "b_k": ("bk", "bkey", "kbias", "keybias", "biask"),
     "b_v": ("bv", "bvalue", "vbias", "valuebias", "biasv"),
     "b_o": ("bo", "bout", "boutput", "obias", "outbias", "outputbias", "biaso"),
-    "mask": ("mask", "attnmask", "attentionmask", "attendmask", "srcmask"),
+    "mask": ("mask", "attnmask", "attentionmask", "attnmasks", "attentionmasks", "attendmask", "srcmask"),
     "added": ("bias", "attnbias", "attentionbias"),
     "padding": ("keypaddingmask", "paddingmask", "keymask", "padmask"),
     "causal": ("iscausal", "causal", "usecausalmask", "causalmask"),

@@ -39,7 +39,7 @@ def words_left_out(caller: Caller, function: Bound) -> Iterator[str]:
     forward = getattr(function.origin, "forward", None)
     if caller.offer.core or function.layer is None or forward is None:
         return
-    known = {*caller.offer.parameters.values(), *function.given}
+    known = {*caller.offer.parameters.values(), *function.given, *function.masked}
     words = [one.name for one in parameters_of(forward, "")
              if one.name not in known and (one.default is None or one.default is False)]  # fmt: skip
     words += other_masks(caller, function)
@@ -51,7 +51,7 @@ def words_left_out(caller: Caller, function: Bound) -> Iterator[str]:
 def other_masks(caller: Caller, function: Bound) -> list[str]:
     """Return the words for masks that a module is always given as nobody knows what they say: what hides nothing."""
     asked = caller.offer.parameters.values()
-    return [word for word in function.given if "mask" in plain(word) and word not in asked]
+    return [word for word in function.given if "mask" in plain(word) and word not in (*asked, *function.masked)]
 
 
 SHOWN = ("weights", "output", "return", "training", "attn", "attentions", "verbose", "deterministic")
@@ -66,9 +66,8 @@ def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
         yield "cross attention (it takes one input)"
     if ANY_IS_CAUSAL in offer.said:
         yield f"other masks ({ANY_IS_CAUSAL})"
-    if not any(offer.takes(role) for role in ("mask", "padding", "causal", "lengths")) and not other_masks(
-        caller, function
-    ):
+    takes_any = any(offer.takes(role) for role in ("mask", "padding", "causal", "lengths"))
+    if not takes_any and not other_masks(caller, function) and not function.masked:
         yield "other masks (it has no word for one)" if caller.request.masks else "masks (it has no word for one)"
     if offer.core and not has_heads(layout):
         yield "several heads (it takes one)"

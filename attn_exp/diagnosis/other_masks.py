@@ -1,0 +1,36 @@
+"""What a layer makes of its other masks: of words for one beside the one that it is asked about, or unusual ones.
+
+Nobody promised what such a word says. So it counts where the layer is right with it, and where what is wrong has the
+name of a mistake of masks; else it says no more than that it was not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from attn_exp.diagnosis.modules import Bound
+from attn_exp.diagnosis.other_words import BLOCKS
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
+from attn_exp.mistakes import mistake
+
+IGNORED = "mask_ignored"
+MOST = 2
+"""So many words are asked: each is a check of its own."""
+
+
+def of_other_masks(function: Bound, verdict: Verdict, ask: Callable[[Bound], Verdict]) -> Iterator[tuple[Finding, str]]:
+    """Yield what is to be said of a layer's other masks, where `verdict` is that on the layer and `ask` checks one."""
+    for place, (word, made) in enumerate(function.masked.items()):
+        rung = f"masks as {word}"
+        said = ask(made()) if place < MOST else None
+        more = [] if said is None else [name for name in said.mistakes if name not in verdict.mistakes]
+        if said is not None and BLOCKS in said.right_under:
+            yield Finding(rung, HELD, "True in it hides"), ""
+        elif said is not None and said.passed:
+            yield Finding(rung, HELD), ""
+        elif more == [IGNORED]:
+            yield Finding(rung, REMARK, "changes nothing: it may be for another way of calling"), ""
+        elif more and all(mistake(name).group == "masks" for name in more):
+            yield from ((Finding(rung, BROKEN, mistake(name).says), name) for name in more)
+        else:
+            yield Finding(rung, ABSENT, "not judged: what it should say is not known"), ""

@@ -1,0 +1,86 @@
+"""A layer's other masks: words for one beside the one that it is asked about, or that nobody has heard of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from attn_exp.diagnosis.check import check  # noqa: E402 - after what may be missing
+from attn_exp.diagnosis.request import Request  # noqa: E402
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Verdict  # noqa: E402
+from attn_exp.own_code import function_from  # noqa: E402
+
+
+class Hides(torch.nn.Module):  # type: ignore[misc] # PyTorch says nothing of its types
+    """Attention with a usual mask and one of memory keys; how the second one hides, a subclass says."""
+
+    def __init__(self, width: int = 24, heads: int = 3) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (torch.nn.Linear(width, width) for _ in range(4))
+
+    def split(self, x: Any) -> Any:
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+
+    def forward(self, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None) -> Any:
+        q, k, v = self.split(self.query(x)), self.split(self.key(memory)), self.split(self.value(memory))
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e30)
+        if memory_mask is not None:
+            scores = self.second(scores, memory_mask)
+        out = scores.softmax(-1) @ v
+        return self.out(out.transpose(1, 2).flatten(2))
+
+    def second(self, scores: Any, seen: Any) -> Any:
+        return scores.masked_fill(~seen[:, None, None], -1e30)
+
+
+class Multiplies(Hides):
+    def second(self, scores: Any, seen: Any) -> Any:
+        return scores * seen[:, None, None]
+
+
+class HidesTrue(Hides):
+    def second(self, scores: Any, seen: Any) -> Any:
+        return scores.masked_fill(seen[:, None, None], -1e30)
+
+
+class Forgets(Hides):
+    def second(self, scores: Any, seen: Any) -> Any:
+        scores.masked_fill(~seen[:, None, None], -1e30)  # a new tensor, which nobody takes
+        return scores
+
+
+class Softens(Hides):
+    """What it should do nobody can say."""
+
+    def second(self, scores: Any, seen: Any) -> Any:
+        return scores * (0.25 + 0.5 * seen[:, None, None])
+
+
+def asked(layer: type[Any]) -> Verdict:
+    return check(function_from(layer, layer.__name__, None), Request(), quick=True)
+
+
+@pytest.mark.parametrize(
+    ("layer", "state", "said"),
+    [
+        (Hides, HELD, ""),
+        (HidesTrue, HELD, "True in it hides"),
+        (Multiplies, BROKEN, "The logits are multiplied by the mask"),
+        (Forgets, REMARK, "changes nothing"),
+        (Softens, ABSENT, "not judged"),
+    ],
+)
+def test_a_second_mask_is_asked(layer: type[Any], state: str, said: str) -> None:
+    verdict = asked(layer)
+    (finding,) = [one for one in verdict.findings if one.rung == "masks as memory_mask"]
+    assert finding.state == state and finding.said.startswith(said), verdict
+    assert verdict.passed == (state != BROKEN)
+    assert verdict.mistakes == (("mask_multiplied",) if state == BROKEN else ()), verdict
+    assert not any("memory_mask" in one for one in verdict.not_asked)
