@@ -14,8 +14,8 @@ from itertools import chain, combinations, permutations, product
 from types import MappingProxyType
 from typing import Any
 
+from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import holds_size
-from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.neutral import HEADS, ONE, SIZE, WIDTH, Context, Source, is_known, sources_of
 from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of

@@ -9,10 +9,10 @@ import numpy as np
 
 from attn_exp.diagnosis import ways_to_call, ways_to_mask
 from attn_exp.diagnosis.behaviour import masked
+from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.layouts import WIDE, has_batch, has_heads, is_joined
-from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.offer import Offer, at_of
 from attn_exp.diagnosis.parting import EMPTY_ROWS, Pair
 from attn_exp.diagnosis.questions import HeadsMaker, LayerMaker, core_cases, layer_cases

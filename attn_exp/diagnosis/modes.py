@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case, same_answer, same_numbers
 from attn_exp.diagnosis.configurations import is_config
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.libraries import DIGITS
-from attn_exp.diagnosis.modules import Bound, sizes_of
+from attn_exp.diagnosis.modules import sizes_of
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.plain_layers import evaluated as told_to_evaluate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from attn_exp.diagnosis.modules import Bound
+from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.other_words import BLOCKS
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake

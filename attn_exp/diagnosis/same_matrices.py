@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.modules import Bound, matrices, put_by_roles, put_matrices
+from attn_exp.diagnosis.bound import Bound
+from attn_exp.diagnosis.modules import put_by_roles
+from attn_exp.diagnosis.named_matrices import matrices, put_matrices
 from attn_exp.errors import UserError
 
 MISFITS = (UserError, RuntimeError, ValueError, AttributeError, KeyError, TypeError)

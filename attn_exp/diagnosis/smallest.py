@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Change
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, tolerance
 from attn_exp.diagnosis.layouts import has_heads
-from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.offer import at_of, for_case
 from attn_exp.diagnosis.repeat import command, numbers
 from attn_exp.diagnosis.request import Request

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.layouts import has_batch, has_heads
-from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.questions import CROSS
 from attn_exp.diagnosis.ways_to_call import Seen

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case, same_numbers
-from attn_exp.diagnosis.modules import FILLERS, Bound, is_averaged, sounds_like
+from attn_exp.diagnosis.modules import is_averaged
+from attn_exp.diagnosis.named_matrices import FILLERS, sounds_like
 from attn_exp.diagnosis.roles import restored
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding
 

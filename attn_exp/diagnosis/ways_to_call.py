@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, is_size, targets
+from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.constructing import construct
@@ -21,7 +22,7 @@ from attn_exp.diagnosis.guessing import takes_projection
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.masking import AXES, MASKINGS, PADDINGS, attribute_of
-from attn_exp.diagnosis.modules import Bound, bound, filled, is_module, sizes_of, taken_by
+from attn_exp.diagnosis.modules import bound, filled, is_module, sizes_of, taken_by
 from attn_exp.diagnosis.offer import Offer, at_of, offered, parameters_of
 from attn_exp.diagnosis.plain_layers import may_be_layer
 from attn_exp.diagnosis.pure_layers import kind_of

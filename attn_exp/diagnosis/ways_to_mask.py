@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Change
 from attn_exp.diagnosis.case import Answer, Case, expected, predicted, same_numbers, without_blind
 from attn_exp.diagnosis.masking import ADDED, MASKINGS, PADDINGS, attribute_of
-from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.uses import numbers_compared
 from attn_exp.diagnosis.ways_to_call import cases, is_near, of_kept_queries, rounded
 from attn_exp.rules.masks.causal import Causal

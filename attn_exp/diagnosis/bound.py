@@ -1,0 +1,40 @@
+"""What a check calls: a function, or a layer with the matrices that it was found to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attn_exp.diagnosis.layers import TorchLayer
+from attn_exp.diagnosis.offer import Offer
+from attn_exp.diagnosis.plain_layers import PlainLayer
+from attn_exp.diagnosis.pure_layers import PureLayer
+from attn_exp.diagnosis.questions import Inside
+from attn_exp.diagnosis.roles import Roles
+
+Layer = TorchLayer | PureLayer | PlainLayer
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What is called: a function, or a module with its matrices; `origin` tells which library it comes from.
+
+    `layer` and `roles` are those of a module whose matrices were found by what they do; `named` holds the matrices that
+    the names of its parameters say, where those are others. `mixed` returns the same module with the matrices that it
+    has if it mixes tokens with heads in a way that is known, for where nothing else explains it. `given` are the words
+    of a call that are always given. `again` makes a layer of the same class in other sizes, if that can be done, and
+    `masked` the same one with another of its words for a mask, for each of them.
+    """
+
+    call: Callable[..., Any]
+    origin: Any
+    offer: Offer | None = None
+    inside: Inside | None = None
+    layer: Layer | None = None
+    roles: Roles | None = None
+    named: Inside | None = None
+    mixed: Callable[[], Bound | None] = lambda: None
+    given: tuple[str, ...] = ()
+    again: Callable[[], Bound | None] = lambda: None
+    masked: Mapping[str, Callable[[], Bound]] = field(default_factory=dict)
