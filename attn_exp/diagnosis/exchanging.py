@@ -40,6 +40,11 @@ class Child:
     before: Child | None = None
     width: int = 0
 
+    @property
+    def holder(self) -> str:
+        """The path of the nearest child in its line that holds a matrix, or its own."""
+        return next((one.path for one in self.line() if holds_matrix(one.module)), self.path)
+
     def line(self) -> Iterator[Child]:
         """Yield it and those before it, back to the one that is given x."""
         one: Child | None = self
@@ -61,7 +66,7 @@ def exchanged(layer: TorchLayer, way: Way) -> Iterator[list[str]]:
             made = exchange(layer, child, way)
             if made:
                 hooks += made
-                names.append(child.path)
+                names.append(child.holder)
         if names:
             forget_the_idle(layer, way)
         yield names
@@ -94,7 +99,7 @@ def projections(layer: TorchLayer, way: Way) -> list[Child]:
     paths = {one.path for one in found}
     outer = [one for one in found if not any(one.path.startswith(f"{path}.") for path in paths)]
     taken = {id(one.before) for one in outer}
-    last = {one.path: one for one in outer if id(one) not in taken}
+    last = {(one.path, one.holder): one for one in outer if id(one) not in taken}  # pools may serve two projections
     behind = {one.path: replace(one, before=None, width=one.given.shape[axis_of_features(one.module)])
               for one in calls if one.path not in paths and is_weighed_otherwise(one.module)}  # fmt: skip
     made = [one for one in last.values() if not is_plain(one) and any(holds_matrix(each.module) for each in one.line())]
@@ -216,14 +221,16 @@ def exchange(layer: TorchLayer, child: Child, way: Way) -> list[Any]:
         return []
     width = child.said.shape[out]
     matrix = first.given.new_tensor(np.random.default_rng(47).standard_normal((child.width, width)) / child.width**0.5)
-    layer.places[f"{child.path}.weight"] = matrix
+    layer.places[f"{child.holder}.weight"] = matrix
     seen = dict[int, Any]()
 
     def note(module: Any, given: Sequence[Any]) -> None:
         seen[get_ident()] = given[0]
 
     def answer(module: Any, given: Any, said: Any) -> Any:
-        rows_of_x = seen[get_ident()].movedim(of_x, -1)
+        if get_ident() not in seen:  # it serves another line now
+            return None
+        rows_of_x = seen.pop(get_ident()).movedim(of_x, -1)
         rows_of_x = rows_of_x[:, ::step, ::step] if step > 1 else rows_of_x
         sizes = [length for axis, length in enumerate(said.shape) if axis != out % said.ndim]
         return (rows_of_x @ matrix).reshape(*sizes, width).movedim(-1, out)

@@ -196,7 +196,9 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     exact = word in HEADS or word in SHARED or word in SIZE
     if known is not None and (exact or about_heads(word) or whole):
         return [known]
-    return [sizes.width] if whole and ends_in_size(word) and given.default % 2 == 0 else []
+    own = [None] if given.default is None else []  # some cannot do without a size
+    is_size = ends_in_size(word) and (bool(own) or (whole and given.default % 2 == 0))
+    return [*own, sizes.width if known is None else known] if is_size else []
 
 
 def of_image(given: inspect.Parameter, known_of: About) -> list[Any]:

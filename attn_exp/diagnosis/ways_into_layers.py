@@ -290,9 +290,12 @@ def in_pairs(size: int) -> Make:
     return lambda sizes: sizes.array(np.tile([1.0, 0.0], (sizes.rows, size // 2, 1)))
 
 
-def in_matrices(size: int) -> Make:
-    """Return what makes a matrix for each two numbers of a head that turns them by no angle, `[1 1 t d/2 2 2]`."""
-    return lambda sizes: sizes.array(np.tile(np.eye(2), (1, 1, sizes.rows, size // 2, 1, 1)))
+def in_matrices(size: int, more: int = 2) -> Make:
+    """Return what makes a matrix for each two numbers of a head that turns them by no angle, `[1 1 t d/2 2 2]`.
+
+    `more`: how many axes of length 1 stand before.
+    """
+    return lambda sizes: sizes.array(np.tile(np.eye(2), (*[1] * more, sizes.rows, size // 2, 1, 1)))
 
 
 def pair(one: Make, other: Make) -> Make:
@@ -308,9 +311,9 @@ def lengths(sizes: Sizes) -> Any:
 MASKS: tuple[Make, ...] = (
     nothing,
     *(Filled(shape, True) for shape in ("t s", "b t s", "b 1 t s", "b s", "b 1 s", "b t")),
+    *(Filled(shape, 1.0) for shape in ("t s", "b t s", "b s", "b 1 t s", "b t")),
     *(Filled(shape, 0.0) for shape in ("t s", "b 1 t s", "b t s")),
     *(Filled(shape, False) for shape in ("t s", "b t s", "b 1 t s", "b s")),
-    *(Filled(shape, 1.0) for shape in ("b t s", "b s", "b 1 t s", "b t")),
 )
 
 
@@ -340,7 +343,7 @@ def table(number: float) -> Callable[[list[int]], tuple[Make, ...]]:
 def complex_tables(sizes: list[int]) -> tuple[Make, ...]:
     """Return makers of rotary tables as complex numbers, and of none."""
     shapes = [shape.replace("d", "e") for shape in TABLES]
-    return (*(rotations(shape, sizes[0]) for shape in shapes), in_pairs(sizes[0]), nothing)
+    return (*(rotations(shape, sizes[0]) for shape in shapes), in_pairs(sizes[0]), in_matrices(sizes[0], 0), nothing)
 
 
 def angles(sizes: list[int]) -> tuple[Make, ...]:
@@ -370,9 +373,9 @@ def always(*makes: Make) -> Callable[[list[int]], tuple[Make, ...]]:
 NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Make, ...]]], ...] = (
     (lambda word, note: word.endswith(("cos", "cosine")), table(1.0)),
     (lambda word, note: word.endswith(("sin", "sine")), table(0.0)),
-    (lambda word, note: "freqs" in word and word != "freqs", complex_tables),
+    (lambda word, note: "freq" in word and word not in ("freq", "freqs"), complex_tables),
     (lambda word, note: word in ("pe", "pos", "cossin", "rot") or any(
-        part in word for part in ("positionembedding", "rotary", "rope", "posemb", "freqs")), angles),
+        part in word for part in ("positionembedding", "rotary", "rope", "posemb", "freq")), angles),
     (lambda word, note: "mask" in word, lambda sizes: (*MASKS, Filled("b h t s", True, sizes[0]))),
     (lambda word, note: "len" in word, always(nothing, lengths)),
     (lambda word, note: "pos" in word and "start" not in word,

@@ -178,3 +178,32 @@ def test_images_whose_keys_are_pooled(made: type[nn.Module]) -> None:
 
 def test_a_scale_that_an_image_lacks() -> None:
     assert attn_exp.check(PointsUnscaled).mistakes == ("no_scale",)
+
+
+class WithOnePool(nn.Module):
+    """Attention of images whose keys and values go through the same pool, one after the other."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.theta, self.phi = (nn.Conv2d(channels, channels, 1, bias=False) for _ in range(2))
+        self.g, self.last = (nn.Conv2d(channels, channels, 1, bias=False) for _ in range(2))
+        self.pool = nn.MaxPool2d(2)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.theta(x).flatten(2), self.pool(self.phi(x)).flatten(2), self.pool(self.g(x)).flatten(2)
+        weights = (q.mT @ k / k.shape[1] ** 0.5).softmax(-1)
+        return self.last((v @ weights.mT).reshape(x.shape))
+
+
+class WithOnePoolUnscaled(WithOnePool):
+    """The same without a scale."""
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.theta(x).flatten(2), self.pool(self.phi(x)).flatten(2), self.pool(self.g(x)).flatten(2)
+        return self.last((v @ (q.mT @ k).softmax(-1).mT).reshape(x.shape))
+
+
+def test_one_pool_may_serve_two_projections() -> None:
+    right, wrong = attn_exp.check(WithOnePool, quick=True), attn_exp.check(WithOnePoolUnscaled, quick=True)
+    assert right.passed, right
+    assert wrong.mistakes == ("no_scale",), wrong
