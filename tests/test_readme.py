@@ -62,7 +62,7 @@ def test_ci_runs_the_readmes_own_test_command() -> None:
 
 
 def test_ci_runs_the_long_tests_too() -> None:
-    assert '"${test_command##* && } --all"\n' in (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert '"${test_command##* && } --all' in (ROOT / ".ci/run").read_text(encoding="utf-8")
 
 
 def test_what_it_is_is_a_screen_and_every_page_that_it_names_is_there() -> None:
