@@ -39,6 +39,7 @@ from attn_exp.diagnosis.named_matrices import (
 from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain, role_of
 from attn_exp.diagnosis.plain_layers import PlainLayer, evaluated, matrices_in, may_be_layer
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
+from attn_exp.diagnosis.projected_before import SAID, takes_them_projected, with_projections
 from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, kind_of, pure, without_self
 from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -313,6 +314,7 @@ def read_as_it_is(
         turned = next(filter(None, others), None)
         if turned is None:
             other = with_exchanged(layer, way, forward, told) or mixing(layer, way, forward, module, told)
+            other = other or projected(module, way, request, told, name)
             return other or by_names(module, name, request, way, told, error)
         found = turned
     found = unless_lopsided(found, partial(mixing, layer, way, forward, module, told))
@@ -320,6 +322,18 @@ def read_as_it_is(
         found, named=None if is_averaged(found) else as_named(module, name, found.inside, told),
         mixed=lambda: None if found.roles is None or found.roles.sure else mixing(layer, way, forward, module, told),
     )  # fmt: skip
+
+
+def projected(module: Any, way: Way, request: Request, told: int | None, name: str) -> Bound | None:
+    """Return a layer that takes q, k and v projected already with matrices before it; None of others."""
+    if not takes_them_projected(module, way):
+        return None
+    with suppress(UserError):
+        found = of_module(with_projections(module, way), name, request, None, told)
+        if found.offer is not None:
+            said = "; ".join(filter(None, (found.offer.said, SAID)))
+            return replace(found, offer=replace(found.offer, said=said if found.offer.said else f"with {said}"))
+    return None
 
 
 def unless_lopsided(found: Bound, mixing: Callable[[], Bound | None]) -> Bound:
