@@ -49,7 +49,7 @@ class Asked(dict[str, Any]):
         if "drop" in word and not use.made_from:
             return self._sizes.dropout
         value = self._sizes.value(name)
-        if value is not None:
+        if value is not None and not (use.is_switch and type(value) is int):
             return value
         if word in ROPES:
             return self._sizes.size if word == "rotarydim" else ROPES[word]

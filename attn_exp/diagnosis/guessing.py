@@ -64,6 +64,8 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
     if angles := tables(given.name, use, sizes.size, known_of.library):
         return angles
     known = sizes.value(given.name)
+    if use.is_switch and type(known) in (int, type(None)):
+        return [False, True, *([] if known is None else [known])]
     rule = next((values for fits, values in FIRST if fits(word, note)), None)
     if rule is None and known is not None:
         usual = [known, *(value for value in (sizes.width, sizes.size, sizes.heads) if value != known)]
@@ -190,9 +192,11 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
         return [sys.modules["haiku"].initializers.VarianceScaling(1.0)]
     if grids or ("drop" in word and type(given.default) is float):
         return grids or [sizes.dropout]
-    refused = use.asserted and type(given.default) is int and known is None
-    if word in (*DROPOUT, *BIAS) or isinstance(given.default, bool) or (word == "numgroups" and whole) or refused:
-        return list(dict.fromkeys([given.default, GRID, 2])) if refused else []  # such groups are those of a norm
+    is_flag = isinstance(given.default, bool)
+    refused = use.asserted and (is_flag or (type(given.default) is int and known is None))
+    if word in (*DROPOUT, *BIAS) or is_flag or (word == "numgroups" and whole) or refused:  # groups of a norm
+        others = [not given.default] if is_flag else [GRID, 2]
+        return list(dict.fromkeys([given.default, *others])) if refused else []
     exact = word in HEADS or word in SHARED or word in SIZE
     if known is not None and (exact or about_heads(word) or whole):
         return [known]

@@ -52,6 +52,7 @@ from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
 from attn_exp.diagnosis.tokens import are_apart, entries_apart, tokens_first
 from attn_exp.diagnosis.values_of_x import made_of_x
 from attn_exp.diagnosis.ways_into_layers import (
+    ALONE,
     LAID,
     Filled,
     NoWayError,
@@ -783,6 +784,7 @@ def words_of(around: Around | None, aside: Sequence[str], way: Way) -> str:
     said += ["something else around it that is not known"] if around is None else []
     said += [", ".join(aside)] if aside else []
     said += [f"{way.tokens} tokens, the only number that it takes"] if way.tokens else []
+    said += ["x as one row alone, of several that share their weights"] if ALONE in way.axes else []
     said += [f"each token put {way.asks} in turn, as it answers for that alone"] if way.asks else []
     return f"with {'; '.join(said)}" if said else ""
 

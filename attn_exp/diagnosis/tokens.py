@@ -13,7 +13,7 @@ from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.roles import TOKENS
-from attn_exp.diagnosis.ways_into_layers import APART, SPACE, Way, lengths_of
+from attn_exp.diagnosis.ways_into_layers import ALONE, APART, SPACE, Way, lengths_of
 
 Layer = TorchLayer | PureLayer | PlainLayer
 
@@ -21,22 +21,33 @@ Layer = TorchLayer | PureLayer | PlainLayer
 def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
     """Return the way with tokens on the first axis, where entries of a batch see each other otherwise.
 
-    A layer of no library may take one text alone, and any second axis by chance.
+    A layer of no library may take one text alone, and any second axis by chance. Of rows of texts, as alignments are,
+    one is taken where they share their weights.
     """
-    if way.axes != "btm" or way.tokens:
+    if way.axes not in OTHERWISE or way.tokens:
         return way
 
-    def mixes(one: Way) -> bool:
-        x, other = np.random.default_rng(19).standard_normal((2, 2, 5, way.width)) * SMALL
+    def mixes(one: Way, within: bool = False) -> bool:
+        x, other = np.random.default_rng(19).standard_normal((2, 2, 6, way.width)) * SMALL
         try:
             before = layer.answer(one, x, None)
+            if within:  # the first token sees the last, or the other way round
+                ends = np.concatenate([x[:, :-1], other[:, -1:]], 1), np.concatenate([other[:, :1], x[:, 1:]], 1)
+                after = [layer.answer(one, end, None) for end in ends]
+                return not all(np.allclose(before[:, at], one[:, at]) for at, one in zip((0, -1), after, strict=True))
             after = [layer.answer(one, np.stack(pair), None) for pair in ((x[0], other[1]), (other[0], x[1]))]
             return not all(np.allclose(before[at], after[at][at]) for at in range(2))
         except Exception:
-            return True
+            return not within
 
-    others = [replace(way, axes=axes) for axes in (("tbm",) if isinstance(layer, TorchLayer) else ("tm", "tbm"))]
-    return next((other for other in others if not mixes(other)), way) if mixes(way) else way
+    axes = ("tbm",) if isinstance(layer, TorchLayer) and way.axes == "btm" else OTHERWISE[way.axes]
+    others = [replace(way, axes=one) for one in axes] if mixes(way) else []
+    return next((one for one in others if not mixes(one) and (one.axes in KNOWN or mixes(one, within=True))), way)
+
+
+KNOWN = ("tm", "tbm")
+OTHERWISE = {"btm": KNOWN, "bhwm": ("1tbm", "t1bm", "b1tm", "bt1m", "1btm", "tb1m")}
+"""Orders of axes to try instead of one in which entries see each other."""
 
 
 def are_apart(layer: TorchLayer, way: Way) -> bool:
@@ -65,8 +76,34 @@ def entries_apart(layer: Layer, way: Way) -> Way:
         return way
     with layer.without_norms(), suppress(Exception):
         seen = sees(layer, way, tokens).reshape(*lengths, *lengths)
-        return without_axes(way, lengths, [axis for at, axis in enumerate(places) if not any_beyond(seen, at, places)])
+        alone = [axis for at, axis in enumerate(places) if not any_beyond(seen, at, places)]
+        return without_axes(way, lengths, alone) if alone or len(places) > len("hw") else of_one_row(layer, way, places)
     return way
+
+
+def of_one_row(layer: Layer, way: Way, places: Sequence[str]) -> Way:
+    """Return the way with one row of an image, or one column, where all of them share their weights and no values.
+
+    A row of equal tokens has one answer then, whatever the other rows are.
+    """
+    rng, lengths = np.random.default_rng(43), lengths_of(places, OF_TWO_ROWS)
+
+    def answers(rows: Array, at: int) -> Array:
+        whole = np.repeat(rows[:, None], lengths[1 - at], 1).swapaxes(0, at)
+        said = layer.answer(way, whole.reshape(1, OF_TWO_ROWS, way.width), None)
+        return said.reshape(*lengths, -1).swapaxes(0, at)
+
+    for at, axis in enumerate(places):
+        rows, others = rng.standard_normal((2, lengths[at], way.width))
+        others[0] = rows[0]
+        one, other = answers(rows, at), answers(others, at)
+        if np.allclose(one[0], other[0], atol=layer.rounding) and not np.allclose(one[1:], other[1:]):
+            return replace(way, axes=way.axes.replace(axis, ALONE).replace(places[1 - at], "t"))
+    return way
+
+
+OF_TWO_ROWS = 6
+"""Tokens of an image of two rows of three."""
 
 
 def without_axes(way: Way, lengths: Sequence[int], alone: Sequence[str]) -> Way:

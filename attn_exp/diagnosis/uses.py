@@ -47,6 +47,14 @@ class Use:
     """Whether the class refuses some values of it."""
     instead: Any = None
     """What the code takes where it is not given, as in `options.get("heads", 8)`."""
+    read: int = 0
+    tested: int = 0
+    """How often it is read, but to be kept, and how often of these only to see whether it is true."""
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is True or False: the code never asks for more."""
+        return 0 < self.tested == self.read
 
     @property
     def holds_others(self) -> bool:
@@ -95,10 +103,19 @@ def own_names(tree: ast.AST) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             kept.add(node.target.id)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
-            kept |= {target.attr for target in node.targets
-                     if isinstance(target, ast.Attribute) and plain(target.attr) == plain(node.value.id)}  # fmt: skip
+        if isinstance(node, ast.Assign):
+            kept |= {target.attr for target, value in pairs_of(node) if isinstance(target, ast.Attribute)
+                     and isinstance(value, ast.Name) and plain(target.attr) == plain(value.id)}  # fmt: skip
     return kept
+
+
+def pairs_of(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
+    """Return what is assigned to what: `a, b = c, d` are two."""
+    found = [(target, node.value) for target in node.targets]
+    for target, value in list(found):
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            found += zip(target.elts, value.elts, strict=True)
+    return found
 
 
 class Reader(ast.NodeVisitor):
@@ -154,7 +171,33 @@ class Reader(ast.NodeVisitor):
         """Note a field that is read."""
         if isinstance(node.ctx, ast.Load) and node.attr not in NO_FIELDS:
             self.note(node.value, "fields", node.attr)
+        if isinstance(node.ctx, ast.Load) and (use := self.of(node)) is not None:
+            use.read += 1
         self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        """Note that something is read."""
+        if isinstance(node.ctx, ast.Load) and (use := self.of(node)) is not None:
+            use.read += 1
+
+    def visit_If(self, node: ast.If | ast.IfExp) -> None:
+        """Note what is asked whether it is true, and what is refused then."""
+        self.note_test(node.test)
+        if any(isinstance(one, ast.Raise) for one in (node.body if isinstance(node, ast.If) else ())):
+            self.note_refused(node.test)
+        self.generic_visit(node)
+
+    visit_IfExp = visit_If  # noqa: N815 - ast calls it so
+
+    def note_test(self, node: ast.AST) -> None:
+        """Note what a test asks whether it is true, alone or beside others."""
+        if isinstance(node, ast.BoolOp):
+            for one in node.values:
+                self.note_test(one)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            self.note_test(node.operand)
+        elif isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and (use := self.of(node)) is not None:
+            use.tested += 1
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Note a key or a place that is read, and the texts that one thing is the key of."""
@@ -173,6 +216,10 @@ class Reader(ast.NodeVisitor):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """Note into how many parts something falls."""
+        for target, value in pairs_of(node):
+            is_own = isinstance(target, ast.Attribute) and plain(target.attr) == plain(self.name_of(value))
+            if is_own and (kept := self.of(value)) is not None:
+                kept.read -= 1
         parts = next((one.elts for one in node.targets if isinstance(one, ast.Tuple)), [])
         if parts and isinstance(node.value, ast.Name | ast.Attribute) and (use := self.of(node.value)) is not None:
             use.places = max(use.places, len(parts))
@@ -195,10 +242,15 @@ class Reader(ast.NodeVisitor):
 
     def visit_Assert(self, node: ast.Assert) -> None:
         """Note what a class asserts of what it is made of."""
-        for one in ast.walk(node.test) if self.making else ():
-            if isinstance(one, ast.Name) and (use := self.of(one)) is not None:
-                use.asserted = True
+        self.note_refused(node.test)
+        self.note_test(node.test)
         self.generic_visit(node)
+
+    def note_refused(self, test: ast.AST) -> None:
+        """Note what a class refuses some values of."""
+        for one in ast.walk(test) if self.making else ():
+            if isinstance(one, ast.Name | ast.Attribute) and (use := self.of(one)) is not None:
+                use.asserted = True
 
     def note(self, node: ast.AST, what: str, text: str) -> None:
         """Add a text to what is known of something."""

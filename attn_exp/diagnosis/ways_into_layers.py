@@ -146,12 +146,12 @@ def lay(x: Any, axes: str) -> Any:
     batch, tokens, width = x.shape
     if axes == "btm":
         return x
-    places, apart = [axis for axis in axes if axis in SPACE], [axis for axis in axes if axis in APART]
-    for _ in apart:
-        x = stack((x, x * 0.5), 1)
-    whole = x.reshape(batch, *(2 for _ in apart), *lengths_of(places, tokens), width)
-    for axis in (axis for axis, place in enumerate(places, 1 + len(apart)) if place.isupper()):
-        whole = whole[(*[slice(None)] * axis, np.repeat(np.arange(whole.shape[axis]), 2))]
+    places, apart = [axis for axis in axes if axis in SPACE], [axis for axis in axes if axis in APART + ALONE]
+    for axis in apart[::-1]:
+        x = stack((x, x * 0.5)[: long(axis)], 1)
+    whole = x.reshape(batch, *map(long, apart), *lengths_of(places, tokens), width)
+    for at in (at for at, place in enumerate(places, 1 + len(apart)) if place.isupper()):
+        whole = whole[(*[slice(None)] * at, np.repeat(np.arange(whole.shape[at]), 2))]
     laid = in_order(whole, ["b", *apart, *places, "m"], axes if "b" in axes else f"b{axes}")
     laid = laid if "b" in axes else laid[0]
     return laid.contiguous() if hasattr(laid, "contiguous") else laid
@@ -160,8 +160,13 @@ def lay(x: Any, axes: str) -> Any:
 SPACE = "tfhwHW"
 """Letters of axes along which tokens lie: time alone, or the frames, rows and columns of a video. H and W are rows and
 columns of an image in which each token is a square of four points: what pools squares leaves each token one then."""
-APART = "pqr"
-"""Letters of axes whose places never see each other: x lies at the first of two."""
+APART, ALONE = "pqr", "1"
+"""Letters of axes whose places never see each other: x lies at the first of two; and of one that has one place."""
+
+
+def long(axis: str) -> int:
+    """Return how many places an axis has beside those of tokens."""
+    return 1 if axis == ALONE else 2
 
 
 def in_order(array: Any, before: Sequence[str], after: Sequence[str]) -> Any:
@@ -198,10 +203,10 @@ def output_of(parts: Mapping[str, Any], axes: str, batch: int, tokens: int) -> s
 
 def turned(part: Any, axes: str, batch: int, tokens: int) -> Any:
     """Return one array as `[b t n]`, or None where it has other sizes."""
-    places, apart = [axis for axis in axes if axis in SPACE], [axis for axis in axes if axis in APART]
+    places, apart = [axis for axis in axes if axis in SPACE], [axis for axis in axes if axis in APART + ALONE]
     along = lengths_of(places, tokens)
     along = tuple(length * (1 + place.isupper()) for place, length in zip(places, along, strict=True))
-    lengths = {"b": batch, **dict.fromkeys(apart, 2), **dict(zip(places, along, strict=True))}
+    lengths = {"b": batch, **{axis: long(axis) for axis in apart}, **dict(zip(places, along, strict=True))}
     shape = tuple(part.shape)
     if len(shape) != len(axes) or any(lengths.get(axis, size) != size for axis, size in zip(axes, shape, strict=True)):
         return None
