@@ -103,6 +103,32 @@ def without_slopes(module: Any) -> Any:
     return module
 
 
+def with_drawn_tensors_held(module: Any) -> Any:
+    """Return a module whose plain tensors of random numbers are parameters, as their author may have meant them.
+
+    Numbers that were drawn lie without order: no row is like the next one, as those of sines are.
+    """
+    import torch  # noqa: PLC0415 - the module is one of PyTorch's
+
+    for child in module.modules():
+        for word, tensor in list(vars(child).items()):
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and tensor.ndim > 1:
+                array = tensor.detach().cpu().double().numpy()
+                rows = array.reshape(-1, array.shape[-1])
+                if min(rows.shape) > 1 and len(np.unique(rows)) > 0.99 * rows.size and not alike(rows[:-1], rows[1:]):
+                    delattr(child, word)
+                    child.register_parameter(word, torch.nn.Parameter(tensor.detach().to(torch.float64)))
+    return module
+
+
+def alike(one: Array, other: Array) -> bool:
+    """Say whether two arrays go up and down together."""
+    return bool(abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) > ALIKE)
+
+
+ALIKE = 0.5
+
+
 def is_norm(module: Any) -> bool:
     """Say whether a module looks like a norm: by its name, and it holds no matrix and no other module."""
     if next(iter(module.children()), None) is not None or not hasattr(module, "forward"):

@@ -10,6 +10,7 @@ from typing import Any
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.module_sizes import Sizes
 from attn_exp.diagnosis.offer import offered
+from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.errors import UserError
 from attn_exp.own_code import LeftError
 
@@ -53,3 +54,18 @@ def standing_for(function: Any, kind: Any) -> Any:
     space = {"__new__": new, "__init__": init, "__signature__": signature, "__module__": function.__module__,
              "__doc__": function.__doc__, "owner": function}  # fmt: skip
     return type(function.__name__, (kind,), space)
+
+
+def class_called_by(function: Any) -> Any:
+    """Return the class of a method, made to be called by it, as `Block.attention` names one; all else as it is.
+
+    Of those that PyTorch, Keras or Python alone make: their objects are called by the method of a known name.
+    """
+    home, _, word = str(getattr(function, "__qualname__", "")).rpartition(".")
+    owner = getattr(function, "__globals__", {}).get(home)
+    if not inspect.isclass(owner) or inspect.getattr_static(owner, word, None) is not function:
+        return function
+    library = kind_of(owner)
+    if library not in ("", "keras") or next(iter(inspect.signature(function).parameters), "") != "self":
+        return function
+    return type(owner.__name__, (owner,), {"call" if library else "forward": function, "__module__": owner.__module__})

@@ -22,9 +22,9 @@ from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
 from attn_exp.diagnosis.exchanging import exchanged, is_more_than_matrices
-from attn_exp.diagnosis.layers import TorchLayer, without_slopes
+from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
-from attn_exp.diagnosis.makers import class_of
+from attn_exp.diagnosis.makers import class_called_by, class_of
 from attn_exp.diagnosis.mask_forms import MaskForm, mask_form, takes_keys
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.named_matrices import (
@@ -49,7 +49,7 @@ from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
-from attn_exp.diagnosis.tokens import are_apart, entries_apart, tokens_first
+from attn_exp.diagnosis.tokens import are_apart, depending, entries_apart, tokens_first
 from attn_exp.diagnosis.values_of_x import made_of_x
 from attn_exp.diagnosis.ways_into_layers import (
     ALONE,
@@ -82,6 +82,7 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     home = kind_of(own.function)
     if home:
         return with_again(own, request, partial(of_pure, own, request=request, kind=home))
+    own = replace(own, function=class_called_by(own.function))
     if not is_module(own.function):
         is_plain = may_be_layer(own.function) and holds_matrices(own, request)
         plain = with_again(own, request, partial(of_plain, own, request=request)) if is_plain else None
@@ -273,7 +274,7 @@ def of_module(
         UserError: it cannot be called, has no projections that are known, or its heads are not.
     """
     forward = taken_by(module.forward, name)
-    layer = TorchLayer(filled(module, forward, sizes))
+    layer = TorchLayer(filled(with_drawn_tensors_held(module) if fresh else module, forward, sizes))
     if not layer.places or not any(tensor.ndim > 1 for tensor in layer.places.values()):
         return Bound(module, module, offered(module.forward, name))
     if fresh:
@@ -288,6 +289,7 @@ def of_module(
                 return of_module(other, name, request, sizes, told)
         raise UncalledError(f"{name} cannot be called with x: {error}") from error
     way = replace(way, told={**(by_file or {}), **way.told})
+    way = depending(layer, way)
     way, before = entries_apart(layer, tokens_first(layer, way)), way
     if way.axes != before.axes:
         way = with_memory(layer, way, layer.lent)

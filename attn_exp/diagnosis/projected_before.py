@@ -15,9 +15,8 @@ SAID = "three matrices put before it, as it takes q, k and v projected"
 
 def takes_them_projected(module: Any, way: Way) -> bool:
     """Say whether a layer takes three inputs, tokens by their numbers, and nobody has put matrices before it yet."""
-    return sorted(way.sides.values()) == ["memory", "memory", "x"] and way.axes.endswith("m") and not hasattr(
-        module, "projected_here"
-    )  # fmt: skip
+    three = sorted(way.sides.values()) == ["memory", "memory", "x"] and not way.packs
+    return three and way.axes.endswith("m") and not hasattr(module, "projected_here")
 
 
 def with_projections(module: Any, way: Way) -> Any:

@@ -13,7 +13,17 @@ from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.roles import TOKENS
-from attn_exp.diagnosis.ways_into_layers import ALONE, APART, SPACE, Way, lengths_of
+from attn_exp.diagnosis.ways_into_layers import (
+    ALONE,
+    APART,
+    HERE,
+    MASKS,
+    SPACE,
+    Filled,
+    Way,
+    lengths_of,
+    read_otherwise,
+)
 
 Layer = TorchLayer | PureLayer | PlainLayer
 
@@ -24,6 +34,8 @@ def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
     A layer of no library may take one text alone, and any second axis by chance. Of rows of texts, as alignments are,
     one is taken where they share their weights.
     """
+    if way.axes == "tm" and isinstance(layer, TorchLayer) and not way.tokens:
+        return with_entries(layer, way)
     if way.axes not in OTHERWISE or way.tokens:
         return way
 
@@ -48,6 +60,34 @@ def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
 KNOWN = ("tm", "tbm")
 OTHERWISE = {"btm": KNOWN, "bhwm": ("1tbm", "t1bm", "b1tm", "bt1m", "1btm", "tb1m")}
 """Orders of axes to try instead of one in which entries see each other."""
+
+
+def with_entries(layer: TorchLayer, way: Way) -> Way:
+    """Return the way of a layer that takes one text with several on the second axis, if it takes them too."""
+    masks = {name: make for name, make in way.given.items() if isinstance(make, Filled) and make in MASKS}
+    for shape in ("t s", "b t s") if masks else ("",):
+        given = dict(way.given) | {name: replace(make, shape=shape) for name, make in masks.items()}
+        many = replace(way, axes="tbm", given=given)
+        with suppress(Exception):
+            x = np.random.default_rng(23).standard_normal((2, 5, way.width))
+            if np.allclose(layer.answer(many, x, None), layer.answer(way, x, None), atol=layer.rounding * 10):
+                return many
+    return way
+
+
+def depending(layer: TorchLayer, way: Way) -> Way:
+    """Return the way with a mask the other way round, where it hides all: the answer is the same for any x."""
+    x = np.random.default_rng(31).standard_normal((2, 2, way.tokens or HERE, way.width))
+
+    def says_nothing(one: Way) -> bool:
+        try:
+            return np.array_equal(layer.answer(one, x[0], None), layer.answer(one, x[1], None))
+        except Exception:
+            return True
+
+    if not says_nothing(way):
+        return way
+    return next((other for other in read_otherwise(way) if not says_nothing(other)), way)
 
 
 def are_apart(layer: TorchLayer, way: Way) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.libraries import join, stack
 from attn_exp.diagnosis.offer import BY_NAME, plain
+from attn_exp.diagnosis.packs import Pack, packs_in, taken_apart
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.sizes_of_files import exchanged, of_calls
 from attn_exp.diagnosis.uses import keywords_read
@@ -69,11 +70,14 @@ class Way:
         arguments |= {name: arguments[name][:, None] for name in self.in_groups if name in arguments}
         arguments |= {name: make(sizes) for name, make in self.given.items()}
         arguments |= named
+        for pack in self.packs:
+            arguments = pack.closed(arguments)
         first = [arguments.pop(name) for name in self.positional if name in arguments]
         with exchanged(type(getattr(layer, "module", layer)), self.told, sizes):
             said = layer(*first, **arguments)
         return unlaid(said, self.axes, tuple(x.shape))
 
+    packs: tuple[Pack, ...] = ()
     optional: frozenset[str] = frozenset()
     in_groups: frozenset[str] = frozenset()
     """Those of the memory that come in groups, as images do: `[b 1 s m]`."""
@@ -402,7 +406,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
      always(constant(0), constant(1))),
     (lambda word, note: True,
      always(nothing, *MASKS[1:4], Filled("t s", 0.0), constant(0), constant(False), constant(1), lambda sizes: sizes.x,
-            Filled("1 t m", 0.0), Filled("b t 1", 1.0))),
+            Filled("1 t m", 0.0), Filled("b t 1", 1.0), Filled("t s", False), Filled("b s", False))),
 )  # fmt: skip
 """What an argument is given by its name and its annotation."""
 
@@ -449,7 +453,7 @@ def parameters_of_call(call: Callable[..., Any], given: Sequence[inspect.Paramet
     read = keywords_read(call) if inspect.Parameter.VAR_KEYWORD in kinds else {}
     named += [inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=default)
               for word, default in read.items() if word not in known]  # fmt: skip
-    return named
+    return taken_apart(call, named)
 
 
 def is_named(given: inspect.Parameter) -> bool:
@@ -476,7 +480,7 @@ def find_way(
               for given in others if given.default is given.empty}  # fmt: skip
     more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
             for given in others if given.default is None or is_empty(given.default)}  # fmt: skip
-    search = Search(layer, into, most)
+    search, packs = Search(layer, into, most), packs_in(parameters)
     starts = [(needed, optional, axes)]
     starts += [(needed, frozenset[str](), axes[:1])] if optional else []  # `y=None` that it cannot do without
     starts += [(needed | more, optional, axes)] if more else []
@@ -486,7 +490,7 @@ def find_way(
         groups = memories if memories and place == len(starts) - 1 else frozenset[str]()
         for order in orders:
             for width in (known := list(widths)):
-                start = Way(sides, order, {}, positional, width=width, optional=left, in_groups=groups)
+                start = Way(sides, order, {}, positional, width=width, optional=left, in_groups=groups, packs=packs)
                 way = search.filled(start, options)
                 if way is not None:
                     return with_memory(layer, way, into)
@@ -496,12 +500,12 @@ def find_way(
                 search.tries = 0
     unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
     for order in axes if unknown and not memories else ():  # perhaps keys are made of one of them
-        start = Way(sides | unknown, order, {}, positional, width=widths[0])
+        start = Way(sides | unknown, order, {}, positional, width=widths[0], packs=packs)
         rest = {name: makes for name, makes in needed.items() if name not in unknown}
         search.tries = 0
         if (other := search.filled(start, rest)) is not None:
             return with_memory(layer, other, into)
-    likely = Way(sides, axes[0], {}, positional, width=search.width or widths[0])
+    likely = Way(sides, axes[0], {}, positional, width=search.width or widths[0], packs=packs)
     way = with_sizes_told(search, likely, axes, needed) or in_a_rare_way(search, likely, axes, needed)
     if way is not None:
         return way
