@@ -42,8 +42,8 @@ class Child:
 
     @property
     def holder(self) -> str:
-        """The path of the nearest child in its line that holds a matrix, or its own."""
-        return next((one.path for one in self.line() if holds_matrix(one.module)), self.path)
+        """The path of the nearest child in its line that holds numbers, or its own."""
+        return next((one.path for one in self.line() if next(one.module.parameters(), None) is not None), self.path)
 
     def line(self) -> Iterator[Child]:
         """Yield it and those before it, back to the one that is given x."""
@@ -123,6 +123,24 @@ def is_more_than_matrices(layer: TorchLayer, way: Way) -> bool:
         and bool(((one.said + third.said) / 2 - other.said).abs().max() > 1e-4 * other.said.abs().max())
         for one, other, third in zip(*every, strict=False)
     )  # fmt: skip
+
+
+def at_rest(module: Any) -> dict[str, Array]:
+    """Return the parameters of convolutions of each number by itself as those that hand on what they are given."""
+    found: dict[str, Array] = {}
+    for path, one in module.named_modules():
+        kernel = getattr(one, "kernel_size", ())
+        alike = getattr(one, "groups", 1) == getattr(one, "in_channels", 0) == getattr(one, "out_channels", 0)
+        if type(one).__module__ != f"{HOME}conv" or not alike or not all(size % 2 and size > 1 for size in kernel):
+            continue
+        if any(step != 1 for step in one.stride):
+            continue
+        weight = np.zeros(tuple(one.weight.shape))
+        weight[(slice(None), 0, *(size // 2 for size in kernel))] = 1.0
+        found[f"{path}.weight"] = weight
+        if one.bias is not None:
+            found[f"{path}.bias"] = np.zeros(tuple(one.bias.shape))
+    return found
 
 
 def axis_of_features(module: Any) -> int:

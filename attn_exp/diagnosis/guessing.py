@@ -64,8 +64,8 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
     if angles := tables(given.name, use, sizes.size, known_of.library):
         return angles
     known = sizes.value(given.name)
-    if use.is_switch and type(known) in (int, type(None)):
-        return [False, True, *([] if known is None else [known])]
+    if (use.is_switch and not isinstance(known, bool)) or (use.is_square and known is None):
+        return [ROOM, sizes.width] if use.is_square else [False, True, *([] if known is None else [known])]
     rule = next((values for fits, values in FIRST if fits(word, note)), None)
     if rule is None and known is not None:
         usual = [known, *(value for value in (sizes.width, sizes.size, sizes.heads) if value != known)]
@@ -210,6 +210,8 @@ def of_image(given: inspect.Parameter, known_of: About) -> list[Any]:
     word, default = plain(given.name), given.default
     if is_side_of_image(word, known_of.kind) and isinstance(default, tuple):
         return [(GRID,) * len(default)]
+    if default is None and ("window" in word or is_side_of_image(word, known_of.kind)):
+        return [None, GRID, (GRID, GRID)]
     if type(default) is not int or default < GRID:
         return []
     is_window = "window" in word and default <= LARGEST_WINDOW
@@ -250,6 +252,8 @@ def projection(side: str, sizes: Sizes) -> Any:
     return sys.modules["torch"].nn.Linear(*ends)
 
 
+ROOM = 256
+"""Tokens for which a mask is made beforehand."""
 GRID = 4
 """Rows and columns of an image in code that takes one size alone: its points are fewer than the numbers of each."""
 LARGEST_WINDOW = 16
@@ -290,13 +294,13 @@ THEN: tuple[Rule, ...] = (
         lambda word, note: word in ("scale", "scaling", "gain") or word.endswith("scalar"),
         lambda sizes: [1 / math.sqrt(sizes.size)],
     ),
-    (has("eps"), lambda sizes: [1e-5]),
+    (lambda word, note: "eps" in word.replace("steps", ""), lambda sizes: [1e-5]),
     (noted("none", "optional"), lambda sizes: [None, sizes.width, 1.0]),
     (noted("float"), lambda sizes: [0.0, 1.0]),
     (lambda word, note: word.startswith(("is", "use", "has", "with", "do")), lambda sizes: [False, True, None]),
     (named(*FLAGS), lambda sizes: [False, True, None]),
     (has("window"), lambda sizes: [(2, 4), 64, 7, GRID]),
-    (has("len", "positions", "tokens"), lambda sizes: [256]),
+    (has("len", "positions", "tokens", "timesteps"), lambda sizes: [ROOM]),
     (noted("str"), lambda sizes: ["", "default", None]),
     (named("name", "type", "mode"), lambda sizes: ["", "default", None]),
     (named("rngs"), lambda sizes: nnx_rngs()),

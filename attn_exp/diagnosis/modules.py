@@ -21,7 +21,7 @@ from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
-from attn_exp.diagnosis.exchanging import exchanged, is_more_than_matrices
+from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matrices
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_called_by, class_of
@@ -49,13 +49,15 @@ from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
-from attn_exp.diagnosis.tokens import are_apart, depending, entries_apart, tokens_first
+from attn_exp.diagnosis.tokens import answers_for_one, are_apart, depending, entries_apart, tokens_first
 from attn_exp.diagnosis.values_of_x import made_of_x
 from attn_exp.diagnosis.ways_into_layers import (
     ALONE,
+    HERE,
     LAID,
     Filled,
     NoWayError,
+    Side,
     Way,
     find_way,
     parameters_of_call,
@@ -297,8 +299,28 @@ def of_module(
         awake(layer, way)
     if are_apart(layer, way):
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
+    way = way if way.tokens or answers_for_one(layer, way) else replace(way, tokens=HERE)
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
+    found = found or (with_convolutions_at_rest(layer, way, forward) if fresh else None)
     return found or read_as_it_is(layer, way, forward, request, told, name)
+
+
+def with_convolutions_at_rest(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter]) -> Bound | None:
+    """Return a layer whose convolutions of each number by itself hand on what they are given; None of others."""
+    resting, places = at_rest(layer.module), dict(layer.places)
+    if not resting:
+        return None
+    with restored(layer) as before:
+        layer.put({name: array for name, array in resting.items() if name in before})
+        layer.places = {name: place for name, place in places.items() if name not in resting}
+        found = if_understood(layer, way, forward, layer.module)
+        layer.places = places
+    if found is None or found.offer is None:
+        return None
+    layer.put({name: array for name, array in resting.items() if name in places})
+    layer.places = {name: place for name, place in places.items() if name not in resting}
+    said = "; ".join(filter(None, (found.offer.said or "with", "its convolutions hand on what they are given")))
+    return replace(found, offer=replace(found.offer, said=said.replace("with;", "with")))
 
 
 def read_as_it_is(
@@ -478,6 +500,8 @@ def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> 
         return None
     if arrays["W_q"].shape[1] % heads or arrays["W_k"].shape[1] % size or heads % groups:
         return None
+    if not fit(arrays, heads, groups):
+        return None
     as_found = (heads, groups) == (found.heads, found.groups) and set(arrays) == set(found.arrays)
     if as_found and all(same(array, found.arrays[key]) for key, array in arrays.items()):
         return None
@@ -508,6 +532,8 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     """Return a layer whose roles are known."""
     aside = own_numbers_kept(layer, roles)
     arrays = roles.arrays(layer.parameters)
+    if not fit(arrays, roles.heads, roles.groups):
+        raise NotFoundError("some of what its heads hold is made by none of its matrices")
     inner = Inner(arrays, roles.heads, roles.groups, roles.unit)
     with without_queries(layer, roles) if roles.unit != 1.0 else nullcontext():  # weights of one token are all the same
         around = surroundings(watching(layer, way), way, inner, layer.rounding * 100)
@@ -524,6 +550,11 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
         call = with_normed_memory(call, before)
     known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given))
     return replace(known, masked=masked_by(known, way, forward, said))
+
+
+def fit(arrays: Mapping[str, Array], heads: int, groups: int) -> bool:
+    """Say whether the matrix of the output takes as many numbers as the values of all heads have."""
+    return "W_o" not in arrays or len(arrays["W_o"]) == arrays["W_v"].shape[1] // groups * heads
 
 
 def masked_by(
@@ -785,7 +816,9 @@ def words_of(around: Around | None, aside: Sequence[str], way: Way) -> str:
     said = [str(around)] if around is not None and str(around) else []
     said += ["something else around it that is not known"] if around is None else []
     said += [", ".join(aside)] if aside else []
-    said += [f"{way.tokens} tokens, the only number that it takes"] if way.tokens else []
+    beside = any(isinstance(make, Side) for make in way.given.values())
+    why = "as it takes no single one" if beside else "the only number that it takes"
+    said += [f"{way.tokens} tokens, {why}"] if way.tokens else []
     said += ["x as one row alone, of several that share their weights"] if ALONE in way.axes else []
     said += [f"each token put {way.asks} in turn, as it answers for that alone"] if way.asks else []
     return f"with {'; '.join(said)}" if said else ""
@@ -981,7 +1014,10 @@ def by_names(
         return Inside(arrays, count, arrays["W_k"].shape[1] // (arrays["W_q"].shape[1] // count))
 
     count = len(separate_heads(module)) or head_count(module, arrays, told, right, name)
-    return Bound(call, module, offer, inside(count))
+    found = inside(count)
+    if not fit(arrays, count, found.groups):
+        raise UserError(f"{name}: no projections found; {error}")
+    return Bound(call, module, offer, found)
 
 
 # A module as a function of x and a layer's matrices, which are put into it in place of its own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ DEPTH = 6
 """How far down in an object arrays are looked for."""
 METHODS = ("forward", "__call__", "call", "attention", "attend", "self_attention", "apply")
 """What people call the method that does it."""
-IN_TRAINING = ("training", "is_training", "train_mode")
+IN_TRAINING = ("training", "is_training", "train_mode", "is_train")
 
 
 class PlainLayer:
@@ -117,10 +117,25 @@ def matrices_in(made: Any) -> bool:
 def evaluated(made: Any) -> Any:
     """Return an object with all that is inside told that this is no training."""
     for one in objects_in(made):
-        for word in IN_TRAINING:
-            if held_by(one, word) is True:
-                setattr(one, word, False)
+        read, texts = names_and_texts(type(one))
+        with suppress(Exception):  # frozen
+            for word in IN_TRAINING:
+                if held_by(one, word) is True or (word in read and held_by(one, word) is None):
+                    setattr(one, word, False)
+            if "mode" in read and texts and not isinstance(held_by(one, "mode"), bool | int):  # some are told it later
+                one.mode = next((text for text in OF_EVALUATION if text in texts), OF_EVALUATION[0])
     return made
+
+
+OF_EVALUATION = ("eval", "test", "inference", "evaluation", "val", "predict")
+"""What people call the mode that is no training."""
+
+
+def names_and_texts(kind: type) -> tuple[set[str], set[str]]:
+    """Return the names and the texts that the methods of a class of somebody's own read."""
+    codes = [one.__code__ for home in kind.__mro__ for one in vars(home).values() if inspect.isfunction(one)]
+    texts = {text for code in codes for text in code.co_consts if isinstance(text, str)}
+    return {name for code in codes for name in code.co_names}, texts
 
 
 def objects_in(made: Any) -> Iterator[Any]:
@@ -183,7 +198,7 @@ def arrays_in(made: Any, name: str = "", depth: int = 0, seen: set[int] | None =
 
 def is_mask(array: Any) -> bool:
     """Say whether an array of two axes or more holds two numbers alone, as one of 0 and 1 does."""
-    return bool(array.ndim > 1 and 1 < np.unique(plain(array)).size <= 2 < array.size)
+    return bool(array.ndim > 1 and 1 < np.unique(plain(array)).size <= 2 < plain(array).size)
 
 
 def library_of(array: Any) -> str:

@@ -90,6 +90,13 @@ def depending(layer: TorchLayer, way: Way) -> Way:
     return next((other for other in read_otherwise(way) if not says_nothing(other)), way)
 
 
+def answers_for_one(layer: TorchLayer, way: Way) -> bool:
+    """Say whether a layer takes one token alone: where one stands beside those of an image, that has none then."""
+    with suppress(Exception):
+        return layer.answer(way, np.ones((1, 1, way.width)), None).size > 0
+    return False
+
+
 def are_apart(layer: TorchLayer, way: Way) -> bool:
     """Say whether what was taken for tokens `[t m]` are entries of a batch: first and last see no other.
 

@@ -21,6 +21,7 @@ NO_FIELDS = {
     "clone", "new_zeros", "repeat", "expand", "requires_grad",
 } - {"__getitem__"}  # fmt: skip
 """What is read of arrays, texts, lists and layers too, so that it does not say that there are fields."""
+OF_ARRAYS = ("ones", "zeros", "full", "empty")
 OF_MAPPINGS = ("get", "pop", "setdefault")
 
 
@@ -47,6 +48,8 @@ class Use:
     """Whether the class refuses some values of it."""
     instead: Any = None
     """What the code takes where it is not given, as in `options.get("heads", 8)`."""
+    is_square: bool = False
+    """Whether it is the length and the width of an array, as that of a mask beforehand is."""
     read: int = 0
     tested: int = 0
     """How often it is read, but to be kept, and how often of these only to see whether it is true."""
@@ -161,6 +164,12 @@ class Reader(ast.NodeVisitor):
             use.made_from |= self.making
             use.called |= not self.making
             use.taken = max(use.taken, len(node.args) + len(node.keywords))
+        if getattr(node.func, "attr", getattr(node.func, "id", "")) in OF_ARRAYS:
+            shape = node.args[0].elts if node.args and isinstance(node.args[0], ast.Tuple | ast.List) else node.args
+            lengths = [one for one in shape if not isinstance(one, ast.Constant)]
+            names = [self.name_of(one) for one in lengths]
+            if len(names) == len("ts") and names[0] == names[1] and (use := self.of(lengths[0])) is not None:
+                use.is_square = True
         for one in ast.iter_child_nodes(node):
             if one is node.func and isinstance(one, ast.Attribute):
                 self.visit(one.value)  # a method that is called is no field

@@ -223,7 +223,7 @@ def turned(part: Any, axes: str, batch: int, tokens: int) -> Any:
 
 def image(tokens: int) -> tuple[int, int]:
     """Return the height and the width of an image of so many points: as near to each other as they can be."""
-    height = next(n for n in range(int(tokens**0.5), 0, -1) if tokens % n == 0)
+    height = next((n for n in range(int(max(tokens, 0) ** 0.5), 0, -1) if tokens % n == 0), 1)
     return height, tokens // height
 
 
@@ -271,6 +271,22 @@ def read_otherwise(way: Way) -> Iterator[Way]:
     yield from (replace(way, given={**way.given, name: other}) for name, other in others.items())
     if len(others) > 1:
         yield replace(way, given={**way.given, **others})
+
+
+@dataclass(frozen=True)
+class Side:
+    """What makes the height or the width of the image that all tokens are but those `beside` it, or both."""
+
+    place: int | None
+    beside: int
+
+    def __call__(self, sizes: Sizes) -> Any:
+        lengths = image(sizes.rows - self.beside)
+        return lengths if self.place is None else lengths[self.place]
+
+
+BESIDE = (0, 1, 2)
+"""Tokens that may stand beside those of an image, as one of its class does."""
 
 
 def counted(shape: str) -> Make:
@@ -389,9 +405,10 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: "len" in word, always(nothing, lengths)),
     (lambda word, note: "pos" in word and "start" not in word,
      always(counted("b t"), counted("t"), nothing, constant(0))),
-    (lambda word, note: word in ("h", "height"), always(lambda sizes: image(sizes.rows)[0])),
-    (lambda word, note: word in ("w", "width"), always(lambda sizes: image(sizes.rows)[1])),
-    (lambda word, note: word in ("hw", "shape", "size", "xsize", "hwshape"), always(lambda sizes: image(sizes.rows))),
+    (lambda word, note: word in ("h", "height", "hp", "patchh"), always(*(Side(0, beside) for beside in BESIDE))),
+    (lambda word, note: word in ("w", "width", "wp", "patchw"), always(*(Side(1, beside) for beside in BESIDE))),
+    (lambda word, note: word in ("hw", "shape", "size", "xsize", "hwshape", "thw", "resolution", "gridsize"),
+     always(*(Side(None, beside) for beside in BESIDE))),
     (lambda word, note: word in ("deterministic", "eval", "inference"), always(constant(True))),
     (lambda word, note: "bool" in note or word in ("training", "train", "outputattentions", "usecache", "decode",
                                                    "needweights"), always(constant(False), constant(True))),
@@ -505,10 +522,11 @@ def find_way(
         search.tries = 0
         if (other := search.filled(start, rest)) is not None:
             return with_memory(layer, other, into)
-    likely = Way(sides, axes[0], {}, positional, width=search.width or widths[0], packs=packs)
-    way = with_sizes_told(search, likely, axes, needed) or in_a_rare_way(search, likely, axes, needed)
-    if way is not None:
-        return way
+    for width in dict.fromkeys((search.width or widths[0], widths[0])):
+        likely = Way(sides, axes[0], {}, positional, width=width, packs=packs)
+        way = with_sizes_told(search, likely, axes, needed) or in_a_rare_way(search, likely, axes, needed)
+        if way is not None:
+            return way
     raise NoWayError(search.first or "it takes nothing", search.about_type, search.furthest, search.answered)
 
 
@@ -659,7 +677,13 @@ MOST_SECONDS = 15.0
 
 
 def twins(name: str, make: Make, options: Mapping[str, Sequence[Make]]) -> dict[str, Make]:
-    """Return the table of sines in the shape of one of cosines, and the other way round: they never differ in it."""
+    """Return the table of sines in the shape of one of cosines, and the other way round: they never differ in it.
+
+    Height and width are of one image.
+    """
+    if isinstance(make, Side):
+        return {other: replace(make, place=first.place) for other, makes in options.items()
+                if other != name and isinstance(first := makes[0], Side)}  # fmt: skip
     parts = re.split("(cos|sin)", name.lower())
     if len(parts) != len(("", "cos", "")) or not isinstance(make, Filled):
         return {}
