@@ -111,6 +111,8 @@ def with_drawn_tensors_held(module: Any) -> Any:
     import torch  # noqa: PLC0415 - the module is one of PyTorch's
 
     for child in module.modules():
+        if child._forward_pre_hooks:  # they make some of its tensors anew in each call
+            continue
         for word, tensor in list(vars(child).items()):
             if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and tensor.ndim > 1:
                 array = tensor.detach().cpu().double().numpy()
