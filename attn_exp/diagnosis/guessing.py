@@ -20,7 +20,7 @@ from attn_exp.diagnosis.module_sizes import BIAS, DROPOUT, HEADS, SHARED, SIZE, 
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sides import side_of_name
-from attn_exp.diagnosis.stand_ins import Later, classes, functions, layers, tables
+from attn_exp.diagnosis.stand_ins import Later, classes, functions, layers, tables, without_places
 from attn_exp.diagnosis.uses import Use, is_of_a_library, owner_of, uses_of
 
 ENDS = (
@@ -158,7 +158,8 @@ def of_layers(name: str, sizes: Sizes, known_of: About) -> list[Any]:
     """Return layers that a class may want by this name: those of the other classes of its file, then a library's."""
     spoken_of = plain(name).endswith(("attention", "attn", "module", "layer", "fn", "block"))
     beside = [Later(known_of.make, one, sizes, known_of.within) for one in beside_of(known_of) if spoken_of]
-    return [*beside, *layers(name, known_of.library, sizes.width)]
+    without = without_places(name, known_of.library, sizes.width)
+    return [*without, *beside, *layers(name, known_of.library, sizes.width)]
 
 
 def beside_of(known_of: About) -> list[Any]:

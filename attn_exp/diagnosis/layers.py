@@ -139,7 +139,12 @@ def is_norm(module: Any) -> bool:
     name = type(module).__name__.lower()
     if "norm" not in name or any(size > MOST_AXES for size in sizes):
         return False
-    return len([given for given in parameters_of(module.forward, name) if given.default is given.empty]) <= 1
+    named = [
+        given
+        for given in parameters_of(module.forward, name)
+        if given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
+    ]
+    return len([given for given in named if given.default is given.empty]) <= 1
 
 
 MOST_AXES = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -89,6 +89,8 @@ def exchanged(layer: TorchLayer | PlainLayer, made: Any) -> Iterator[None]:
     """Put another object of its class, told that this is no training, in the place of a layer's own, meanwhile."""
     if isinstance(layer, TorchLayer):
         other = {"module": made.double().eval()}
+        with suppress(Exception):  # a new one may have zeros where the layer was given numbers
+            made.load_state_dict(layer.module.state_dict(), strict=False)
     else:
         plain_layer = PlainLayer(told_to_evaluate(made))
         other = {"forward": plain_layer.forward, "places": plain_layer.places}

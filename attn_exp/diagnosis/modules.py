@@ -293,10 +293,10 @@ def of_module(
     way = replace(way, told={**(by_file or {}), **way.told})
     way = depending(layer, way)
     way, before = entries_apart(layer, tokens_first(layer, way)), way
-    if way.axes != before.axes:
-        way = with_memory(layer, way, layer.lent)
     if fresh:
         awake(layer, way)
+    if way.axes != before.axes or not way.memory:
+        way = with_memory(layer, way, layer.lent)
     if are_apart(layer, way):
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
     way = way if way.tokens or answers_for_one(layer, way) else replace(way, tokens=HERE)

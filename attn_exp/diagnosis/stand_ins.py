@@ -40,7 +40,19 @@ def classes(name: str, library: str, use: Use | None = None) -> list[Any]:
     if use is not None and use.made_from and use.taken == 0 and library == "torch":
         said = said or ("nn.GELU",)
     found = [found_at(library, path) for path in dict.fromkeys((*said, *table.get("", ())))]
-    return [one for one in found if one is not None]
+    known = [one for one in found if one is not None]
+    return [*known, *map(of_one_input, known)] if library == "torch" and use is not None and use.made_from else known
+
+
+def of_one_input(kind: Any) -> Any:
+    """Return a class of PyTorch's layers whose objects leave aside all that they are called with beside x."""
+    if not isinstance(kind, type):
+        return kind
+
+    def forward(self: Any, x: Any, *_: Any, **__: Any) -> Any:
+        return kind.forward(self, x)  # type: ignore[attr-defined] # a layer has one
+
+    return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
 
 
 def functions(name: str, library: str) -> list[Any]:
@@ -85,6 +97,39 @@ def tables(name: str, use: Use, size: int, library: str) -> list[Any]:
     return [partial(returned, one) if is_function else one for one in (*pairs, turns)]
 
 
+def without_places(name: str, library: str, width: int) -> list[Any]:
+    """Return what a class may call for places, that says 0 for each: rows of a table, and with one axis less.
+
+    It is told how many tokens there are, or which, or x itself; of two numbers it makes what is added to scores.
+    """
+    torch: Any = sys.modules.get("torch")
+    if library != "torch" or torch is None or not any(part in plain(name) for part in OF_PLACES):
+        return []
+
+    class WithoutPlaces(torch.nn.Module):  # type: ignore[misc] # torch may be missing
+        """A table of zeros, of as many rows as are asked for."""
+
+        def __init__(self, first: tuple[int, ...]) -> None:
+            super().__init__()
+            self.first = first
+            self.register_buffer("zero", torch.zeros(()), persistent=False)
+
+        def forward(self, *given: Any, **named: Any) -> Any:
+            asked = (*given, *named.values())
+            counts = [one for one in asked if isinstance(one, int) and not isinstance(one, bool)]
+            arrays = [one for one in asked if isinstance(one, torch.Tensor)]
+            if arrays and not arrays[0].is_floating_point():
+                return self.zero.expand(*arrays[0].shape, width)
+            if len(counts) > 1 and not arrays:
+                return self.zero.expand(*self.first, *self.first, *counts[:2])
+            rows = arrays[0].shape[-2] if arrays else counts[0]
+            return self.zero.expand(*self.first, rows, width)
+
+    return [WithoutPlaces((1,)), WithoutPlaces(())]
+
+
+OF_PLACES = ("pos", "pe", "rel", "bias", "emb")
+"""Parts of names of what is called for places."""
 PLACES = 256
 """Rows of a table of angles."""
 OF_ANGLES = ("cossin", "freqs", "rope", "rotary")

@@ -380,7 +380,7 @@ def angles(sizes: list[int]) -> tuple[Make, ...]:
         *pairs,
         *complex_tables(sizes)[:-1],
         Filled("1 t d", 0.0, sizes[0]),
-        *(Filled(shape, 0.0) for shape in ("1 t m", "1 r m", "b t m", "t 1 m", "r 1 m")),
+        *(Filled(shape, 0.0) for shape in ("1 t m", "1 r m", "b t m", "b r m", "t 1 m", "r 1 m", "t m", "r m")),
     )
 
 
@@ -632,7 +632,8 @@ class Search:
         named = sorted(
             options, key=lambda one: (not re.search(rf"\b{re.escape(one)}\b", self.said), one == self.stepped)
         )
-        for name, make in [(one, make) for one in named for make in options[one]]:
+        resized = [(one, make) for one in named for make in in_sizes_said(chosen[one], self.said)]
+        for name, make in (*resized, *((one, make) for one in named for make in options[one])):
             now = chosen | {name: make, **twins(name, make, options)}
             if told_apart(now) in asked:
                 continue
@@ -691,6 +692,13 @@ def twins(name: str, make: Make, options: Mapping[str, Sequence[Make]]) -> dict[
     if not other:
         return {}
     return {other: replace(make, value=1.0 if "cos" in other.lower() else 0.0)}
+
+
+def in_sizes_said(make: Make, said: str) -> Iterator[Make]:
+    """Yield a table with as many numbers in a row as an error speaks of: some heads are turned in part alone."""
+    sizes = re.findall(r"(?:size of tensor [ab] \(|[Ee]xpected size |got size |size )(\d+)", said)
+    if isinstance(make, Filled) and make.turns:
+        yield from (replace(make, turns=int(size)) for size in dict.fromkeys(sizes) if int(size) != make.turns)
 
 
 def left_out(sizes: Sizes) -> Any:
@@ -767,7 +775,7 @@ def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any
             said = way.call(layer, x, memory)
         first = next(iter(parts_of(said).values()))
         fits = tuple(first.shape[:2]) == tuple(x.shape[:2])
-        if fits and all(BY_NAME.get(plain(name)) in ("k", "v") for name, side in way.sides.items() if side == "memory"):
+        if fits:
             with held():  # code that makes q, k and v of its first argument has no room for another input
                 again = next(iter(parts_of(way.call(layer, x, memory * 2 + 1)).values()))
             fits = bool(abs(again - first).max() > 0)

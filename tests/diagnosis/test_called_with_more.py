@@ -1,0 +1,124 @@
+"""Layers that are made of, or called with, more than x: tables for some numbers, modules for places, norms of two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import attn_exp
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
+
+
+class Layer(torch.nn.Module):
+    """Attention with one packed matrix; `scores_of` says what q and k become."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.dim = heads, dim
+        self.packed, self.out = torch.nn.Linear(dim, 3 * dim), torch.nn.Linear(dim, dim)
+
+    def parts(self, x: Any) -> Any:
+        return [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.packed(x).chunk(3, -1)]
+
+    def joined(self, scores: Any, v: Any) -> Any:
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class TurnedInPart(Layer):
+    """A quarter of each head is turned, by tables of so many numbers."""
+
+    def turned(self, x: Any, cos: Any, sin: Any) -> Any:
+        if cos.ndim != 3:
+            raise ValueError("cos must have three axes")
+        size = self.dim // self.heads // 4
+        part, rest = x[..., :size], x[..., size:]
+        half = torch.cat([-part[..., size // 2 :], part[..., : size // 2]], -1)
+        return torch.cat([part * cos[:, None] + half * sin[:, None], rest], -1)
+
+    def forward(self, x: Any, cos: Any, sin: Any) -> Any:
+        q, k, v = self.parts(x)
+        q, k = self.turned(q, cos, sin), self.turned(k, cos, sin)
+        return self.joined(q @ k.mT / q.shape[-1] ** 0.5, v)
+
+
+class OfDistances(Layer):
+    """Each entry brings rows for the distances between tokens."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.places = torch.nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x: Any, pos_emb: Any) -> Any:
+        (q, k, v), (batch, rows, _) = self.parts(x), x.shape
+        far = self.places(pos_emb).view(batch, 2 * rows - 1, self.heads, -1).transpose(1, 2)
+        shift = torch.arange(rows)[None] - torch.arange(rows)[:, None] + rows - 1
+        scores = q @ k.mT + (q @ far.mT).gather(-1, shift.expand(batch, self.heads, rows, rows))
+        return self.joined(scores / q.shape[-1] ** 0.5, v)
+
+
+class WithPlaces(Layer):
+    """A module says what is added for places: it is told how many tokens there are."""
+
+    def __init__(self, dim: int, heads: int, pos_embed: torch.nn.Module) -> None:
+        super().__init__(dim, heads)
+        self.pos_embed = pos_embed
+
+    def asked(self, x: Any) -> Any:
+        return self.pos_embed(x.shape[1]).repeat(x.shape[0], 1, 1)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.parts(x + self.asked(x))
+        return self.joined(q @ k.mT / q.shape[-1] ** 0.5, v)
+
+
+class WithPlacesOfNumbers(WithPlaces):
+    def asked(self, x: Any) -> Any:
+        return self.pos_embed(torch.arange(x.shape[1])[None])
+
+
+class WithPlacesOfX(WithPlaces):
+    def asked(self, x: Any) -> Any:
+        return self.pos_embed(x, offset=0)
+
+
+class WithBias(Layer):
+    """A module makes what is added to the scores, of two lengths."""
+
+    def __init__(self, dim: int, heads: int, rel_pos: Any) -> None:
+        super().__init__(dim, heads)
+        self.rel_pos = rel_pos
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.parts(x)
+        return self.joined(q @ k.mT / q.shape[-1] ** 0.5 + self.rel_pos(q.shape[-2], k.shape[-2]), v)
+
+
+class WithNormOfTwo(torch.nn.Module):
+    """Its norm is called with a condition too; its last matrix begins with zeros, and it drops in evaluation."""
+
+    def __init__(self, c_in: int, n_head: int, norm: Any, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm, self.heads, self.dropout = norm(c_in), n_head, dropout
+        self.packed, self.out = torch.nn.Conv2d(c_in, 3 * c_in, 1), torch.nn.Conv2d(c_in, c_in, 1)
+        torch.nn.init.zeros_(self.out.weight)
+
+    def forward(self, x: Any, cond: Any) -> Any:
+        packed = self.packed(self.norm(x, cond)).unflatten(1, (3, self.heads, -1)).flatten(4).mT
+        scores = packed[:, 0] @ packed[:, 1].mT / packed.shape[-1] ** 0.5
+        weights = torch.nn.functional.dropout(scores.softmax(-1), self.dropout, training=True)
+        return x + self.out((weights @ packed[:, 2]).mT.reshape(x.shape))
+
+
+@pytest.mark.parametrize("kind", [TurnedInPart, OfDistances, WithPlaces, WithPlacesOfNumbers, WithPlacesOfX, WithBias])
+def test_what_a_layer_needs_beside_x_is_found(kind: Any) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert verdict.passed, verdict
+
+
+def test_a_norm_of_two_inputs_is_stood_in_for_and_dropout_is_seen_behind_zeros() -> None:
+    verdict = attn_exp.check(WithNormOfTwo)
+    assert verdict.mistakes == ("dropout_on",), verdict
+    assert "cross attention (it takes one input)" in verdict.not_asked  # the condition changes nothing
