@@ -14,14 +14,16 @@ from itertools import chain, combinations, permutations, product
 from types import MappingProxyType
 from typing import Any
 
+from attn_exp.diagnosis import mappings
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import holds_size
-from attn_exp.diagnosis.neutral import HEADS, ONE, SIZE, WIDTH, Context, Source, is_known, sources_of
+from attn_exp.diagnosis.neutral import HEADS, ONE, ROOT, SIZE, WIDTH, Context, Source, is_known, sources_of
 from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS
 from attn_exp.diagnosis.pure_layers import as_called
 from attn_exp.diagnosis.sides import biases_of, side_of_name
+from attn_exp.diagnosis.uses import Use, uses_of
 from attn_exp.forms.pipeline import At
 from attn_exp.own_code import LeftError, held
 from attn_exp.rules.rules import Rules
@@ -48,6 +50,8 @@ class Adapter:
     positional: tuple[str, ...]
     passed: tuple[str, ...] = ()
     starred: str = ""
+    in_columns: bool = False
+    """Whether tokens are columns of what it returns."""
 
     @property
     def holds_size(self) -> bool:
@@ -69,7 +73,8 @@ class Adapter:
             if name not in values:
                 break
             first.append(values.pop(name))
-        return function(*first, **values)
+        said = function(*first, **values)
+        return said.swapaxes(-1, -2) if self.in_columns else said
 
     def __str__(self) -> str:
         """Say what the arguments are given that are none of q, k, v or x themselves, and of what it is made."""
@@ -121,6 +126,7 @@ class Arrangement:
     counts_heads: bool = False
     guessed: bool = False
     only_if_right: bool = False
+    in_columns: bool = False
 
 
 def adapted(function: Any, name: str) -> Iterator[Bound]:
@@ -130,7 +136,8 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
         UserError: what it takes is not known.
     """
     for called, parameters in targets(function, name):
-        for arrangement in arrangements(parameters):
+        uses = uses_of(function) if any(map(is_required, parameters)) else {}
+        for arrangement in chain(of_mappings(parameters, uses), arrangements(parameters)):
             passed = {role_of(given.name): given for given in reversed(parameters)
                       if role_of(given.name) in PASSED and given.name not in arrangement.sources
                       and (given.default is not given.empty or role_of(given.name) in NEEDED)}  # fmt: skip
@@ -140,9 +147,16 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
             unknown = [given for given in rest if is_required(given) or counts(given, arrangement)]
             for extra in choices(unknown):
                 yield bound_of(called, function, parameters, arrangement, passed, extra)
+            if "scale" in passed and is_required(passed["scale"]):  # what divides scores may be called so too
+                others = {role: given for role, given in passed.items() if role != "scale"}
+                extra = next(choices(unknown)) | {passed["scale"].name: ROOT}
+                yield bound_of(called, function, parameters, arrangement, others, extra)
             if parts := {given.name: ONE for given in rest if counts_parts(given)}:
                 yield bound_of(called, function, parameters, arrangement, passed, next(choices(unknown)) | parts)
-            if any(passed[role].default is None for role in MASKS if role in passed):  # a None that it may not bear
+            bears = [
+                passed[role].default for role in MASKS if role in passed
+            ]  # a None, or a True, that it may not bear
+            if any(default is None or isinstance(default, bool) for default in bears):
                 needed = {
                     role: passed[role].replace(default=inspect.Parameter.empty) for role in MASKS if role in passed
                 }
@@ -211,7 +225,7 @@ def bound_of(
     starred = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
     adapter = Adapter(
         called, {**arrangement.sources, **extra}, tuple(given), tuple(one.name for one in passed.values()),
-        starred if starred and not given else "",
+        starred if starred and not given else "", arrangement.in_columns,
     )  # fmt: skip
     names = {role: own(role) for role in arrangement.roles} | {role: one.name for role, one in passed.items()}
     names[SIZES] = own(SIZES)
@@ -337,6 +351,27 @@ def by_names(
         yield from packed_heads({named["kv"]: KV}, {named["q"]: "q"})
     elif "x" in named and weights:
         yield from of_layer(named["x"], weights, biases)
+
+
+def of_mappings(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]) -> Iterator[Arrangement]:
+    """Yield functions of x and a mapping of matrices, whose keys their code reads."""
+    needed = [given.name for given in parameters if is_required(given)]
+    mapped = next((name for name in needed if any(True for _ in mappings.sources(name, uses))), "")
+    rest = [name for name in needed if name != mapped]
+    named_x = [name for name in rest if side_of_name(name) in ("x", "q")]
+    unknown = [name for name in rest if not is_known(name) and name not in RANDOM]
+    for x in (named_x or unknown)[:1] if mapped else ():
+        for source, roles, how in mappings.sources(mapped, uses):
+            for in_columns in (True, False) if how.turned else (False,):
+                given = (
+                    Source("x.T", lambda context: context.given["x"].swapaxes(-1, -2)) if in_columns else direct("x")
+                )
+                yield Arrangement(False, {x: given, mapped: source}, (), ("x", *roles), how.by_head, guessed=True,
+                                  in_columns=in_columns)  # fmt: skip
+
+
+RANDOM = ("key", "rng", "k")
+"""What a source of random numbers is called."""
 
 
 def by_position(names: Sequence[str]) -> Iterator[Arrangement]:

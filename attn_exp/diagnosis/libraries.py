@@ -153,6 +153,7 @@ def modules_named(function: Any) -> set[str]:
         if any(base.__module__.startswith("torch.nn") for base in function.__mro__):
             return {"torch"}
         function = next((one for word in CALLS if inspect.isfunction(one := getattr(function, word, None))), function)
+    function = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function  # one that JAX compiles
     code = getattr(function, "__code__", None) or getattr(getattr(function, "forward", None), "__code__", None)
     space: Mapping[str, Any] = getattr(function, "__globals__", {})
     words = set(code.co_names) if code is not None else set()

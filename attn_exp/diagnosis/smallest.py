@@ -119,7 +119,7 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
     sizes = [
         (heads, rows, keys, size)
         for heads, rows, keys, size in product(
-            (1, 2, at.heads) if has_heads(caller.layout) or not caller.offer.core else (at.heads,),
+            (1, 2, at.heads) if asked_in_heads(caller) else (at.heads,),
             range(1, 5),
             range(1, 5),
             (at.size,) if caller.is_made else (1, 2, 4),
@@ -137,6 +137,11 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
             small = small_case(case, (heads, shared, rows, keys, size), caller.request, seed)
             if fits(small):
                 yield small
+
+
+def asked_in_heads(caller: Caller) -> bool:
+    """Say whether a function can be asked with any number of heads."""
+    return has_heads(caller.layout) if caller.offer.core else caller.offer.takes("heads")
 
 
 def reaches(mask: Mask, rows: int, keys: int) -> bool:
@@ -176,7 +181,8 @@ def small_case(
         name: whole(width, columns[name[-1]]) if name.startswith("W_") else whole(columns[name[-1]])
         for name in case.given.arrays
     }
-    return replace(case, recipe=recipe, given=Given(x=whole(batch, rows, width), arrays=arrays))
+    large = size_of(case.given.x) if of_the_whole else 1.0
+    return replace(case, recipe=recipe, given=Given(x=whole(batch, rows, width) * large, arrays=arrays))
 
 
 def size_of(array: Array | None) -> float:
@@ -211,14 +217,17 @@ def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> S
     lines = [f"from {module_of(own)} import {own.name.split('.')[0]}", *IMPORTS[caller.library.name]]
     words = []
     for role, value in roles.items():
-        name = caller.offer.parameters[role]
+        if role == "sizes":  # that is for who hands the arrays over
+            continue
+        name = caller.offer.parameters[role].strip()
         before = "" if role in caller.offer.positional else f"{name}="
         if hasattr(value, "shape"):
             lines.append(f"{name} = {literal(back(value) if role not in extra else np.asarray(back(value)), caller)}")
             words.append(f"{before}{name}")
         else:
             words.append(f"{before}{value!r}")
-    lines.append(f"{own.name}({', '.join(words)})")
+    handed = f"  # with {caller.offer.said}" if "sizes" in roles and caller.offer.said else ""
+    lines.append(f"{own.name}({', '.join(words)}){handed}")
     assert answer.output is not None
     form, right = own.target or f"{own.file or module_of(own)}:{own.name}", expected(case)["output"]
     shaped = answer.output.shape != right.shape  # then the shapes are what is wrong

@@ -226,6 +226,12 @@ class Reader(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         """Note into how many parts something falls."""
         for target, value in pairs_of(node):
+            if (
+                isinstance(target, ast.Name)
+                and isinstance(value, ast.Subscript)
+                and (use := self.of(value)) is not None
+            ):
+                self.found[target.id] = use  # what is taken out of a mapping has a name of its own
             is_own = isinstance(target, ast.Attribute) and plain(target.attr) == plain(self.name_of(value))
             if is_own and (kept := self.of(value)) is not None:
                 kept.read -= 1

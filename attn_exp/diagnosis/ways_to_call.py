@@ -445,7 +445,7 @@ DIVIDES = "what is passed as its scale divides"
 def with_its_scale(caller: Caller, case: Case) -> Caller:
     """Return the caller that passes the scale as a function wants it: some divide by what others multiply with."""
     offer = caller.offer
-    if not (offer.takes("scale") and "scale" in offer.defaults):
+    if not offer.takes("scale"):
         return caller
     asked = replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
     said = "; ".join(filter(None, (offer.said, DIVIDES)))

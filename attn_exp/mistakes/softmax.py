@@ -75,6 +75,18 @@ def raw_powers(at: At, masked: Array) -> Array:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
+def raw_powers_in_single(at: At, masked: Array, least: float = 0.0) -> Array:
+    """Take such exponentials in float32, where those of logits above 88 overflow, and those below `least` are 0."""
+    powers = np.exp(np.asarray(masked, np.float32))
+    powers = np.where(powers < least, np.float32(0.0), powers)
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def raw_powers_of_jax(at: At, masked: Array) -> Array:
+    """Take them as JAX does, which has no numbers below the smallest with all its digits."""
+    return raw_powers_in_single(at, masked, float(np.finfo(np.float32).tiny))
+
+
 def raw_powers_times_mask(recipe: Recipe) -> Recipe:
     """Return the recipe whose powers are multiplied by the mask: 0 times an overflow is NaN."""
 
@@ -181,6 +193,11 @@ MISTAKES = {
         fix="subtract each row's largest logit first",
         seen="online softmax without its running maximum; vllm PR 56579",
         stage="weights",
-        changes=(instead(normalize=raw_powers), raw_powers_times_mask),
+        changes=(
+            instead(normalize=raw_powers),
+            raw_powers_times_mask,
+            instead(normalize=raw_powers_of_jax),
+            instead(normalize=raw_powers_in_single),
+        ),
     ),
 }
