@@ -20,7 +20,7 @@ from attn_exp.diagnosis.ways_into_layers import NoWayError, reached
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import error_line, held
 
-MOST_TRIES, MOST_USED, SECONDS = 60, 10, 8.0
+MOST_TRIES, MOST_USED, SECONDS = 60, 24, 8.0
 """How often a class is made, how often what is made is used, and for how many seconds, before it is given up."""
 LARGER = (1, 4)
 """By how much heads are larger than usual, where the usual size does not do: groups of 32 numbers need so many."""

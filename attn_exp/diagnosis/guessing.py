@@ -200,9 +200,11 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
         return list(dict.fromkeys([given.default, *others])) if refused else []
     exact = word in HEADS or word in SHARED or word in SIZE
     if known is not None and (exact or about_heads(word) or whole):
-        return [known]
+        return [known, FEW] if counts_tokens(word) else [known]
     own = [None] if given.default is None else []  # some cannot do without a size
     is_size = ends_in_size(word) and (bool(own) or (whole and given.default % 2 == 0))
+    if whole and counts_tokens(word):  # a table has room for more; a view takes so many alone
+        own, known, is_size = [given.default], FEW, True
     return [*own, sizes.width if known is None else known] if is_size else []
 
 
@@ -310,6 +312,16 @@ THEN: tuple[Rule, ...] = (
     (has(""), lambda sizes: [sizes.width, None, False, sizes.heads, 0.0, sizes.size, 1]),
 )
 """What a parameter is given of which no size is known, by its name and its annotation."""
+
+
+def counts_tokens(word: str) -> bool:
+    """Say whether a name is that of a number of tokens."""
+    return any(part in word for part in OF_TOKENS) and "head" not in word
+
+
+OF_TOKENS = ("len", "positions", "tokens", "steps", "frames", "npoints", "numpoints", "patches", "nodes", "agents")
+FEW = 9
+"""Tokens of a layer that takes one number of them: fewer than the numbers of each, and those of a square image."""
 
 
 def ends_in_size(word: str) -> bool:

@@ -542,6 +542,7 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     )
     inside, scaled = scaled_by_norms(layer, way, inside) if around is not None else (inside, "")
     inside = of_heads_averaged(layer, way, inside)
+    aside = numbers_off(layer, way, roles, inside, aside)
     said = words_of(inside.around or around, aside, way) + (scaled and f" and {scaled}")
     call, offer = called(layer, way, forward, said)
     offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0)
@@ -912,6 +913,25 @@ def own_numbers_kept(layer: Layer, roles: Roles) -> list[str]:
     return [*(f"{name} set to 0" for name in zeros), *(f"its gate open by {name}" for name in gates)]
 
 
+def numbers_off(layer: Layer, way: Way, roles: Roles, inside: Inside, aside: list[str]) -> list[str]:
+    """Set a number of each head to what its softplus, exponential or sigmoid makes 0, where 0 leaves it an effect.
+
+    Return what is set `aside`, in words.
+    """
+    few = [name for name, array in roles.neutral.items() if array.size in (1, roles.heads) and not array.any()]
+    few = [name for name in few if name not in layer.of_norms and not layer.parameters[name].any()]
+    if not few or last_token(layer, way)(inside):
+        return aside
+    for name in few:
+        before = np.array(layer.parameters[name])
+        for number in (-OPEN, OPEN):
+            layer.put({name: np.full(before.shape, number)})
+            if last_token(layer, way)(inside):
+                return [*(said for said in aside if said != f"{name} set to 0"), f"{name} set to {number:g}"]
+        layer.put({name: before})
+    return aside
+
+
 def awake(layer: TorchLayer, way: Way) -> None:
     """Set to 1 what is 0 in a new layer and keeps its matrices from changing anything, as a gain of a residual does."""
     off = {name: np.ones_like(array) for name, array in layer.parameters.items()
@@ -1011,7 +1031,7 @@ def by_names(
         return output is not None and not differs(output, expected(case), DIGITS["float32"])
 
     def inside(count: int) -> Inside:
-        return Inside(arrays, count, arrays["W_k"].shape[1] // (arrays["W_q"].shape[1] // count))
+        return Inside(arrays, count, arrays["W_k"].shape[1] // (arrays["W_q"].shape[1] // count), tokens=way.tokens)
 
     count = len(separate_heads(module)) or head_count(module, arrays, told, right, name)
     found = inside(count)

@@ -205,6 +205,8 @@ class Reader(ast.NodeVisitor):
                 self.note_test(one)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             self.note_test(node.operand)
+        elif isinstance(node, ast.Compare) and isinstance(getattr(node.comparators[0], "value", None), bool):
+            self.note_test(node.left)
         elif isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and (use := self.of(node)) is not None:
             use.tested += 1
 

@@ -629,9 +629,8 @@ class Search:
 
         What an error speaks of is tried first, and what the last step was made with last. None: nothing comes further.
         """
-        named = sorted(
-            options, key=lambda one: (not re.search(rf"\b{re.escape(one)}\b", self.said), one == self.stepped)
-        )
+        met = [one for one in options if self.is_met(way, chosen, one, best)]
+        named = sorted(met, key=lambda one: (not re.search(rf"\b{re.escape(one)}\b", self.said), one == self.stepped))
         resized = [(one, make) for one in named for make in in_sizes_said(chosen[one], self.said)]
         for name, make in (*resized, *((one, make) for one in named for make in options[one])):
             now = chosen | {name: make, **twins(name, make, options)}
@@ -647,6 +646,15 @@ class Search:
                 self.stepped = name
                 return place, now
         return None
+
+    def is_met(self, way: Way, chosen: Mapping[str, Make], name: str, best: tuple[int, ...]) -> bool:
+        """Say whether a call comes to an argument at all: else it fails at the same place with a thing of no use."""
+        if self.most != MOST_TRIES:  # each call is dear
+            return True
+        said, place = trouble(
+            self.layer, replace(way, given=present({**chosen, name: no_use})), self.into, way.width, self.tokens
+        )
+        return (said, place) != (self.said, best)
 
     def is_over(self) -> bool:
         """Say whether enough was tried, or for long enough."""
@@ -699,6 +707,24 @@ def in_sizes_said(make: Make, said: str) -> Iterator[Make]:
     sizes = re.findall(r"(?:size of tensor [ab] \(|[Ee]xpected size |got size |size )(\d+)", said)
     if isinstance(make, Filled) and make.turns:
         yield from (replace(make, turns=int(size)) for size in dict.fromkeys(sizes) if int(size) != make.turns)
+
+
+class NoUse:
+    """A thing that nothing can be done with, not even to compare it."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("nothing can be compared with it")
+
+    def __bool__(self) -> bool:
+        raise TypeError("it is neither true nor false")
+
+    __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __eq__
+    __hash__ = None  # type: ignore[assignment] # nor is it a key
+
+
+def no_use(sizes: Sizes) -> Any:
+    """Return what nothing can be done with."""
+    return NoUse()
 
 
 def left_out(sizes: Sizes) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
 
 import attn_exp
+from attn_exp.diagnosis.ways_into_layers import NoWayError, find_way
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch
@@ -122,3 +124,57 @@ def test_a_norm_of_two_inputs_is_stood_in_for_and_dropout_is_seen_behind_zeros()
     verdict = attn_exp.check(WithNormOfTwo)
     assert verdict.mistakes == ("dropout_on",), verdict
     assert "cross attention (it takes one input)" in verdict.not_asked  # the condition changes nothing
+
+
+class OfSteps(Layer):
+    """A view knows how many tokens there are."""
+
+    def __init__(self, device: str, time_steps: int = 91, feature_dim: int = 256, head_num: int = 4) -> None:
+        super().__init__(feature_dim, head_num)
+        self.shape = (-1, time_steps, head_num, feature_dim // head_num)
+
+    def forward(self, x: Any, others: Any) -> Any:
+        q, k, v = (part.reshape(self.shape).transpose(1, 2) for part in self.packed(x).chunk(3, -1))
+        return self.joined(q @ k.mT / q.shape[-1] ** 0.5, v)
+
+
+class Forgetting(Layer):
+    """Scores far away weigh less, by a number of each head that is never 0; q and k may have one matrix."""
+
+    def __init__(self, d_model: int, d_feature: int, n_heads: int, dropout: float, kq_same: Any) -> None:
+        super().__init__(d_model, n_heads)
+        self.size, self.kq_same = d_feature, kq_same
+        self.gammas = torch.nn.Parameter(torch.zeros(n_heads, 1, 1))
+
+    def forward(self, q: Any, k: Any, v: Any, mask: Any, zero_pad: Any) -> Any:
+        first = 0 if self.kq_same is False else 1
+        q, k, v = (
+            self.packed(x).chunk(3, -1)[part].view(len(x), -1, self.heads, self.size).transpose(1, 2)
+            for x, part in ((q, first), (k, 1), (v, 2))
+        )
+        places = torch.arange(q.shape[-2])
+        far = (places[:, None] - places).abs() * torch.nn.functional.softplus(self.gammas)
+        scores = (q @ k.mT / self.size**0.5 * torch.exp(-far)).masked_fill(mask == 0, -1e32)
+        weights = scores.softmax(-1)
+        if zero_pad:
+            weights = torch.cat([0 * weights[:, :, :1], weights[:, :, 1:]], 2)
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize(("kind", "said"), [(OfSteps, "9 tokens"), (Forgetting, "gammas set to -40")])
+def test_sizes_switches_and_numbers_that_let_a_layer_be_plain_are_found(kind: Any, said: str) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert verdict.passed and said in str(verdict), verdict
+
+
+def test_what_a_call_never_comes_to_is_not_tried() -> None:
+    calls = []
+
+    def layer(x: Any, cos: Any, sin: Any, mask: Any, cache: Any, places: Any) -> Any:
+        calls.append(x.shape)
+        raise ValueError("it fails before it looks at any of them")
+
+    given = list(inspect.signature(layer).parameters.values())
+    with pytest.raises(NoWayError):
+        find_way(layer, given, torch.from_numpy, ("btm",), [24], 8)
+    assert len(calls) < 120, len(calls)
