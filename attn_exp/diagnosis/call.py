@@ -92,7 +92,8 @@ class Caller:
         """Say whether an error means that the function does not offer one of the keywords that it was given.
 
         It does where it says so (NotImplementedError), where it raises an error that names the keyword, or where it
-        raises a ValueError of its own that does not come without the keywords that it can do without.
+        raises a ValueError of its own, or asserts something, that does not come without the keywords that it can do
+        without.
         """
         needed = {role for role in arguments if role in self.offer.parameters and role not in self.offer.defaults}
         said = {role: value for role, value in arguments.items() if role not in needed}
@@ -105,7 +106,7 @@ class Caller:
             return False
         if any(re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", words_of_error(error)) for word in words):
             return True
-        if not isinstance(error, ValueError):
+        if not isinstance(error, ValueError | AssertionError):
             return False
         try:
             with held():

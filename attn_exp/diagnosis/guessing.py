@@ -291,6 +291,7 @@ THEN: tuple[Rule, ...] = (
     (has("layer", "idx", "index"), lambda sizes: [0, 1]),
     (named("i", "depth"), lambda sizes: [0, 1]),
     (named("n", "nb", "num", "count", "parts"), lambda sizes: [sizes.heads, sizes.width, sizes.size]),
+    (lambda word, note: word.endswith(("theta", "base")), lambda sizes: [10000.0, 1.0]),
     (has("temperature"), lambda sizes: [math.sqrt(sizes.size)]),
     (named("initscale"), lambda sizes: [1.0]),
     (

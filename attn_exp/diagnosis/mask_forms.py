@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.ways_into_layers import HERE, Filled, Way, trouble
+from attn_exp.diagnosis.offer import role_of
+from attn_exp.diagnosis.ways_into_layers import HERE, Filled, Way, candidates, trouble
 
 USUAL = ("t s", "b 1 t s", "b t s")
 """Axes that a question itself can write."""
@@ -46,6 +48,24 @@ def accepts(layer: Callable[..., Any], way: Way, word: str, axes: str, value: fl
 def takes_keys(layer: Callable[..., Any], way: Way, word: str) -> bool:
     """Say whether a layer of PyTorch takes a mask of keys alone under a name, with no other mask beside it."""
     return any(accepts(layer, way, word, axes, value) for axes in OF_KEYS for value in (True, 1.0))
+
+
+def taking_masks(layer: Callable[..., Any], way: Way, forward: Sequence[inspect.Parameter], head: int) -> Way:
+    """Return the way with another argument otherwise, where a layer of PyTorch refuses all masks as it is called.
+
+    Places of tokens may pick rows of a mask, say, and do so for all entries at once.
+    """
+    notes = {given.name: str(given.annotation) for given in forward}
+    word = next((name for name in notes if role_of(name) == "mask" and name not in (*way.sides, *way.given)), "")
+
+    def takes(one: Way) -> bool:
+        return any(accepts(layer, one, word, axes, value) for axes in (*USUAL, *OF_KEYS) for value in KINDS)
+
+    if not word or not way.given or takes(way):
+        return way
+    others = (replace(way, given={**way.given, name: make}) for name in way.given
+              for make in candidates(name, notes.get(name, ""), head))  # fmt: skip
+    return next(filter(takes, others), way)
 
 
 def mask_form(layer: Callable[..., Any], way: Way, word: str) -> MaskForm:

@@ -25,7 +25,7 @@ from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matri
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_called_by, class_of
-from attn_exp.diagnosis.mask_forms import MaskForm, mask_form, takes_keys
+from attn_exp.diagnosis.mask_forms import MaskForm, mask_form, takes_keys, taking_masks
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.named_matrices import (
     FUSED,
@@ -291,7 +291,7 @@ def of_module(
                 return of_module(other, name, request, sizes, told)
         raise UncalledError(f"{name} cannot be called with x: {error}") from error
     way = replace(way, told={**(by_file or {}), **way.told})
-    way = depending(layer, way)
+    way = taking_masks(layer, depending(layer, way), forward, head_size(layer, sizes))
     way, before = entries_apart(layer, tokens_first(layer, way)), way
     if fresh:
         awake(layer, way)

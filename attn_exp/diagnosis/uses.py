@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -299,6 +300,18 @@ def numbers_compared(thing: Any) -> list[float]:
     return sorted((number for number in found if number not in (0.0, 1.0)), key=lambda one: not found[one])
 
 
+def keys_taken(tree: ast.AST, name: str) -> Iterator[str]:
+    """Yield the keys of which something is taken from a dictionary, and not only asked whether they are there."""
+    for node in ast.walk(tree):
+        home = key = None
+        if isinstance(node, ast.Subscript):
+            home, key = node.value, node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            home, key = node.func.value, next(iter(node.args), None)
+        if isinstance(home, ast.Name) and home.id == name and isinstance(key, ast.Constant):
+            yield str(key.value)
+
+
 def keywords_read(function: Any) -> dict[str, Any]:
     """Return what a function reads of the keywords that it does not name, with what stands for them where they lack.
 
@@ -312,6 +325,7 @@ def keywords_read(function: Any) -> dict[str, Any]:
         return {}
     found: dict[str, Use] = {}
     Reader(found, set()).visit(tree)
-    words = found[stars[0]].keys if stars and stars[0] in found else []
+    read = set(keys_taken(tree, stars[0])) if stars else set()
+    words = [word for word in found[stars[0]].keys if word in read] if stars and stars[0] in found else []
     uses = {word: found.get(word, Use()) for word in words}
     return {word: use.instead if use.optional else inspect.Parameter.empty for word, use in uses.items()}

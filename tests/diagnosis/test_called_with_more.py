@@ -178,3 +178,74 @@ def test_what_a_call_never_comes_to_is_not_tried() -> None:
     with pytest.raises(NoWayError):
         find_way(layer, given, torch.from_numpy, ("btm",), [24], 8)
     assert len(calls) < 120, len(calls)
+
+
+class PicksRows(Layer):
+    """Its mask has a row for each place, of which it takes those that it is told."""
+
+    def forward(self, x: Any, positions: Any, mask: Any = None) -> Any:
+        q, k, v = self.parts(x)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        hidden = None if mask is None else mask[positions, : k.shape[-2]]
+        return self.joined(scores if hidden is None else scores.masked_fill(~hidden, -torch.inf), v)
+
+
+class WarnsOfAWord(Layer):
+    """An older word for a mask is asked for in vain."""
+
+    def forward(self, x: Any, attention_mask: Any = None, **kwargs: Any) -> Any:
+        if "padding_mask" in kwargs:
+            raise DeprecationWarning("say attention_mask")
+        q, k, v = self.parts(x)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if attention_mask is not None:
+            if attention_mask.shape != (len(x), 1, x.shape[1], x.shape[1]):
+                raise ValueError("of another shape")
+            scores = scores + attention_mask
+        return self.joined(scores, v)
+
+
+class AssertsNoCausal(Layer):
+    """A word that stands there for others alone."""
+
+    def forward(self, x: Any, mask: Any = None, is_causal: bool = False) -> Any:
+        assert not is_causal, "we shall mend it"
+        q, k, v = self.parts(x)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        return self.joined(scores if mask is None else scores.masked_fill(mask, -torch.inf), v)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(PicksRows, ""), (WarnsOfAWord, ""), (AssertsNoCausal, "convention=torch_mha")]
+)
+def test_masks_are_given_as_the_code_reads_them(kind: Any, words: str) -> None:
+    verdict = attn_exp.check(kind)
+    assert verdict.passed or verdict.right_under == words != "", verdict
+    states = {finding.rung: finding.state for finding in verdict.findings}
+    assert words or states["masks"] == "held"
+
+
+class TurnedByItsBase(Layer):
+    """Its angles are those of a base that it must be told; a base of 0 would be no number."""
+
+    def __init__(self, d_model: int, d_kv: int, num_heads: int, rope_theta: float) -> None:
+        super().__init__(d_model, num_heads)
+        size = d_model // num_heads
+        self.register_buffer("frequencies", rope_theta ** (-torch.arange(0, size, 2) / size))
+
+    def forward(self, x: Any, mask: Any, position_ids: Any = None) -> Any:
+        assert position_ids is not None
+        angles = (position_ids[..., None] * self.frequencies)[:, None]
+        q, k, v = self.parts(x)
+        q, k = (
+            torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
+            for a, b in (part.chunk(2, -1) for part in (q, k))
+        )
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        scores += mask
+        return self.joined(scores, v)
+
+
+def test_a_base_of_angles_is_the_usual_one() -> None:
+    verdict = attn_exp.check(TurnedByItsBase, quick=True)
+    assert verdict.right_under == "position=rope", verdict
