@@ -17,10 +17,10 @@ from typing import Any
 from attn_exp.diagnosis import mappings
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import holds_size
-from attn_exp.diagnosis.neutral import HEADS, ONE, ROOT, SIZE, WIDTH, Context, Source, is_known, sources_of
+from attn_exp.diagnosis.neutral import HEADS, KEYS, ONE, ROOT, ROWS, SIZE, WIDTH, Context, Source, is_known, sources_of
 from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
-from attn_exp.diagnosis.plain_layers import METHODS
+from attn_exp.diagnosis.plain_layers import METHODS, method_of
 from attn_exp.diagnosis.pure_layers import as_called
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.uses import Use, uses_of
@@ -89,13 +89,16 @@ class Making:
 
     function: Callable[..., Any]
     sources: Mapping[str, Source]
-    made: dict[tuple[int, int, int], Any] = field(default_factory=dict, compare=False)
+    made: dict[tuple[int, ...], Any] = field(default_factory=dict, compare=False)
+    method: str = ""
 
     def of(self, context: Context) -> Any:
         """Return what is called, made for the sizes of a call, and made once for each."""
-        sizes = (context.at.heads, context.at.groups, context.at.size)
+        sizes: tuple[int, ...] = (context.at.heads, context.at.groups, context.at.size)
+        sizes += (context.at.rows, context.at.keys) if any(one in (ROWS, KEYS) for one in self.sources.values()) else ()
         if sizes not in self.made:
             made = self.function(**{name: source.make(context) for name, source in self.sources.items()})
+            made = getattr(made, self.method) if self.method else made
             made = as_called(made)
             self.made[sizes] = made.eval() if hasattr(made, "eval") and hasattr(made, "forward") else made
         made = self.made[sizes]
@@ -179,7 +182,10 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
         if any(side_of_name(given.name) and is_required(given) for given in parameters):
             return
     for sources in choices([given for given in parameters if is_required(given) or is_size(given)]):
-        making = Making(function, sources)
+        is_called = (
+            not inspect.isclass(function) or callable(vars(function).get("__call__")) or hasattr(function, "forward")
+        )
+        making = Making(function, sources, method="" if is_called else method_of(function))
         try:
             with held():
                 made = making.of(NOMINAL)

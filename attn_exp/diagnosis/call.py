@@ -104,7 +104,8 @@ class Caller:
         known = isinstance(error, ValueError | TypeError | AssertionError | RuntimeError)
         if not words or not known or not raised(error):
             return False
-        if any(re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", words_of_error(error)) for word in words):
+        spoken = [re.escape(word).replace("_", "[_ ]") for word in words]
+        if any(re.search(rf"(?<![^\W_]){word}(?![^\W_])", words_of_error(error)) for word in spoken):
             return True
         if not isinstance(error, ValueError | AssertionError):
             return False

@@ -292,6 +292,9 @@ THEN: tuple[Rule, ...] = (
     (named("i", "depth"), lambda sizes: [0, 1]),
     (named("n", "nb", "num", "count", "parts"), lambda sizes: [sizes.heads, sizes.width, sizes.size]),
     (lambda word, note: word.endswith(("theta", "base")), lambda sizes: [10000.0, 1.0]),
+    (has("kernel", "ksize"), lambda sizes: [1, 3]),
+    (has("stride", "dilation", "ratio", "reduction", "expansion"), lambda sizes: [1, 2]),
+    (has("padding"), lambda sizes: [0, 1]),
     (has("temperature"), lambda sizes: [math.sqrt(sizes.size)]),
     (named("initscale"), lambda sizes: [1.0]),
     (

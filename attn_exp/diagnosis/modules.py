@@ -50,6 +50,7 @@ from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
 from attn_exp.diagnosis.tokens import answers_for_one, are_apart, depending, entries_apart, tokens_first
+from attn_exp.diagnosis.uses import uses_of
 from attn_exp.diagnosis.values_of_x import made_of_x
 from attn_exp.diagnosis.ways_into_layers import (
     ALONE,
@@ -227,9 +228,11 @@ def is_size_of_layer(given: inspect.Parameter) -> bool:
 
 
 def is_told(own: OwnFunction) -> bool:
-    """Say whether a class is told how many heads it has."""
-    words = [plain(given.name) for given in parameters_of(own.function, own.name)]
-    return any(word in HEADS or word in CONFIG or about_heads(word) for word in words)
+    """Say whether a class is told how many heads it has, by a word of its own or in a configuration."""
+    given = parameters_of(own.function, own.name)
+    read = uses_of(own.function) if any(plain(one.name) in CONFIG for one in given) else {}
+    words = [plain(one.name) for one in given] + [plain(name) for name in read]
+    return any(word in HEADS or about_heads(word) for word in words)
 
 
 def remade(own: OwnFunction, request: Request, made: Bound) -> Bound:

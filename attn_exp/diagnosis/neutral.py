@@ -249,7 +249,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"(layer|block)_?(idx|id|index|num|number|i)|i|step|layer_?i|time_?step", (ZERO,)),
     (r"(return|need|output|with|get|keep|want|use|enable|is|do|has)_.*|(return|need|want)\w+|verbose|debug",
      (FALSE, TRUE, NONE)),
-    (r".*window.*", (NONE, fixed((-1, -1)), fixed(-1))),
+    (r".*window.*", (NONE, KEYS, fixed((-1, -1)), fixed(-1))),
     (r".*sinks?.*", (NO_SINKS, NONE)),
     (r".*(cap|slopes|alibi).*", (NONE,)),
     (r".*axis|.*dim", (fixed(-1), SIZE)),
@@ -288,6 +288,10 @@ def sources_of(given: inspect.Parameter) -> tuple[Source, ...]:
     known = tuple(dict.fromkeys(hinted(given.name.strip("_"), note)))
     if re.search(r"\b(float|int|bool)\b", note) and not re.search(r"None|Optional", note):
         known = (*(one for one in known if one is not NONE), *(one for one in known if one is NONE))
+    if (
+        known[:1] == (NONE,) and KEYS in known and given.default is given.empty
+    ):  # as wide as all, where one must be said
+        known = (KEYS, *(one for one in known if one is not KEYS))
     return known or ANYTHING
 
 

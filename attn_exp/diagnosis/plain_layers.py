@@ -40,7 +40,7 @@ class PlainLayer:
             single |= self.library == "jax" or ("float32" in str(array.dtype) and self.library == "torch")
         self.rounding = ROUNDING_OF_SINGLE if single else 1e-7
         self.kind = "float32" if single else "float64"
-        self.forward: Callable[..., Any] = next(filter(callable, (held_by(made, word) for word in METHODS)), made)
+        self.forward: Callable[..., Any] = held_by(made, method_of(type(made))) or made
 
     @property
     def parameters(self) -> Mapping[str, Array]:
@@ -106,7 +106,20 @@ def may_be_layer(function: Any) -> bool:
     """Say whether something is a class of somebody's own, or an object of one, that may hold matrices."""
     kind = function if inspect.isclass(function) else type(function)
     is_own = str(kind.__module__).partition(".")[0] not in ("builtins", "functools", "types", "torch", "jax", "numpy")
-    return is_own and any(callable(vars(home).get(word)) for home in kind.__mro__[:-1] for word in METHODS)
+    return is_own and bool(method_of(kind))
+
+
+def method_of(kind: type) -> str:
+    """Return what a class calls the method that does it, or nothing: a usual name, or one that speaks of attention.
+
+    Of several such it is one that no other method calls.
+    """
+    methods = {name: one for home in reversed(kind.__mro__[:-1]) for name, one in vars(home).items() if callable(one)}
+    usual = next((word for word in METHODS if word in methods), "")
+    named = {name: one for name, one in methods.items() if "atten" in name.lower() and inspect.isfunction(one)}
+    called = {word for one in methods.values() if inspect.isfunction(one) for word in one.__code__.co_names}
+    free = [name for name, one in named.items() if name not in called and one.__code__.co_argcount > 1]
+    return usual or next(iter(free), "")
 
 
 def matrices_in(made: Any) -> bool:

@@ -36,7 +36,7 @@ def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
     """
     if way.axes == "tm" and isinstance(layer, TorchLayer) and not way.tokens:
         return with_entries(layer, way)
-    if way.axes not in OTHERWISE or way.tokens:
+    if way.axes not in OTHERWISE or way.tokens or (way.axes != "btm" and len(way.sides) > 1):  # heads of q, k and v
         return way
 
     def mixes(one: Way, within: bool = False) -> bool:
@@ -124,7 +124,11 @@ def entries_apart(layer: Layer, way: Way) -> Way:
     with layer.without_norms(), suppress(Exception):
         seen = sees(layer, way, tokens).reshape(*lengths, *lengths)
         alone = [axis for at, axis in enumerate(places) if not any_beyond(seen, at, places)]
-        return without_axes(way, lengths, alone) if alone or len(places) > len("hw") else of_one_row(layer, way, places)
+        return (
+            without_axes(way, lengths, alone)
+            if alone or len(places) > len("hw") or len(way.sides) > 1
+            else of_one_row(layer, way, places)
+        )
     return way
 
 

@@ -403,6 +403,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
         part in word for part in ("positionembedding", "rotary", "rope", "posemb", "freq")), angles),
     (lambda word, note: "mask" in word, lambda sizes: (*MASKS, Filled("b h t s", True, sizes[0]))),
     (lambda word, note: "len" in word, always(nothing, lengths)),
+    (lambda word, note: "einops" in word or "pattern" in word, always(constant("b n d"))),
     (lambda word, note: "pos" in word and "start" not in word,
      always(counted("b t"), counted("t"), nothing, constant(0))),
     (lambda word, note: word in ("h", "height", "hp", "patchh"), always(*(Side(0, beside) for beside in BESIDE))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import attn_exp
@@ -200,11 +201,106 @@ class OfPlainTensorsInTraining(OfPlainTensors):
         return super().forward(x)
 
 
+class OfSteps:
+    """Methods for each step; the last of them speaks of attention and is called by none."""
+
+    def __init__(self, d_model: int) -> None:
+        self.d_model = d_model
+
+    def attention_scores(self, q: Any, k: Any) -> Any:
+        return q @ k.T / q.shape[-1] ** 0.5
+
+    def shares(self, scores: Any) -> Any:
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True)
+
+    def get_attention_output(self, q: Any, k: Any, v: Any) -> Any:
+        return self.shares(self.attention_scores(q, k)) @ v
+
+
+class OfStepsOverAll(OfSteps):
+    def shares(self, scores: Any) -> Any:
+        powers = np.exp(scores - scores.max())
+        return powers / powers.sum()
+
+
+class OfStepsWithMatrices(OfSteps):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.wq, self.wk, self.wv = np.random.default_rng(7).standard_normal((3, d_model, d_model))
+
+    def compute_attention(self, x: Any) -> Any:
+        return self.get_attention_output(x @ self.wq, x @ self.wk, x @ self.wv)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"), [(OfSteps, ()), (OfStepsOverAll, ("softmax_over_all",)), (OfStepsWithMatrices, ())]
+)
+def test_a_method_that_speaks_of_attention_is_what_is_called(kind: type, names: tuple[str, ...]) -> None:
+    judged(kind, names)
+
+
 @pytest.mark.parametrize("layer", [OfPlainTensors, OfPlainTensorsInTraining])
 def test_layers_of_no_library_may_hold_tensors_and_be_told_that_they_do_not_train(layer: type) -> None:
     verdict = attn_exp.check(layer, quick=True)
     assert verdict.passed, verdict
     assert verdict.right_under == "mask=causal"
+
+
+class InWindows(nn.Module):
+    """Each window sees itself alone; it holds no matrices, and a size at a call is refused."""
+
+    factor = 1.0
+
+    def __init__(self, window_size: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.window_size, self.drop = window_size, nn.Dropout(dropout)
+
+    def forward(self, q: Any, k: Any, v: Any, window_size: int | None = None) -> Any:
+        assert window_size is None, "another window size is for other code"
+        assert q.shape[-2] % self.window_size == 0, "the length must be a multiple"
+        q, k, v = (one.unflatten(-2, (-1, self.window_size)) for one in (q, k, v))
+        weights = (q @ k.mT * self.factor / q.shape[-1] ** 0.5).softmax(-1)
+        return (self.drop(weights) @ v).flatten(-3, -2)
+
+
+class OfPatterns(Plain):
+    """How x is cut is told in letters at the call; the first token sees all, the others each other and the first."""
+
+    def forward(self, x: Any, einops_from: str, einops_to: str) -> Any:
+        if sorted(einops_from) != sorted(einops_to) or len(einops_from.split()) != x.ndim:
+            raise ValueError(f"{einops_from} -> {einops_to} is for another x")
+        return self.attend(x)
+
+
+class InWindowsUnscaled(InWindows):
+    @property
+    def factor(self) -> float:  # type: ignore[override]
+        return 2.0
+
+
+class OfPoints(nn.Module):
+    """Convolutions make its sides; how large they are has no default."""
+
+    def __init__(self, in_channels: int, kernel_size: int, stride: int, num_heads: int) -> None:
+        super().__init__()
+        self.count = num_heads
+        self.sides = nn.Conv2d(in_channels, 3 * in_channels, kernel_size, stride, padding=(kernel_size - 1) // 2)
+        self.last = nn.Conv2d(in_channels, in_channels, 1)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (one.flatten(2).unflatten(1, (self.count, -1)) for one in self.sides(x).chunk(3, 1))
+        weights = (q.mT @ k / q.shape[2] ** 0.5).softmax(-1)
+        return self.last((v @ weights.mT).flatten(1, 2).unflatten(2, x.shape[2:]))
+
+
+@pytest.mark.parametrize(
+    ("layer", "names"), [(InWindows, ()), (InWindowsUnscaled, ("scale_other",)), (OfPoints, ()), (OfPatterns, ())]
+)
+def test_sizes_of_windows_and_kernels_are_such_that_all_is_plain(
+    layer: type[nn.Module], names: tuple[str, ...]
+) -> None:
+    judged(layer, names)
 
 
 def judged(asked: Any, names: tuple[str, ...]) -> None:
