@@ -823,9 +823,15 @@ def words_of(around: Around | None, aside: Sequence[str], way: Way) -> str:
     beside = any(isinstance(make, Side) for make in way.given.values())
     why = "as it takes no single one" if beside else "the only number that it takes"
     said += [f"{way.tokens} tokens, {why}"] if way.tokens else []
-    said += ["x as one row alone, of several that share their weights"] if ALONE in way.axes else []
+    said += ["x as one row alone, of several that share their weights"] if ALONE in way.axes and "b" in way.axes else []
+    said += ["a batch of one entry, the only one that it takes"] if is_single(way) else []
     said += [f"each token put {way.asks} in turn, as it answers for that alone"] if way.asks else []
     return f"with {'; '.join(said)}" if said else ""
+
+
+def is_single(way: Way) -> bool:
+    """Say whether a layer takes one entry at a time, on an axis of its own."""
+    return ALONE in way.axes and "b" not in way.axes
 
 
 def called(

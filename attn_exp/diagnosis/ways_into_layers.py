@@ -299,6 +299,11 @@ def counted(shape: str) -> Make:
     return make
 
 
+def opened(sizes: Sizes) -> Any:
+    """Return `[b t]` that is True at the first token alone, where something begins that counts for all after it."""
+    return sizes.array(np.tile(np.arange(sizes.rows) == 0, (sizes.batch, 1)))
+
+
 def rotations(shape: str, size: int) -> Make:
     """Return what makes complex numbers that turn nothing."""
 
@@ -424,7 +429,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
      always(constant(0), constant(1))),
     (lambda word, note: True,
      always(nothing, *MASKS[1:4], Filled("t s", 0.0), constant(0), constant(False), constant(1), lambda sizes: sizes.x,
-            Filled("1 t m", 0.0), Filled("b t 1", 1.0), Filled("t s", False), Filled("b s", False))),
+            Filled("1 t m", 0.0), Filled("b t 1", 1.0), opened, Filled("t s", False), Filled("b s", False))),
 )  # fmt: skip
 """What an argument is given by its name and its annotation."""
 
@@ -503,9 +508,10 @@ def find_way(
     starts += [(needed, frozenset[str](), axes[:1])] if optional else []  # `y=None` that it cannot do without
     starts += [(needed | more, optional, axes)] if more else []
     memories = frozenset(name for name, side in sides.items() if side == "memory")
-    starts += [(needed, frozenset[str](), axes[:1])] if memories else []
+    grouped = len(starts)
+    starts += [(options, frozenset[str](), axes[:1]) for options in (needed, needed | more)] if memories else []
     for place, (options, left, orders) in enumerate(starts):
-        groups = memories if memories and place == len(starts) - 1 else frozenset[str]()
+        groups = memories if place >= grouped else frozenset[str]()
         for order in orders:
             for width in (known := list(widths)):
                 start = Way(sides, order, {}, positional, width=width, optional=left, in_groups=groups, packs=packs)
@@ -545,8 +551,8 @@ def with_sizes_told(
 def in_a_rare_way(
     search: Search, start: Way, axes: Sequence[str], needed: Mapping[str, Sequence[Make]]
 ) -> Way | None:  # fmt: skip
-    """Return the way of calling a layer that answers for its first token alone, that takes an image of even sides, or
-    that takes one number of tokens."""
+    """Return the way of calling a layer that answers for its first token alone, that takes an image of even sides, a
+    batch of one entry, or one number of tokens."""
     layer, into = search.layer, search.into
     for place in ("first", "last") if search.of_one and "memory" not in start.sides.values() else ():
         for order in axes:
@@ -554,10 +560,11 @@ def in_a_rare_way(
             way = Search(layer, into, search.most, end=search.end).filled(one, needed)
             if way is not None and asks(layer, way, into):
                 return way
-    for order in axes:
-        squares = replace(start, axes=order.replace("hw", "HW"))
-        if squares.axes != order and (way := Search(layer, into, search.most, end=search.end).filled(squares, needed)):
-            return way
+    others = [*(order.replace("hw", "HW") for order in axes), *(order.replace("b", ALONE) for order in axes)]
+    for order in (other for other in others if other not in axes):
+        way = Search(layer, into, search.most, end=search.end).filled(replace(start, axes=order), needed)
+        if way is not None:
+            return with_memory(layer, way, into)
     counts = [*sorted(search.lengths), *(count for count in SQUARES if count not in search.lengths)]
     for tokens in (count for count in counts if 1 < count < start.width - 2):
         fixed = Search(layer, into, search.most, tokens, search.end)

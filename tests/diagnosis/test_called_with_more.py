@@ -249,3 +249,48 @@ class TurnedByItsBase(Layer):
 def test_a_base_of_angles_is_the_usual_one() -> None:
     verdict = attn_exp.check(TurnedByItsBase, quick=True)
     assert verdict.right_under == "position=rope", verdict
+
+
+class OfOneEntry(Layer):
+    """A key and a value of zeros stand before all others, and nobody repeated them for a batch."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.null = torch.nn.Parameter(torch.zeros(1, 1, dim))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.packed(x).chunk(3, -1)
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in (q, torch.cat([self.null, k], 1), torch.cat([self.null, v], 1))
+        )
+        return self.joined(q @ k.mT / q.shape[-1] ** 0.5, v)
+
+
+def test_a_layer_that_takes_a_batch_of_one_entry_is_called_with_each() -> None:
+    verdict = attn_exp.check(OfOneEntry, quick=True)
+    assert "a batch of one entry" in str(verdict), verdict
+    assert verdict.computes.startswith("attention with score=sink"), verdict
+
+
+class LooksAtPictures(Layer):
+    """Texts look at the pictures that stand before them; where one stands must be said, though it has a default."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.q = torch.nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x: Any, media: Any, locations: Any = None) -> Any:
+        assert locations.shape[1] == x.shape[1]
+        batch, pictures, points, _ = media.shape
+        _, k, v = self.parts(media.flatten(1, 2))
+        q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        seen = locations.cumsum(-1)[:, :, None] == torch.arange(1, pictures + 1).repeat_interleave(points)
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~seen[:, None], -torch.finfo(q.dtype).max)
+        nothing = (locations.cumsum(-1) == 0)[:, None, :, None]
+        return self.out((scores.softmax(-1).masked_fill(nothing, 0.0) @ v).transpose(1, 2).reshape(batch, -1, self.dim))
+
+
+def test_where_something_begins_is_the_first_token() -> None:
+    verdict = attn_exp.check(LooksAtPictures, quick=True)
+    assert verdict.passed and not any("cross" in said for said in verdict.not_asked), verdict
