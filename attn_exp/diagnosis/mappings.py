@@ -28,6 +28,8 @@ class Held:
     by_head: bool = False
     turned: bool = False
     last_by_head: bool = False
+    between: bool = False
+    """Whether heads are an axis between those of x and of a head, as `btm,mhd->bthd` wants it."""
 
 
 WAYS = (
@@ -36,6 +38,7 @@ WAYS = (
     Held("a matrix for each head", by_head=True),
     Held("a matrix for each head, that of the output too", by_head=True, last_by_head=True),
     Held("a turned matrix for each head", by_head=True, turned=True),
+    Held("[m h d]", by_head=True, last_by_head=True, between=True),
 )
 
 
@@ -124,6 +127,8 @@ class Making:
             if self.held.last_by_head:
                 return array.reshape(heads, -1, array.shape[-1])
             return array.swapaxes(0, 1) if self.held.turned else array
+        if self.held.between:
+            return array.reshape(len(array), heads, -1)
         array = stack(columns(array, heads), 0) if self.held.by_head else array
         return array.swapaxes(-1, -2) if self.held.turned else array
 

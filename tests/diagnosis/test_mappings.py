@@ -58,6 +58,13 @@ def columns(weights: Any, x: Any, scale_factor: float) -> Any:
     return weights["output_weights"] @ np.concatenate(list(made), axis=0)
 
 
+def heads_between(params: Any, x: Any) -> Any:
+    own = params["attn"]
+    q, k, v = (np.einsum("btm,mhd->bhtd", x, one) for one in (own["q"]["w"], own["k"]["w"], own["v"]["w"]))
+    weights = shares(np.einsum("bhtd,bhsd->bhts", q, k) / q.shape[-1] ** 0.5)
+    return np.einsum("bhts,bhsd,hdm->btm", weights, v, own["o"]["w"])
+
+
 def packed(x: Any, params: Any, n_heads: int) -> Any:
     q, k, v = np.split(x @ params["c_attn_w"] + params["c_attn_b"], 3, axis=-1)
     return mixed(q, k, v, n_heads, (q.shape[-1] / n_heads) ** 0.5) @ params["c_proj_w"] + params["c_proj_b"]
@@ -77,7 +84,9 @@ def divided(q: Any, k: Any, v: Any, scale: float) -> Any:
     return shares(q @ k.swapaxes(-1, -2) / scale) @ v
 
 
-@pytest.mark.parametrize("function", [with_biases, nested, in_place, of_fields, columns, packed, divided])
+@pytest.mark.parametrize(
+    "function", [with_biases, nested, in_place, of_fields, columns, heads_between, packed, divided]
+)
 def test_right_functions_of_a_mapping_pass(function: Any) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert verdict.passed, verdict
