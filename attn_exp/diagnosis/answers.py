@@ -51,6 +51,8 @@ TELLS = 0.2
 """Of the largest number: where rounding may make more, an answer tells nothing."""
 FEW_BASES = 3
 """So many explanations of what is asked without a mask are held against what is asked with one."""
+HALF = 0.5
+"""Of the numbers of an answer: where fewer are finite, that says little."""
 FAR, LARGE_LOGITS = 0.1, 1e6
 """Of the largest number of an answer: a gap that no rounding makes, as long as logits are not so large."""
 NEARER = 32.0
@@ -185,8 +187,8 @@ class Answers:
 
     def pairs_that_fit(self) -> list[Candidate]:
         """Return the pairs of mistakes that give what was answered."""
-        if all(answer.output is None or np.isnan(answer.output).all() for _, answer in self.seen):
-            return []  # NaN alone is what many pairs come to, and says nothing
+        if all(answer.output is None or np.isfinite(answer.output).mean() < HALF for _, answer in self.wrong):
+            return []  # little but NaN is what many pairs come to, and says nothing
         return [pair for pair in pairs_of(self.single, self.seen) if self.gives(pair)]
 
     def several_mistakes(self) -> Explained | None:

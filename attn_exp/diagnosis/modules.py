@@ -292,6 +292,9 @@ def of_module(
         for other in learned_queries.asked(module, answered) if answered else ():
             with suppress(UserError):
                 return of_module(other, name, request, sizes, told)
+        if isinstance(error, NoWayError) and error.way is not None:
+            with suppress(UserError):
+                return by_names(module, name, request, error.way, told, NotFoundError(str(error)))
         raise UncalledError(f"{name} cannot be called with x: {error}") from error
     way = replace(way, told={**(by_file or {}), **way.told})
     way = taking_masks(layer, depending(layer, way), forward, head_size(layer, sizes))

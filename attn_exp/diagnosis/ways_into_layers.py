@@ -534,7 +534,9 @@ def find_way(
         way = with_sizes_told(search, likely, axes, needed) or in_a_rare_way(search, likely, axes, needed)
         if way is not None:
             return way
-    raise NoWayError(search.first or "it takes nothing", search.about_type, search.furthest, search.answered)
+    raise NoWayError(
+        search.first or "it takes nothing", search.about_type, search.furthest, search.answered, search.way
+    )
 
 
 def with_sizes_told(
@@ -582,12 +584,15 @@ SQUARES = (9, 16, 49)
 class NoWayError(UserError):
     """No way of calling a layer gives an answer; `about_type`: an error spoke of the types of numbers.
 
-    `furthest`: how far a call came, as something to compare; `answered`: for how many tokens it gave an answer.
+    `furthest`: how far a call came, as something to compare; `answered`: for how many tokens it gave an answer; `way`:
+    that of calling it for which all is well but that the answer is NaN.
     """
 
-    def __init__(self, said: str, about_type: bool, furthest: tuple[int, ...], answered: int) -> None:
+    def __init__(
+        self, said: str, about_type: bool, furthest: tuple[int, ...], answered: int, way: Way | None = None
+    ) -> None:
         super().__init__(said)
-        self.about_type, self.furthest, self.answered = about_type, furthest, answered
+        self.about_type, self.furthest, self.answered, self.way = about_type, furthest, answered, way
 
 
 def is_empty(default: Any) -> bool:
@@ -611,6 +616,7 @@ class Search:
         self.first, self.said, self.tries, self.about_type = "", "", 0, False
         self.lengths, self.of_one = set[int](), False
         self.furthest: tuple[int, ...] = ()
+        self.way: Way | None = None
         self.width, self.answered, self.stepped = 0, 0, ""
 
     def filled(self, way: Way, options: Mapping[str, Sequence[Make]]) -> Way | None:
@@ -673,6 +679,7 @@ class Search:
         self.tries += 1
         said, place = trouble(self.layer, way, self.into, way.width, self.tokens)
         self.first, self.said = self.first or said, said
+        self.way = self.way or (way if said == IS_NAN else None)
         if place > self.furthest:
             self.furthest, self.width = place, way.width
         shape = re.match(r"its answer has the shape \[2, (?:(\d+), )?\d+\] for", said)
@@ -760,13 +767,13 @@ def trouble(
         if len(first.shape) != 3 or tuple(first.shape[:2]) != tuple(x.shape[:2]):
             return f"its answer has the shape {list(first.shape)} for x {list(lay(x, way.axes).shape)}", AT_THE_END
         if not bool(np.isfinite(float(abs(first.detach() if hasattr(first, "detach") else first).sum()))):
-            return "its answer is NaN", AT_THE_END
+            return IS_NAN, AT_THE_END
     except Exception as error:
         return error_line(error), reached(error)
     return "", ()
 
 
-AT_THE_END = (2**60,)
+AT_THE_END, IS_NAN = (2**60,), "its answer is NaN"
 WITHOUT_PLACE = tuple(f"torch.nn.modules.{part}" for part in (
     "module", "container", "linear", "conv", "pooling", "batchnorm", "normalization"))  # fmt: skip
 """Layers in which nothing comes further: an error in one of them says no more than the place of its call."""

@@ -294,3 +294,24 @@ class LooksAtPictures(Layer):
 def test_where_something_begins_is_the_first_token() -> None:
     verdict = attn_exp.check(LooksAtPictures, quick=True)
     assert verdict.passed and not any("cross" in said for said in verdict.not_asked), verdict
+
+
+class HidesWithInfinity(torch.nn.Module):
+    """-inf is put over the weights, not the scores: most of its answer is no number."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.wq, self.wk, self.wv, self.wo = (torch.nn.Linear(dim, dim) for _ in "qkvo")
+
+    def weights(self, scores: Any) -> Any:
+        return scores.softmax(-1).masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (side(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for side in (self.wq, self.wk, self.wv))
+        return self.wo((self.weights(q @ k.mT / q.shape[-1] ** 0.5) @ v).transpose(1, 2).flatten(2))
+
+
+def test_what_answers_with_no_number_is_called_all_the_same() -> None:
+    verdict = attn_exp.check(HidesWithInfinity, quick=True)
+    assert not verdict.passed and set(verdict.mistakes) <= {"mask_after_softmax"}, verdict
