@@ -345,8 +345,15 @@ def read_as_it_is(
         turned = next(filter(None, others), None)
         if turned is None:
             other = with_exchanged(layer, way, forward, told) or mixing(layer, way, forward, module, told)
-            other = other or projected(module, way, request, told, name)
-            return other or by_names(module, name, request, way, told, error)
+            if other is not None:
+                return other
+            try:
+                return by_names(module, name, request, way, told, error)
+            except UserError:
+                before = projected(module, way, request, told, name)
+                if before is None:
+                    raise
+                return before
         found = turned
     found = unless_lopsided(found, partial(mixing, layer, way, forward, module, told))
     return replace(
