@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attn_exp.arrays import Array
+from attn_exp.diagnosis.bound import Layer
 from attn_exp.diagnosis.offer import role_of
 from attn_exp.diagnosis.ways_into_layers import HERE, Filled, Way, candidates, trouble
 
 USUAL = ("t s", "b 1 t s", "b t s")
 """Axes that a question itself can write."""
-OF_KEYS = ("b s", "b 1 s", "b 1 1 s")
+OF_ENTRY = "s"
+OF_KEYS = ("b s", "b 1 s", "b 1 1 s", OF_ENTRY)
 KINDS = (True, 1.0, 0.0)
 
 
@@ -30,28 +31,25 @@ class MaskForm:
         if not self.axes:
             return mask
         shape = tuple(mask.shape)
+        if self.axes == OF_ENTRY:
+            return mask * 1.0 if self.numbers else mask
         laid = mask.reshape((shape[0], *(1 for _ in self.axes.split()[2:]), shape[-1]))
         return laid * 1.0 if self.numbers else laid
 
 
-def accepts(layer: Callable[..., Any], way: Way, word: str, axes: str, value: float | bool) -> bool:
-    """Say whether a layer of PyTorch takes a mask of that name with these axes that holds one value."""
-    import torch  # noqa: PLC0415 - the layer is one of PyTorch's
-
-    def into(array: Array) -> Any:
-        return torch.from_numpy(array)
-
+def accepts(layer: Layer, way: Way, word: str, axes: str, value: float | bool) -> bool:
+    """Say whether a layer takes a mask of that name with these axes that holds one value."""
     given: Mapping[str, Any] = {**way.given, word: Filled(axes, value)}
-    return not trouble(layer, replace(way, given=given), into, way.width, way.tokens or HERE)[0]
+    return not trouble(layer, replace(way, given=given), layer.lent, way.width, way.tokens or HERE)[0]
 
 
-def takes_keys(layer: Callable[..., Any], way: Way, word: str) -> bool:
-    """Say whether a layer of PyTorch takes a mask of keys alone under a name, with no other mask beside it."""
+def takes_keys(layer: Layer, way: Way, word: str) -> bool:
+    """Say whether a layer takes a mask of keys alone under a name, with no other mask beside it."""
     return any(accepts(layer, way, word, axes, value) for axes in OF_KEYS for value in (True, 1.0))
 
 
-def taking_masks(layer: Callable[..., Any], way: Way, forward: Sequence[inspect.Parameter], head: int) -> Way:
-    """Return the way with another argument otherwise, where a layer of PyTorch refuses all masks as it is called.
+def taking_masks(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], head: int) -> Way:
+    """Return the way with another argument otherwise, where a layer refuses all masks as it is called.
 
     Places of tokens may pick rows of a mask, say, and do so for all entries at once.
     """
@@ -68,8 +66,8 @@ def taking_masks(layer: Callable[..., Any], way: Way, forward: Sequence[inspect.
     return next(filter(takes, others), way)
 
 
-def mask_form(layer: Callable[..., Any], way: Way, word: str) -> MaskForm:
-    """Return how a layer of PyTorch wants the mask of that name; as the questions write it, where it takes that."""
+def mask_form(layer: Layer, way: Way, word: str) -> MaskForm:
+    """Return how a layer wants the mask of that name; as the questions write it, where it takes that."""
     if any(accepts(layer, way, word, axes, value) for axes in USUAL for value in KINDS):
         return MaskForm()
     every = ((axes, value) for axes in OF_KEYS for value in (True, 1.0))

@@ -25,7 +25,7 @@ from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matri
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_called_by, class_of
-from attn_exp.diagnosis.mask_forms import MaskForm, mask_form, takes_keys, taking_masks
+from attn_exp.diagnosis.mask_forms import OF_ENTRY, MaskForm, mask_form, takes_keys, taking_masks
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.named_matrices import (
     FUSED,
@@ -856,16 +856,18 @@ def called(
         taken["mask"] = taken.pop("causal")  # an array of a causal mask is one of any
     beside = {"memory": "memory"} if way.memory else {}
     word, form = taken.get("mask", ""), MaskForm()
-    if word and isinstance(layer, TorchLayer):
+    if word:
         form = mask_form(layer, way, word)
     if form.role == "padding":
         other = taken.get("padding", "")
-        keyed = other if other and isinstance(layer, TorchLayer) and takes_keys(layer, way, other) else word
+        keyed = other if other and takes_keys(layer, way, other) else word
         taken = {role: name for role, name in taken.items() if role != "mask"} | {"padding": keyed}
 
     def call(x: Any, memory: Any = None, **keywords: Any) -> Any:
         if keywords.get(word) is not None:
             keywords[word] = form.write(keywords[word])
+            if form.axes == OF_ENTRY:
+                return way.one_by_one(layer, x, memory, keywords, {word: keywords.pop(word)})
         return way.call(layer, x, memory, **keywords)
 
     known = {given.name: given.default for given in forward}

@@ -84,10 +84,13 @@ class PlainLayer:
         for name, value in values.items():
             write(*self.places[name], value)
 
+    def lent(self, array: Array) -> Any:
+        """Return an array in the library and the type of the layer."""
+        return like(np.array(array), read(*next(iter(self.places.values()))))
+
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
         """Return the answer of a call as NumPy has it."""
-        example = read(*next(iter(self.places.values())))
-        given = [None if one is None else like(np.array(one), example) for one in (x, memory)]
+        given = [None if one is None else self.lent(one) for one in (x, memory)]
         with held():
             said = way.call(self, *given)
         return plain(next(iter(parts_of(said).values())))

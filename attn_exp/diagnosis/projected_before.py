@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.ways_into_layers import Way
 
 SAID = "three matrices put before it, as it takes q, k and v projected"
@@ -19,12 +20,19 @@ def takes_them_projected(module: Any, way: Way) -> bool:
     return three and way.axes.endswith("m") and not hasattr(module, "projected_here")
 
 
+def sides_of(way: Way) -> dict[str, str]:
+    """Return which of three inputs are queries, keys and values: by their names, else in the order of the call."""
+    names = sorted(way.sides, key=lambda name: way.sides[name] != "x")
+    known = {side: name for name in names if (side := BY_NAME.get(plain(name), "")) in ("q", "k", "v")}
+    return known if len(known) == len(names) else dict(zip(("q", "k", "v"), names, strict=True))
+
+
 def with_projections(module: Any, way: Way) -> Any:
     """Return a module as a layer of the same call with a matrix before each of its three inputs."""
     import torch  # noqa: PLC0415 - the module is one of PyTorch's
 
     signature = inspect.signature(module.forward)
-    names = dict(zip(("q", "k", "v"), sorted(way.sides, key=lambda name: way.sides[name] != "x"), strict=True))
+    names = sides_of(way)
 
     class WithProjections(torch.nn.Module):
         """The layer, and what makes its queries, keys and values."""

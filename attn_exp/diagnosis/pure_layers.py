@@ -139,11 +139,15 @@ class PureLayer:
         self.of_norms |= inside
         return True
 
-    def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
-        """Return the answer of a call as NumPy has it."""
+    def lent(self, array: Array) -> Any:
+        """Return an array in the library and the type of the layer."""
         import jax.numpy as jnp  # noqa: PLC0415 - the layer brought it
 
-        given = [None if one is None else jnp.asarray(one, jnp.float32) for one in (x, memory)]
+        return jnp.asarray(array, jnp.float32)
+
+    def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
+        """Return the answer of a call as NumPy has it."""
+        given = [None if one is None else self.lent(one) for one in (x, memory)]
         return np.asarray(first_of(way.call(self, *given)), np.float64)
 
     @contextmanager
@@ -268,9 +272,13 @@ class KerasLayer(PureLayer):
         for name, array in values.items():
             self.leaves[name].assign(np.asarray(array, np.float32).reshape(self.leaves[name].shape))
 
+    def lent(self, array: Array) -> Any:
+        """Return an array in the type of the layer."""
+        return np.asarray(array, np.float32)
+
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
         """Return the answer of a call as NumPy has it."""
-        x, memory = np.asarray(x, np.float32), None if memory is None else np.asarray(memory, np.float32)
+        x, memory = self.lent(x), None if memory is None else self.lent(memory)
         return numbers(first_of(way.call(self.applied({}), x, memory)))
 
 

@@ -212,7 +212,20 @@ class Search:
             queries, keys, sure = self.queries_and_keys(fed, set(sources) | self.no_logits(fed, sources))
         if not queries or not keys:
             raise NotFoundError("none of its parameters is a matrix of queries, or none one of keys")
-        return self.put_in_order(context, sources, heads, (queries, keys), sure)
+        found = self.put_in_order(context, sources, heads, (queries, keys), sure)
+        if self.memory and not self.takes_from_memory(found):
+            raise NotFoundError("its keys and values are not made of the memory")
+        return found
+
+    def takes_from_memory(self, found: Roles) -> bool:
+        """Say whether queries are made of x, and keys and values of the memory: they are blind where these are."""
+        plain, (x, memory) = self.answers(), (side[0] for side in self.sides())
+        for side, source in (("q", x), ("k", memory), ("v", memory)):
+            for piece in found.sides[side]:
+                blind = self.column(piece.name, piece.inputs, piece.columns, apart(self.rng, source))
+                if self.moved(plain, self.answers_under(piece.name, blind)):
+                    return False
+        return True
 
     def context(self, without: str = "", gates: bool = True) -> Context:
         """Return what the layer has before W_o, and where its values and W_o lie; `gates`: some of it may be a gate.
@@ -230,9 +243,12 @@ class Search:
         values = {name: columns for name, inputs in fed.items() if (columns := self.value_columns(name, inputs))}
         if not values:
             raise NotFoundError("none of its parameters is a matrix of values")
+        mixed = {name for name, inputs in fed.items() if name in values and self.reaches_others(name, inputs)}
+        values = {name: columns for name, columns in values.items() if name in mixed or not mixed}
         for name in self.open_gates(values) if gates else ():
             del values[name], fed[name]
-        straight = {name: columns for name, inputs in fed.items() if (columns := self.straight_columns(name, inputs))}
+        straight = {name: columns for name, inputs in fed.items()
+                    if name in values and (columns := self.straight_columns(name, inputs))}  # fmt: skip
         last, inputs_of_o = self.output_matrix(self.rest)
         self.leave_out([name for name in self.rest if name != last and self.matters(name)])
         return Context(self, straight or values, fed, last, inputs_of_o)
@@ -347,6 +363,13 @@ class Search:
         if not self.moved(self.answer(1), self.under(name, array + self.rng.standard_normal(array.shape), 1)):
             return ()
         return tuple(range(as_matrix(array, inputs).shape[1]))
+
+    def reaches_others(self, name: str, inputs: tuple[int, ...]) -> bool:
+        """Say whether a matrix makes something of other tokens than the one that is answered for, as that of values
+        does; queries that are added to the answer are made of this one alone."""
+        columns = range(as_matrix(self.now[name], inputs).shape[1])
+        moved = self.column(name, inputs, columns, apart(self.rng, self.x[0, -1:]) * 2.0)
+        return self.moved(self.answer(), self.under(name, moved))
 
     def straight_columns(self, name: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
         """Return those of these columns that move the answer in a line: queries and keys do not.

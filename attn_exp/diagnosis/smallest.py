@@ -211,7 +211,8 @@ def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
 def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
     """Return a case as Python to paste, and as a command."""
     order = list(caller.offer.parameters)
-    roles = dict(sorted(caller.arguments(case).items(), key=lambda item: order.index(item[0])))
+    given = {role: value for role, value in caller.arguments(case).items() if role != "sizes"}
+    roles = dict(sorted(given.items(), key=lambda item: order.index(item[0])))
     extra = for_case(case, caller.offer, caller.request)
     back = caller.library.back
     lines = [f"from {module_of(own)} import {own.name.split('.')[0]}", *IMPORTS[caller.library.name]]

@@ -80,7 +80,12 @@ def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -
             heads[side] = norm
     found = replace(found, heads=heads)
     plain = inner.of_one(found.x(one) if other_one is None else found.memory(other_one), heads.get("v"))
-    return after_it(found, after, (one, many), plain, answer, rounding)
+    known = after_it(found, after, (one, many), plain, answer, rounding)
+    if known is None and "W_o" not in inner.arrays and inner.arrays["W_q"].shape[1] == inner.arrays["W_v"].shape[1]:
+        weight = inner.arrays["W_q"]
+        queries = np.concatenate([weight, [inner.arrays.get("b_q", np.zeros(weight.shape[1]))]])
+        known = after_it(replace(found, queries=queries), after, (one, many), plain, answer, rounding)
+    return known
 
 
 def in_tokens(event: Event, axes: str, batch: int, tokens: int) -> Event:
@@ -124,8 +129,9 @@ def after_it(
 ) -> Around | None:
     """Return the surroundings with what stands after W_o, such that they give the answer to one token."""
     one, many = x
+    whole = replace(Around(before=found.before), queries=found.queries).finish(one, plain)
     for (_, given, _), of_many in after:
-        if same(given.ravel(), plain.ravel()):
+        if same(given.ravel(), whole.ravel()):
             found = replace(found, inner=found.inner or fitted(of_many, many, of_other=True))
     for residual, of_normed in ((False, False), (True, False), (True, True)):
         tried = replace(found, residual=residual, of_normed=of_normed)
@@ -153,7 +159,7 @@ def with_last_norms(
     for (_, given, _), of_many in after:
         if not same(given.ravel(), found.finish(one, plain).ravel()):
             continue
-        if found.last is None and not same(given.ravel(), plain.ravel()):
+        if found.last is None and (found.queries is not None or not same(given.ravel(), plain.ravel())):
             found = replace(found, last=fitted(of_many, many, of_other=True))
         elif found.last is not None and found.then is None:
             found = replace(found, then=fitted(of_many, many, of_other=True))
@@ -215,6 +221,7 @@ def fit(module: Any, z: Array, out: Array, over: tuple[int, ...]) -> Norm | None
 
     Many norm in float32, whatever they are given.
     """
+    told = small_numbers(module)
     largest, nearest, best = max(np.abs(out).max(initial=0.0), 1.0), np.inf, None
     for kind, eps, groups in kinds(module, z.shape[-1], z.ndim):
         plain = normed(kind, z, eps, groups)
@@ -223,7 +230,7 @@ def fit(module: Any, z: Array, out: Array, over: tuple[int, ...]) -> Norm | None
         gap = np.abs(plain * gain + shift - out).max(initial=0.0) / largest
         if gap < nearest:
             nearest, best = gap, Norm(kind, gain[0], shift[0], eps, groups)
-        if nearest < EXACT:
+        if nearest < (IN_SINGLE if eps in told else EXACT):  # numbers of float32 do not tell small ones apart
             break
     return best if nearest < IN_SINGLE else None
 
@@ -237,10 +244,14 @@ def line_through(x: Array, y: Array, over: tuple[int, ...]) -> tuple[Array, Arra
     return slope, mean_y - slope * mean_x
 
 
+def small_numbers(module: Any) -> list[float]:
+    """Return what a norm says that its small number is."""
+    return [float(value) for word, value in vars(module).items() if "eps" in word and isinstance(value, int | float)]
+
+
 def kinds(module: Any, width: int, axes: int) -> Iterator[tuple[str, float, int]]:
     """Yield kinds of norms with their small number, what the module says first."""
-    told = [float(value) for word, value in vars(module).items()
-            if "eps" in word and isinstance(value, int | float)]  # fmt: skip
+    told = small_numbers(module)
     groups = [value for word, value in vars(module).items() if "group" in word and isinstance(value, int)]
     small = tuple(dict.fromkeys((*told, *EPSILONS)))
     yield from itertools.product(("LayerNorm", "RMSNorm", "L2"), small, (1,))

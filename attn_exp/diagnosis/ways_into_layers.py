@@ -91,12 +91,16 @@ class Way:
         said = replace(self, asks="").call(layer, turned, **named)
         return next(iter(parts_of(said).values())).reshape(batch, tokens, -1)
 
-    def one_by_one(self, layer: Callable[..., Any], x: Any, memory: Any, named: Mapping[str, Any]) -> Any:
-        """Return the answers to the entries of a batch, each of which is a call."""
+    def one_by_one(
+        self, layer: Callable[..., Any], x: Any, memory: Any, named: Mapping[str, Any],
+        of_entries: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """Return the answers to the entries of a batch, each of which is a call; `of_entries` are words of each."""
         said = [
-            self.call(layer, x[at : at + 1], None if memory is None else memory[at : at + 1], **named)
+            self.call(layer, x[at : at + 1], None if memory is None else memory[at : at + 1],
+                      **named, **{word: array[at] for word, array in (of_entries or {}).items()})
             for at in range(x.shape[0])
-        ]
+        ]  # fmt: skip
         first = [next(iter(parts_of(one).values()), None) for one in said]
         if any(one is None for one in first):
             return said[0]
@@ -344,6 +348,8 @@ MASKS: tuple[Make, ...] = (
     *(Filled(shape, 1.0) for shape in ("t s", "b t s", "b s", "b 1 t s", "b t")),
     *(Filled(shape, 0.0) for shape in ("t s", "b 1 t s", "b t s")),
     *(Filled(shape, False) for shape in ("t s", "b t s", "b 1 t s", "b s")),
+    Filled("s", True),
+    Filled("s", 1.0),
 )
 
 
@@ -504,6 +510,10 @@ def find_way(
     more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
             for given in others if given.default is None or is_empty(given.default)}  # fmt: skip
     search, packs = Search(layer, into, most), packs_in(parameters)
+    bare = Way({}, axes[0], {}, positional, width=widths[0])
+    instead = with_x_instead(search, others, needed, bare, axes) if optional == frozenset(sides) else None
+    if instead is not None:
+        return instead
     starts = [(needed, optional, axes)]
     starts += [(needed, frozenset[str](), axes[:1])] if optional else []  # `y=None` that it cannot do without
     starts += [(needed | more, optional, axes)] if more else []
@@ -537,6 +547,20 @@ def find_way(
     raise NoWayError(
         search.first or "it takes nothing", search.about_type, search.furthest, search.answered, search.way
     )
+
+
+def with_x_instead(
+    search: Search, others: Sequence[inspect.Parameter], needed: Mapping[str, Sequence[Make]], start: Way,
+    axes: Sequence[str],
+) -> Way | None:  # fmt: skip
+    """Return the way of calling with x a layer that may take q, k and v too, projected already; None of others."""
+    instead = next((one.name for one in others if one.name not in needed and BY_NAME.get(plain(one.name)) == "x"), "")
+    for order in axes if instead else ():
+        way = search.filled(replace(start, sides={instead: "x"}, axes=order), needed)
+        if way is not None:
+            return way
+        search.tries = 0
+    return None
 
 
 def with_sizes_told(
@@ -810,16 +834,19 @@ def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any
     if "memory" not in way.sides.values():
         return way
     rng = np.random.default_rng(5)
-    x, memory = (into(rng.standard_normal((2, tokens, way.width))) for tokens in (HERE, THERE))
-    try:
-        with held():
-            said = way.call(layer, x, memory)
-        first = next(iter(parts_of(said).values()))
-        fits = tuple(first.shape[:2]) == tuple(x.shape[:2])
+    for tokens in (THERE, HERE):  # some take as many keys as queries alone
+        x, memory = (into(rng.standard_normal((2, count, way.width))) for count in (HERE, tokens))
+        try:
+            with held():
+                said = way.call(layer, x, memory)
+            first = next(iter(parts_of(said).values()))
+            fits = tuple(first.shape[:2]) == tuple(x.shape[:2])
+            if fits:
+                with held():  # code that makes q, k and v of its first argument has no room for another input
+                    again = next(iter(parts_of(way.call(layer, x, memory * 2 + 1)).values()))
+                fits = bool(abs(again - first).max() > 0)
+        except Exception:
+            fits = False
         if fits:
-            with held():  # code that makes q, k and v of its first argument has no room for another input
-                again = next(iter(parts_of(way.call(layer, x, memory * 2 + 1)).values()))
-            fits = bool(abs(again - first).max() > 0)
-    except Exception:
-        fits = False
+            break
     return replace(way, memory=fits)

@@ -103,6 +103,7 @@ class Recipe:
     positions: tuple[Position, ...] = ()
     output_projection: bool = True
     wide: bool = False
+    source: Step = steps.source
     project: Step = steps.project
     split: Step = steps.split
     place: Step = steps.place
@@ -175,8 +176,8 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
         keys = embedded(recipe, given.memory if around is None else around.memory(given.memory))
     else:
         keys = x
-    sources = {"q": x[:, given.past :], "k": keys, "v": keys}
-    flat = {side: recipe.project(side, sources[side], given.arrays) for side in "qkv"}
+    queries = x[:, given.past :]
+    flat = {side: recipe.project(side, recipe.source(side, queries, keys), given.arrays) for side in "qkv"}
     counts = {"q": recipe.heads, "k": recipe.groups, "v": recipe.groups}
     q, k, v = (recipe.split(flat[side], counts[side]) for side in "qkv")
     if around is not None and around.heads:

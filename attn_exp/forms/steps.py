@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from attn_exp.rules.positions.position import Position
 
 
+def source(side: str, x: Array, memory: Array) -> Array:
+    """Return what one side is made of: queries of x, keys and values of the memory, which is x where there is none."""
+    return x if side == "q" else memory
+
+
 def project(side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
     """Return `x W + b` of one side, `q`, `k`, `v` or `o`, `[... t n]`, or `x W` where there is no b."""
     flat = (x @ arrays[f"W_{side}"]).astype(x.dtype, copy=False)

@@ -63,6 +63,11 @@ def taken_for(**sides: str) -> Change:
     return around("project", lambda project, side, x, arrays: project(sides.get(side, side), x, arrays))
 
 
+def made_of_x(*sides: str) -> Change:
+    """Return the change that makes these sides of x, and all others of the memory."""
+    return around("source", lambda source, side, x, memory: x if side in sides else memory)
+
+
 SWAPPED = {"q": "k", "k": "q", "v": "v"}
 
 MISTAKES = {
@@ -108,7 +113,12 @@ MISTAKES = {
         fix="scores = q @ k^T",
         seen="q @ q.transpose; W_q used for the keys too",
         stage="scores",
-        changes=(around("score", lambda score, at, q, k: score(at, q, q)), taken_for(k="q")),
+        changes=(
+            around("score", lambda score, at, q, k: score(at, q, q)),
+            taken_for(k="q"),
+            made_of_x("q", "k"),
+            made_of_x("k"),
+        ),
         of_code=True,
     ),
     "values_from_queries": Mistake(
@@ -116,7 +126,7 @@ MISTAKES = {
         fix="context = weights @ v",
         seen="q passed for v; W_q used for the values too",
         stage="context",
-        changes=(values_of_queries, taken_for(v="q")),
+        changes=(values_of_queries, taken_for(v="q"), made_of_x("q", "v"), made_of_x("v")),
         of_code=True,
     ),
     "values_summed": Mistake(

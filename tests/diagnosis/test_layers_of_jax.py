@@ -8,7 +8,7 @@ import pytest
 
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.request import Request
-from attn_exp.experiment.verdict import Verdict
+from attn_exp.experiment.verdict import HELD, Verdict
 from attn_exp.own_code import find_function
 
 pytestmark = pytest.mark.long
@@ -130,3 +130,44 @@ def test_norms_inside_are_met(library: str, text: str, said: str, tmp_path: Path
     assert said in verdict.findings[0].said
     is_asked = not any(said.startswith("masks") for said in verdict.not_asked)
     assert is_asked == (library == "equinox")  # an array that is called causal_mask is a mask
+
+
+OF_HAIKU_BY_NAME = f"""{ATTEND}
+import haiku as hk
+
+class Layer(hk.Module):
+    def __init__(self, *, name: str, dim, heads):
+        super().__init__(name=name)
+        self.dim, self.heads = dim, heads
+
+    def __call__(self, x, mask):
+        q, k, v = (hk.Linear(self.dim)(x) for _ in range(3))
+        hidden = jnp.einsum("ts,s->ts", jnp.ones((x.shape[1], len(mask))), mask)
+        return hk.Linear(self.dim)(jax.vmap(lambda *one: attend(*one, self.heads, hidden > 0))(q, k, v))
+"""
+OF_FLAX_WITH_SMALL_EPS = f"""{ATTEND}
+import flax.linen as nn
+
+class Layer(nn.Module):
+    dim: int
+    heads: int
+
+    @nn.compact
+    def __call__(self, x):
+        said = jax.vmap(lambda one: attend(*jnp.split(one, 3, -1), self.heads))(nn.Dense(3 * self.dim)(x))
+        return nn.LayerNorm(epsilon=1e-12)(x + nn.Dense(self.dim)(said))
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "text", "said"),
+    [("haiku", OF_HAIKU_BY_NAME, "padding"), ("flax", OF_FLAX_WITH_SMALL_EPS, "LayerNorm after it")],
+)
+def test_names_masks_of_one_entry_and_small_numbers_of_norms(
+    library: str, text: str, said: str, tmp_path: Path
+) -> None:  # fmt: skip
+    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+    pytest.importorskip(library, reason=f"{library} is not installed: pip install {library}")
+    verdict = verdict_on(text, tmp_path)
+    assert verdict.passed, verdict
+    assert said in str([(finding.rung, finding.said) for finding in verdict.findings if finding.state == HELD])
