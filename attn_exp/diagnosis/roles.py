@@ -173,15 +173,20 @@ def find(
         NotFoundError: it has no values or no queries, or what it does is no attention.
     """
     with restored(layer) as before:
-        search = Search(layer, probe, width, hint, memory, before, tokens)
+
+        def again() -> Search:
+            return Search(layer, probe, width, hint, memory, before, tokens)
+
+        search = again()
         try:
             return search.roles()
         except NotFoundError:
             with suppress(NotFoundError):  # beside keys that are no token's, queries and keys do what gates do
-                return Search(layer, probe, width, hint, memory, before, tokens).roles(gates=False)
-            for name in reversed(search.rest):  # what comes after attention stands behind it
+                return again().roles(gates=False)
+            after = list(reversed(search.rest))  # what comes after attention stands behind it
+            for added, name in [*((True, name) for name in (*after, "")), *((False, name) for name in after)]:
                 with suppress(NotFoundError):
-                    return Search(layer, probe, width, hint, memory, before, tokens).roles(without=name)
+                    return again().roles(without=name, added=added)
             raise
 
 
@@ -202,9 +207,9 @@ class Search:
         self.set_aside: dict[str, Array] = {}
         self.rest: list[str] = []
 
-    def roles(self, without: str = "", gates: bool = True) -> Roles:
+    def roles(self, without: str = "", gates: bool = True, added: bool = False) -> Roles:
         """Return what was found; `without` a matrix, which is 0 then: that of a layer after attention, say."""
-        context = self.context(without, gates)
+        context = self.context(without, gates, added)
         sources, fed = context.sources(), context.fed
         heads = context.heads()
         queries, keys, sure = self.queries_and_keys(fed, set(sources))
@@ -227,8 +232,10 @@ class Search:
                     return False
         return True
 
-    def context(self, without: str = "", gates: bool = True) -> Context:
+    def context(self, without: str = "", gates: bool = True, added: bool = False) -> Context:
         """Return what the layer has before W_o, and where its values and W_o lie; `gates`: some of it may be a gate.
+
+        `added`: queries are added to what the heads answer.
 
         Raises:
             NotFoundError: it has no values.
@@ -243,10 +250,10 @@ class Search:
         values = {name: columns for name, inputs in fed.items() if (columns := self.value_columns(name, inputs))}
         if not values:
             raise NotFoundError("none of its parameters is a matrix of values")
-        mixed = {name for name, inputs in fed.items() if name in values and self.reaches_others(name, inputs)}
-        values = {name: columns for name, columns in values.items() if name in mixed or not mixed}
         for name in self.open_gates(values) if gates else ():
             del values[name], fed[name]
+        if added:
+            values = self.of_others(values, fed)
         straight = {name: columns for name, inputs in fed.items()
                     if name in values and (columns := self.straight_columns(name, inputs))}  # fmt: skip
         last, inputs_of_o = self.output_matrix(self.rest)
@@ -363,6 +370,19 @@ class Search:
         if not self.moved(self.answer(1), self.under(name, array + self.rng.standard_normal(array.shape), 1)):
             return ()
         return tuple(range(as_matrix(array, inputs).shape[1]))
+
+    def of_others(
+        self, values: Mapping[str, tuple[int, ...]], fed: Mapping[str, tuple[int, ...]]
+    ) -> dict[str, tuple[int, ...]]:
+        """Return those of some matrices that make something of other tokens than the one that is answered for.
+
+        Raises:
+            NotFoundError: all do, or none.
+        """
+        found = {name: columns for name, columns in values.items() if self.reaches_others(name, fed[name])}
+        if len(found) in (0, len(values)):
+            raise NotFoundError("nothing is added to what the heads answer")
+        return found
 
     def reaches_others(self, name: str, inputs: tuple[int, ...]) -> bool:
         """Say whether a matrix makes something of other tokens than the one that is answered for, as that of values
