@@ -511,8 +511,8 @@ def find_way(
             for given in others if given.default is None or is_empty(given.default)}  # fmt: skip
     search, packs = Search(layer, into, most), packs_in(parameters)
     bare = Way({}, axes[0], {}, positional, width=widths[0])
-    instead = with_x_instead(search, others, needed, bare, axes) if optional == frozenset(sides) else None
-    if instead is not None:
+    may_be_left = others if optional == frozenset(sides) else []
+    if (instead := with_x_instead(search, may_be_left, needed, bare, axes)) is not None:
         return instead
     starts = [(needed, optional, axes)]
     starts += [(needed, frozenset[str](), axes[:1])] if optional else []  # `y=None` that it cannot do without
