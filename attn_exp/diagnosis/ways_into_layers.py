@@ -511,12 +511,9 @@ def find_way(
             for given in others if given.default is None or is_empty(given.default)}  # fmt: skip
     search, packs = Search(layer, into, most), packs_in(parameters)
     bare = Way({}, axes[0], {}, positional, width=widths[0])
-    may_be_left = others if optional == frozenset(sides) else []
-    if (instead := with_x_instead(search, may_be_left, needed, bare, axes)) is not None:
+    if (instead := with_x_instead(search, others, needed, bare, axes, set(sides) - optional)) is not None:
         return instead
-    starts = [(needed, optional, axes)]
-    starts += [(needed, frozenset[str](), axes[:1])] if optional else []  # `y=None` that it cannot do without
-    starts += [(needed | more, optional, axes)] if more else []
+    starts = [(needed, optional, axes), *starts_anew(needed, more, optional, axes)]
     memories = frozenset(name for name, side in sides.items() if side == "memory")
     grouped = len(starts)
     starts += [(options, frozenset[str](), axes[:1]) for options in (needed, needed | more)] if memories else []
@@ -549,13 +546,31 @@ def find_way(
     )
 
 
+Start = tuple[Mapping[str, Sequence[Make]], frozenset[str], Sequence[str]]
+"""What other arguments may be given, which inputs may be left out, and the orders of axes."""
+
+
+def starts_anew(
+    needed: dict[str, tuple[Make, ...]], more: dict[str, tuple[Make, ...]], optional: frozenset[str],
+    axes: Sequence[str],
+) -> Iterator[Start]:  # fmt: skip
+    """Yield where a search starts anew: with `y=None` that a layer cannot do without, and with all that it may take."""
+    if optional:
+        yield needed, frozenset[str](), axes[:1]
+    if more:
+        yield needed | more, optional, axes
+
+
 def with_x_instead(
     search: Search, others: Sequence[inspect.Parameter], needed: Mapping[str, Sequence[Make]], start: Way,
-    axes: Sequence[str],
+    axes: Sequence[str], wanted: set[str],
 ) -> Way | None:  # fmt: skip
-    """Return the way of calling with x a layer that may take q, k and v too, projected already; None of others."""
+    """Return the way of calling with x a layer that may take q, k and v too, projected already; None of others.
+
+    `wanted` are the inputs that it cannot do without.
+    """
     instead = next((one.name for one in others if one.name not in needed and BY_NAME.get(plain(one.name)) == "x"), "")
-    for order in axes if instead else ():
+    for order in axes if instead and not wanted else ():
         way = search.filled(replace(start, sides={instead: "x"}, axes=order), needed)
         if way is not None:
             return way
