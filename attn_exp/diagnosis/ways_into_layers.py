@@ -530,12 +530,10 @@ def find_way(
                     known.append(int(fitting[3]))
                 search.tries = 0
     unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
-    for order in axes if unknown and not memories else ():  # perhaps keys are made of one of them
-        start = Way(sides | unknown, order, {}, positional, width=widths[0], packs=packs)
-        rest = {name: makes for name, makes in needed.items() if name not in unknown}
-        search.tries = 0
-        if (other := search.filled(start, rest)) is not None:
-            return with_memory(layer, other, into)
+    start, search.tries = Way(sides | unknown, axes[0], {}, positional, width=widths[0], packs=packs), 0
+    rest = {name: makes for name, makes in needed.items() if name not in unknown}
+    if unknown and not memories and (other := in_some_order(search, start, rest, axes)) is not None:
+        return with_memory(layer, other, into)  # keys are made of one of them
     for width in dict.fromkeys((search.width or widths[0], widths[0])):
         likely = Way(sides, axes[0], {}, positional, width=width, packs=packs)
         way = with_sizes_told(search, likely, axes, needed) or in_a_rare_way(search, likely, axes, needed)
@@ -570,11 +568,18 @@ def with_x_instead(
     `wanted` are the inputs that it cannot do without.
     """
     instead = next((one.name for one in others if one.name not in needed and BY_NAME.get(plain(one.name)) == "x"), "")
-    for order in axes if instead and not wanted else ():
-        way = search.filled(replace(start, sides={instead: "x"}, axes=order), needed)
+    is_enough = bool(instead) and not wanted
+    return in_some_order(search, replace(start, sides={instead: "x"}), needed, axes) if is_enough else None
+
+
+def in_some_order(
+    search: Search, start: Way, options: Mapping[str, Sequence[Make]], axes: Sequence[str]
+) -> Way | None:  # fmt: skip
+    """Return the way of calling a layer in the first order of axes in which it gives an answer; None if it does not."""
+    for order in axes:
+        way, search.tries = search.filled(replace(start, axes=order), options), 0
         if way is not None:
             return way
-        search.tries = 0
     return None
 
 
