@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from attn_exp.diagnosis.inner import Seen
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.plain_layers import PlainLayer
@@ -24,7 +25,8 @@ class Bound:
     the names of its parameters say, where those are others. `mixed` returns the same module with the matrices that it
     has if it mixes tokens with heads in a way that is known, for where nothing else explains it. `given` are the words
     of a call that are always given. `again` makes a layer of the same class in other sizes, if that can be done, and
-    `masked` the same one with another of its words for a mask, for each of them.
+    `masked` the same one with another of its words for a mask, for each of them. `look` returns what is seen of the
+    attention inside, if it can be seen.
     """
 
     call: Callable[..., Any]
@@ -38,3 +40,4 @@ class Bound:
     given: tuple[str, ...] = ()
     again: Callable[[], Bound | None] = lambda: None
     masked: Mapping[str, Callable[[], Bound]] = field(default_factory=dict)
+    look: Callable[[], Seen | None] = lambda: None

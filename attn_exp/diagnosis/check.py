@@ -11,7 +11,7 @@ from time import perf_counter
 
 import numpy as np
 
-from attn_exp.diagnosis import other_words, ways_to_call, ways_to_mask
+from attn_exp.diagnosis import inner, other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.answers import OVERFLOWS, SINGLE, Answers, unexplained
 from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
 from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
@@ -90,7 +90,13 @@ def is_theirs(error: BaseException, own: OwnFunction) -> bool:
 def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
     """Check a function in the likeliest layout, and where the mistake has no name there, in those that are less so."""
     tell("how it is called")
-    tried = ways_to_call.how_to_call(own, request)
+    try:
+        tried = ways_to_call.how_to_call(own, request)
+    except inner.UnreadError as error:
+        seen = inner.verdict(own.name, error.look, request)
+        if seen is None:
+            raise
+        return seen
     verdict = check_called(own, tried, quick, tell)
     verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, unused(tried.function, tried.caller, tried.case))
@@ -99,6 +105,9 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = with_more(verdict, others)
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
+    seen = inner.verdict(own.name, tried.function.look, request) if is_wrong_at_once(verdict) else None
+    if seen is not None:
+        return as_seen_inside(verdict, seen, tried.caller)
     offer = ways_to_call.offer_by_names(own, request)
     layouts = ("bhtd", "bthd") if offer is not None and offer.takes("heads") else ("bthd",)
     for layout in layouts if offer is not None and offer.core else ():
@@ -106,6 +115,26 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
         if other.mistakes:
             return other
     return verdict
+
+
+def is_wrong_at_once(verdict: Verdict) -> bool:
+    """Say whether the first answer is wrong already, without masks."""
+    return any(one.rung == VALUES and one.state == BROKEN for one in verdict.findings)
+
+
+def as_seen_inside(verdict: Verdict, seen: Verdict, caller: Caller) -> Verdict:
+    """Return the verdict on a layer whose answers nothing explains, with what is seen of the attention inside.
+
+    What is right inside is right where a layer has no word for masks: they are not asked there.
+    """
+    masked = caller.offer.takes("mask") or caller.offer.takes("padding")
+    if seen.mistakes or (seen.passed and not masked):
+        return replace(seen, seconds=verdict.seconds)
+    first = next((f"{one.rung}: {one.said}" for one in seen.findings if one.state == BROKEN), "")
+    said = f"Inside, {first}" if first else "Inside, q, k and v are multiplied, weighed and mixed as they should be"
+    return replace(verdict, computes=f"{verdict.computes.rstrip('.')}. {said}", findings=(
+        *verdict.findings, *(one for one in seen.findings if one.rung != CALLED)
+    ))  # fmt: skip
 
 
 def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:

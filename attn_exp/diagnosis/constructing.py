@@ -12,6 +12,7 @@ from typing import Any
 
 from attn_exp.diagnosis.configurations import Asked, config_class, configured, is_config, is_plain, with_fields
 from attn_exp.diagnosis.guessing import About, about, guesses
+from attn_exp.diagnosis.inner import UnreadError
 from attn_exp.diagnosis.module_sizes import Sizes
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.stand_ins import Later
@@ -20,8 +21,9 @@ from attn_exp.diagnosis.ways_into_layers import NoWayError, reached
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import error_line, held
 
-MOST_TRIES, MOST_USED, SECONDS = 60, 24, 8.0
-"""How often a class is made, how often what is made is used, and for how many seconds, before it is given up."""
+MOST_TRIES, MOST_USED, SECONDS, CALLED = 60, 24, 8.0, 8
+"""How often a class is made, how often what is made is used, and for how many seconds, before it is given up; what
+can be called and not read counts as `CALLED` uses."""
 LARGER = (1, 4)
 """By how much heads are larger than usual, where the usual size does not do: groups of 32 numbers need so many."""
 
@@ -77,7 +79,7 @@ def construct(
         if search.refused and process_time() - search.start > SECONDS:
             break
     if search.refused:
-        raise search.refused[0]
+        raise next((one for one in search.refused if isinstance(one, UnreadError)), search.refused[0])
     raise unmade(name, search.given, sizes, search.failed[0])
 
 
@@ -133,7 +135,8 @@ class Search:
 
     def is_over(self) -> bool:
         """Say whether enough was tried."""
-        used = len(self.refused) + len(self.poor) >= self.most_used
+        called = sum(isinstance(one, UnreadError) for one in self.refused)  # it will hardly be read otherwise
+        used = len(self.refused) + (CALLED - 1) * called + len(self.poor) >= self.most_used
         return self.tries >= MOST_TRIES or used or process_time() - self.start > SECONDS
 
     def otherwise(self, chosen: Mapping[str, int]) -> Iterator[dict[str, int]]:

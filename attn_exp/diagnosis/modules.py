@@ -22,6 +22,7 @@ from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
 from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matrices
+from attn_exp.diagnosis.inner import UnreadError, seen_inside
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_called_by, class_of
@@ -308,7 +309,11 @@ def of_module(
     way = way if way.tokens or answers_for_one(layer, way) else replace(way, tokens=HERE)
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     found = found or (with_convolutions_at_rest(layer, way, forward) if fresh else None)
-    return found or read_as_it_is(layer, way, forward, request, told, name)
+    look = partial(seen_inside, layer, way)
+    try:
+        return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
+    except UserError as error:
+        raise UnreadError(str(error), look) from error
 
 
 def with_convolutions_at_rest(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter]) -> Bound | None:

@@ -1,0 +1,282 @@
+"""Layers whose matrices nobody finds: their attention is seen in the operations of a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import attn_exp
+from attn_exp.diagnosis.watching import watched
+from attn_exp.errors import UserError
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
+from torch import nn
+
+
+class Bent(nn.Module):
+    """Its queries, keys and values are bent, and its answer is joined with x and then with its own square."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.root = heads, (dim // heads) ** 0.5
+        self.a, self.b, self.c = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def side(self, matrix: Any, x: Any) -> Any:
+        return self.cut(matrix(x).relu())
+
+    def cut(self, one: Any) -> Any:
+        return one.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def key(self, x: Any) -> Any:
+        return self.side(self.b, x).mT
+
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores
+
+    def shares(self, scores: Any) -> Any:
+        return scores.softmax(-1)
+
+    def joined(self, context: Any) -> Any:
+        return context.transpose(1, 2).flatten(2)
+
+    def forward(self, x: Any) -> Any:
+        q = self.side(self.a, x)
+        scores = self.beside(q @ self.key(x) / self.root, q)
+        context = self.joined(self.shares(scores) @ self.side(self.c, x))
+        return torch.tanh(context + x) + (context + x) ** 2
+
+
+class ByHand(Bent):
+    """Its softmax is written out."""
+
+    def shares(self, scores: Any) -> Any:
+        large = (scores - scores.amax(-1, keepdim=True)).exp()
+        return large / large.sum(-1, keepdim=True)
+
+
+class InOnePiece(Bent):
+    """PyTorch computes its attention in one piece."""
+
+    def forward(self, x: Any) -> Any:
+        given = [self.side(matrix, x) for matrix in (self.a, self.b, self.c)]
+        context = self.joined(nn.functional.scaled_dot_product_attention(*given))
+        return torch.tanh(context + x) + (context + x) ** 2
+
+
+class HeadByHead(Bent):
+    """Its heads are computed one after the other."""
+
+    def forward(self, x: Any) -> Any:
+        size, said = x.shape[-1] // self.heads, []
+        for head in range(self.heads):
+            q, k, v = (m(x).relu()[..., head * size : (head + 1) * size] for m in (self.a, self.b, self.c))
+            said.append((q @ k.mT / self.root).softmax(-1) @ v)
+        context = torch.cat(said, -1)
+        return torch.tanh(context + x) + (context + x) ** 2
+
+
+class ScaledBefore(Bent):
+    """Queries and keys get a part of the scale each."""
+
+    def side(self, matrix: Any, x: Any) -> Any:
+        return super().side(matrix, x) / (self.root**0.5 if matrix is not self.c else 1)
+
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores * self.root
+
+
+class Slopes(Bent):
+    """Numbers of the distance alone are added to the scores."""
+
+    def beside(self, scores: Any, q: Any) -> Any:
+        places = torch.arange(scores.shape[-1])
+        return scores - 0.3 * (places[:, None] - places).abs()
+
+
+class Distances(Bent):
+    """Another product is added to the scores: queries with a row for each distance."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.rows = nn.Parameter(torch.randn(dim // heads, 1))
+
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores + q @ self.rows.expand(-1, scores.shape[-1]) * torch.arange(scores.shape[-1]) / 9
+
+
+class Turned(Bent):
+    """Queries and keys are turned by their places, pair by pair."""
+
+    def side(self, matrix: Any, x: Any) -> Any:
+        made = super().side(matrix, x)
+        return made if matrix is self.c else self.turned(made)
+
+    def turned(self, made: Any) -> Any:
+        angles = torch.arange(made.shape[-2])[:, None] / 5.0 ** torch.arange(made.shape[-1] // 2)
+        cosines, sines = angles.cos(), angles.sin()
+        one, other = made[..., ::2], made[..., 1::2]
+        return torch.stack([one * cosines - other * sines, self.of_other(other, cosines) + one * sines], -1).flatten(-2)
+
+    def of_other(self, other: Any, cosines: Any) -> Any:
+        return other * cosines
+
+
+class Remembers(Turned):
+    """Its angles are made in the first call of a length, and kept."""
+
+    known: Any = None
+
+    def turned(self, made: Any) -> Any:
+        if self.known is None or self.known.shape[0] != made.shape[-2]:
+            self.known = torch.arange(made.shape[-2])[:, None] * torch.ones(1) / 3
+        return made * torch.ones(1) if made.shape[-1] < 2 else super().turned(made)
+
+
+class Later(Bent):
+    """It hides later keys."""
+
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
+
+
+RIGHT = (Bent, ByHand, InOnePiece, HeadByHead, ScaledBefore, Slopes, Distances, Turned, Remembers)
+
+
+@pytest.mark.parametrize("layer", RIGHT)
+def test_attention_that_is_right_inside_passes_and_says_what_was_not_asked(layer: type[nn.Module]) -> None:
+    verdict = attn_exp.check(layer(24, 3), quick=True)
+    assert verdict.passed and not verdict.mistakes and not verdict.right_under, verdict
+    assert "makes of x in a way of its own" in verdict.computes
+    assert any("what it makes of the answer" in one for one in verdict.not_asked)
+
+
+def test_a_class_is_seen_inside_as_what_is_made_of_it() -> None:
+    assert attn_exp.check(Bent, quick=True).passed
+
+
+def test_a_causal_mask_inside_is_told_in_the_words_for_it() -> None:
+    assert attn_exp.check(Later(24, 3), quick=True).right_under == "mask=causal"
+
+
+class Unscaled(Bent):
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores * self.root
+
+
+class ByWidth(Bent):
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.root = dim**0.5
+
+
+class Fixed(Bent):
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores * 0.9
+
+
+class DownTheQueries(Bent):
+    def shares(self, scores: Any) -> Any:
+        return scores.softmax(-2)
+
+
+class ByKeys(Bent):
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores * self.root / scores.shape[-1] ** 0.5
+
+
+class ByHeads(Bent):
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores * self.root / scores.shape[1] ** 0.5
+
+
+class Uncut(Bent):
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.root = dim**0.5
+
+    def cut(self, one: Any) -> Any:
+        return one[:, None]
+
+
+class Viewed(Bent):
+    def cut(self, one: Any) -> Any:
+        return one.reshape(one.shape[0], self.heads, -1, one.shape[-1] // self.heads)
+
+    def joined(self, context: Any) -> Any:
+        return context.reshape(context.shape[0], -1, self.heads * context.shape[-1])
+
+
+class KeysViewed(Bent):
+    def key(self, x: Any) -> Any:
+        k = self.side(self.b, x)
+        return k.reshape(*k.shape[:2], k.shape[3], k.shape[2])
+
+
+class Joined(Bent):
+    def joined(self, context: Any) -> Any:
+        return context.reshape(context.shape[0], context.shape[2], -1)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (Unscaled, "no_scale"), (ByWidth, "scale_by_sqrt_d_model"), (Fixed, "scale_other"),
+        (DownTheQueries, "softmax_over_queries"), (Viewed, "heads_not_transposed"), (KeysViewed, "keys_viewed"),
+        (Joined, "heads_merged_wrong"), (ByHeads, "scale_by_sqrt_heads"), (Uncut, "single_head"),
+        (ByKeys, "scale_by_sqrt_queries"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_inside_is_named(layer: type[nn.Module], name: str) -> None:
+    verdict = attn_exp.check(layer(24, 3), quick=True)
+    assert verdict.mistakes == (name,) and not verdict.passed, verdict
+
+
+class TurnedWrongly(Turned):
+    def of_other(self, other: Any, cosines: Any) -> Any:
+        return other
+
+
+class OfItself(Bent):
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores * (1 + scores.abs())
+
+
+@pytest.mark.parametrize(
+    ("layer", "said"), [(OfItself, "no multiple of q k^T"), (TurnedWrongly, "tell more than distances")]
+)
+def test_what_has_no_name_is_told_by_its_stage(layer: type[nn.Module], said: str) -> None:
+    verdict = attn_exp.check(layer(24, 3), quick=True)
+    assert not verdict.passed and not verdict.mistakes
+    assert said in str(verdict)
+
+
+def test_where_a_mask_is_asked_for_it_is_not_enough_that_the_inside_is_right() -> None:
+    with pytest.raises(UserError, match="no projections found"):
+        attn_exp.check(Bent(24, 3), "mask=causal", quick=True)
+
+
+def test_operations_are_noted_with_what_they_were_given_and_who_made_it() -> None:
+    x, matrix = torch.randn(2, 3, dtype=torch.float64), torch.randn(3, 3, dtype=torch.float64)
+
+    def call() -> Any:
+        said = x @ matrix
+        said += 1.0
+        return (said.T * 2.0).softmax(-1)
+
+    operations, answer = watched(call, [x])
+    names = [one.name for one in operations]
+    assert [name for name in names if name in ("mm", "add", "mul", "_softmax")] == ["mm", "add", "mul", "_softmax"]
+    product, added, doubled = (operations[names.index(name)] for name in ("mm", "add", "mul"))
+    assert product.of_x == (True, False) and (product.said == (x @ matrix).numpy()).all()
+    assert added.made == (names.index("mm"),) and (added.given[0] == product.said).all()
+    assert doubled.made == (names.index("add"),) and doubled.numbers == (2.0,)
+    assert (operations[-1].said == answer.numpy()).all()
+
+
+def test_what_an_operation_returns_can_be_exchanged() -> None:
+    x = torch.ones(2, 2)
+    operations, plain = watched(lambda: (x @ x) * 3, [x])
+    place = next(at for at, one in enumerate(operations) if one.is_product)
+    assert (watched(lambda: (x @ x) * 3, [x], {place: lambda said: said + 1})[1] == plain + 3).all()
