@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from time import perf_counter
 import numpy as np
 
 from attn_exp.diagnosis import inner, other_words, ways_to_call, ways_to_mask
-from attn_exp.diagnosis.answers import OVERFLOWS, SINGLE, Answers, unexplained
+from attn_exp.diagnosis.answers import NOTHING, OVERFLOWS, SINGLE, Answers, unexplained
 from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
 from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
@@ -105,7 +106,11 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = with_more(verdict, others)
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
-    seen = inner.verdict(own.name, tried.function.look, request) if is_wrong_at_once(verdict) else None
+    if only_masks_fail(verdict) and tried.caller.layout in WITH_HEADS:
+        other = check_in_layout(own, replace(request, layout=WITHOUT_HEADS), quick, tell)
+        if other.passed:
+            return other
+    seen = inner.verdict(own.name, tried.function.look, request) if is_unknown_at_once(verdict) else None
     if seen is not None:
         return as_seen_inside(verdict, seen, tried.caller)
     offer = ways_to_call.offer_by_names(own, request)
@@ -117,9 +122,22 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     return verdict
 
 
-def is_wrong_at_once(verdict: Verdict) -> bool:
-    """Say whether the first answer is wrong already, without masks."""
-    return any(one.rung == VALUES and one.state == BROKEN for one in verdict.findings)
+WITH_HEADS, WITHOUT_HEADS = ("bhtd", "bthd"), "btd"
+
+
+def only_masks_fail(verdict: Verdict) -> bool:
+    """Say whether nothing is wrong but that masks raise an error: they may be meant for arrays without heads."""
+    broken = [one for one in verdict.findings if one.state == BROKEN]
+    return bool(broken) and all(one.rung in ABOUT_MASKS and re.match(r"\w*Error: ", one.said) for one in broken)
+
+
+ABOUT_MASKS = ("masks", "padding", "causal", "hidden keys far ahead")
+
+
+def is_unknown_at_once(verdict: Verdict) -> bool:
+    """Say whether the first answer is wrong already, without masks, and no mistake or setting explains it."""
+    wrong = any(one.rung == VALUES and one.state == BROKEN for one in verdict.findings)
+    return wrong and NOTHING in verdict.computes
 
 
 def as_seen_inside(verdict: Verdict, seen: Verdict, caller: Caller) -> Verdict:

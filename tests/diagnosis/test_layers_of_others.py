@@ -281,3 +281,30 @@ class OneQuery(torch.nn.Module):
 def test_entries_of_a_batch_are_not_taken_for_tokens() -> None:
     with pytest.raises(attn_exp.UserError, match="no token sees another"):
         attn_exp.check(OneQuery, quick=True)
+
+
+class OfLengths(torch.nn.Module):
+    """Lengths say how many keys `[b s d]` of an entry are seen; without, it takes any number of axes."""
+
+    def forward(self, queries: Any, keys: Any, values: Any, valid_lens: Any = None) -> Any:
+        scores = queries @ keys.mT / queries.shape[-1] ** 0.5
+        if valid_lens is not None:
+            seen = torch.arange(keys.shape[1]) < valid_lens.repeat_interleave(scores.shape[1])[:, None]
+            flat = scores.flatten(0, 1)
+            flat[~seen] = -1e6
+            scores = flat.unflatten(0, scores.shape[:2])
+        return scores.softmax(-1) @ values
+
+
+class OfLongerLengths(OfLengths):
+    """It shows a key more than its lengths say."""
+
+    def forward(self, queries: Any, keys: Any, values: Any, valid_lens: Any = None) -> Any:
+        return super().forward(queries, keys, values, None if valid_lens is None else valid_lens + 1)
+
+
+def test_masks_that_fail_with_heads_are_asked_without() -> None:
+    verdict = attn_exp.check(OfLengths, quick=True)
+    assert verdict.passed, verdict
+    assert "[b t d]" in str(verdict)
+    assert not attn_exp.check(OfLongerLengths, quick=True).passed
