@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -107,9 +108,10 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
     if only_masks_fail(verdict) and tried.caller.layout in WITH_HEADS:
-        other = check_in_layout(own, replace(request, layout=WITHOUT_HEADS), quick, tell)
-        if other.passed:
-            return other
+        with suppress(UserError):  # it may take no arrays of fewer axes
+            other = check_in_layout(own, replace(request, layout=WITHOUT_HEADS), quick, tell)
+            if other.passed:
+                return other
     seen = inner.verdict(own.name, tried.function.look, request) if is_unknown_at_once(verdict) else None
     if seen is not None:
         return as_seen_inside(verdict, seen, tried.caller)

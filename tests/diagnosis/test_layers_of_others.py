@@ -308,3 +308,17 @@ def test_masks_that_fail_with_heads_are_asked_without() -> None:
     assert verdict.passed, verdict
     assert "[b t d]" in str(verdict)
     assert not attn_exp.check(OfLongerLengths, quick=True).passed
+
+
+class OfFourAxes(OfLengths):
+    """Its lengths fail, and it takes arrays with heads alone."""
+
+    def forward(self, queries: Any, keys: Any, values: Any, valid_lens: Any = None) -> Any:
+        _, _, _, size = queries.shape
+        scores = queries @ keys.mT / size**0.5
+        return (scores if valid_lens is None else scores[valid_lens]).softmax(-1) @ values
+
+
+def test_masks_that_fail_where_arrays_must_have_heads_stay_broken() -> None:
+    verdict = attn_exp.check(OfFourAxes, quick=True)
+    assert not verdict.passed and not verdict.uncalled, verdict
