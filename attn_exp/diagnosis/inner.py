@@ -38,10 +38,10 @@ NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_wit
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """One softmax with what goes into it and what is made of it; the first axis counts entries and heads.
+    """One softmax with what goes into it and what it mixes; the first axis counts entries and heads.
 
     `q [n t d]` and `k [n s d]` are those of the product `scores [n t s]`; `logits` and `weights` are `[n t s]`, `v [n s
-    e]` and `context [n t e]`. `before` is by what q and k were multiplied before the product, `normed` says that they
+    e]`. `before` is by what q and k were multiplied before the product, `normed` says that they
     were given a size of their own. `at` are the places of the product of q and k, of the softmax and of the product
     with v among the operations; `swapped` says that this one returned `[n e t]`.
     """
@@ -52,7 +52,6 @@ class Core:
     scores: Array
     logits: Array
     weights: Array
-    context: Array
     before: float
     normed: bool
     at: tuple[int, int, int]
@@ -110,10 +109,7 @@ def core(operations: Sequence[Operation], place: int) -> Core | None:
         return None
     at, side = mixing
     first, second = (in_rows(one) for one in operations[at].given[-2:])
-    said = in_rows(operations[at].said)
-    weights, v, context = (first, second, said) if side == 0 else (
-        second.swapaxes(1, 2), first.swapaxes(1, 2), said.swapaxes(1, 2)
-    )  # fmt: skip
+    weights, v = (first, second) if side == 0 else (second.swapaxes(1, 2), first.swapaxes(1, 2))
     order = order_of_axes(shares, weights)
     if order is None or weights.shape[-1] != v.shape[1]:
         return None
@@ -134,7 +130,7 @@ def core(operations: Sequence[Operation], place: int) -> Core | None:
     before = [multiplied(operations, made) for made in operations[product].made[-2:]]
     factor, normed = prod(factor for factor, _ in before), any(normed for _, normed in before)
     q, k = sides
-    return Core(q, k, v, scores, logits, weights, context, factor, normed, (product, place, at), side == 1)
+    return Core(q, k, v, scores, logits, weights, factor, normed, (product, place, at), side == 1)
 
 
 def in_rows(array: Array) -> Array:
@@ -351,10 +347,8 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
 def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether there is one head where the layer says that it has several."""
     if seen.heads == 1 < seen.told:
-        yield (
-            Finding("the heads inside", BROKEN, f"one, of {seen.first[0].size} numbers, and not {seen.told}"),
-            ("single_head"),
-        )
+        said = f"one, of {seen.first[0].size} numbers, and not {seen.told}"
+        yield Finding("the heads inside", BROKEN, said), "single_head"
 
 
 def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
@@ -372,15 +366,15 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
         if one.normed or q.shape != k.shape or all(np.allclose(side, side[:, :1], atol=CLOSE) for side in (q, k)):
             continue
         scores = q @ k.swapaxes(1, 2)
-        apart = [np.ptp(np.diagonal(scores, place, 1, 2), axis=-1).max() for place in range(1 - len(q[0]), len(q[0]))]
-        if max(apart) > 1e-4 * np.abs(scores).max():
+        spans = [np.ptp(np.diagonal(scores, place, 1, 2), axis=-1).max() for place in range(1 - len(q[0]), len(q[0]))]
+        if max(spans) > 1e-4 * np.abs(scores).max():
             yield Finding(rung, BROKEN, "of equal tokens turned by their places, scores tell more than distances"), ""
             return
         yield Finding(rung, HELD, "of equal tokens turned by their places, scores tell distances alone"), ""
 
 
 def is_of_points(one: Operation) -> bool:
-    """Say whether a convolution is one of single points, or an index picks whole rows."""
+    """Say whether an operation is a convolution of single points."""
     return one.name == "convolution" and prod(one.given[1].shape[2:]) == 1
 
 
@@ -394,8 +388,8 @@ def changed(rows: Array, others: Array) -> Array:
     """Return which rows `[n t d]` are others, rounding apart; none where the sizes are others."""
     if rows.shape != others.shape:
         return np.zeros(rows.shape[:2], bool)
-    apart: Array = (np.abs(rows - others) > CLOSE * np.abs(rows).max(initial=0.0)).any(axis=-1)
-    return apart
+    other: Array = (np.abs(rows - others) > CLOSE * np.abs(rows).max(initial=0.0)).any(axis=-1)
+    return other
 
 
 def of_answer(seen: Seen) -> tuple[Finding, str]:
@@ -454,12 +448,12 @@ def verdict(name: str, look: Callable[[], Seen | None], request: Request) -> Ver
     """
     if request.masks or request.scores or request.positions:
         return None
-    seen = None
+    seen, said = None, list[tuple[Finding, str]]()
     with suppress(Exception):  # a layer may take no other numbers than those that it was asked
         seen = look()
-    if seen is None:
+        said = list(dict.fromkeys(findings(seen, request))) if seen is not None else []
+    if seen is None or not said:
         return None
-    said = list(dict.fromkeys(findings(seen, request)))
     broken = [one for one, _ in said if one.state == BROKEN]
     names = tuple(dict.fromkeys(name for one, name in said if name and one.state == BROKEN))
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
@@ -484,4 +478,4 @@ def is_causal(one: Core) -> bool:
     return bool(later.any() and ((one.logits <= HIDDEN) == later).all())
 
 
-UNREAD = "how it makes q, k and v, what it makes of the answer, and masks (its matrices were not found)"
+UNREAD = "how it makes q, k and v, what it makes of the answer, and masks (its attention is seen from inside alone)"

@@ -257,6 +257,25 @@ def test_where_a_mask_is_asked_for_it_is_not_enough_that_the_inside_is_right() -
         attn_exp.check(Bent(24, 3), "mask=causal", quick=True)
 
 
+class OfItsOwnNumbers(Bent):
+    """It takes no numbers but those of a first call: what is asked inside changes some."""
+
+    calls = 0
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        if self.calls > 60 and len(x) == 2 and x[0, 0].equal(x[0, 1]):
+            raise RuntimeError("equal tokens")
+        return super().forward(x)
+
+
+def test_a_layer_that_fails_while_it_is_watched_is_said_not_to_be_read() -> None:
+    layer = OfItsOwnNumbers(24, 3)
+    layer.calls = 60
+    with pytest.raises(UserError, match="no projections found"):
+        attn_exp.check(layer, quick=True)
+
+
 def test_operations_are_noted_with_what_they_were_given_and_who_made_it() -> None:
     x, matrix = torch.randn(2, 3, dtype=torch.float64), torch.randn(3, 3, dtype=torch.float64)
 
