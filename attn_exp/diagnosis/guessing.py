@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attn_exp.diagnosis.module_sizes import BIAS, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads
+from attn_exp.diagnosis.of_chance import is_of_chance, sources_of_chance
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sides import side_of_name
@@ -53,9 +54,19 @@ def about(kind: Any, within: tuple[Any, ...], make: Callable[..., Any]) -> About
 
 def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]:
     """Return what a parameter may be given, the likeliest first; nothing where its default is best."""
+    note = note_of(given)
+    if "jax" in sys.modules and is_of_chance(given.name, note, made=known_of.library in OF_KEYS):
+        return [*([] if given.default is given.empty else [given.default]), *sources_of_chance(given.name, note)]
+    return (
+        instead_of_default(given, sizes, known_of)
+        if given.default is not given.empty
+        else needed(given, sizes, known_of)
+    )
+
+
+def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]:
+    """Return what a parameter without a default may be given, the likeliest first."""
     word, note = plain(given.name), note_of(given)
-    if given.default is not given.empty:
-        return instead_of_default(given, sizes, known_of)
     if takes_projection(given):
         return [projection(side_of_name(f"{given.name}_proj").removeprefix("W_"), sizes)]
     if is_side_of_image(word, known_of.kind):
@@ -72,8 +83,14 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
     else:
         rule = rule or next(values for fits, values in THEN if fits(word, note))
         usual = rule(sizes)
+    if known is None and known_of.library in OF_KEYS:  # nobody knows by what names people call their keys
+        usual = [*usual, *sources_of_chance("", "")]
     said = [*by_note(given, sizes, known_of, usual), *by_use(given.name, use, sizes, known_of, usual)]
     return [*said, *(value for value in usual if not any(value is one for one in said))]
+
+
+OF_KEYS = ("linen", "equinox")
+"""Kinds of layers of JAX whose classes take random keys."""
 
 
 def by_note(given: inspect.Parameter, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:
@@ -275,8 +292,6 @@ def is_side_of_image(word: str, kind: Any) -> bool:
 
 
 FLAGS = ("causal", "mask", "bias", "vis", "log", "verbose")
-OF_CHANCE = ("key", "rng", "rngkey", "prng", "prngkey", "rndkey", "randomkey", "randkey", "initkey", "rngseed")
-"""What a source of random numbers is called under JAX."""
 FIRST: tuple[Rule, ...] = (
     (lambda word, note: "drop" in word and "module" in note, lambda sizes: [dropout_module(sizes), sizes.dropout]),
     (has("drop"), lambda sizes: [sizes.dropout, dropout_module(sizes)]),
@@ -284,7 +299,6 @@ FIRST: tuple[Rule, ...] = (
     (noted("dtype"), lambda sizes: dtypes()),
     (has("device"), lambda sizes: ["cpu"]),
     (noted("bool"), lambda sizes: [False, True]),
-    (lambda word, note: word in OF_CHANCE and "jax" in sys.modules, lambda sizes: [*jax_key(), 0]),
 )
 """What is surer than any size of that name."""
 THEN: tuple[Rule, ...] = (
@@ -311,7 +325,6 @@ THEN: tuple[Rule, ...] = (
     (named("name"), lambda sizes: ["attention", None]),
     (noted("str"), lambda sizes: ["", "default", None]),
     (named("type", "mode"), lambda sizes: ["", "default", None]),
-    (named("rngs"), lambda sizes: nnx_rngs()),
     (noted("int"), lambda sizes: [sizes.width, sizes.heads, sizes.size, 1, None]),
     (lambda word, note: ends_in_size(word), lambda sizes: [sizes.width, sizes.heads, sizes.size, 1, None]),
     (has(""), lambda sizes: [sizes.width, None, False, sizes.heads, 0.0, sizes.size, 1]),
@@ -352,16 +365,3 @@ def dtypes() -> list[Any]:
     """Return the types that a constructor may want, the likeliest first."""
     torch = sys.modules.get("torch")
     return [torch.float64, None, "float32"] if torch is not None else [None, "float32"]
-
-
-def nnx_rngs() -> list[Any]:
-    """Return the random streams that a module of Flax NNX wants."""
-    nnx: Any = sys.modules.get("flax.nnx")
-    return [nnx.Rngs(0)] if nnx is not None else [None]
-
-
-def jax_key() -> list[Any]:
-    """Return the random key that a module of JAX wants."""
-    import jax  # noqa: PLC0415 - the class is one of JAX
-
-    return [jax.random.PRNGKey(0)]

@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import process_time
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.libraries import join, stack
+from attn_exp.diagnosis.libraries import home, join, stack
+from attn_exp.diagnosis.of_chance import is_noted_so, is_of_chance, lone_key, random_key
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.packs import Pack, packs_in, taken_apart
 from attn_exp.diagnosis.returned import parts_of
@@ -358,6 +360,8 @@ def candidates(word: str, note: str, head: int) -> tuple[Make, ...]:
 
     `head`: numbers of a head, of which tables of angles have as many, or half.
     """
+    if is_of_chance(word, note):
+        return (random_key, nothing)
     word = plain(word)
     sizes = [head, head // 2] if head > 1 else [head]
     if word == "alibi":
@@ -454,7 +458,8 @@ SIDE = {"q": "x", "k": "memory", "v": "memory"}
 
 def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], frozenset[str]]:
     """Return which argument is x and which the memory, and those of them that may be left out."""
-    named = {given.name: plain(given.name) for given in parameters if is_named(given)}
+    given_arrays = [given for given in parameters if is_named(given) and not is_noted_so(str(given.annotation))]
+    named = {given.name: plain(given.name) for given in given_arrays}
     needed = {given.name for given in parameters if given.default is given.empty}
     found: dict[str, str] = {}
     for name, word in named.items():
@@ -493,6 +498,23 @@ def is_named(given: inspect.Parameter) -> bool:
 def find_way(
     layer: Callable[..., Any], parameters: Sequence[inspect.Parameter], into: Callable[[Array], Any],
     axes: Sequence[str], widths: Sequence[int], head: int, most: int = MOST_TRIES,
+) -> Way:  # fmt: skip
+    """Return the first way of calling a layer that gives an answer for every token; a lone key may be a random one.
+
+    Raises:
+        UserError: none does; it says the error of the first call.
+    """
+    key = lone_key(parameters) if home(into(np.zeros(1))).__name__.startswith("jax") else ""
+    if key:
+        noted = [one.replace(annotation="PRNGKey") if one.name == key else one for one in parameters]
+        with suppress(NoWayError):
+            return way_into(layer, noted, into, axes, widths, head, most)
+    return way_into(layer, parameters, into, axes, widths, head, most)
+
+
+def way_into(
+    layer: Callable[..., Any], parameters: Sequence[inspect.Parameter], into: Callable[[Array], Any],
+    axes: Sequence[str], widths: Sequence[int], head: int, most: int,
 ) -> Way:  # fmt: skip
     """Return the first way of calling a layer that gives an answer for every token.
 

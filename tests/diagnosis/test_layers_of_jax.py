@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp.diagnosis.check import check
+from attn_exp.diagnosis.of_chance import is_of_chance
 from attn_exp.diagnosis.request import Request
 from attn_exp.experiment.verdict import HELD, Verdict
 from attn_exp.own_code import find_function
@@ -171,3 +172,60 @@ def test_names_masks_of_one_entry_and_small_numbers_of_norms(
     verdict = verdict_on(text, tmp_path)
     assert verdict.passed, verdict
     assert said in str([(finding.rung, finding.said) for finding in verdict.findings if finding.state == HELD])
+
+
+OF_KEYS = {
+    "equinox": f"""{ATTEND}
+import equinox as eqx
+
+class Layer(eqx.Module):
+    sides: list
+    rate: float
+    heads: int = eqx.field(static=True)
+
+    def __init__(self, jax_key, dim, heads, rate, key_of_sides):
+        self.heads, self.rate = heads, rate + 0 * jax.random.uniform(jax_key)
+        self.sides = [jax.random.normal(one, (dim, dim)) / 5 for one in jax.random.split(key_of_sides, 3)]
+
+    def __call__(self, x, key):
+        q, k, v = (x @ side for side in self.sides)
+        return attend(q, k, v, self.heads) * jax.random.bernoulli(key, 1.0, x.shape)
+""",
+    "flax": f"""{ATTEND}
+from flax import nnx
+
+class Layer(nnx.Module):
+    def __init__(self, dim, heads, streams: nnx.Rngs):
+        self.heads = heads
+        self.sides, self.last = nnx.Linear(dim, 3 * dim, rngs=streams), nnx.Linear(dim, dim, rngs=streams)
+
+    def __call__(self, x, *, attn_rng):
+        parts = jnp.split(self.sides(x) * jax.random.bernoulli(attn_rng, 1.0, ()), 3, -1)
+        return self.last(jax.vmap(lambda *one: attend(*one, self.heads))(*parts))
+""",
+}
+
+
+@pytest.mark.parametrize("library", ["equinox", "flax"])
+def test_random_keys_of_any_name_are_given(library: str, tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+    pytest.importorskip(library, reason=f"{library} is not installed: pip install {library}")
+    verdict = verdict_on(OF_KEYS[library], tmp_path)
+    assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "note", "made", "is_one"),
+    [
+        ("jax_key", "", False, True),
+        ("dropoutRng", "", False, True),
+        ("source", "PRNGKeyArray | None", False, True),
+        ("key_q", "", True, True),
+        ("key_q", "", False, False),
+        ("key_size", "", True, False),
+        ("key_mask", "", False, False),
+        ("key_padding_mask", "", True, False),
+    ],
+)
+def test_random_keys_are_told_by_name_and_note(name: str, note: str, made: bool, is_one: bool) -> None:
+    assert is_of_chance(name, note, made=made) == is_one
