@@ -24,9 +24,9 @@ class Bound:
     `layer` and `roles` are those of a module whose matrices were found by what they do; `named` holds the matrices that
     the names of its parameters say, where those are others. `mixed` returns the same module with the matrices that it
     has if it mixes tokens with heads in a way that is known, for where nothing else explains it. `given` are the words
-    of a call that are always given. `again` makes a layer of the same class in other sizes, if that can be done, and
-    `masked` the same one with another of its words for a mask, for each of them. `look` returns what is seen of the
-    attention inside, if it can be seen.
+    of a call that are always given, and `needed` those that it cannot do without. `again` makes a layer of the same
+    class in other sizes, if that can be done, and `masked` the same one with another of its words for a mask, for each
+    of them. `look` returns what is seen of the attention inside, if it can be seen.
     """
 
     call: Callable[..., Any]
@@ -38,6 +38,7 @@ class Bound:
     named: Inside | None = None
     mixed: Callable[[], Bound | None] = lambda: None
     given: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
     again: Callable[[], Bound | None] = lambda: None
     masked: Mapping[str, Callable[[], Bound]] = field(default_factory=dict)
     look: Callable[[], Seen | None] = lambda: None

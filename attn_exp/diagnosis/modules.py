@@ -50,7 +50,7 @@ from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
-from attn_exp.diagnosis.tokens import answers_for_one, are_apart, depending, entries_apart, tokens_first
+from attn_exp.diagnosis.tokens import are_apart, depending, entries_apart, takes_any_number, tokens_first
 from attn_exp.diagnosis.uses import uses_of
 from attn_exp.diagnosis.values_of_x import made_of_x
 from attn_exp.diagnosis.ways_into_layers import (
@@ -306,7 +306,7 @@ def of_module(
         way = with_memory(layer, way, layer.lent)
     if are_apart(layer, way):
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
-    way = way if way.tokens or answers_for_one(layer, way) else replace(way, tokens=HERE)
+    way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     found = found or (with_convolutions_at_rest(layer, way, forward) if fresh else None)
     look = partial(seen_inside, layer, way)
@@ -567,7 +567,8 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     before = None if around is None or around.of_memory is not None else around.before
     if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
         call = with_normed_memory(call, before)
-    known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given))
+    needed = tuple(given.name for given in forward if given.default is given.empty)
+    known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given), needed=needed)
     return replace(known, masked=masked_by(known, way, forward, said))
 
 
@@ -836,7 +837,8 @@ def words_of(around: Around | None, aside: Sequence[str], way: Way) -> str:
     said += ["something else around it that is not known"] if around is None else []
     said += [", ".join(aside)] if aside else []
     beside = any(isinstance(make, Side) for make in way.given.values())
-    why = "as it takes no single one" if beside else "the only number that it takes"
+    only = "not every number is taken" if way.tokens == HERE else "the only number that it takes"
+    why = "as it takes no single one" if beside else only
     said += [f"{way.tokens} tokens, {why}"] if way.tokens else []
     said += ["x as one row alone, of several that share their weights"] if ALONE in way.axes and "b" in way.axes else []
     said += ["a batch of one entry, the only one that it takes"] if is_single(way) else []

@@ -41,7 +41,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "b_o": ("bo", "bout", "boutput", "obias", "outbias", "outputbias", "biaso"),
     "mask": ("mask", "attnmask", "attentionmask", "attnmasks", "attentionmasks", "attendmask", "srcmask"),
     "added": ("bias", "attnbias", "attentionbias"),
-    "padding": ("keypaddingmask", "paddingmask", "keymask", "padmask"),
+    "padding": ("keypaddingmask", "paddingmask", "keymask", "padmask", "pad", "padding", "kvmask", "kmask"),
     "causal": ("iscausal", "causal", "usecausalmask", "causalmask"),
     "scale": ("scale", "smscale", "softmaxscale", "scaling", "scalefactor"),
     "window": ("window", "windowsize", "localwindowsize", "slidingwindow"),
@@ -140,12 +140,15 @@ def role_of(name: str) -> str:
         return BY_NAME[plain(name)]
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
     words = {part.lower() for part in parts}
-    if not words & {"mask", "masks", "masking"} or words & NO_MASK:
+    masks = {"mask", "masks", "masking"}
+    if not words & masks or words & NO_MASK or (words & MASKED and parts[-1].lower() not in masks):
         return ""
     return "padding" if words & {"pad", "padding", "key", "keys"} else "mask"
 
 
-NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "token", "mode", "flag", "fn", "func",
+MASKED = {"token", "tokens"}
+"""Words of names that hold no mask where they come after it, as in `mask_token`."""
+NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "mode", "flag", "fn", "func",
            "mod", "ratio", "prob", "default", "no", "has", "add", "causal", "head", "layer", "need", "apply",
            "do", "drop", "dropout", "query", "queries", "q", "loss"}  # fmt: skip
 """Words beside `mask` of names that hold none."""

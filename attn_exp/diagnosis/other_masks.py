@@ -1,7 +1,8 @@
 """What a layer makes of its other masks: of words for one beside the one that it is asked about, or unusual ones.
 
 Nobody promised what such a word says. So it counts where the layer is right with it, and where what is wrong has the
-name of a mistake of masks; else it says no more than that it was not judged.
+name of a mistake of masks; else it says no more than that it was not judged. A mask that changes nothing is a mistake
+where a call cannot do without it, and there is no other.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ MOST = 2
 
 def of_other_masks(function: Bound, verdict: Verdict, ask: Callable[[Bound], Verdict]) -> Iterator[tuple[Finding, str]]:
     """Yield what is to be said of a layer's other masks, where `verdict` is that on the layer and `ask` checks one."""
+    is_only = len(function.masked) == 1 and function.offer is not None and not function.offer.takes("mask")
     for place, (word, made) in enumerate(function.masked.items()):
         rung = f"masks as {word}"
         said = ask(made()) if place < MOST else None
@@ -28,6 +30,8 @@ def of_other_masks(function: Bound, verdict: Verdict, ask: Callable[[Bound], Ver
             yield Finding(rung, HELD, "True in it hides"), ""
         elif said is not None and said.passed:
             yield Finding(rung, HELD), ""
+        elif more == [IGNORED] and is_only and word in function.needed:
+            yield Finding(rung, BROKEN, mistake(IGNORED).says), IGNORED
         elif more == [IGNORED]:
             yield Finding(rung, REMARK, "changes nothing: it may be for another way of calling"), ""
         elif more and all(mistake(name).group == "masks" for name in more):

@@ -20,6 +20,9 @@ OF_BATCH = ("batchsize", "bs", "bsz", "batch", "nbatch", "nbatches")
 OF_ROWS = (*LENGTH, "sequencelength", "seqlength", "numtokens", "contextsize", "maxtokens")
 """What a file calls the numbers of entries and of tokens of a call."""
 
+ROOM = 256
+"""Tokens for which there is room where a class makes a mask of as many as its file says."""
+
 
 def numbers_read(kind: Any, making: bool) -> dict[str, int | float]:
     """Return the numbers of a class's file that it reads, or layers that it is made of: when called, or made too."""
@@ -50,14 +53,17 @@ def names_in(code: CodeType) -> Iterator[str]:
 
 def smaller(kind: Any, sizes: Sizes) -> dict[str, int | str]:
     """Return the sizes of a class's file as others; none of them where one may be made of another in an unknown way."""
-    read = numbers_read(kind, making=True)
+    read, asked = numbers_read(kind, making=True), numbers_read(kind, making=False)
     known = {name: sizes.value(name) for name in read}
+    rooms: dict[str, int | str] = {
+        name: ROOM for name, value in read.items() if plain(name) in OF_ROWS and name not in asked and value < ROOM
+    }  # of masks and tables made beforehand
     usual = {name for name, value in read.items() if plain(name) in (*OF_BATCH, *OF_ROWS) or value in (0, 1)}
     rest = {name for name in read if name not in usual and type(known[name]) is not int and "drop" not in name.lower()}
     found: dict[str, int | str] = {
         name: value for name, value in known.items() if name not in usual and type(value) is int
     }
-    return {} if rest else found
+    return rooms if rest else rooms | found
 
 
 def of_calls(layer: Any) -> dict[str, int | str]:

@@ -90,11 +90,17 @@ def depending(layer: TorchLayer, way: Way) -> Way:
     return next((other for other in read_otherwise(way) if not says_nothing(other)), way)
 
 
-def answers_for_one(layer: TorchLayer, way: Way) -> bool:
-    """Say whether a layer takes one token alone: where one stands beside those of an image, that has none then."""
+def takes_any_number(layer: TorchLayer, way: Way) -> bool:
+    """Say whether a layer takes one token alone, and as many as most questions have.
+
+    Where one stands beside those of an image, that has none then; some have a mask or a table of few tokens.
+    """
     with suppress(Exception):
-        return layer.answer(way, np.ones((1, 1, way.width)), None).size > 0
+        return all(layer.answer(way, np.ones((1, count, way.width)), None).size > 0 for count in (1, OF_QUESTIONS))
     return False
+
+
+OF_QUESTIONS = 9
 
 
 def are_apart(layer: TorchLayer, way: Way) -> bool:

@@ -416,7 +416,8 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: "freq" in word and word not in ("freq", "freqs"), complex_tables),
     (lambda word, note: word in ("pe", "pos", "cossin", "rot") or any(
         part in word for part in ("positionembedding", "rotary", "rope", "posemb", "freq")), angles),
-    (lambda word, note: "mask" in word, lambda sizes: (*MASKS, Filled("b h t s", True, sizes[0]))),
+    (lambda word, note: "mask" in word or word in ("pad", "padding"),
+     lambda sizes: (*MASKS, Filled("b h t s", True, sizes[0]))),
     (lambda word, note: "len" in word, always(nothing, lengths)),
     (lambda word, note: "einops" in word or "pattern" in word, always(constant("b n d"))),
     (lambda word, note: "pos" in word and "start" not in word,
@@ -439,7 +440,8 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
      always(constant(0), constant(1))),
     (lambda word, note: True,
      always(nothing, *MASKS[1:4], Filled("t s", 0.0), constant(0), constant(False), constant(1), lambda sizes: sizes.x,
-            Filled("1 t m", 0.0), Filled("b t 1", 1.0), opened, Filled("t s", False), Filled("b s", False))),
+            Filled("1 t m", 0.0), Filled("b t 1", 1.0), Filled("b s", True), opened,
+            Filled("t s", False), Filled("b s", False))),
 )  # fmt: skip
 """What an argument is given by its name and its annotation."""
 

@@ -19,6 +19,7 @@ from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.guessing import takes_projection
+from attn_exp.diagnosis.layers import with_drawn_tensors_held
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.masking import AXES, MASKINGS, PADDINGS, attribute_of
@@ -175,6 +176,8 @@ def without_parameters(function: Any) -> bool:
         with held():
             made = next(iter(targets(function, "")))[0] if inspect.isclass(function) else function
             module = made.of(NOMINAL) if isinstance(made, Making) else made
+            if inspect.isclass(function):
+                module = with_drawn_tensors_held(module)
             if any(True for _ in module.parameters()):
                 return False
             if inspect.isclass(function) and any(use.made_from for use in uses_of(function).values()):
