@@ -82,7 +82,7 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
         usual = [known, *(value for value in (sizes.width, sizes.size, sizes.heads) if value != known)]
     else:
         rule = rule or next(values for fits, values in THEN if fits(word, note))
-        usual = rule(sizes)
+        usual = [*([GRID] if use.is_squared and "drop" not in word else []), *rule(sizes)]
     if known is None and known_of.library in OF_KEYS:  # nobody knows by what names people call their keys
         usual = [*usual, *sources_of_chance("", "")]
     said = [*by_note(given, sizes, known_of, usual), *by_use(given.name, use, sizes, known_of, usual)]

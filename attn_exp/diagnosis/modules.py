@@ -40,7 +40,7 @@ from attn_exp.diagnosis.named_matrices import (
 from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain, role_of
 from attn_exp.diagnosis.plain_layers import PlainLayer, evaluated, matrices_in, may_be_layer
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
-from attn_exp.diagnosis.projected_before import SAID, takes_them_projected, with_projections
+from attn_exp.diagnosis.projected_before import projected_before
 from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, kind_of, pure, without_self
 from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -368,14 +368,13 @@ def read_as_it_is(
 
 
 def projected(module: Any, way: Way, request: Request, told: int | None, name: str) -> Bound | None:
-    """Return a layer that takes q, k and v projected already with matrices before it; None of others."""
-    if not takes_them_projected(module, way):
-        return None
-    with suppress(UserError):
-        found = of_module(with_projections(module, way), name, request, None, told)
-        if found.offer is not None:
-            said = "; ".join(filter(None, (found.offer.said, SAID)))
-            return replace(found, offer=replace(found.offer, said=said if found.offer.said else f"with {said}"))
+    """Return a layer that takes q, k and v, or q alone, projected already with matrices before it; None of others."""
+    for made, words in projected_before(module, way):
+        with suppress(UserError):
+            found = of_module(made, name, request, None, told)
+            if found.offer is not None:
+                said = "; ".join(filter(None, (found.offer.said, words)))
+                return replace(found, offer=replace(found.offer, said=said if found.offer.said else f"with {said}"))
     return None
 
 

@@ -1,17 +1,54 @@
-"""Layers of PyTorch that take queries, keys and values projected already, and hold what comes after attention alone.
+"""Layers of PyTorch that take queries, keys and values projected already, or queries alone, cut into heads.
 
-Three matrices are put before them, so that all is asked of them that is asked of a layer with its own.
+A matrix is put before each, so that all is asked of them that is asked of a layer with its own.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from attn_exp.diagnosis.offer import BY_NAME, plain
-from attn_exp.diagnosis.ways_into_layers import Way
+from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.ways_into_layers import OF_HEADS, Filled, Way
 
 SAID = "three matrices put before it, as it takes q, k and v projected"
+SAID_OF_QUERIES = "a matrix put before it, as it takes queries projected"
+
+
+def projected_before(module: Any, way: Way) -> Iterator[tuple[Any, str]]:
+    """Yield a layer that takes some of q, k and v projected with matrices before it, and what is said of it."""
+    if takes_them_projected(module, way):
+        yield with_projections(module, way), SAID
+    for name, make in way.given.items():
+        if isinstance(make, Filled) and make.shape in OF_HEADS and make.turns and not hasattr(module, "projected_here"):
+            yield with_queries_of_heads(module, way, name, make), SAID_OF_QUERIES
+
+
+def with_queries_of_heads(module: Any, way: Way, name: str, make: Filled) -> Any:
+    """Return a module as a layer of queries and of a context, with a matrix before its queries, cut into heads."""
+    import torch  # noqa: PLC0415 - the module is one of PyTorch's
+
+    class WithQueries(torch.nn.Module):
+        """The layer, and what makes its queries."""
+
+        projected_here = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.q_proj = torch.nn.Linear(way.width, way.width, bias=False)
+            self.layer = module
+
+        def forward(self, queries: Any, context: Any) -> Any:
+            heads = self.q_proj(queries).unflatten(-1, (-1, make.turns))
+            heads = heads if make.shape == "b t h d" else heads.transpose(1, 2)
+            laid = heads[:, None] if make.shape == "b 1 h t d" else heads
+            said = replace(way, given={**way.given, name: lambda _: laid}).call(self.layer, context)
+            return next(iter(parts_of(said).values()))
+
+    return WithQueries().to(next(module.parameters())).eval().requires_grad_(False)
 
 
 def takes_them_projected(module: Any, way: Way) -> bool:

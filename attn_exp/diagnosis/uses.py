@@ -51,6 +51,8 @@ class Use:
     """What the code takes where it is not given, as in `options.get("heads", 8)`."""
     is_square: bool = False
     """Whether it is the length and the width of an array, as that of a mask beforehand is."""
+    is_squared: bool = False
+    """Whether it is multiplied by itself, or paired with itself, as the side of a window is."""
     read: int = 0
     tested: int = 0
     """How often it is read, but to be kept, and how often of these only to see whether it is true."""
@@ -176,6 +178,26 @@ class Reader(ast.NodeVisitor):
                 self.visit(one.value)  # a method that is called is no field
             else:
                 self.visit(one)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        """Note what is multiplied by itself."""
+        is_power = (
+            isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value == len("xx")
+        )
+        if is_power or (isinstance(node.op, ast.Mult) and ast.dump(node.left) == ast.dump(node.right)):
+            self.note_squared(node.left)
+        self.generic_visit(node)
+
+    def visit_Tuple(self, node: ast.Tuple) -> None:
+        """Note what stands twice in a pair."""
+        if len(node.elts) == len("xx") and ast.dump(node.elts[0]) == ast.dump(node.elts[1]):
+            self.note_squared(node.elts[0])
+        self.generic_visit(node)
+
+    def note_squared(self, node: ast.AST) -> None:
+        """Note that something is one side of a square."""
+        if self.making and isinstance(node, ast.Name | ast.Attribute) and (use := self.of(node)) is not None:
+            use.is_squared = True
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Note a field that is read."""

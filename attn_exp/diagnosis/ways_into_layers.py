@@ -29,8 +29,8 @@ from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
 
 MOST_TRIES = 160
-HERE, THERE = 7, 5
-"""Tokens of x and of the memory in a first call: no size of a layer is likely to be one of them."""
+ENTRIES, HERE, THERE = 2, 7, 5
+"""Entries, and tokens of x and of the memory, in a first call: no size of a layer is likely to be one of them."""
 MEMORY = ("context", "memory", "encoderhiddenstates", "xa", "y", "data", "media", "cond", "keyvaluestates", "kv",
           "source", "inputskv", "xkv", "keyvalue", "crossinput", "xcross", "encoderoutput", "encoderoutputs", "enc",
           "ctx", "condition", "x2", "other", "text", "latents", "xkeyvalue", "contexts", "encoder", "memories",
@@ -263,20 +263,28 @@ class Filled:
                    "m": sizes.x.shape[-1], "r": sizes.rows + sizes.keys - 1}  # fmt: skip
         lengths["h"] = sizes.x.shape[-1] // self.turns if self.turns else 1
         lengths["n"] = sizes.batch * lengths["h"]
-        kind = np.bool_ if isinstance(self.value, bool) else np.float64
+        kind = np.bool_ if isinstance(self.value, bool) else np.int64 if isinstance(self.value, int) else np.float64
         return sizes.array(np.full([lengths[letter] for letter in self.shape.split()], self.value, kind))
 
 
 def read_otherwise(way: Way) -> Iterator[Way]:
-    """Yield the way with each mask of True or 1 the other way round, as those hide all where True hides; then all."""
+    """Yield the way with each mask of True or 1 the other way round, as those hide all where True hides; then all.
+
+    What each token is multiplied by is 0 at first, as it may be added.
+    """
     others = {
-        name: replace(make, value=False if make.value is True else 0.0)
-        for name, make in way.given.items()
-        if isinstance(make, Filled) and make in MASKS and (make.value is True or make.value == 1.0)
-    }
+        name: replace(make, value=1.0) if make.shape == OF_TOKENS else replace(
+            make, value=False if make.value is True else 0.0
+        ) for name, make in way.given.items() if isinstance(make, Filled) and (
+            make.shape == OF_TOKENS or (make in MASKS and (make.value is True or make.value == 1.0)))
+    }  # fmt: skip
     yield from (replace(way, given={**way.given, name: other}) for name, other in others.items())
     if len(others) > 1:
         yield replace(way, given={**way.given, **others})
+
+
+OF_TOKENS = "b t 1"
+"""The axes of one number for each token."""
 
 
 @dataclass(frozen=True)
@@ -355,10 +363,10 @@ MASKS: tuple[Make, ...] = (
 )
 
 
-def candidates(word: str, note: str, head: int) -> tuple[Make, ...]:
+def candidates(word: str, note: str, head: int, is_needed: bool = False) -> tuple[Make, ...]:
     """Return what an argument of this name may be given, the likeliest first, so that it changes nothing.
 
-    `head`: numbers of a head, of which tables of angles have as many, or half.
+    `head`: numbers of a head, of which tables of angles have as many, or half. What a call needs may be anything.
     """
     if is_of_chance(word, note):
         return (random_key, nothing)
@@ -368,7 +376,10 @@ def candidates(word: str, note: str, head: int) -> tuple[Make, ...]:
         return (nothing, Filled("n 1 s", 0.0, head), Filled("1 1 t s", 0.0))
     makes = next(makes(sizes) for fits, makes in NEUTRAL if fits(word, note))
     if note == "Tensor" and nothing in makes:  # compiled code may take None at first, and fail when it is compiled anew
-        return (*(make for make in makes if make is not nothing), nothing)
+        makes = (*(make for make in makes if make is not nothing), nothing)
+    if is_needed and not any(kind in note for kind in ("bool", "int", "float", "str")):
+        known = set(map(repr, makes))
+        return (*makes, *(make for make in all_others(sizes) if repr(make) not in known))
     return makes
 
 
@@ -405,6 +416,23 @@ def stores(sizes: list[int]) -> tuple[Make, ...]:
     return (nothing, *(pair(room, room) for room in rooms), *rooms)
 
 
+def of_heads(sizes: list[int]) -> tuple[Make, ...]:
+    """Return makers of queries of 0 that are projected already and cut into heads."""
+    return tuple(Filled(shape, 0.0, sizes[0]) for shape in OF_HEADS)
+
+
+OF_HEADS = ("b h t d", "b 1 h t d", "b t h d")
+
+
+def all_others(sizes: list[int]) -> tuple[Make, ...]:
+    """Return makers of what changes nothing whatever it is called: places in a table, and numbers to be added."""
+    places = (Filled(shape, 0) for shape in ("t s", "b t s", "b t", "t"))
+    added = (Filled(shape, 0.0, sizes[0]) for shape in (
+        "h d", "h", "d", "m", "t d", "t m", "b t m", "b m", "h t s", "b h t s", "b t s m", "b t s d", "t s m", "r d",
+        "b t s h", "1 1 t s"))  # fmt: skip
+    return (*places, *added, *of_heads(sizes))
+
+
 def always(*makes: Make) -> Callable[[list[int]], tuple[Make, ...]]:
     """Return what gives these makers, whatever the sizes."""
     return lambda sizes: makes
@@ -438,9 +466,10 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: word == "residual", always(Filled("b t m", 0.0))),
     (lambda word, note: "int" in note or word in ("startpos", "layeridx", "layer", "offset", "step", "layerid", "i"),
      always(constant(0), constant(1))),
+    (lambda word, note: word.startswith("q") or "quer" in word, lambda sizes: (*of_heads(sizes), nothing)),
     (lambda word, note: True,
      always(nothing, *MASKS[1:4], Filled("t s", 0.0), constant(0), constant(False), constant(1), lambda sizes: sizes.x,
-            Filled("1 t m", 0.0), Filled("b t 1", 1.0), Filled("b s", True), opened,
+            Filled("1 t m", 0.0), Filled(OF_TOKENS, 0.0), Filled("b s", True), opened,
             Filled("t s", False), Filled("b s", False))),
 )  # fmt: skip
 """What an argument is given by its name and its annotation."""
@@ -529,7 +558,7 @@ def way_into(
     sides, optional = sides_of(parameters)
     positional = tuple(given.name for given in parameters if given.kind is given.POSITIONAL_ONLY)
     others = [given for given in parameters if is_named(given) and given.name not in sides]
-    needed = {given.name: candidates(given.name, str(given.annotation), head)
+    needed = {given.name: candidates(given.name, str(given.annotation), head, is_needed=True)
               for given in others if given.default is given.empty}  # fmt: skip
     more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
             for given in others if given.default is None or is_empty(given.default)}  # fmt: skip
@@ -746,6 +775,8 @@ class Search:
         """Return how far a call comes, as something to compare, or None where it gives an answer."""
         self.tries += 1
         said, place = trouble(self.layer, way, self.into, way.width, self.tokens)
+        if not said and self.most == MOST_TRIES:  # a table for two entries may pass for one of pairs
+            said, place = trouble(self.layer, way, self.into, way.width, self.tokens, ENTRIES + 1)
         self.first, self.said = self.first or said, said
         self.way = self.way or (way if said == IS_NAN else None)
         if place > self.furthest:
@@ -820,11 +851,11 @@ def present(chosen: Mapping[str, Make]) -> dict[str, Make]:
 
 
 def trouble(
-    layer: Callable[..., Any], way: Way, into: Callable[[Array], Any], width: int, tokens: int
+    layer: Callable[..., Any], way: Way, into: Callable[[Array], Any], width: int, tokens: int, entries: int = ENTRIES
 ) -> tuple[str, tuple[int, ...]]:
     """Return what is wrong with one way of calling, or nothing, and how far the call came."""
     rng = np.random.default_rng(3)
-    x = into(rng.standard_normal((2, tokens, width)))
+    x = into(rng.standard_normal((entries, tokens, width)))
     try:
         with held():
             said = way.call(layer, x)

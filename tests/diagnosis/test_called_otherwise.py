@@ -88,3 +88,85 @@ def test_drawn_tensors_are_matrices_and_masks_are_known_by_parts_of_names(layer:
 
 def test_a_mask_that_a_call_needs_and_that_changes_nothing_is_a_mistake() -> None:
     assert attn_exp.check(MaskLost, quick=True).mistakes == ("mask_ignored",)
+
+
+class Layer(torch.nn.Module):
+    """Attention with one packed matrix."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.packed, self.out = heads, torch.nn.Linear(dim, 3 * dim), torch.nn.Linear(dim, dim)
+
+    def parts(self, x: Any) -> Any:
+        return [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.packed(x).chunk(3, -1)]
+
+    def joined(self, scores: Any, v: Any) -> Any:
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class TurnedByPairs(Layer):
+    """Angles come as cosines and sines beside each other, of any shape with as many numbers."""
+
+    def turned(self, x: Any, rope: Any) -> Any:
+        cos, sin = rope.view(1, 1, x.shape[2], x.shape[3] // 2, 2).unbind(-1)
+        even, odd = x[..., ::2], x[..., 1::2]
+        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
+
+    def forward(self, x: Any, rope: Any) -> Any:
+        q, k, v = self.parts(x)
+        return self.joined(self.turned(q, rope) @ self.turned(k, rope).mT / q.shape[-1] ** 0.5, v)
+
+
+class OfPlaces(Layer):
+    """Numbers of a table are added to scores, by whole numbers from outside; the table has room for a window."""
+
+    def __init__(self, dim: int, window: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.table = torch.nn.Parameter(0.02 * torch.randn((2 * window - 1) ** 2, heads))
+        self.points = window**2
+
+    def forward(self, x: Any, rpi: Any) -> Any:
+        q, k, v = self.parts(x)
+        added = self.table[rpi.view(-1)].view(self.points, self.points, -1).permute(2, 0, 1)
+        return self.joined(q @ k.mT / q.shape[-1] ** 0.5 + added, v)
+
+
+class WithEdges(Layer):
+    """Each pair of tokens brings numbers, and each head one that is added to its queries."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.edges = torch.nn.Linear(dim, heads)
+
+    def forward(self, x: Any, edges: Any, u: Any) -> Any:
+        q, k, v = self.parts(x)
+        return self.joined((q + u[:, None]) @ k.mT / q.shape[-1] ** 0.5 + self.edges(edges).permute(0, 3, 1, 2), v)
+
+
+class OfQueries(torch.nn.Module):
+    """Queries come cut into heads already."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.pair, self.out = heads, torch.nn.Linear(dim, 2 * dim), torch.nn.Linear(dim, dim)
+
+    def forward(self, x: Any, q_given: Any) -> Any:
+        k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.pair(x).chunk(2, -1))
+        weights = (q_given @ k.mT / q_given.shape[-1] ** 0.5).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
+class UnscaledQueries(OfQueries):
+    def forward(self, x: Any, q_given: Any) -> Any:
+        return super().forward(x, q_given * q_given.shape[-1] ** 0.5)
+
+
+@pytest.mark.parametrize("layer", [TurnedByPairs, OfPlaces, WithEdges, OfQueries])
+def test_what_a_call_needs_may_be_a_table_of_anything(layer: Any) -> None:
+    verdict = attn_exp.check(layer, quick=True)
+    assert verdict.passed and "seen from inside" not in str(verdict), verdict
+
+
+def test_a_mistake_is_named_where_queries_come_projected() -> None:
+    verdict = attn_exp.check(UnscaledQueries, quick=True)
+    assert verdict.mistakes == ("no_scale",) and "a matrix put before it, as it takes queries" in str(verdict)
