@@ -126,7 +126,7 @@ def of_jax() -> Library:
     widest = "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32"
     return Library(
         "jax",
-        lambda array, kind: jnp.asarray(array) if array.dtype.kind in "bi" else jnp.asarray(array, jnp.dtype(kind)),
+        lambda array, kind: jnp.asarray(array if array.dtype.kind in "bi" else array.astype(jnp.dtype(kind))),
         lambda array: wide(np.asarray(array)),
         read_array,
         widest,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.jaxprs import taken_apart
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
 
 HOMES = {"flax.linen": "linen", "flax.nnx": "nnx", "haiku": "haiku", "equinox": "equinox", "keras": "keras"}
@@ -178,38 +179,38 @@ class PureLayer:
             self.calls.pop()
 
 
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""How what is called a few times is compiled: that takes longer than the calls."""
-
-
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of JAX that is compiled as a whole, once for each shape: step by step each step would be.
+    """Return a function of JAX that is traced once for each shape, and done in NumPy; where that fails, by JAX.
 
-    What is no array stays as it is. Where the values of arrays are wanted meanwhile, it is done step by step.
+    What is no array stays as it is. Where the values of arrays are wanted meanwhile, JAX does it step by step.
     """
     import jax  # noqa: PLC0415 - the layer brought it
 
-    known, of_arrays = dict[Any, Callable[..., Any]](), dict[Any, Callable[..., Any]]()
+    known = dict[Any, Callable[..., Any]]()
 
     def whole(*given: Any) -> Any:
         values, tree = jax.tree_util.tree_flatten(given)
         arrays = {place: value for place, value in enumerate(values) if hasattr(value, "dtype")}
         others = {place: value for place, value in enumerate(values) if place not in arrays}
-        key = (tree, tuple(arrays), repr(others))
+        sizes = tuple((place, tuple(value.shape), str(value.dtype)) for place, value in arrays.items())
+        key = (tree, sizes, repr(others))
         if key not in known:
 
-            def step_by_step(now: dict[int, Any]) -> Any:
-                return function(*jax.tree_util.tree_unflatten(tree, [(others | now)[at] for at in range(len(values))]))
+            def step_by_step(*now: Any) -> Any:
+                mine = dict(zip(arrays, now, strict=True))
+                return function(*jax.tree_util.tree_unflatten(tree, [(others | mine)[at] for at in range(len(values))]))
 
-            known[key], of_arrays[key] = jax.jit(step_by_step, compiler_options=QUICKLY), step_by_step
-        try:
-            return known[key](arrays)
-        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError) as error:
-            if not isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError) and "racer" not in str(error):
-                raise  # shapes that do not fit: step by step they do not either
-            said = of_arrays[key](arrays)
-            known[key] = of_arrays[key]
-            return said
+            try:
+                known[key] = taken_apart(step_by_step, list(arrays.values()))
+            except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError) as error:
+                if not isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError) and "racer" not in str(
+                    error
+                ):
+                    raise  # shapes that do not fit: step by step they do not either
+                said = step_by_step(*arrays.values())
+                known[key] = step_by_step
+                return said
+        return known[key](*arrays.values())
 
     return whole
 

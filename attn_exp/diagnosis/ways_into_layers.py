@@ -106,9 +106,7 @@ class Way:
         first = [next(iter(parts_of(one).values()), None) for one in said]
         if any(one is None for one in first):
             return said[0]
-        library = sys.modules[type(x).__module__.partition(".")[0].replace("jaxlib", "jax")]
-        library = sys.modules["jax.numpy"] if library.__name__ == "jax" else library
-        return library.concatenate(first) if hasattr(library, "concatenate") else library.cat(first)
+        return join([one if hasattr(one, "detach") else np.asarray(one) for one in first], 0)
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ def beside(array: Array, x: Any) -> Any:
     if home in ("jax", "jaxlib"):
         import jax.numpy as jnp  # noqa: PLC0415
 
-        return jnp.asarray(array, x.dtype if array.dtype.kind == "f" else None)
+        return jnp.asarray(array.astype(x.dtype) if array.dtype.kind == "f" else array)
     return array.astype(x.dtype) if array.dtype.kind == "f" else array
 
 
@@ -156,6 +154,8 @@ def lay(x: Any, axes: str) -> Any:
     batch, tokens, width = x.shape
     if axes == "btm":
         return x
+    if type(x).__module__.partition(".")[0] == "jaxlib":  # JAX compiles each step anew for each size
+        return sys.modules["jax.numpy"].asarray(lay(np.asarray(x), axes))
     places, apart = [axis for axis in axes if axis in SPACE], [axis for axis in axes if axis in APART + ALONE]
     for axis in apart[::-1]:
         x = stack((x, x * 0.5)[: long(axis)], 1)
@@ -196,7 +196,8 @@ def lengths_of(places: Sequence[str], tokens: int) -> tuple[int, ...]:
 def unlaid(said: Any, axes: str, shape: tuple[int, ...]) -> Any:
     """Return what a layer says with its output as `[b t n]`, where it has the numbers of one."""
     batch, tokens, _ = shape
-    parts = parts_of(said)
+    parts = {name: np.asarray(part) if type(part).__module__.startswith("jaxlib") else part
+             for name, part in parts_of(said).items()}  # fmt: skip
     if not parts:
         return said
     first = output_of(parts, axes, batch, tokens)
@@ -865,7 +866,8 @@ def trouble(
         first = next(iter(parts.values()))
         if len(first.shape) != 3 or tuple(first.shape[:2]) != tuple(x.shape[:2]):
             return f"its answer has the shape {list(first.shape)} for x {list(lay(x, way.axes).shape)}", AT_THE_END
-        if not bool(np.isfinite(float(abs(first.detach() if hasattr(first, "detach") else first).sum()))):
+        first = first.detach() if hasattr(first, "detach") else np.asarray(first)
+        if not bool(np.isfinite(float(abs(first).sum()))):
             return IS_NAN, AT_THE_END
     except Exception as error:
         return error_line(error), reached(error)

@@ -1,0 +1,220 @@
+"""Functions of JAX, taken apart into their operations, which are done one by one in NumPy.
+
+To compile a function takes JAX longer than to trace it, and a check calls each in many sizes, once or twice in each.
+What is not known here is done by JAX.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+Rule = Callable[..., Any]
+
+ELEMENTWISE: dict[str, Rule] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "neg": np.negative,
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log1p": np.log1p, "expm1": np.expm1, "tanh": np.tanh,
+    "sin": np.sin, "cos": np.cos, "sqrt": np.sqrt, "abs": np.abs, "floor": np.floor, "ceil": np.ceil,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "square": np.square, "nextafter": np.nextafter, "is_finite": np.isfinite, "sign": np.sign,
+}  # fmt: skip
+OF_FLOATS: dict[str, Rule] = {
+    "div": np.divide, "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x), "logistic": lambda x: 1 / (1 + np.exp(-x)),
+}  # fmt: skip
+"""Those that do something else with whole numbers, as what becomes a whole number may."""
+OF_BITS: dict[str, Rule] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.bitwise_not}
+ALONG: dict[str, Rule] = {
+    "reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min, "reduce_prod": np.prod, "reduce_and": np.all,
+    "reduce_or": np.any,
+}  # fmt: skip
+CALLS = ("pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
+         "checkpoint", "remat", "remat2", "custom_lin")  # fmt: skip
+"""Operations that are others in a row."""
+
+
+def product(left: Any, right: Any, *, dimension_numbers: Any, **_: Any) -> Any:
+    """Return a product of matrices along any axes."""
+    return as_matrices(left, right, dimension_numbers, np.matmul)
+
+
+def as_matrices(left: Any, right: Any, numbers: Any, multiply: Callable[[Any, Any], Any]) -> Any:
+    """Return a product along any axes, which `multiply` makes of `[n t d]` and `[n d s]`."""
+    (of_left, of_right), (batch, other_batch) = numbers
+    free = [axis for axis in range(left.ndim) if axis not in (*of_left, *batch)]
+    other_free = [axis for axis in range(right.ndim) if axis not in (*of_right, *other_batch)]
+    shape = [left.shape[axis] for axis in (*batch, *free)] + [right.shape[axis] for axis in other_free]
+    count, rows = (int(np.prod([left.shape[axis] for axis in axes])) for axes in (batch, free))
+    columns, inner = (int(np.prod([right.shape[axis] for axis in axes])) for axes in (other_free, of_right))
+    first = left.transpose(*batch, *free, *of_left).reshape(count, rows, inner)
+    second = right.transpose(*other_batch, *of_right, *other_free).reshape(count, inner, columns)
+    return multiply(first, second).reshape(shape)
+
+
+def broadcast(array: Any, *_: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], **__: Any) -> Any:
+    """Return an array with more axes, some of which are repeated."""
+    whole = [1] * len(shape)
+    for axis, length in zip(broadcast_dimensions, np.shape(array), strict=True):
+        whole[axis] = length
+    return np.broadcast_to(np.reshape(array, whole), shape)
+
+
+def iota(*_: Any, dtype: Any, shape: Sequence[int], dimension: int, **__: Any) -> Any:
+    """Return places along an axis."""
+    lengths = [length if axis == dimension else 1 for axis, length in enumerate(shape)]
+    return np.broadcast_to(np.arange(shape[dimension], dtype=dtype).reshape(lengths), shape)
+
+
+def part(array: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    """Return what lies between places along each axis."""
+    steps = strides or [1] * array.ndim
+    return array[tuple(slice(*place) for place in zip(start_indices, limit_indices, steps, strict=True))]
+
+
+def chosen(which: Any, *cases: Any) -> Any:
+    """Return of each number the case that is chosen."""
+    return np.where(which, cases[1], cases[0]) if which.dtype == np.bool_ else np.choose(which, cases)
+
+
+def cut(array: Any, *, sizes: Sequence[int], axis: int) -> list[Any]:
+    """Return an array in parts."""
+    return np.split(array, np.cumsum(sizes)[:-1], axis)
+
+
+def padded(array: Any, number: Any, *, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+    """Return an array with numbers around it, or without some at its ends."""
+    if any(between for _, _, between in padding_config):
+        return NotImplemented
+    whole = np.pad(array, [(max(low, 0), max(high, 0)) for low, high, _ in padding_config], constant_values=number)
+    return whole[tuple(slice(max(-low, 0), min(high, 0) or None) for low, high, _ in padding_config)]
+
+
+def summed_so_far(array: Any, *, axis: int, reverse: bool) -> Any:
+    """Return the sum up to each place of an axis."""
+    return np.flip(np.cumsum(np.flip(array, axis), axis), axis) if reverse else np.cumsum(array, axis)
+
+
+def shifted(array: Any, by: Any) -> Any:
+    """Return bits moved to the right; of numbers with a sign JAX does it."""
+    return array >> by if array.dtype.kind == "u" else NotImplemented
+
+
+def recast(array: Any, *, new_dtype: Any) -> Any:
+    """Return bits as numbers of another type, of as many bits."""
+    return array.view(new_dtype) if array.dtype.itemsize == np.dtype(new_dtype).itemsize else NotImplemented
+
+
+OTHERS: dict[str, Rule] = {
+    "dot_general": product, "broadcast_in_dim": broadcast, "iota": iota, "slice": part, "select_n": chosen,
+    "stack": lambda *several, axis=0: np.stack(several, axis), "split": cut, "pad": padded, "cumsum": summed_so_far,
+    "reshape": lambda x, *_, new_sizes, **__: np.reshape(x, new_sizes),
+    "transpose": lambda x, *, permutation: np.transpose(x, permutation),
+    "squeeze": lambda x, *, dimensions: np.squeeze(x, tuple(dimensions)),
+    "expand_dims": lambda x, *, dimensions: np.expand_dims(x, tuple(dimensions)),
+    "concatenate": lambda *several, dimension: np.concatenate(several, dimension),
+    "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)),
+    "convert_element_type": lambda x, *, new_dtype, **_: np.asarray(x).astype(new_dtype),
+    "integer_pow": lambda x, *, y: x**y if y >= 0 else 1 / x**-y,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "tile": lambda x, *, reps: np.tile(x, reps), "shift_right_logical": shifted, "bitcast_convert_type": recast,
+    "stop_gradient": lambda x: x, "copy": lambda x: x, "copy_p": lambda x: x,
+    "optimization_barrier": lambda *several: list(several),
+}  # fmt: skip
+EXACT = ("add", "sub", "mul", "max", "min", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge")
+"""Operations on two numbers whose result is the one nearest to the right one, in every library."""
+MOVES = ("iota", "select_n", "stack", "concatenate", "pad", "tile", "broadcast_in_dim", "slice", "split", "reshape",
+         "transpose", "squeeze", "expand_dims", "rev", "stop_gradient", "copy", "copy_p", "convert_element_type",
+         "optimization_barrier")  # fmt: skip
+"""Operations that leave numbers as they are, but for their type."""
+
+
+def rule_of(name: str, params: Mapping[str, Any], given: Sequence[Any]) -> Rule | None:
+    """Return how NumPy does an operation; None where JAX does it, as sums and products of numbers of half precision."""
+    kinds = [one.dtype if isinstance(one, np.ndarray) else None for one in given]
+    if not all(map(is_number, kinds)) or (any(map(is_half, kinds)) and name not in (*EXACT, *MOVES)):
+        return None
+    are_floats = all(kind is not None and kind.kind not in "biu" for kind in kinds)
+    makes_whole = name == "convert_element_type" and np.dtype(params["new_dtype"]).kind in "iu"
+    if (name in (*OF_FLOATS, "integer_pow") and not are_floats) or (makes_whole and are_floats):
+        return None
+    if name in ALONG:
+        return partial(ALONG[name], axis=tuple(params["axes"]))
+    rule = OTHERS.get(name)
+    return partial(rule, **params) if rule is not None else (ELEMENTWISE | OF_BITS | OF_FLOATS).get(name)
+
+
+def is_number(kind: Any) -> bool:
+    """Say whether a type is one of numbers that NumPy knows, or of half precision."""
+    return kind is not None and (kind.kind in "biuf" or is_half(kind))
+
+
+def is_half(kind: Any) -> bool:
+    """Say whether a type is one of half precision."""
+    return str(kind) in ("float16", "bfloat16")
+
+
+def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function of arrays of these sizes as one that does its operations in NumPy."""
+    import jax  # noqa: PLC0415 - the function is one of JAX
+
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(*arrays)
+    tree = jax.tree_util.tree_structure(shape)
+
+    def call(*given: Any) -> Any:
+        said = done(closed.jaxpr, closed.consts, [as_array(one) for one in given])
+        return jax.tree_util.tree_unflatten(tree, said)
+
+    return call
+
+
+def done(jaxpr: Any, consts: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """Return what a list of operations makes of what it is given."""
+    known: dict[Any, Any] = {}
+
+    def read(one: Any) -> Any:
+        return as_array(one.val) if hasattr(one, "val") else known[one]
+
+    known.update(zip(jaxpr.constvars, map(as_array, consts), strict=True))
+    known.update(zip(jaxpr.invars, given, strict=True))
+    for step in jaxpr.eqns:
+        arrays, name = [read(one) for one in step.invars], step.primitive.name
+        inner = next((step.params[word] for word in ("jaxpr", "call_jaxpr", "fun_jaxpr") if word in step.params), None)
+        if name in CALLS and inner is not None:
+            said = done(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), arrays)
+        else:
+            said = one_step(step, name, arrays)
+        known.update(zip(step.outvars, said, strict=True))
+    return [read(one) for one in jaxpr.outvars]
+
+
+def one_step(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
+    """Return what one operation makes of arrays."""
+    if name == "random_bits":
+        return [random_bits(arrays[0], step.outvars[0].aval)]
+    rule = rule_of(name, step.params, arrays)
+    if rule is not None:
+        with np.errstate(all="ignore"):
+            said = rule(*arrays)
+        if said is not NotImplemented:
+            several = said if isinstance(said, list) else [said]
+            return [np.asarray(one, out.aval.dtype) for one, out in zip(several, step.outvars, strict=True)]
+    params = step.primitive.get_bind_params(step.params)
+    made, params = params if isinstance(params, tuple) else ((), params)  # JAX up to 0.9 has functions among them
+    out = step.primitive.bind(*made, *arrays, **params)
+    return [as_array(one) for one in (out if step.primitive.multiple_results else [out])]
+
+
+def random_bits(key: Any, kind: Any) -> Any:
+    """Return random bits that a key alone tells: NumPy's, as to draw its own is what JAX compiles longest."""
+    seed = np.asarray(sys.modules["jax"].random.key_data(key))
+    return np.random.default_rng(seed.ravel()).integers(0, 1 << 8 * kind.dtype.itemsize, kind.shape, kind.dtype)
+
+
+def as_array(one: Any) -> Any:
+    """Return an array of JAX's as one of NumPy's, unless it holds random keys."""
+    if not hasattr(one, "dtype"):
+        return np.asarray(one)
+    return np.asarray(one) if str(one.dtype).partition("<")[0] != "key" else one
