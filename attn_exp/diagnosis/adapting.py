@@ -33,11 +33,11 @@ SIZES = "sizes"
 MOST_WAYS = 24
 """Values that are tried for the arguments that nobody knows, for one way to give the arrays."""
 WHOLE_LAYER = (*LAYER, "W_o", "b_q", "b_k", "b_v", "b_o", "memory")
-PASSED = ("mask", "padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi", "sinks", "heads",
-          "kv_heads", "dropout", "added")  # fmt: skip
+PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi",
+          "sinks", "heads", "kv_heads", "dropout", "added")  # fmt: skip
 """Roles that a function has a word for, which a question says."""
 MASKS = ("mask", "padding")
-NEEDED = ("mask", "padding", "causal", "scale", "lengths", "heads", "kv_heads")
+NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "lengths", "heads", "kv_heads")
 """Those of them that a question says even where it asks for nothing of the kind."""
 
 

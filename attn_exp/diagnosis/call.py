@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import isclass, ismethod, isroutine
 from typing import Any
 
@@ -133,6 +133,10 @@ class Caller:
             extra["mask"] = self.masking.write(extra["mask"], at_of(case), self.request.blocks)
         if "padding" in extra:
             extra["padding"] = self.padding.write(extra["padding"][:, None, None], at_of(case), self.request.blocks)
+        if "query_padding" in extra:
+            at, kind = at_of(case), replace(self.padding, neutral="mask")
+            mask = extra["query_padding"][:, None, None]
+            extra["query_padding"] = kind.write(mask, replace(at, keys=at.rows), self.request.blocks)
         said = {role: self.given(value) for role, value in extra.items()}
         if "mask" in said:
             said["mask"] = self.masking.held(said["mask"])

@@ -14,8 +14,9 @@ from attn_exp.diagnosis.ways_into_layers import HERE, Filled, Way, candidates, t
 USUAL = ("t s", "b 1 t s", "b t s")
 """Axes that a question itself can write."""
 OF_ENTRY = "s"
-OF_KEYS = ("b s", "b 1 s", "b 1 1 s", OF_ENTRY)
-KINDS = (True, 1.0, 0.0)
+KEYS_FIRST = "s b"
+OF_KEYS = ("b s", "b 1 s", "b 1 1 s", OF_ENTRY, KEYS_FIRST)
+KINDS = (True, 1.0, 0.0, False)
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class MaskForm:
             return mask
         shape = tuple(mask.shape)
         if self.axes == OF_ENTRY:
+            return mask * 1.0 if self.numbers else mask
+        if self.axes == KEYS_FIRST:
+            mask = mask.swapaxes(0, 1)
             return mask * 1.0 if self.numbers else mask
         laid = mask.reshape((shape[0], *(1 for _ in self.axes.split()[2:]), shape[-1]))
         return laid * 1.0 if self.numbers else laid
@@ -70,6 +74,11 @@ def mask_form(layer: Layer, way: Way, word: str) -> MaskForm:
     """Return how a layer wants the mask of that name; as the questions write it, where it takes that."""
     if any(accepts(layer, way, word, axes, value) for axes in USUAL for value in KINDS):
         return MaskForm()
-    every = ((axes, value) for axes in OF_KEYS for value in (True, 1.0))
+    return padding_form(layer, way, word) or MaskForm()
+
+
+def padding_form(layer: Layer, way: Way, word: str) -> MaskForm | None:
+    """Return how a layer wants a mask of keys of that name, or None where it takes none."""
+    every = ((axes, value) for axes in OF_KEYS for value in (True, False, 1.0))  # True hides all keys of some
     found = next((one for one in every if accepts(layer, way, word, *one)), None)
-    return MaskForm() if found is None else MaskForm("padding", found[0], found[1] is not True)
+    return None if found is None else MaskForm("padding", found[0], not isinstance(found[1], bool))

@@ -26,7 +26,7 @@ from attn_exp.diagnosis.inner import UnreadError, seen_inside
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_called_by, class_of
-from attn_exp.diagnosis.mask_forms import OF_ENTRY, MaskForm, mask_form, takes_keys, taking_masks
+from attn_exp.diagnosis.mask_forms import OF_ENTRY, MaskForm, mask_form, padding_form, takes_keys, taking_masks
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.named_matrices import (
     FUSED,
@@ -857,7 +857,7 @@ def called(
     arrays = [given for given in reversed(forward) if plain(given.name) in BY_NAME and may_be_array(given)]
     roles = {"mask": only} if only else {BY_NAME[plain(given.name)]: given.name for given in arrays}
     taken = {role: word for role, word in roles.items()
-             if role in ("mask", "padding", "causal") and word not in way.sides}  # fmt: skip
+             if role in ("mask", "padding", "query_padding", "causal") and word not in way.sides}  # fmt: skip
     if isinstance(way.given.get(taken.get("causal", "")), Filled) and "mask" not in taken:
         taken["mask"] = taken.pop("causal")  # an array of a causal mask is one of any
     beside = {"memory": "memory"} if way.memory else {}
@@ -869,11 +869,16 @@ def called(
         keyed = other if other and takes_keys(layer, way, other) else word
         taken = {role: name for role, name in taken.items() if role != "mask"} | {"padding": keyed}
 
+    forms = {word: form}
+    if taken.get("padding", word) != word:
+        forms[taken["padding"]] = padding_form(layer, way, taken["padding"]) or MaskForm()
+
     def call(x: Any, memory: Any = None, **keywords: Any) -> Any:
-        if keywords.get(word) is not None:
-            keywords[word] = form.write(keywords[word])
-            if form.axes == OF_ENTRY:
-                return way.one_by_one(layer, x, memory, keywords, {word: keywords.pop(word)})
+        for name, one in forms.items():
+            if keywords.get(name) is not None:
+                keywords[name] = one.write(keywords[name])
+        if form.axes == OF_ENTRY and keywords.get(word) is not None:
+            return way.one_by_one(layer, x, memory, keywords, {word: keywords.pop(word)})
         return way.call(layer, x, memory, **keywords)
 
     known = {given.name: given.default for given in forward}

@@ -42,6 +42,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "mask": ("mask", "attnmask", "attentionmask", "attnmasks", "attentionmasks", "attendmask", "srcmask"),
     "added": ("bias", "attnbias", "attentionbias"),
     "padding": ("keypaddingmask", "paddingmask", "keymask", "padmask", "pad", "padding", "kvmask", "kmask"),
+    "query_padding": ("qmask", "querymask", "queriesmask", "querypaddingmask", "qpaddingmask"),
     "causal": ("iscausal", "causal", "usecausalmask", "causalmask"),
     "scale": ("scale", "smscale", "softmaxscale", "scaling", "scalefactor"),
     "window": ("window", "windowsize", "localwindowsize", "slidingwindow"),
@@ -226,6 +227,7 @@ def unasked(at: At, offer: Offer, request: Request) -> dict[str, Any]:
         "lengths": np.full(at.batch, at.keys, np.int64),
         "mask": np.full((at.rows, at.keys), not request.blocks),
         "padding": np.full((at.batch, at.keys), not request.blocks),
+        "query_padding": np.full((at.batch, at.rows), not request.blocks),
         "causal": False,
     }
     needed = {role for role in neutral if offer.takes(role) and role not in offer.defaults}
@@ -255,6 +257,8 @@ def spoken_masks(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict
             said[word] = own_word(mask, offer, at)
         elif isinstance(mask, Padding | Filler) and offer.takes("padding"):
             said["padding"] = filler(mask, at, request)
+            if offer.takes("query_padding"):  # some need both or none
+                said["query_padding"] = np.full((at.batch, at.rows), not request.blocks)
         else:
             rest.append(mask)
     if rest and offer.takes("mask"):

@@ -53,7 +53,10 @@ def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
             return not within
 
     axes = ("tbm",) if isinstance(layer, TorchLayer) and way.axes == "btm" else OTHERWISE[way.axes]
-    others = [replace(way, axes=one) for one in axes] if mixes(way) else []
+    keys_first = {name: replace(make, shape="s b") if isinstance(make, Filled) and make.shape == "b s" else make
+                  for name, make in way.given.items()}  # fmt: skip
+    ways = [way] if keys_first == way.given else [way, replace(way, given=keys_first)]
+    others = [replace(each, axes=one) for one in axes for each in ways] if mixes(way) else []
     return next((one for one in others if not mixes(one) and (one.axes in KNOWN or mixes(one, within=True))), way)
 
 

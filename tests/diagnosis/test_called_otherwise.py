@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import attn_exp
+from attn_exp.experiment.verdict import HELD
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch
@@ -170,3 +171,69 @@ def test_what_a_call_needs_may_be_a_table_of_anything(layer: Any) -> None:
 def test_a_mistake_is_named_where_queries_come_projected() -> None:
     verdict = attn_exp.check(UnscaledQueries, quick=True)
     assert verdict.mistakes == ("no_scale",) and "a matrix put before it, as it takes queries" in str(verdict)
+
+
+class KeysFirst(Layer):
+    """Tokens lie first, in x and in what hides them; what may attend is 1."""
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        q, k, v = self.parts(x.transpose(0, 1))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        return self.joined(scores.masked_fill(mask.transpose(0, 1)[:, None, None] == 0, -1e9), v).transpose(0, 1)
+
+
+class HidesKeysFirst(Layer):
+    """The same with a mask that hides, beside one for queries and keys, none of which needs to be given."""
+
+    def forward(self, x: Any, key_padding_mask: Any = None, attn_mask: Any = None) -> Any:
+        q, k, v = self.parts(x.transpose(0, 1))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if attn_mask is not None:
+            scores = scores.masked_fill(attn_mask[None], -torch.inf)
+        if key_padding_mask is not None:
+            scores = scores.masked_fill(key_padding_mask.transpose(0, 1)[:, None, None], -torch.inf)
+        return self.joined(scores, v).transpose(0, 1)
+
+
+class OfBothMasks(Layer):
+    """What hides keys needs what hides queries beside it."""
+
+    def forward(self, x: Any, q_mask: Any = None, kv_mask: Any = None) -> Any:
+        q, k, v = self.parts(x)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if kv_mask is not None:
+            scores = scores.masked_fill(~(q_mask[:, None, :, None] & kv_mask[:, None, None]), -1e9)
+        return self.joined(scores, v)
+
+
+def both_masks(q: Any, k: Any, v: Any, q_mask: Any = None, kv_mask: Any = None) -> Any:
+    scores = torch.einsum("blhd,bshd->blsh", q, k) / q.shape[-1] ** 0.5
+    if kv_mask is not None:
+        scores = scores.masked_fill(~(q_mask[:, :, None, None] * kv_mask[:, None, :, None]), -torch.inf)
+    return torch.einsum("blsh,bshd->blhd", scores.softmax(2), v)
+
+
+class FilledWithZeros(Layer):
+    """Tokens of 0 are filler, which nobody sees."""
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.parts(x)
+        filler = (x.abs().sum(-1) == 0)[:, None, None]
+        return self.joined((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(filler, -1e9), v) * ~filler[:, 0, 0, :, None]
+
+
+@pytest.mark.parametrize("attention", [KeysFirst, OfBothMasks, both_masks])
+def test_what_hides_keys_is_written_as_the_code_reads_it(attention: Any) -> None:
+    verdict = attn_exp.check(attention, quick=True)
+    assert verdict.passed, verdict
+    assert "padding" in {one.rung for one in verdict.findings if one.state == HELD}
+
+
+def test_two_masks_that_hide_are_read_together() -> None:
+    verdict = attn_exp.check(HidesKeysFirst, quick=True)
+    assert verdict.passed and verdict.right_under == "convention=torch_mha", verdict
+
+
+def test_tokens_of_zero_may_be_filler() -> None:
+    verdict = attn_exp.check(FilledWithZeros, quick=True)
+    assert verdict.passed and "as those of 0 count as filler" in str(verdict), verdict
