@@ -11,10 +11,11 @@ from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.questions import CROSS
 from attn_exp.diagnosis.ways_to_call import Seen
 from attn_exp.diagnosis.ways_to_mask import ANY_IS_CAUSAL
+from attn_exp.diagnosis.without_matrices import SAID
 
 MOST = 90
 """Letters of an error that are shown."""
-SAID = {
+ASKED = {
     "unequal lengths": "other keys than queries",
     "another head size": "another head size",
     "fewer key/value heads": "fewer key/value heads",
@@ -75,7 +76,7 @@ def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
         yield "a batch (it takes one entry)"
     if offer.core and caller.is_made:
         yield "another head size (it was made before)"
-    if not offer.core and function.inside is not None:
+    if not offer.core and function.inside is not None and SAID not in offer.said:
         yield "other sizes of its matrices (they are its own)"
 
 
@@ -83,6 +84,6 @@ def refused(seen: Seen) -> Iterator[str]:
     """Yield the questions that were refused, each with the function's own error."""
     answered = {case.rung for case, answer in seen if answer.output is not None}
     for case, answer in seen:
-        if answer.output is None and case.rung in SAID and case.rung not in answered:
+        if answer.output is None and case.rung in ASKED and case.rung not in answered:
             said = answer.error if len(answer.error) <= MOST else f"{answer.error[:MOST].rstrip()} ..."
-            yield f"{SAID[case.rung]} ({said})"
+            yield f"{ASKED[case.rung]} ({said})"

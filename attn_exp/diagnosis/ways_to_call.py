@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.diagnosis import without_matrices
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, is_size, targets
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
@@ -131,6 +132,7 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
     if known is None and without_parameters(own.function):
         function = own.function if inspect.isclass(own.function) else own.function.eval()
         yield from adapted(function, own.name)
+        yield from without_matrices.bounds(function, own.name, request.device)
         return
     first = known or bound(own, request)
     may_differ = first.inside is None and known is None
@@ -141,7 +143,11 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
         yield from others
     if known is not None or is_named(own, first):
         yield first
+        yield from others
+        return
     yield from others
+    if may_differ:
+        yield from without_matrices.bounds(own.function, own.name, request.device)
 
 
 def takes_size(function: Any, name: str) -> bool:

@@ -1,0 +1,68 @@
+"""Attention without matrices: of x alone, or of queries and of what is attended to, in any order and with any axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
+
+
+def of_itself(x: Any) -> Any:
+    scores = x @ x.T / np.sqrt(x.shape[-1])
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True) @ x
+
+
+def of_one_query(decoded: Any, encoded: Any) -> Any:
+    weights = torch.softmax(encoded @ decoded / decoded.shape[0] ** 0.5, 0)
+    return weights @ encoded, weights
+
+
+class KeysBefore(torch.nn.Module):
+    """What is attended to comes first, then one query of each entry."""
+
+    def forward(self, outputs: Any, state: Any) -> Any:
+        scores = torch.einsum("bd,bsd->bs", state, outputs) / state.shape[-1] ** 0.5
+        return torch.einsum("bs,bsd->bd", scores.softmax(-1), outputs)
+
+
+class OfStates(torch.nn.Module):
+    """Tokens lie first, and keys may be hidden."""
+
+    def forward(self, state: Any, outputs: Any, mask: Any = None) -> Any:
+        scores = torch.einsum("tbd,sbd->bts", state, outputs) / state.shape[-1] ** 0.5
+        scores = scores if mask is None else scores.masked_fill(~mask, -1e9)
+        return torch.einsum("bts,sbd->tbd", scores.softmax(-1), outputs)
+
+
+class Unscaled(torch.nn.Module):
+    def forward(self, state: Any, outputs: Any) -> Any:
+        return torch.softmax(state @ outputs.mT, -1) @ outputs
+
+
+def normed(x: Any) -> Any:
+    return (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("attention", [of_itself, of_one_query, KeysBefore, OfStates])
+def test_values_may_be_the_keys_themselves(attention: Any) -> None:
+    verdict = attn_exp.check(attention, quick=True)
+    assert verdict.passed and "its inputs themselves" in str(verdict), verdict
+    assert ("cross attention (it takes one input)" in str(verdict)) == (attention is of_itself)
+    assert ("a mask for each entry" in str(verdict)) == (attention is OfStates)
+
+
+def test_a_mistake_without_matrices_is_named() -> None:
+    assert attn_exp.check(Unscaled, quick=True).mistakes == ("no_scale",)
+    assert attn_exp.check(Unscaled, "scale=false", quick=True).passed
+
+
+def test_what_makes_no_row_of_the_others_is_no_attention() -> None:
+    with pytest.raises(attn_exp.UserError, match="normed takes x"):
+        attn_exp.check(normed, quick=True)
