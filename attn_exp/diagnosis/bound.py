@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from attn_exp.diagnosis.inner import Seen
+from attn_exp.diagnosis.cores import Seen
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.plain_layers import PlainLayer

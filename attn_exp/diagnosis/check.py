@@ -145,10 +145,14 @@ def is_unknown_at_once(verdict: Verdict) -> bool:
 def as_seen_inside(verdict: Verdict, seen: Verdict, caller: Caller) -> Verdict:
     """Return the verdict on a layer whose answers nothing explains, with what is seen of the attention inside.
 
-    What is right inside is right where a layer has no word for masks: they are not asked there.
+    What is right inside is right where its masks were asked, or where a layer has no word for them.
     """
     masked = caller.offer.takes("mask") or caller.offer.takes("padding")
-    if seen.mistakes or (seen.passed and not masked):
+    if (
+        seen.mistakes
+        or seen.right_under
+        or (seen.passed and not (masked and inner.UNREAD_WITH_MASKS in seen.not_asked))
+    ):
         return replace(seen, seconds=verdict.seconds)
     first = next((f"{one.rung}: {one.said}" for one in seen.findings if one.state == BROKEN), "")
     said = f"Inside, {first}" if first else "Inside, q, k and v are multiplied, weighed and mixed as they should be"

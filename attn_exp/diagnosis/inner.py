@@ -6,253 +6,28 @@ here by numbers alone. That is less than a check of the whole layer says, and it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from itertools import permutations
 from math import isclose, prod, sqrt
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.layers import TorchLayer
-from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
+from attn_exp.diagnosis import masks_inside
+from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, cores, multiple
+from attn_exp.diagnosis.other_words import BLOCKS, INVERTED
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.returned import parts_of
-from attn_exp.diagnosis.watching import Operation, watched
-from attn_exp.diagnosis.ways_into_layers import Way
+from attn_exp.diagnosis.watching import Operation
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
-from attn_exp.own_code import held
 
-TOKENS, HIDDEN, CLOSE = 7, -1e4, 1e-6
-"""Tokens of x here; logits below are those of hidden keys; a gap of numbers of size 1 that is none."""
-MOST_AXES, MOST_OPERATIONS = 6, 4000
 NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_with_indices", "_fft_r2c", "cumsum", "pad",
               "upsample_bilinear2d", "upsample_nearest2d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d",
               "mkldnn_rnn_layer", "lstm", "gru")  # fmt: skip
 """Operations in which tokens meet on purpose."""
-
-
-@dataclass(frozen=True, eq=False)
-class Core:
-    """One softmax with what goes into it and what it mixes; the first axis counts entries and heads.
-
-    `q [n t d]` and `k [n s d]` are those of the product `scores [n t s]`; `logits` and `weights` are `[n t s]`, `v [n s
-    e]`. `before` is by what q and k were multiplied before the product, `normed` says that they
-    were given a size of their own. `at` are the places of the product of q and k, of the softmax and of the product
-    with v among the operations; `swapped` says that this one returned `[n e t]`.
-    """
-
-    q: Array
-    k: Array
-    v: Array
-    scores: Array
-    logits: Array
-    weights: Array
-    before: float
-    normed: bool
-    at: tuple[int, int, int]
-    swapped: bool
-
-    @property
-    def size(self) -> int:
-        """How many numbers a query has."""
-        return int(self.q.shape[-1])
-
-
-def cores(operations: Sequence[Operation]) -> list[Core]:
-    """Return each softmax among some operations that stands between two products, in the order of the call."""
-    found = (core(operations, place) for place in softmaxes(operations))
-    return [one for one in found if one is not None]
-
-
-def softmaxes(operations: Sequence[Operation]) -> Iterator[int]:
-    """Yield the places of operations that return shares: called so, or quotients of exponentials by their sum."""
-    for place, one in enumerate(operations):
-        if one.said.dtype.kind != "f" or one.said.ndim < len("ts") or not one.is_of_x or one.said.size < 2:
-            continue
-        if one.name in ("_softmax", "_safe_softmax") or (one.name in ("div", "mul") and is_share(operations, place)):
-            yield place
-
-
-def is_share(operations: Sequence[Operation], place: int) -> bool:
-    """Say whether a quotient is that of exponentials by their sum."""
-    said = operations[place].said
-    if not (said >= 0).all():
-        return False
-    sums = [said.sum(axis=axis) for axis in range(said.ndim) if said.shape[axis] > 1]
-    if not any(np.allclose(one, 1.0, atol=CLOSE) for one in sums):
-        return False
-    return any(operations[one].name in ("exp", "exp2") for one in behind(operations, place))
-
-
-def behind(operations: Sequence[Operation], place: int) -> Iterator[int]:
-    """Yield what an operation was made of, back to the products, which are yielded too."""
-    seen, ahead = set[int](), [place]
-    while ahead:
-        for made, of_x in zip(operations[one := ahead.pop()].made, operations[one].of_x, strict=True):
-            if made is not None and of_x and made not in seen:
-                seen.add(made)
-                yield made
-                if not operations[made].is_product:
-                    ahead.append(made)
-
-
-def core(operations: Sequence[Operation], place: int) -> Core | None:
-    """Return what stands around one softmax, or None where that is no attention."""
-    shares = operations[place].said
-    mixing = mixed_with(operations, place)
-    if mixing is None or shares.ndim > MOST_AXES:
-        return None
-    at, side = mixing
-    first, second = (in_rows(one) for one in operations[at].given[-2:])
-    weights, v = (first, second) if side == 0 else (second.swapaxes(1, 2), first.swapaxes(1, 2))
-    order = order_of_axes(shares, weights)
-    if order is None or weights.shape[-1] != v.shape[1]:
-        return None
-    one = operations[place]
-    with np.errstate(all="ignore"):
-        logits = one.given[0] if "softmax" in one.name else np.log(shares)
-    logits = logits.transpose(order).reshape(weights.shape)
-    products = sorted(place for place in behind(operations, place) if operations[place].is_product)
-    fits = [fit for product in products for fit in fitted(operations, product, logits)]
-    if not fits:
-        return None
-    _, product, turned = min(fits, key=lambda fit: fit[0])
-    given = [in_rows(one) for one in operations[product].given[-2:]]
-    sides = [given[0], given[1].swapaxes(1, 2)]
-    scores = in_rows(operations[product].said)
-    if turned:
-        sides, scores = sides[::-1], scores.swapaxes(1, 2)
-    before = [multiplied(operations, made) for made in operations[product].made[-2:]]
-    factor, normed = prod(factor for factor, _ in before), any(normed for _, normed in before)
-    q, k = sides
-    return Core(q, k, v, scores, logits, weights, factor, normed, (product, place, at), side == 1)
-
-
-def in_rows(array: Array) -> Array:
-    """Return a matrix as one of several."""
-    return array if array.ndim == len("nts") else array[None]
-
-
-def mixed_with(operations: Sequence[Operation], place: int) -> tuple[int, int] | None:
-    """Return the first product that weights go into, and as which of its two sides."""
-    theirs = {place}
-    for at in range(place + 1, len(operations)):
-        sides = [side for side, made in enumerate(operations[at].made) if made in theirs]
-        if sides and operations[at].is_product:
-            side = sides[0] - len(operations[at].given) + 2
-            return (at, side) if side >= 0 and operations[at].given[-1].ndim <= len("nts") else None
-        if sides:
-            theirs.add(at)
-    return None
-
-
-def order_of_axes(array: Array, other: Array) -> tuple[int, ...] | None:
-    """Return the order in which the axes of an array make the same numbers as another, which may have fewer axes."""
-    if array.size != other.size:
-        return None
-    for order in permutations(range(array.ndim)):
-        if np.allclose(array.transpose(order).reshape(other.shape), other, rtol=0, atol=1e-9):
-            return order
-    return None
-
-
-def fitted(operations: Sequence[Operation], place: int, logits: Array) -> Iterator[tuple[float, int, bool]]:
-    """Yield how far the logits are from a multiple of a product, its place, and whether it is turned."""
-    one = operations[place]
-    scores = in_rows(one.said)
-    if one.name == "convolution" or not all(one.of_x[-2:]) or scores.ndim != logits.ndim:
-        return
-    for turned, said in ((False, scores), (True, scores.swapaxes(1, 2))):
-        if said.shape == logits.shape:
-            yield multiple(logits, said, logits > HIDDEN)[1], place, turned
-
-
-def multiple(logits: Array, scores: Array, shown: Array) -> tuple[float, float]:
-    """Return the factor with which scores are nearest to logits where they are shown, and how far they still are.
-
-    Only what parts the logits of one query tells anything, as the softmax knows no more.
-    """
-    right, tried = apart(logits, shown), apart(scores, shown)
-    factor = float((right * tried).sum() / max((tried * tried).sum(), 1e-300))
-    return factor, float(np.abs(right - factor * tried).max(initial=0.0) / max(np.abs(right).max(initial=0.0), 1e-300))
-
-
-def apart(logits: Array, shown: Array) -> Array:
-    """Return logits without the mean of those of a query, and 0 for those that are not shown."""
-    kept = np.where(shown, logits, 0.0)
-    count = np.maximum(shown.sum(axis=-1, keepdims=True), 1)
-    return np.where(shown, kept - kept.sum(axis=-1, keepdims=True) / count, 0.0)
-
-
-def multiplied(operations: Sequence[Operation], place: int | None) -> tuple[float, bool]:
-    """Return by what numbers a side was multiplied since the last product, and whether a norm came between."""
-    factor = 1.0
-    while place is not None and not operations[place].is_product:
-        one = operations[place]
-        mine = [side for side, of_x in enumerate(one.of_x) if of_x]
-        if not mine or "norm" in one.name or (len(mine) > 1 and one.name in ("mul", "div")):
-            return factor, bool(mine)
-        if one.name in ("mul", "div"):
-            others = [array for side, array in enumerate(one.given) if side not in mine and array.size == 1]
-            number = next(iter([*one.numbers, *(float(array.ravel()[0]) for array in others)]), 1.0)
-            factor *= number if one.name == "mul" else 1 / number
-        place = one.made[mine[0]]
-    return factor, False
-
-
-# What is asked of a layer: numbers, others, one token changed, one row of what it mixes changed
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """A layer seen from inside: what its calls are, and its cores of two questions that differ in all numbers.
-
-    `width` is how many numbers a token has, and `told` how many heads the layer says that it has, or 0.
-    """
-
-    ask: Callable[..., tuple[list[Operation], Array]]
-    x: Array
-    memory: Array
-    operations: list[Operation]
-    first: list[Core]
-    second: list[Core]
-    width: int
-    told: int
-
-    @property
-    def heads(self) -> int:
-        """How many heads there are, where each is a softmax for each entry: 0 where that does not come out."""
-        count = sum(len(one.weights) for one in self.first)
-        return count // len(self.x) if count % len(self.x) == 0 else 0
-
-
-def seen_inside(layer: TorchLayer, way: Way) -> Seen | None:
-    """Return what is seen of attention inside a layer, or None where there is none that can be read."""
-    tokens = way.tokens or TOKENS
-    x, memory, other, of_other = np.random.default_rng(67).standard_normal((4, 2, tokens, way.width))
-
-    def ask(x: Array, memory: Array, instead: Any = None) -> tuple[list[Operation], Array]:
-        given = [layer.lent(x), layer.lent(memory) if way.memory else None]
-        with held():
-            operations, said = watched(
-                partial(way.call, layer, *given), [one for one in given if one is not None], instead
-            )
-        return operations, next(iter(parts_of(said).values())).detach().cpu().double().numpy()
-
-    ask(x, memory)  # what a first call makes and keeps is made
-    operations, _ = ask(x, memory)
-    if len(operations) > MOST_OPERATIONS:
-        return None
-    first, second = cores(operations), cores(ask(other, of_other)[0])
-    same = [one.at for one in first] == [one.at for one in second]
-    numbers = dict(whole_numbers(layer.module))
-    heads = next((value for word, value in numbers.items() if word in HEADS and value > 0), 0)
-    return Seen(ask, x, memory, operations, first, second, way.width, heads) if first and same else None
 
 
 def findings(seen: Seen, request: Request) -> Iterator[tuple[Finding, str]]:
@@ -266,6 +41,7 @@ def findings(seen: Seen, request: Request) -> Iterator[tuple[Finding, str]]:
         yield from of_scores(seen, one, other, request)
         yield of_weights(one)
     yield of_answer(seen)
+    yield from masks_inside.of_words(seen)
 
 
 def of_scores(seen: Seen, one: Core, other: Core, request: Request) -> Iterator[tuple[Finding, str]]:
@@ -274,15 +50,15 @@ def of_scores(seen: Seen, one: Core, other: Core, request: Request) -> Iterator[
     What is added to it whatever x is, is not in the difference of two questions.
     """
     rung = "the scores inside"
-    shown = (one.logits > HIDDEN) & (other.logits > HIDDEN)
+    hidden, filled = hidden_places(one, other)
+    shown = ~(hidden | filled)
     left, right = (np.where(shown, each.logits, 0.0) for each in (one, other))
     factor, gap = multiple(left - right, one.scores - other.scores, shown)
     beside = float(np.abs(apart(left - factor * one.scores, shown)).max(initial=0.0))
     if gap < CLOSE * 10:
-        places = int((~shown).any(axis=0).sum())
-        said = f", {places} of {shown[0].size} places hidden" if places else ""
-        said += ", and numbers that are the same whatever x is" if beside > CLOSE * 10 else ""
+        said = ", and numbers that are the same whatever x is" if beside > CLOSE * 10 else ""
         yield Finding(rung, HELD, f"a multiple of q k^T{said}"), ""
+        yield from of_masks(one, hidden, filled)
         if factor:  # of keys that are all hidden, nothing is told
             yield of_scale(seen, one, factor * one.before, request)
         return
@@ -291,6 +67,46 @@ def of_scores(seen: Seen, one: Core, other: Core, request: Request) -> Iterator[
         yield Finding(rung, REMARK, "q k^T is not all: other products of x are added to it"), ""
         return
     yield Finding(rung, BROKEN, "they are no multiple of q k^T, and what parts them changes with x"), ""
+
+
+def hidden_places(one: Core, other: Core) -> tuple[Array, Array]:
+    """Return where the logits of two questions are those of hidden keys, and where they are a number that x does not
+    change, as one that is filled in, but not far below the others."""
+    hidden = (one.logits <= HIDDEN) | (other.logits <= HIDDEN)
+    filled = ~hidden & (one.logits == other.logits) & (np.abs(one.scores - other.scores) > CLOSE)
+    return hidden, filled
+
+
+def of_masks(one: Core, hidden: Array, filled: Array) -> Iterator[tuple[Finding, str]]:
+    """Say which keys are hidden whatever x is, and by which mistake that is not what a causal mask hides."""
+    rung = "the mask inside"
+    closed = (hidden | filled).any(axis=0)
+    if not closed.any():
+        return
+    place = np.subtract.outer(-np.arange(closed.shape[0]), -np.arange(closed.shape[1]))  # of the key less of the query
+    said = f"{int(closed.sum())} of {closed.size} places are hidden"
+    known = {"": place > 0, "causal_strict": place >= 0, "causal_next": place > 1, "causal_flipped": place < 0,
+             "mask_inverted": place <= 0}  # fmt: skip
+    name = next((name for name, places in known.items() if np.array_equal(closed, places)), None)
+    if name:
+        yield Finding(rung, BROKEN, f"{said}: {SHOWN[name]}"), name
+    else:
+        yield Finding(rung, HELD, said), ""
+    numbers = one.logits[filled]
+    if numbers.size and not hidden.any() and np.ptp(numbers) == 0:
+        yield (
+            Finding("the fill inside", BROKEN, f"their logits are {numbers[0]:.4g}, so that they keep weight"),
+            "mask_small_fill",
+        )
+
+
+SHOWN = {
+    "causal_strict": "each query sees those before its own alone",
+    "causal_next": "each query sees the next one too",
+    "causal_flipped": "each query sees its own and later keys alone",
+    "mask_inverted": "each query sees later keys alone, which a causal mask hides",
+}
+"""What the queries see under each mistake of a causal mask."""
 
 
 def of_scale(seen: Seen, one: Core, factor: float, request: Request) -> tuple[Finding, str]:
@@ -305,8 +121,9 @@ def of_scale(seen: Seen, one: Core, factor: float, request: Request) -> tuple[Fi
         "scale_by_sqrt_queries": 1 / sqrt(rows), "scale_by_sqrt_keys": 1 / sqrt(keys),
     }  # fmt: skip
     name = next((name for name, number in known.items() if isclose(factor, number, rel_tol=room)), "scale_other")
-    if name and one.normed:
-        return Finding("the scale inside", REMARK, f"{said}; queries or keys are normed"), ""
+    if name and (one.normed or (factor == 1.0 and isclose(one.after, usual, rel_tol=room))):
+        why = "queries or keys are normed" if one.normed else "the weights are instead"
+        return Finding("the scale inside", REMARK, f"{said}; {why}"), ""
     return Finding("the scale inside", BROKEN if name else HELD, said), name
 
 
@@ -314,7 +131,12 @@ def of_weights(one: Core) -> tuple[Finding, str]:
     """Say over which axis the weights sum to 1: those that a query mixes values with should."""
     rung = "the weights inside"
     sums = {"keys": (2,), "queries": (1,), "entries and heads": (0,), "keys and queries": (1, 2)}
-    over = next((name for name, axes in sums.items() if np.allclose(one.weights.sum(axis=axes), 1.0, atol=CLOSE)), "")
+    shares = one.weights / (one.after or 1.0)
+    over = next((name for name, axes in sums.items() if np.allclose(shares.sum(axis=axes), 1.0, atol=CLOSE)), "")
+    if over == "keys" and not isclose(one.after, 1.0, rel_tol=CLOSE):
+        return Finding(
+            rung, BROKEN, f"they are multiplied by {one.after:.4g} behind the softmax"
+        ), "scale_after_softmax"
     if over == "keys":
         return Finding(rung, HELD, "each query's sum to 1"), ""
     name = {"queries": "softmax_over_queries"}.get(over, "")
@@ -454,22 +276,33 @@ def verdict(name: str, look: Callable[[], Seen | None], request: Request) -> Ver
         said = list(dict.fromkeys(findings(seen, request))) if seen is not None else []
     if seen is None or not said:
         return None
+    turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
+    said = [(replace(one, state=HELD), "") if one in turned else (one, name) for one, name in said]
     broken = [one for one, _ in said if one.state == BROKEN]
     names = tuple(dict.fromkeys(name for one, name in said if name and one.state == BROKEN))
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
-    under = ""
+    words = [word for word, is_so in ((CAUSAL, all(map(is_causal, seen.first))), (BLOCKS, bool(turned))) if is_so]
     if not broken:
         computes = "attention of the queries, keys and values that it makes of x in a way of its own"
-        if all(is_causal(one) for one in seen.first):
-            under = "mask=causal"
-            computes += f", with {under}, though the settings do not say so; that is no mistake"
-    elif len(names) == len({one.rung for one in broken}):
+    elif all(name for one, name in said if one.state == BROKEN):
         computes = f"attention with {' and '.join(names)}"
     else:
         computes, names = f"something else: {broken[0].rung}: {broken[0].said}", ()
+    under = " ".join(words) if not broken else ""
+    computes += f", with {' '.join(words)}" if words else ""
+    if under:
+        computes += MEANT if turned else ", though the settings do not say so; that is no mistake"
+    meant = all(one.rung == masks_inside.rung("key_padding_mask") for one in turned)  # it means so in every library
+    open_masks = [one for one, _ in said if one.rung in masks_inside.rungs(seen) and one.state == ABSENT]
+    unread = UNREAD if seen.words and not open_masks else UNREAD_WITH_MASKS
+    alike = () if broken or meant else ((INVERTED,),)
     return Verdict(
-        name, not broken, names, computes, shown, request.words, right_under=under, not_asked=(UNREAD,)
+        name, not broken and meant, names, computes, shown, request.words, alike, right_under=under, not_asked=(unread,)
     )  # fmt: skip
+
+
+CAUSAL = "mask=causal"
+MEANT = ": True in its mask means that one may not attend"
 
 
 def is_causal(one: Core) -> bool:
@@ -478,4 +311,5 @@ def is_causal(one: Core) -> bool:
     return bool(later.any() and ((one.logits <= HIDDEN) == later).all())
 
 
-UNREAD = "how it makes q, k and v, what it makes of the answer, and masks (its attention is seen from inside alone)"
+UNREAD = "how it makes q, k and v, and what it makes of the answer (its attention is seen from inside alone)"
+UNREAD_WITH_MASKS = UNREAD.replace(", and", ",").replace(" (", ", and masks (")

@@ -61,6 +61,15 @@ class TorchLayer:
 
         return torch.from_numpy(np.array(array)).to(next(iter(self.places.values())))
 
+    def lent_as_it_is(self, mask: Any) -> Any:
+        """Return a mask as a tensor: one of booleans or whole numbers keeps its type."""
+        if not isinstance(mask, np.ndarray):
+            return mask
+        import torch  # noqa: PLC0415 - the module is one of PyTorch's
+
+        device = next(iter(self.places.values())).device
+        return self.lent(mask) if mask.dtype.kind == "f" else torch.from_numpy(np.array(mask)).to(device)
+
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
         """Return the answer of a call as NumPy has it."""
         import torch  # noqa: PLC0415 - the module is one of PyTorch's

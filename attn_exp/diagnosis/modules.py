@@ -21,8 +21,9 @@ from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
+from attn_exp.diagnosis.cores import seen_inside
 from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matrices
-from attn_exp.diagnosis.inner import UnreadError, seen_inside
+from attn_exp.diagnosis.inner import UnreadError
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_called_by, class_of
@@ -309,7 +310,9 @@ def of_module(
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     found = found or (with_convolutions_at_rest(layer, way, forward) if fresh else None)
-    look = partial(seen_inside, layer, way)
+    words = {given.name: role for given in forward if given.name not in way.sides and may_be_array(given)
+             and (role := role_of(given.name)) in ("mask", "padding")}  # fmt: skip
+    look = partial(seen_inside, layer, way, words)
     try:
         return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
     except UserError as error:

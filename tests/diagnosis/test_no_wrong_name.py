@@ -229,3 +229,12 @@ def test_a_branch_for_masks_may_hold_two_mistakes() -> None:
     verdict = attn_exp.check(unscaled_under_a_mask, quick=True)
     assert verdict.mistakes == ("mask_small_fill", "no_scale"), verdict
     assert verdict.where == "a mask is given"
+
+
+def merged_with_a_rounded_root(queries: Array, keys: Array, values: Array, n_heads: int = 2) -> Array:
+    return side_by_side(queries * (1 + 2.0**-25), keys, values, n_heads, merge=False)
+
+
+def test_a_root_that_was_taken_in_float32_is_no_other_scale() -> None:
+    verdict = attn_exp.check(merged_with_a_rounded_root, quick=True)
+    assert verdict.mistakes == ("heads_merged_wrong",), verdict

@@ -1,0 +1,117 @@
+"""Masks of a layer that is seen from inside: which keys each word for one hides, as its softmax is given them.
+
+How a mask is written is found by asking: the first way in which the keys that it hides are hidden inside is the one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from time import thread_time
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, cores
+from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
+from attn_exp.diagnosis.other_words import INVERTED
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, Finding
+from attn_exp.forms.pipeline import At
+from attn_exp.rules.rules import Rules
+
+IGNORED, FILL, AFTER, TURNED = "mask_ignored", "mask_small_fill", "mask_after_softmax", "mask_transposed"
+SAID = {
+    INVERTED: "what may attend is hidden",
+    IGNORED: "nothing inside changes with it",
+    FILL: "the logits of hidden keys are no lower than others, so that they keep weight",
+    AFTER: "it is put on the weights, behind the softmax",
+    TURNED: "it is read with queries and keys exchanged",
+}
+MOST_SECONDS = 2.0
+"""That ways to write a mask are looked for."""
+RANK = ("", INVERTED, TURNED, FILL, AFTER)
+"""What an answer may show, the plainest first; that nothing changes is told where no way of writing shows more."""
+
+
+def rung(word: str) -> str:
+    """Return the name of what is said of a word for a mask."""
+    return f"the mask {word}"
+
+
+def rungs(seen: Seen) -> set[str]:
+    """Return the names of what is said of all its words for masks."""
+    return set(map(rung, seen.words))
+
+
+def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say of each word for a mask what it does inside, and the name of what is wrong with it."""
+    for word, role in seen.words.items():
+        shown = dict[str, Masking]()
+        start = thread_time()
+        ways = PADDINGS if role == "padding" else (*MASKINGS, *PADDINGS)
+        for masking in sorted(ways, key=lambda way: way.kind != "booleans"):
+            if masking.kind != "booleans" and {INVERTED, TURNED} & set(shown):
+                break  # it answers to booleans, and is judged by them
+            with suppress(Exception):  # a layer may take no mask that is written so
+                found = shown_by(seen, word, masking)
+                if found is not None:
+                    shown.setdefault(found, masking)
+            if "" in shown or thread_time() - start > MOST_SECONDS:
+                break
+        name = next((one for one in RANK if one in shown), IGNORED if IGNORED in shown else None)
+        if name is None:
+            yield Finding(rung(word), ABSENT, "in no way of writing it does it hide what it says"), ""
+        elif name:
+            yield Finding(rung(word), BROKEN, SAID[name]), name
+        else:
+            yield Finding(rung(word), HELD, f"hides what it says ({shown[name]})"), ""
+
+
+def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
+    """Return what a mask that is written in a way does: "" where it hides what it says, or the name of a mistake.
+
+    None where that is none of those that are known.
+    """
+    batch, tokens = seen.x.shape[:2]
+    allowed = np.random.default_rng(83).random((tokens, tokens)) < 0.6
+    allowed |= np.eye(tokens, dtype=bool)
+    if masking in PADDINGS:
+        allowed = np.broadcast_to(np.arange(tokens) < tokens - 2, (tokens, tokens))
+    at = At(Rules(), batch, max(seen.heads, 1), max(seen.heads, 1), tokens, tokens, seen.width, seen.width)
+    mask = masking.held(masking.write(allowed, at))
+    operations, said = seen.ask(seen.x, seen.memory, None, {word: mask})
+    again = cores(operations)
+    if len(again) != len(seen.first) or any(
+        one.weights.shape != other.weights.shape for one, other in zip(again, seen.first, strict=True)
+    ):
+        return None
+    if np.array_equal(said, seen.said) and all(
+        np.array_equal(one.weights, other.weights) for one, other in zip(again, seen.first, strict=True)
+    ):
+        return IGNORED
+    names = {of_core(one, other, allowed) for one, other in zip(again, seen.first, strict=True)}
+    return names.pop() if len(names) == 1 else None
+
+
+def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
+    """Return what a mask `[t s]` does to one softmax and what goes around it, beside what is hidden without it."""
+    if masked.weights.shape[1:] != allowed.shape:
+        return None
+    open_before = plain.logits > HIDDEN
+    hidden = (masked.logits <= HIDDEN) & open_before
+    for name, places in (("", ~allowed), (INVERTED, allowed), (TURNED, ~allowed.T)):
+        if np.array_equal(hidden, places & open_before):
+            return name
+    if hidden.any():
+        return None
+    for places in (~allowed, allowed):  # of a mistake, either may be what the mask means
+        closed = places & open_before
+        if closed.any() and np.array_equal((masked.weights == 0) & (plain.weights != 0), closed):
+            return AFTER
+        gap = masked.logits - plain.logits
+        kept = np.where(closed, 0.0, gap)  # a softmax by hand shows logits but for a number of each row
+        rest = kept.sum(axis=-1, keepdims=True) / np.maximum((~closed).sum(axis=-1, keepdims=True), 1)
+        moved = np.abs(gap - rest) > CLOSE
+        if not (moved & ~closed).any() and 2 * moved.sum() > closed.sum():
+            return FILL
+    return None

@@ -1,0 +1,174 @@
+"""Masks of layers whose matrices nobody finds: what they hide is seen in the operations of a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import attn_exp
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
+from torch import nn
+
+from tests.diagnosis.test_inner import Bent
+
+
+class Own(Bent):
+    """A mask of its own, for later keys."""
+
+    shift, number = 1, -torch.inf
+
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores.masked_fill(self.later(scores).bool(), self.number)
+
+    def later(self, scores: Any) -> Any:
+        return torch.ones_like(scores).triu(self.shift)
+
+
+class Strict(Own):
+    shift, number = 0, -1e9
+
+
+class Next(Own):
+    shift = 2
+
+
+class Flipped(Own):
+    def later(self, scores: Any) -> Any:
+        return torch.ones_like(scores).tril(-1)
+
+
+class OthersHidden(Own):
+    number = -1e9
+
+    def later(self, scores: Any) -> Any:
+        return torch.ones_like(scores).tril()
+
+
+class Small(Own):
+    number = 1e-9
+
+
+class SmallAndFlipped(Flipped):
+    number = 0.0
+
+
+class ScaledAfter(Bent):
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores * self.root
+
+    def shares(self, scores: Any) -> Any:
+        return scores.softmax(-1) / self.root
+
+
+@pytest.mark.parametrize(
+    ("layer", "names"),
+    [
+        (Strict, {"causal_strict"}), (Next, {"causal_next"}), (Flipped, {"causal_flipped"}),
+        (OthersHidden, {"mask_inverted"}), (Small, {"mask_small_fill"}), (ScaledAfter, {"scale_after_softmax"}),
+        (SmallAndFlipped, {"causal_flipped", "mask_small_fill"}),
+    ],
+)  # fmt: skip
+def test_what_a_mask_of_its_own_hides_is_named(layer: type[nn.Module], names: set[str]) -> None:
+    verdict = attn_exp.check(layer(24, 3), quick=True)
+    assert set(verdict.mistakes) == names and not verdict.passed, verdict
+
+
+class Asked(Bent):
+    """It takes a mask: zero hides."""
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        self.mask = mask
+        return super().forward(x)
+
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores if self.mask is None else self.masked(scores)
+
+    def masked(self, scores: Any) -> Any:
+        return scores.masked_fill(self.mask == 0, -torch.inf)
+
+
+class OfEntries(Asked):
+    def masked(self, scores: Any) -> Any:
+        return scores.masked_fill(self.mask[:, None] == 0, -1e9)
+
+
+class Added(Asked):
+    def masked(self, scores: Any) -> Any:
+        return scores + self.mask
+
+
+class OfKeys(Asked):
+    def masked(self, scores: Any) -> Any:
+        return scores.masked_fill(self.mask[:, None, None] == 0, -torch.inf)
+
+
+class Inverted(Asked):
+    def masked(self, scores: Any) -> Any:
+        return scores.masked_fill(self.mask.bool(), -torch.inf)
+
+
+class Ignored(Asked):
+    def masked(self, scores: Any) -> Any:
+        scores.masked_fill(self.mask == 0, -torch.inf)
+        return scores
+
+
+class SmallFill(Asked):
+    def masked(self, scores: Any) -> Any:
+        return scores.masked_fill(self.mask == 0, -1e-9)
+
+
+class Exchanged(Asked):
+    def masked(self, scores: Any) -> Any:
+        return scores.masked_fill(self.mask.mT == 0, -torch.inf)
+
+
+class OnWeights(Asked):
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores
+
+    def shares(self, scores: Any) -> Any:
+        weights = scores.softmax(-1)
+        return weights if self.mask is None else weights.masked_fill(self.mask == 0, 0.0)
+
+
+@pytest.mark.parametrize("layer", [Asked, OfEntries, Added, OfKeys])
+def test_a_mask_that_hides_what_it_says_is_asked_inside(layer: type[nn.Module]) -> None:
+    verdict = attn_exp.check(layer(24, 3), quick=True)
+    assert verdict.passed and "hides what it says" in str(verdict), verdict
+    assert not any("masks" in one for one in verdict.not_asked)
+
+
+def test_a_mask_that_hides_where_it_is_true_is_told_as_a_convention() -> None:
+    verdict = attn_exp.check(Inverted(24, 3), quick=True)
+    assert verdict.right_under == "convention=torch_mha" and not verdict.mistakes and not verdict.passed, verdict
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (Ignored, "mask_ignored"), (SmallFill, "mask_small_fill"), (Exchanged, "mask_transposed"),
+        (OnWeights, "mask_after_softmax"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_mask_inside_is_named(layer: type[nn.Module], name: str) -> None:
+    verdict = attn_exp.check(layer(24, 3), quick=True)
+    assert verdict.mistakes == (name,) and not verdict.passed, verdict
+
+
+class KeysPadded(Asked):
+    """Its word is the library's: there True hides."""
+
+    def forward(self, x: Any, key_padding_mask: Any = None) -> Any:
+        return super().forward(x, key_padding_mask)
+
+    def masked(self, scores: Any) -> Any:
+        return scores.masked_fill(self.mask[:, None, None], -torch.inf)
+
+
+def test_true_hides_under_the_word_for_padding_of_the_library() -> None:
+    verdict = attn_exp.check(KeysPadded(24, 3), quick=True)
+    assert verdict.passed, verdict
