@@ -117,12 +117,10 @@ def core(operations: Sequence[Operation], place: int) -> Core | None:
     _, product, turned = min(fits, key=lambda fit: fit[0])
     given = [in_rows(one) for one in operations[product].given[-2:]]
     sides = [given[0], given[1].swapaxes(1, 2)]
-    scores = in_rows(operations[product].said)
-    if turned:
-        sides, scores = sides[::-1], scores.swapaxes(1, 2)
+    q, k = sides[::-1] if turned else sides
+    scores = q @ k.swapaxes(1, 2)  # what the product returns may be scaled, or have something added to it
     before = [multiplied(operations, made) for made in operations[product].made[-2:]]
     factor, normed = prod(factor for factor, _ in before), any(normed for _, normed in before)
-    q, k = sides
     return Core(q, k, v, scores, logits, weights, factor, after, normed, (product, place, at), side == 1)
 
 
@@ -168,7 +166,13 @@ def fitted(operations: Sequence[Operation], place: int, logits: Array) -> Iterat
         return
     for turned, said in ((False, scores), (True, scores.swapaxes(1, 2))):
         if said.shape == logits.shape:
-            yield multiple(logits, said, logits > HIDDEN)[1], place, turned
+            yield multiple(logits, said, (logits > HIDDEN) & ~often(logits))[1], place, turned
+
+
+def often(logits: Array) -> Array:
+    """Return which logits are a number that comes more than once, as one that is filled in does."""
+    _, places, counts = np.unique(logits, return_inverse=True, return_counts=True)
+    return np.asarray(counts[places].reshape(logits.shape) > 1)
 
 
 def multiple(logits: Array, scores: Array, shown: Array) -> tuple[float, float]:

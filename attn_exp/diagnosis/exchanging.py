@@ -95,6 +95,8 @@ def projections(layer: TorchLayer, way: Way) -> list[Child]:
         given = values(one.given)
         one.before = next((other for other in reversed(found) if np.isin(given, values(other.said)).all()), None)
         if one.nearby and (one.before is not None or any(np.isin(given, source).all() for source in sources)):
+            if is_linear(one.module) and is_mixed(one, x, memory):
+                return []
             found.append(replace(one, width=way.width))
     paths = {one.path for one in found}
     outer = [one for one in found if not any(one.path.startswith(f"{path}.") for path in paths)]
@@ -186,6 +188,32 @@ def of_own(module: Any) -> bool:
 def values(array: Any) -> Array:
     """Return the numbers of an array, sorted, with 0, which padding is."""
     return np.append(np.unique(np.asarray(array).ravel()), 0.0)
+
+
+def is_linear(module: Any) -> bool:
+    """Say whether a module multiplies the last axis of what it is given, row by row."""
+    return type(module).__name__ == "Linear" and type(module).__module__.startswith(HOME)
+
+
+def is_mixed(child: Child, x: Array, memory: Array) -> bool:
+    """Say whether a matrix is given rows of several tokens, or parts of some as if these were tokens of their own.
+
+    Rows that hold other numbers than those of x, such as padding, tell nothing.
+    """
+    given = np.asarray(child.given)
+    rows = given.reshape(-1, given.shape[-1])
+    handed = [np.asarray(one.said) for one in child.line() if one is not child]
+    for source in (*(one for one in handed if one.ndim == x.ndim), x, memory):
+        numbers = source.ravel()
+        order = np.argsort(numbers)
+        found = order[np.searchsorted(numbers, rows, sorter=order).clip(max=numbers.size - 1)]
+        if not np.array_equal(numbers[found], rows):
+            continue
+        tokens, features = np.divmod(found, source.shape[-1])
+        counts = np.unique(tokens[:, 0], return_counts=True)[1]
+        parts = len(np.unique(features, axis=0)) > 1 and len(counts) < source.shape[1]
+        return bool((tokens != tokens[:, :1]).any() or len(set(counts)) > 1 or parts)
+    return False
 
 
 def is_plain(child: Child) -> bool:

@@ -55,3 +55,38 @@ def test_what_takes_them_projected_is_asked_as_a_layer(layer: type[nn.Module], n
     assert verdict.mistakes == names, verdict
     assert verdict.passed == (not names)
     assert names == ("heads_merged_wrong",) or "three matrices put before it" in verdict.findings[0].said
+
+
+class HeadByHead(nn.Module):
+    """Each head has small matrices of its own for its part of queries, keys and values."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.root = heads, (dim // heads) ** 0.5
+        self.q, self.k, self.v = (
+            nn.ModuleList(nn.Linear(dim // heads, dim // heads, bias=False) for _ in range(heads)) for _ in range(3)
+        )
+        self.last = nn.Linear(dim, dim)
+
+    def cut(self, one: Any) -> Any:
+        return one.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def forward(self, query: Any, key: Any, value: Any) -> Any:
+        q, k, v = (self.cut(one) for one in (query, key, value))
+        answers = []
+        for at in range(self.heads):
+            scores = self.q[at](q[:, at]) @ self.k[at](k[:, at]).mT / self.root
+            answers.append(scores.softmax(-1) @ self.v[at](v[:, at]))
+        return self.last(torch.cat(answers, -1))
+
+
+class HeadByHeadViewed(HeadByHead):
+    def cut(self, one: Any) -> Any:
+        return one.reshape(one.shape[0], self.heads, -1, one.shape[2] // self.heads)
+
+
+@pytest.mark.long
+def test_parts_of_tokens_taken_for_tokens_are_seen_before_small_matrices() -> None:
+    right, wrong = attn_exp.check(HeadByHead, quick=True), attn_exp.check(HeadByHeadViewed, quick=True)
+    assert right.passed, right
+    assert wrong.mistakes == ("heads_not_transposed",), wrong
