@@ -1028,10 +1028,15 @@ def axes_of(module: Any) -> tuple[str, ...]:
 
 
 def widths_of(layer: TorchLayer | PlainLayer, sizes: Sizes | None) -> list[int]:
-    """Return how many numbers a token may have: those that a layer was made with, else the axes of its matrices."""
+    """Return how many numbers a token may have: those that a layer was made with, else the axes of its matrices.
+
+    Those may be for a head each, so that a token has as many for each head.
+    """
     shapes = [shape for array in layer.parameters.values() if len(shape := tuple(array.shape)) > 1]
     axes = [length for shape in shapes[:2] for length in (shape[1], shape[0], *shape[2:])]
-    return list(dict.fromkeys([*([sizes.width] if sizes is not None else []), *axes[:4]]))
+    told = [value for word, value in whole_numbers(layer.module) if word in HEADS and value > 1]
+    of_heads = [heads * axes[0] for heads in told[:1] if axes]
+    return list(dict.fromkeys([*([sizes.width] if sizes is not None else []), *axes[:4], *of_heads]))
 
 
 def head_size(layer: TorchLayer, sizes: Sizes | None) -> int:

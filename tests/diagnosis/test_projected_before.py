@@ -87,6 +87,6 @@ class HeadByHeadViewed(HeadByHead):
 
 @pytest.mark.long
 def test_parts_of_tokens_taken_for_tokens_are_seen_before_small_matrices() -> None:
-    right, wrong = attn_exp.check(HeadByHead, quick=True), attn_exp.check(HeadByHeadViewed, quick=True)
+    right, wrong = attn_exp.check(HeadByHead(24, 3), quick=True), attn_exp.check(HeadByHeadViewed, quick=True)
     assert right.passed, right
     assert wrong.mistakes == ("heads_not_transposed",), wrong
