@@ -94,9 +94,9 @@ def bound(own: OwnFunction, request: Request) -> Bound:
         made_by = None if plain else class_of(own.function, own.name, sizes_of(request), is_module)
         return bound(replace(own, function=made_by), request) if made_by else plain or Bound(own.function, own.function)
     if not inspect.isclass(own.function):
-        return of_module(
-            without_slopes(copy.deepcopy(own.function).double().eval()), own.name, request, None, request.head
-        )
+        copied = without_slopes(copy.deepcopy(own.function).double().eval())
+        enlarge(TorchLayer(copied), request.seed)
+        return of_module(copied, own.name, request, None, request.head)
     return with_again(own, request, partial(of_class, own, request=request))
 
 
@@ -121,6 +121,7 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
     def works(made: Any, of_size: Sizes) -> Bound:
         layer = PlainLayer(evaluated(made))
         redraw(layer, request.seed)
+        enlarge(layer, request.seed)
         lent = library(layer.library)
         forward, home = taken_by(layer.forward, own.name), {"numpy": np.dot, "jax": None}.get(layer.library, made)
         widths = widths_of(layer, of_size if inspect.isclass(own.function) else None)
@@ -286,6 +287,7 @@ def of_module(
         return Bound(module, module, offered(module.forward, name))
     if fresh:
         redraw(layer, request.seed)
+        enlarge(layer, request.seed)
         rest_batch_norms(module)
     try:
         layer, way = with_way(layer, forward, request, sizes)
@@ -1004,6 +1006,25 @@ def redraw(layer: TorchLayer | PlainLayer, seed: int) -> None:
             layer.put({name: array + 0.2 * rng.standard_normal(array.shape)})
 
 
+def enlarge(layer: TorchLayer | PlainLayer, seed: int) -> None:
+    """Give other numbers to matrices and gains that are near 0: attention beside a residual would not be seen.
+
+    Many start so: `gain=1e-5` of a last matrix, a factor of 1e-6 for each feature of what is added.
+    """
+    rng = np.random.default_rng([seed, 29])
+    for name, array in layer.parameters.items():
+        if not 0.0 < np.abs(array).max(initial=0.0) < SMALL or name in layer.of_norms:
+            continue
+        if sum(length > 1 for length in array.shape) > 1:
+            layer.put({name: rng.standard_normal(array.shape) / np.sqrt(max(array.shape))})
+        elif not np.ptp(array):
+            layer.put({name: np.ones_like(array)})
+
+
+SMALL = 1e-3
+"""Below this is the largest number of a matrix that is meant to change nothing at first."""
+
+
 def rest_batch_norms(module: Any) -> None:
     """Let each BatchNorm hand on what it is given, as a new one does but for its small number: it is a line for each
     number where nobody trains, and may stand between any matrix and what that is multiplied by."""
@@ -1034,7 +1055,7 @@ def widths_of(layer: TorchLayer | PlainLayer, sizes: Sizes | None) -> list[int]:
     """
     shapes = [shape for array in layer.parameters.values() if len(shape := tuple(array.shape)) > 1]
     axes = [length for shape in shapes[:2] for length in (shape[1], shape[0], *shape[2:])]
-    told = [value for word, value in whole_numbers(layer.module) if word in HEADS and value > 1]
+    told = [value for word, value in whole_numbers(getattr(layer, "module", layer)) if word in HEADS and value > 1]
     of_heads = [heads * axes[0] for heads in told[:1] if axes]
     return list(dict.fromkeys([*([sizes.width] if sizes is not None else []), *axes[:4], *of_heads]))
 

@@ -616,3 +616,36 @@ class DropsAlways:
 
 def test_a_layer_of_no_library_that_drops_in_evaluation_is_seen() -> None:
     assert "dropout_on" in attn_exp.check(DropsAlways, quick=True).mistakes
+
+
+class Quiet(nn.Module):
+    """Its last matrix is near 0 at first, and so is the factor of what it adds to x."""
+
+    axis, first, factor = -1, 1e-5, 1.0
+
+    def __init__(self, dim: int, heads: int = 2) -> None:
+        super().__init__()
+        self.heads, self.root = heads, (dim // heads) ** 0.5
+        self.qkv, self.last = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        nn.init.xavier_uniform_(self.last.weight, gain=self.first)
+        self.gamma = nn.Parameter(self.factor * torch.ones(dim))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        weights = (q @ k.mT / self.root).softmax(self.axis)
+        return x + self.gamma * self.last((weights @ v).transpose(1, 2).flatten(2))
+
+
+class QuietDown(Quiet):
+    axis = -2
+
+
+class QuietDownByAFactor(QuietDown):
+    first, factor = 1.0, 1e-6
+
+
+@pytest.mark.parametrize("layer", [QuietDown, QuietDownByAFactor])
+def test_attention_that_hardly_adds_to_x_at_first_is_asked_loudly(layer: type[nn.Module]) -> None:
+    assert attn_exp.check(Quiet(24), quick=True).passed
+    for one in (layer, layer(24)):
+        assert attn_exp.check(one, quick=True).mistakes == ("softmax_over_queries",)
