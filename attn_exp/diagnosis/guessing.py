@@ -206,7 +206,7 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
         return [None, *by_use(given.name, use, sizes, known_of, [])]
     whole = type(given.default) is int and given.default > 1
     known = sizes.value(given.name)
-    if word == "winit" and "haiku" in sys.modules:
+    if word == "winit" and known_of.library == "haiku":
         return [sys.modules["haiku"].initializers.VarianceScaling(1.0)]
     if grids or ("drop" in word and type(given.default) is float):
         return grids or [sizes.dropout]

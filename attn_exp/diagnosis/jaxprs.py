@@ -23,7 +23,7 @@ ELEMENTWISE: dict[str, Rule] = {
     "square": np.square, "nextafter": np.nextafter, "is_finite": np.isfinite, "sign": np.sign,
 }  # fmt: skip
 OF_FLOATS: dict[str, Rule] = {
-    "div": np.divide, "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x), "logistic": lambda x: 1 / (1 + np.exp(-x)),
+    "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x), "logistic": lambda x: 1 / (1 + np.exp(-x)),
 }  # fmt: skip
 """Those that do something else with whole numbers, as what becomes a whole number may."""
 OF_BITS: dict[str, Rule] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.bitwise_not}
@@ -97,6 +97,13 @@ def summed_so_far(array: Any, *, axis: int, reverse: bool) -> Any:
     return np.flip(np.cumsum(np.flip(array, axis), axis), axis) if reverse else np.cumsum(array, axis)
 
 
+def quotient(left: Any, right: Any) -> Any:
+    """Return a quotient; that of whole numbers without its part behind the point."""
+    if left.dtype.kind == "f":
+        return left / right
+    return (left - np.fmod(left, right)) // right if right.all() else NotImplemented
+
+
 def shifted(array: Any, by: Any) -> Any:
     """Return bits moved to the right; of numbers with a sign JAX does it."""
     return array >> by if array.dtype.kind == "u" else NotImplemented
@@ -119,6 +126,7 @@ OTHERS: dict[str, Rule] = {
     "convert_element_type": lambda x, *, new_dtype, **_: np.asarray(x).astype(new_dtype),
     "integer_pow": lambda x, *, y: x**y if y >= 0 else 1 / x**-y,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "div": quotient, "rem": lambda x, y: np.fmod(x, y) if y.all() or x.dtype.kind == "f" else NotImplemented,
     "tile": lambda x, *, reps: np.tile(x, reps), "shift_right_logical": shifted, "bitcast_convert_type": recast,
     "stop_gradient": lambda x: x, "copy": lambda x: x, "copy_p": lambda x: x,
     "optimization_barrier": lambda *several: list(several),
@@ -214,7 +222,13 @@ def random_bits(key: Any, kind: Any) -> Any:
 
 
 def as_array(one: Any) -> Any:
-    """Return an array of JAX's as one of NumPy's, unless it holds random keys."""
+    """Return an array of JAX's as one of NumPy's, unless it holds random keys.
+
+    Raises:
+        Exception: it was never made, as there is no memory for it.
+    """
     if not hasattr(one, "dtype"):
         return np.asarray(one)
-    return np.asarray(one) if str(one.dtype).partition("<")[0] != "key" else one
+    if str(one.dtype).startswith("key<"):
+        return one
+    return np.asarray(one.block_until_ready() if hasattr(one, "block_until_ready") else one)

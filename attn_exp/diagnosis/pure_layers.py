@@ -223,8 +223,9 @@ class KerasLayer(PureLayer):
     """A layer of Keras, whose weights are written in place."""
 
     def __init__(self, layer: Any) -> None:
-        super().__init__({weight.path: weight for weight in layer.weights}, lambda leaves: in_numpy(layer), layer.call)
-
+        super().__init__({weight.path: weight for weight in layer.weights}, lambda leaves: self.now[-1], layer.call)
+        self.layer, self.now = layer, [in_numpy(taken_apart_once_built(layer))]
+        """How it is called now, last: as it is, without its norms, or watching them."""
         self.norms = [one for one in layer._flatten_layers() if one is not layer and is_norm(one)]
         self.of_norms = {weight.path for norm in self.norms for weight in norm.weights}
 
@@ -236,9 +237,11 @@ class KerasLayer(PureLayer):
         """Let every norm inside hand on what it is given."""
         for norm in self.norms:
             vars(norm)["call"] = lambda inputs, *_, **__: inputs
+        self.now.append(in_numpy(taken_apart_once_built(self.layer)))
         try:
             yield
         finally:
+            self.now.pop()
             for norm in self.norms:
                 del vars(norm)["call"]
 
@@ -257,9 +260,11 @@ class KerasLayer(PureLayer):
 
         for norm in self.norms:
             vars(norm)["call"] = noting(norm, norm.call)
+        self.now.append(in_numpy(self.layer) if self.norms else self.now[-1])
         try:
             yield found
         finally:
+            self.now.pop()
             for norm in self.norms:
                 del vars(norm)["call"]
 
@@ -303,6 +308,24 @@ def in_numpy(layer: Callable[..., Any]) -> Callable[..., Any]:
         return sys.modules["keras"].ops.convert_to_numpy(said) if hasattr(said, "shape") else said
 
     return lambda *positional, **named: plain(layer(*positional, **named))
+
+
+def taken_apart_once_built(layer: Any) -> Callable[..., Any]:
+    """Return a layer of Keras that is done in NumPy where JAX computes it, as soon as it has all its weights."""
+    keras = sys.modules["keras"]
+
+    def stateless(values: Any, positional: Any, named: Any) -> Any:
+        with keras.StatelessScope(state_mapping=list(zip(layer.variables, values, strict=True))):
+            return layer(*positional, **named)
+
+    whole = compiled(stateless)
+
+    def call(*positional: Any, **named: Any) -> Any:
+        if keras.backend.backend() != "jax" or not all(one.built for one in layer._flatten_layers()):
+            return layer(*positional, **named)
+        return whole([one.value for one in layer.variables], positional, named)
+
+    return call
 
 
 def as_called(made: Any) -> Any:
@@ -493,7 +516,7 @@ def of_nnx(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer
 
 
 def of_keras(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
-    example(made)
+    example(taken_apart_once_built(made))
     return KerasLayer(made)
 
 
