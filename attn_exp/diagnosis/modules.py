@@ -589,12 +589,16 @@ def masked_by(
     assert layer is not None and offer is not None
     taken = (*way.sides, *offer.parameters.values())
 
-    def with_one(word: str) -> Bound:
-        call, offer = called(layer, way, forward, said, word)
+    def with_one(word: str, role: str) -> Bound:
+        call, offer = called(layer, way, forward, said, {role: word})
         return replace(known, call=call, offer=offer, named=None)
 
-    masks = (given for given in forward if role_of(given.name) in ("mask", "padding") and may_be_array(given))
-    return {given.name: partial(with_one, given.name) for given in masks if given.name not in taken}
+    def kind(given: inspect.Parameter) -> str:
+        role = role_of(given.name) if may_be_array(given) else ""
+        return {"mask": "mask", "padding": "mask", "lengths": "lengths"}.get(role, "")
+
+    found = {given.name: kind(given) for given in forward if given.name not in taken}
+    return {word: partial(with_one, word, role) for word, role in found.items() if role}
 
 
 def keys_of_no_token(roles: Roles) -> int:
@@ -855,14 +859,17 @@ def is_single(way: Way) -> bool:
     return ALONE in way.axes and "b" not in way.axes
 
 
+ROLES_OF_MASKS = ("mask", "padding", "query_padding", "causal")
+
+
 def called(
-    layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: str, only: str = ""
+    layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: str, only: Mapping[str, str] | None = None
 ) -> tuple[Any, Offer]:  # fmt: skip
-    """Return a layer as a function of x, and what it takes beside x; `only` is its one word for a mask, if given."""
+    """Return a layer as a function of x, and what it takes beside x; `only` is its one word for a mask, by its role."""
     arrays = [given for given in reversed(forward) if plain(given.name) in BY_NAME and may_be_array(given)]
-    roles = {"mask": only} if only else {BY_NAME[plain(given.name)]: given.name for given in arrays}
+    roles = only or {BY_NAME[plain(given.name)]: given.name for given in arrays}
     taken = {role: word for role, word in roles.items()
-             if role in ("mask", "padding", "query_padding", "causal") and word not in way.sides}  # fmt: skip
+             if role in (*ROLES_OF_MASKS, *(only or ())) and word not in way.sides}
     if isinstance(way.given.get(taken.get("causal", "")), Filled) and "mask" not in taken:
         taken["mask"] = taken.pop("causal")  # an array of a causal mask is one of any
     beside = {"memory": "memory"} if way.memory else {}

@@ -136,11 +136,16 @@ def offered(function: Any, name: str) -> Offer:
 
 
 def role_of(name: str) -> str:
-    """Return the role that a name has, or may have as it speaks of a mask: `src_mask`, `mask_bool`, `key_pad_mask`."""
+    """Return the role that a name has, or may have as it speaks of a mask: `src_mask`, `mask_bool`, `key_pad_mask`.
+
+    Lengths of entries say a mask too: `memory_seq_lengths`; one number, as `max_len`, does not.
+    """
     if plain(name) in BY_NAME:
         return BY_NAME[plain(name)]
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
     words = {part.lower() for part in parts}
+    if words & {"lens", "lengths", "seqlens"} and not words & {"q", "query", "queries", "max", "tgt", "target"}:
+        return "lengths"
     masks = {"mask", "masks", "masking"}
     if not words & masks or words & NO_MASK or (words & MASKED and parts[-1].lower() not in masks):
         return ""

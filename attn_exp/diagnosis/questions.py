@@ -155,7 +155,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
     if offer.core and offer.takes("window") and Window not in kinds:
         causal = (Causal(),) if offer.takes("causal") and Causal not in kinds else ()
         yield maker.case("window", 9, 9, masks=(*request.masks, *causal, Window(3, 0)))
-    if (offer.takes("padding") or (offer.core and offer.takes("lengths"))) and not {Padding, Filler} & kinds:
+    if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & kinds:
         yield maker.case("padding", 8, 8, masks=(*request.masks, Padding(maker.lengths)))
     if offer.takes("scale") and request.scale is True:
         case = maker.case("scale", 7, 7)

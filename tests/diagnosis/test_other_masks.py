@@ -84,3 +84,35 @@ def test_a_second_mask_is_asked(layer: type[Any], state: str, said: str) -> None
     assert verdict.passed == (state != BROKEN)
     assert verdict.mistakes == (("mask_multiplied",) if state == BROKEN else ()), verdict
     assert not any("memory_mask" in one for one in verdict.not_asked)
+
+
+class OfLengths(Hides):
+    """It must be told how many keys of each entry are no filler."""
+
+    def forward(self, x: Any, memory: Any, memory_seq_lengths: Any) -> Any:
+        return super().forward(x, memory, None, memory_seq_lengths)
+
+    def second(self, scores: Any, seen: Any) -> Any:
+        return scores.masked_fill(self.places(scores) >= seen[:, None, None, None], -torch.inf)
+
+    def places(self, scores: Any) -> Any:
+        return torch.arange(scores.shape[-1])
+
+
+class OneTooLong(OfLengths):
+    def places(self, scores: Any) -> Any:
+        return torch.arange(scores.shape[-1]) - 1
+
+
+class ForgetsLengths(OfLengths):
+    def second(self, scores: Any, seen: Any) -> Any:
+        return scores
+
+
+@pytest.mark.parametrize(
+    ("layer", "names"), [(OfLengths, ()), (OneTooLong, ("padding_one_long",)), (ForgetsLengths, ("mask_ignored",))]
+)
+def test_lengths_of_entries_say_a_mask_too(layer: type[Any], names: tuple[str, ...]) -> None:
+    verdict = check(function_from(layer, layer.__name__, __file__), Request(), quick=True)
+    assert verdict.mistakes == names and verdict.passed == (not names), verdict
+    assert any(one.rung == "masks as memory_seq_lengths" for one in verdict.findings)
