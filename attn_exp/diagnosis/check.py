@@ -263,6 +263,10 @@ def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) ->
     caller = replace(called.caller, masking=usual.masking, padding=usual.padding)
     verdict = under_other_words(own, called, quick, tell)
     verdict = verdict or with_masks_beside_a_mistake(own, caller, called, quick, tell)
+    if other_words.INVERTED in verdict.mistakes and len(verdict.mistakes) > 1:  # a convention, beside a mistake
+        request = tried.caller.request
+        again = hiding(own, called, request, quick, tell) if other_words.are_open(request) else verdict
+        verdict = read_otherwise(verdict, called, request, again)
     return verdict if verdict.mistakes and not verdict.passed else None
 
 
