@@ -117,6 +117,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
         return as_seen_inside(verdict, seen, tried.caller)
     offer = ways_to_call.offer_by_names(own, request)
     layouts = ("bhtd", "bthd") if offer is not None and offer.takes("heads") else ("bthd",)
+    layouts = ("thd",) if tried.caller.layout == "htd" else layouts
     for layout in layouts if offer is not None and offer.core else ():
         other = check_in_layout(own, replace(request, layout=layout), True, tell)
         if other.mistakes:
@@ -265,8 +266,8 @@ def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) ->
     verdict = verdict or with_masks_beside_a_mistake(own, caller, called, quick, tell)
     if other_words.INVERTED in verdict.mistakes and len(verdict.mistakes) > 1:  # a convention, beside a mistake
         request = tried.caller.request
-        again = hiding(own, called, request, quick, tell) if other_words.are_open(request) else verdict
-        verdict = read_otherwise(verdict, called, request, again)
+        other = hiding(own, called, request, quick, tell) if other_words.are_open(request) else verdict
+        verdict = read_otherwise(verdict, called, request, other)
     return verdict if verdict.mistakes and not verdict.passed else None
 
 

@@ -12,7 +12,7 @@ from time import thread_time
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, cores
+from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, cores, multiple
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.other_words import INVERTED
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, Finding
@@ -20,16 +20,19 @@ from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules
 
 IGNORED, FILL, AFTER, TURNED = "mask_ignored", "mask_small_fill", "mask_after_softmax", "mask_transposed"
+OTHERS = "other scores"
+"""That has no name in the catalogue."""
 SAID = {
     INVERTED: "what may attend is hidden",
     IGNORED: "nothing inside changes with it",
     FILL: "the logits of hidden keys are no lower than others, so that they keep weight",
     AFTER: "it is put on the weights, behind the softmax",
     TURNED: "it is read with queries and keys exchanged",
+    OTHERS: "with it, the scores of the keys that it does not hide are others",
 }
 MOST_SECONDS = 2.0
 """That ways to write a mask are looked for."""
-RANK = ("", INVERTED, TURNED, FILL, AFTER)
+RANK = ("", INVERTED, TURNED, OTHERS, FILL, AFTER)
 """What an answer may show, the plainest first; that nothing changes is told where no way of writing shows more."""
 
 
@@ -62,7 +65,7 @@ def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
         if name is None:
             yield Finding(rung(word), ABSENT, "in no way of writing it does it hide what it says"), ""
         elif name:
-            yield Finding(rung(word), BROKEN, SAID[name]), name
+            yield Finding(rung(word), BROKEN, SAID[name]), "" if name == OTHERS else name
         else:
             yield Finding(rung(word), HELD, f"hides what it says ({shown[name]})"), ""
 
@@ -101,7 +104,8 @@ def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
     hidden = (masked.logits <= HIDDEN) & open_before
     for name, places in (("", ~allowed), (INVERTED, allowed), (TURNED, ~allowed.T)):
         if np.array_equal(hidden, places & open_before):
-            return name
+            factor, apart = multiple(masked.logits, plain.logits, masked.logits > HIDDEN)
+            return name if apart < CLOSE * 10 and abs(factor - 1.0) < CLOSE * 10 else OTHERS
     if hidden.any():
         return None
     for places in (~allowed, allowed):  # of a mistake, either may be what the mask means

@@ -868,8 +868,9 @@ def called(
     """Return a layer as a function of x, and what it takes beside x; `only` is its one word for a mask, by its role."""
     arrays = [given for given in reversed(forward) if plain(given.name) in BY_NAME and may_be_array(given)]
     roles = only or {BY_NAME[plain(given.name)]: given.name for given in arrays}
-    taken = {role: word for role, word in roles.items()
-             if role in (*ROLES_OF_MASKS, *(only or ())) and word not in way.sides}
+    taken = {
+        role: word for role, word in roles.items() if role in (*ROLES_OF_MASKS, *(only or ())) and word not in way.sides
+    }
     if isinstance(way.given.get(taken.get("causal", "")), Filled) and "mask" not in taken:
         taken["mask"] = taken.pop("causal")  # an array of a causal mask is one of any
     beside = {"memory": "memory"} if way.memory else {}

@@ -169,6 +169,18 @@ class KeysPadded(Asked):
         return scores.masked_fill(self.mask[:, None, None], -torch.inf)
 
 
+class OtherScores(Asked):
+    """With a mask its scores are scaled once more."""
+
+    def masked(self, scores: Any) -> Any:
+        return (scores / self.root).masked_fill(self.mask == 0, -torch.inf)
+
+
+def test_a_mask_with_which_scores_are_others_is_no_right_one() -> None:
+    verdict = attn_exp.check(OtherScores(24, 3), quick=True)
+    assert not verdict.passed and "the keys that it does not hide are others" in str(verdict), verdict
+
+
 def test_true_hides_under_the_word_for_padding_of_the_library() -> None:
     verdict = attn_exp.check(KeysPadded(24, 3), quick=True)
     assert verdict.passed, verdict

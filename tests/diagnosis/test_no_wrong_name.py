@@ -238,3 +238,13 @@ def merged_with_a_rounded_root(queries: Array, keys: Array, values: Array, n_hea
 def test_a_root_that_was_taken_in_float32_is_no_other_scale() -> None:
     verdict = attn_exp.check(merged_with_a_rounded_root, quick=True)
     assert verdict.mistakes == ("heads_merged_wrong",), verdict
+
+
+def tokens_before_heads(q: Array, k: Array, v: Array) -> Array:
+    assert q.shape[1] == k.shape[1] == v.shape[1]
+    weights = shares(exponentials(q.swapaxes(0, 1), k.swapaxes(0, 1), 1.0))
+    return np.asarray((weights @ v.swapaxes(0, 1)).swapaxes(0, 1))
+
+
+def test_a_mistake_is_named_where_tokens_come_before_heads() -> None:
+    assert attn_exp.check(tokens_before_heads, quick=True).mistakes == ("no_scale",)

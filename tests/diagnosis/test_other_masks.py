@@ -89,7 +89,7 @@ def test_a_second_mask_is_asked(layer: type[Any], state: str, said: str) -> None
 class OfLengths(Hides):
     """It must be told how many keys of each entry are no filler."""
 
-    def forward(self, x: Any, memory: Any, memory_seq_lengths: Any) -> Any:
+    def forward(self, x: Any, memory: Any, memory_seq_lengths: Any) -> Any:  # type: ignore[override]
         return super().forward(x, memory, None, memory_seq_lengths)
 
     def second(self, scores: Any, seen: Any) -> Any:
