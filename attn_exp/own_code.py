@@ -356,6 +356,10 @@ def function_from(function: Any, name: str, file: str | None) -> OwnFunction:
     return OwnFunction(function, name, place, fingerprint(place) if place else "")
 
 
+OWN = "__attn_exp_own__"
+"""What marks modules that were made of files here: one of the same name may take their place."""
+
+
 def module_of_functions(place: str) -> ModuleType:
     """Import a file, `mine.py`, or a module that Python finds, `package.module`.
 
@@ -374,7 +378,9 @@ def module_of_functions(place: str) -> ModuleType:
                 return importlib.import_module(place)
         name = re.sub(r"^(?=\d)", "_", path.stem)  # annotations are looked up by it, and no name begins with a digit
         module = prepared_module(path, name, path.resolve().parent)
-        sys.modules.setdefault(name, module)
+        vars(module)[OWN] = True
+        if hasattr(sys.modules.get(name, module), OWN):
+            sys.modules[name] = module  # code is read from the file of the module of its name
         run_module(module)
     except LeftError as error:
         raise OwnCodeError(f"{path or place} {error}, as it was imported") from error

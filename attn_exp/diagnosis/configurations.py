@@ -106,6 +106,21 @@ class Asked(dict[str, Any]):
         return self
 
 
+class AskedFields:
+    """A configuration that hands out fields as they are asked for, and is no mapping: Flax NNX takes those apart."""
+
+    def __init__(self, asked: Asked) -> None:
+        vars(self)["asked"] = asked
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(vars(self)["asked"], name)
+
+    def __deepcopy__(self, memo: Any) -> AskedFields:
+        return self
+
+
 ROPES = {"ropetheta": 10000.0, "rotarypct": 1.0, "partialrotaryfactor": 1.0, "rotarydim": 0, "ropescaling": None,
          "ropeparameters": ROPE, "slidingwindow": None, "layertypes": ["full_attention"],
          "attentiontype": "full_attention"}  # fmt: skip

@@ -10,7 +10,15 @@ from itertools import combinations, product
 from time import process_time
 from typing import Any
 
-from attn_exp.diagnosis.configurations import Asked, config_class, configured, is_config, is_plain, with_fields
+from attn_exp.diagnosis.configurations import (
+    Asked,
+    AskedFields,
+    config_class,
+    configured,
+    is_config,
+    is_plain,
+    with_fields,
+)
 from attn_exp.diagnosis.guessing import About, about, guesses
 from attn_exp.diagnosis.inner import UnreadError
 from attn_exp.diagnosis.module_sizes import Sizes
@@ -46,11 +54,12 @@ class Choices:
     places: Mapping[str, int]
     missing: Sequence[str] = ()
     options: dict[str, int] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
 
     def choose(self, name: str, values: list[Any]) -> Any:
         """Return the value that is to be tried now."""
         self.options[name] = len(values)
-        value = values[min(self.places.get(name, 0), len(values) - 1)]
+        value = self.values[name] = values[min(self.places.get(name, 0), len(values) - 1)]
         return value.make() if isinstance(value, Later) else value
 
 
@@ -109,8 +118,9 @@ class Search:
         self.start, self.tries, self.most_used = process_time(), 0, MOST_USED
         self.failed, self.refused, self.poor = list[Exception](), list[Exception](), list[Any]()
         self.made: Any = None
-        self.missing = list[str]()
+        self.missing, self.lengths = list[str](), set[int]()
         self.options: dict[str, int] = {}
+        self.values: dict[str, Any] = {}
 
     def goes_on(self, sizes: Sizes, only_needed: bool) -> bool:
         """Try values for the arguments, the likeliest first; return whether what was made of some works."""
@@ -144,13 +154,18 @@ class Search:
         last = self.refused[-1:] or self.failed[-1:]
         said = error_line(last[0]) if last else ""
         order = list(self.options)
-        names = sorted(order, key=lambda name: (name not in said, -order.index(name)))
+        names = sorted(order, key=lambda name: (name not in said, not self.is_length(name), -order.index(name)))
         others = {
             name: [place for place in range(self.options[name]) if place != chosen.get(name, 0)] for name in names
         }
         yield from ({name: place} for name in names for place in others[name])
         for one, other in combinations(names, 2):
             yield from ({one: here, other: there} for here, there in product(others[one], others[other]))
+
+    def is_length(self, name: str) -> bool:
+        """Say whether a number was given for an argument that errors spoke of beside the number of tokens."""
+        value = self.values.get(name)
+        return type(value) is int and value in self.lengths
 
     def rank(self, places: Mapping[str, int], sizes: Sizes, only_needed: bool) -> tuple[int, ...] | None:
         """Return how far making an object comes, as something to compare, or None where what is made works."""
@@ -168,14 +183,18 @@ class Search:
                 self.missing.append(lacks[1])
                 return self.rank(places, sizes, only_needed)
             return (0, *reached(error))
-        self.options = dict(choices.options)
+        self.options, self.values = dict(choices.options), dict(choices.values)
         try:
             self.made = self.works(made, sizes)
         except PoorError as error:
             self.poor.append(error.made)
         except Exception as error:
             self.refused.append(error)
-            return (1, *(error.__cause__.furthest if isinstance(error.__cause__, NoWayError) else ()))
+            without_way = error if isinstance(error, NoWayError) else error.__cause__
+            if not isinstance(without_way, NoWayError):
+                return (1,)
+            self.lengths |= without_way.lengths
+            return (1, *without_way.furthest)
         else:
             return None
         return (2,)
@@ -194,7 +213,8 @@ class Search:
                 with_fields(said[one.name], {name: getattr(asked, name) for name in lacking})
             elif one.default is one.empty and (is_config(plain(one.name)) or use.holds_others):
                 frozen = self.about.library == "linen" and use.keys and not use.fields  # Flax keeps a copy of a mapping
-                said[one.name] = {key: asked[key] for key in use.keys} if frozen else asked
+                of_fields = AskedFields(asked) if self.about.is_nnx and not use.keys else asked
+                said[one.name] = {key: asked[key] for key in use.keys} if frozen else of_fields
             elif one.default is None and is_config(plain(one.name)):
                 said[one.name] = choices.choose(one.name, [None, asked])
             elif values := guesses(one, sizes, self.about):

@@ -44,12 +44,16 @@ class About:
     """Classes that are being made: none of them is made of itself."""
     make: Callable[..., Any] | None = None
     """What makes an object of another class."""
+    is_nnx: bool = False
 
 
 def about(kind: Any, within: tuple[Any, ...], make: Callable[..., Any]) -> About:
     """Return what is known of a class."""
     owner = owner_of(kind)
-    return About(owner, uses_of(kind), kind_of(owner).replace("nnx", "linen") or "torch", (*within, owner), make)
+    home = kind_of(owner)
+    return About(
+        owner, uses_of(kind), home.replace("nnx", "linen") or "torch", (*within, owner), make, is_nnx=home == "nnx"
+    )
 
 
 def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]:
@@ -76,14 +80,16 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
         return angles
     known = sizes.value(given.name)
     if (use.is_switch and not isinstance(known, bool)) or (use.is_square and known is None):
-        return [ROOM, sizes.width] if use.is_square else [False, True, *([] if known is None else [known])]
+        return [ROOM, FEW, sizes.width] if use.is_square else [False, True, *([] if known is None else [known])]
     rule = next((values for fits, values in FIRST if fits(word, note)), None)
     if rule is None and known is not None:
         usual = [known, *(value for value in (sizes.width, sizes.size, sizes.heads) if value != known)]
     else:
         rule = rule or next(values for fits, values in THEN if fits(word, note))
         usual = [*([GRID] if use.is_squared and "drop" not in word else []), *rule(sizes)]
-    if known is None and known_of.library in OF_KEYS:  # nobody knows by what names people call their keys
+    if (
+        known is None and known_of.library in OF_KEYS and note not in PLAIN
+    ):  # nobody knows by what names people call their keys
         usual = [*usual, *sources_of_chance("", "")]
     said = [*by_note(given, sizes, known_of, usual), *by_use(given.name, use, sizes, known_of, usual)]
     return [*said, *(value for value in usual if not any(value is one for one in said))]
@@ -91,6 +97,8 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
 
 OF_KEYS = ("linen", "equinox")
 """Kinds of layers of JAX whose classes take random keys."""
+PLAIN = ("int", "float", "bool", "str", "tuple", "list", "dict")
+"""Annotations of what is no random key."""
 
 
 def by_note(given: inspect.Parameter, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:
@@ -321,7 +329,7 @@ THEN: tuple[Rule, ...] = (
     (lambda word, note: word.startswith(("is", "use", "has", "with", "do")), lambda sizes: [False, True, None]),
     (named(*FLAGS), lambda sizes: [False, True, None]),
     (has("window"), lambda sizes: [(2, 4), 64, 7, GRID]),
-    (has("len", "positions", "tokens", "timesteps"), lambda sizes: [ROOM]),
+    (has("len", "positions", "tokens", "timesteps", "patches"), lambda sizes: [ROOM, FEW]),
     (named("name"), lambda sizes: ["attention", None]),
     (noted("str"), lambda sizes: ["", "default", None]),
     (named("type", "mode"), lambda sizes: ["", "default", None]),

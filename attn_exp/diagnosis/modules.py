@@ -38,6 +38,7 @@ from attn_exp.diagnosis.named_matrices import (
     separate_heads,
     sounds_like,
 )
+from attn_exp.diagnosis.normed_queries import last_token, scaled_by_norms
 from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain, role_of
 from attn_exp.diagnosis.plain_layers import PlainLayer, evaluated, matrices_in, may_be_layer
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
@@ -50,7 +51,7 @@ from attn_exp.diagnosis.several import mixes_as_known
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.slices import made_of_slices
-from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
+from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.tokens import are_apart, depending, entries_apart, takes_any_number, tokens_first
 from attn_exp.diagnosis.uses import uses_of
 from attn_exp.diagnosis.values_of_x import made_of_x
@@ -69,7 +70,6 @@ from attn_exp.diagnosis.ways_into_layers import (
 )
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.forms.around import Around, Norm
-from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.own_code import LeftError, OwnFunction
 
 MADE_WITH, SIZE = 3, 8
@@ -633,47 +633,9 @@ def with_normed_memory(call: Callable[..., Any], norm: Norm) -> Callable[..., An
     return with_memory
 
 
-def scaled_by_norms(layer: Layer, way: Way, inside: Inside) -> tuple[Inside, str]:
-    """Return a layer that norms its queries with the scale that it has then: many divide by nothing else.
-
-    The last token alone is asked, which a causal mask lets see all others.
-    """
-    around, size = inside.around or Around(), inside.arrays["W_q"].shape[1] // inside.heads
-    of_last = last_token(layer, way)
-
-    def gives(tried: Around) -> bool:
-        return of_last(replace(inside, around=tried))
-
-    if "q" not in around.heads and gives(around):
-        return inside, ""
-    unseen = () if "q" in around.heads or "k" in around.heads else norms_of_no_module(size)
-    for heads in [around.heads] if "q" in around.heads else unseen:
-        norm = heads["q"]
-        for factor, said in ((1.0, ""), (float(np.sqrt(size)), "no other scale")):
-            scaled = replace(norm, gain=norm.gain * factor, shift=norm.shift * factor)
-            tried = replace(around, heads={**heads, "q": scaled})
-            if gives(tried):
-                return replace(inside, around=tried), said
-    return inside, ""
-
-
 def is_averaged(found: Bound) -> bool:
     """Say whether a layer's heads are others than those that its roles tell, as they are averaged."""
     return found.roles is not None and found.inside is not None and found.roles.heads != found.inside.heads
-
-
-def last_token(layer: Layer, way: Way) -> Callable[[Inside], bool]:
-    """Return what says whether the answer for the last of some tokens is that of plain attention with such matrices."""
-    x = np.random.default_rng(29).standard_normal(several(way))
-    answer = layer.answer(way, x, None)[:, -1]
-
-    def gives(inside: Inside) -> bool:
-        rules = Request().rules(inside.arrays["W_q"].shape[1] // inside.heads, x.shape[1], x.shape[1])
-        recipe = Recipe(rules, inside.heads, inside.groups, output_projection="W_o" in inside.arrays)
-        stages = compute(recipe, Given(x=x, arrays=inside.arrays, around=inside.around))
-        return np.allclose(stages["output"][:, -1], answer, atol=layer.rounding * 100)
-
-    return gives
 
 
 def of_heads_averaged(layer: Layer, way: Way, inside: Inside) -> Inside:
@@ -693,13 +655,6 @@ def of_heads_averaged(layer: Layer, way: Way, inside: Inside) -> Inside:
     return averaged if last_token(layer, way)(averaged) else inside
 
 
-def norms_of_no_module(size: int) -> Iterator[dict[str, Norm]]:
-    """Yield norms of queries and keys that somebody may have written out, which no module shows."""
-    for kind, eps in (("L2", 1e-12), ("RMSNorm", 1e-6), ("RMSNorm", 1e-5), ("RMSNorm", 1e-8), ("LayerNorm", 1e-5)):
-        norm = Norm(kind, np.ones((1, 1, size)), np.zeros((1, 1, size)), eps)
-        yield {"q": norm, "k": norm}
-
-
 def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Bound:
     """Return a layer of flax, haiku, Equinox or Keras, or one of such a class in these sizes.
 
@@ -713,8 +668,8 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
         ways = list[Way]()
 
         def example(call: Callable[..., Any]) -> None:
-            ways.append(find_way(call, forward, lambda array: lent.into(array, "float32"), orders, [of_size.width],
-                                 of_size.size, most=MOST_SLOW))  # fmt: skip
+            widths, size = [of_size.width], of_size.size
+            ways.append(find_way(call, forward, lambda array: lent.into(array, "float32"), orders, widths, size))
 
         layer = pure(kind, made, example)
         if not ways:
@@ -769,10 +724,6 @@ def in_the_first_order(
         except NoWayError as error:
             errors.append(error)
     raise errors[0]
-
-
-MOST_SLOW = 24
-"""Calls with which a layer is tried that is traced anew in each."""
 
 
 def library_of_jax() -> Any:

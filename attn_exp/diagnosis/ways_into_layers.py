@@ -439,6 +439,8 @@ def always(*makes: Make) -> Callable[[list[int]], tuple[Make, ...]]:
     return lambda sizes: makes
 
 
+WIDE = (None, (-1, -1), -1, (2**20, 2**20), 2**20, 0)
+"""What a window is given that hides nothing."""
 NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Make, ...]]], ...] = (
     (lambda word, note: word.endswith(("cos", "cosine")), table(1.0)),
     (lambda word, note: word.endswith(("sin", "sine")), table(0.0)),
@@ -447,6 +449,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
         part in word for part in ("positionembedding", "rotary", "rope", "posemb", "freq")), angles),
     (lambda word, note: "mask" in word or word in ("pad", "padding"),
      lambda sizes: (*MASKS, Filled("b h t s", True, sizes[0]))),
+    (lambda word, note: "window" in word, lambda sizes: (*(constant(one) for one in WIDE), *MASKS[1:4])),
     (lambda word, note: "len" in word, always(nothing, lengths)),
     (lambda word, note: "einops" in word or "pattern" in word, always(constant("b n d"))),
     (lambda word, note: "pos" in word and "start" not in word,
@@ -529,7 +532,7 @@ def is_named(given: inspect.Parameter) -> bool:
 
 def find_way(
     layer: Callable[..., Any], parameters: Sequence[inspect.Parameter], into: Callable[[Array], Any],
-    axes: Sequence[str], widths: Sequence[int], head: int, most: int = MOST_TRIES,
+    axes: Sequence[str], widths: Sequence[int], head: int,
 ) -> Way:  # fmt: skip
     """Return the first way of calling a layer that gives an answer for every token; a lone key may be a random one.
 
@@ -540,13 +543,13 @@ def find_way(
     if key:
         noted = [one.replace(annotation="PRNGKey") if one.name == key else one for one in parameters]
         with suppress(NoWayError):
-            return way_into(layer, noted, into, axes, widths, head, most)
-    return way_into(layer, parameters, into, axes, widths, head, most)
+            return way_into(layer, noted, into, axes, widths, head)
+    return way_into(layer, parameters, into, axes, widths, head)
 
 
 def way_into(
     layer: Callable[..., Any], parameters: Sequence[inspect.Parameter], into: Callable[[Array], Any],
-    axes: Sequence[str], widths: Sequence[int], head: int, most: int,
+    axes: Sequence[str], widths: Sequence[int], head: int,
 ) -> Way:  # fmt: skip
     """Return the first way of calling a layer that gives an answer for every token.
 
@@ -563,7 +566,7 @@ def way_into(
               for given in others if given.default is given.empty}  # fmt: skip
     more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
             for given in others if given.default is None or is_empty(given.default)}  # fmt: skip
-    search, packs = Search(layer, into, most), packs_in(parameters)
+    search, packs = Search(layer, into), packs_in(parameters)
     bare = Way({}, axes[0], {}, positional, width=widths[0])
     if (instead := with_x_instead(search, others, needed, bare, axes, set(sides) - optional)) is not None:
         return instead
@@ -593,9 +596,7 @@ def way_into(
         way = with_sizes_told(search, likely, axes, needed) or in_a_rare_way(search, likely, axes, needed)
         if way is not None:
             return way
-    raise NoWayError(
-        search.first or "it takes nothing", search.about_type, search.furthest, search.answered, search.way
-    )
+    raise NoWayError(search)
 
 
 Start = tuple[Mapping[str, Sequence[Make]], frozenset[str], Sequence[str]]
@@ -657,17 +658,17 @@ def in_a_rare_way(
     for place in ("first", "last") if search.of_one and "memory" not in start.sides.values() else ():
         for order in axes:
             one = replace(start, axes=order, asks=place)
-            way = Search(layer, into, search.most, end=search.end).filled(one, needed)
+            way = Search(layer, into, end=search.end).filled(one, needed)
             if way is not None and asks(layer, way, into):
                 return way
     others = [*(order.replace("hw", "HW") for order in axes), *(order.replace("b", ALONE) for order in axes)]
     for order in (other for other in others if other not in axes):
-        way = Search(layer, into, search.most, end=search.end).filled(replace(start, axes=order), needed)
+        way = Search(layer, into, end=search.end).filled(replace(start, axes=order), needed)
         if way is not None:
             return with_memory(layer, way, into)
     counts = [*sorted(search.lengths), *(count for count in SQUARES if count not in search.lengths)]
     for tokens in (count for count in counts if 1 < count < start.width - 2):
-        fixed = Search(layer, into, search.most, tokens, search.end)
+        fixed = Search(layer, into, tokens, search.end)
         for order in axes:
             way = fixed.filled(replace(start, axes=order), needed)
             if way is not None:
@@ -683,14 +684,13 @@ class NoWayError(UserError):
     """No way of calling a layer gives an answer; `about_type`: an error spoke of the types of numbers.
 
     `furthest`: how far a call came, as something to compare; `answered`: for how many tokens it gave an answer; `way`:
-    that of calling it for which all is well but that the answer is NaN.
+    that of calling it for which all is well but that the answer is NaN; `lengths`: numbers of tokens that errors named.
     """
 
-    def __init__(
-        self, said: str, about_type: bool, furthest: tuple[int, ...], answered: int, way: Way | None = None
-    ) -> None:
-        super().__init__(said)
-        self.about_type, self.furthest, self.answered, self.way = about_type, furthest, answered, way
+    def __init__(self, search: Search) -> None:
+        super().__init__(search.first or "it takes nothing")
+        self.about_type, self.furthest, self.answered = search.about_type, search.furthest, search.answered
+        self.way, self.lengths = search.way, search.lengths
 
 
 def is_empty(default: Any) -> bool:
@@ -707,9 +707,9 @@ class Search:
     """
 
     def __init__(
-        self, layer: Callable[..., Any], into: Callable[[Array], Any], most: int, tokens: int = HERE, end: float = 0.0
+        self, layer: Callable[..., Any], into: Callable[[Array], Any], tokens: int = HERE, end: float = 0.0
     ) -> None:  # fmt: skip
-        self.layer, self.into, self.most, self.tokens = layer, into, most, tokens
+        self.layer, self.into, self.tokens = layer, into, tokens
         self.end = end or process_time() + MOST_SECONDS
         self.first, self.said, self.tries, self.about_type = "", "", 0, False
         self.lengths, self.of_one = set[int](), False
@@ -761,8 +761,6 @@ class Search:
 
     def is_met(self, way: Way, chosen: Mapping[str, Make], name: str, best: tuple[int, ...]) -> bool:
         """Say whether a call comes to an argument at all: else it fails at the same place with a thing of no use."""
-        if self.most != MOST_TRIES:  # each call is dear
-            return True
         said, place = trouble(
             self.layer, replace(way, given=present({**chosen, name: no_use})), self.into, way.width, self.tokens
         )
@@ -770,13 +768,13 @@ class Search:
 
     def is_over(self) -> bool:
         """Say whether enough was tried, or for long enough."""
-        return self.tries > self.most or process_time() > self.end
+        return self.tries > MOST_TRIES or process_time() > self.end
 
     def come_to(self, way: Way) -> tuple[int, ...] | None:
         """Return how far a call comes, as something to compare, or None where it gives an answer."""
         self.tries += 1
         said, place = trouble(self.layer, way, self.into, way.width, self.tokens)
-        if not said and self.most == MOST_TRIES:  # a table for two entries may pass for one of pairs
+        if not said:  # a table for two entries may pass for one of pairs
             said, place = trouble(self.layer, way, self.into, way.width, self.tokens, ENTRIES + 1)
         self.first, self.said = self.first or said, said
         self.way = self.way or (way if said == IS_NAN else None)

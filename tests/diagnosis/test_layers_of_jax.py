@@ -229,3 +229,55 @@ def test_random_keys_of_any_name_are_given(library: str, tmp_path: Path) -> None
 )
 def test_random_keys_are_told_by_name_and_note(name: str, note: str, made: bool, is_one: bool) -> None:
     assert is_of_chance(name, note, made=made) == is_one
+
+
+OF_ONE_LENGTH = f"""{ATTEND}
+import flax.linen as nn
+
+class Layer(nn.Module):
+    size: int
+    count_of_tokens: int
+
+    @nn.compact
+    def __call__(self, rows, training: bool):
+        q, k, v = (nn.Dense(self.size)(rows) for _ in range(3))
+        return attend(q, k, v, 1, jnp.tril(jnp.ones((self.count_of_tokens, self.count_of_tokens))) > 0)
+"""
+
+
+def test_a_class_that_is_told_how_many_rows_there_are_is_called_with_as_many(tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+    pytest.importorskip("flax", reason="Flax is not installed: pip install flax")
+    verdict = verdict_on(OF_ONE_LENGTH, tmp_path)
+    assert verdict.passed, verdict
+    assert "9 tokens, the only number that it takes" in verdict.findings[0].said
+
+
+OF_FIELDS_ALONE = f"""{ATTEND}
+from flax import nnx
+
+def turned(x, cos, sin):
+    one, other = jnp.split(x, 2, -1)
+    return jnp.concatenate([one * cos + other * sin, other * cos - one * sin], -1)
+
+class Layer(nnx.Module):
+    def __init__(self, settings, layer_idx, *, rngs):
+        self.settings, width = nnx.data(settings), settings.n_embd
+        self.sides = nnx.Linear(width, 3 * width, rngs=rngs)
+
+    def __call__(self, x, added, cos, sin, window_size):
+        heads = self.settings.n_head
+        q, k, v = jnp.split(self.sides(x), 3, -1)
+        q, k = (turned(side.reshape(*x.shape[:2], heads, -1), cos, sin).reshape(x.shape) for side in (q, k))
+        v = v if added is None else v + added
+        mask = jnp.arange(x.shape[1])[:, None] - jnp.arange(x.shape[1]) <= window_size[0] if window_size[0] > 0 else True
+        return jax.vmap(lambda *one: attend(*one, heads, jnp.tril(jnp.ones([x.shape[1]] * 2)) > 0 & mask))(q, k, v)
+"""
+
+
+def test_a_configuration_whose_fields_alone_are_read_is_no_mapping(tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+    pytest.importorskip("flax", reason="Flax is not installed: pip install flax")
+    verdict = verdict_on(OF_FIELDS_ALONE, tmp_path)
+    assert verdict.passed, verdict
+    assert "mask=causal" in verdict.right_under

@@ -116,3 +116,18 @@ def test_a_table_says_the_words_to_pass() -> None:
     verdict = {"passed": True, "mistakes": [], "computes": "attention", "right_under": "mask=causal"}
     rows = [{"name": "mine", "attends": True, "uncalled": "", "verdict": verdict}]
     assert "mine  passed      right under mask=causal" in table("a.py", rows, "plain attention")
+
+
+def test_code_of_a_second_file_of_one_name_is_its_own(tmp_path: Path) -> None:
+    for folder, text in (
+        ("one", "def first(q, k, v):\n    return q\n"),
+        ("two", "def second(q, k, v):\n    return k\n"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "one_name_of_two.py").write_text(text, encoding="utf-8")
+        module = module_of_functions(str(tmp_path / folder / "one_name_of_two.py"))
+        assert sys.modules["one_name_of_two"] is module
+    before = sys.modules["json"]
+    (tmp_path / "json.py").write_text("def third(q, k, v):\n    return v\n", encoding="utf-8")
+    module_of_functions(str(tmp_path / "json.py"))
+    assert sys.modules["json"] is before
