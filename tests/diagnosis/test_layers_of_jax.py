@@ -270,7 +270,8 @@ class Layer(nnx.Module):
         q, k, v = jnp.split(self.sides(x), 3, -1)
         q, k = (turned(side.reshape(*x.shape[:2], heads, -1), cos, sin).reshape(x.shape) for side in (q, k))
         v = v if added is None else v + added
-        mask = jnp.arange(x.shape[1])[:, None] - jnp.arange(x.shape[1]) <= window_size[0] if window_size[0] > 0 else True
+        apart = jnp.arange(x.shape[1])[:, None] - jnp.arange(x.shape[1])
+        mask = apart <= window_size[0] if window_size[0] > 0 else True
         return jax.vmap(lambda *one: attend(*one, heads, jnp.tril(jnp.ones([x.shape[1]] * 2)) > 0 & mask))(q, k, v)
 """
 
