@@ -1,4 +1,4 @@
-"""Queries and keys that a layer divides by their length in code of its own, and multiplies by a number that it chose."""
+"""Queries and keys that a layer divides by their length in its own code, and multiplies by a number that it chose."""
 
 from __future__ import annotations
 
