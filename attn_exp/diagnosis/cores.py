@@ -1,6 +1,6 @@
 """The attention among the operations of a call: each softmax, what goes into it, and what it mixes.
 
-`Core` is one of them, and `Seen` a layer of PyTorch's that is asked so that its cores can be held against each other.
+`Core` is one of them, and `Seen` a layer that is asked so that its cores can be held against each other.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
+from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.returned import parts_of
-from attn_exp.diagnosis.watching import Operation, watched
+from attn_exp.diagnosis.watching import Operation
 from attn_exp.diagnosis.ways_into_layers import Way
 from attn_exp.own_code import held
 
@@ -106,10 +107,7 @@ def core(operations: Sequence[Operation], place: int) -> Core | None:
     if found is None or weights.shape[-1] != v.shape[1]:
         return None
     order, after = found
-    one = operations[place]
-    with np.errstate(all="ignore"):
-        logits = one.given[0] if "softmax" in one.name else np.log(shares)
-    logits = logits.transpose(order).reshape(weights.shape)
+    logits = logits_of(operations, place).transpose(order).reshape(weights.shape)
     products = sorted(place for place in behind(operations, place) if operations[place].is_product)
     fits = [fit for product in products for fit in fitted(operations, product, logits)]
     if not fits:
@@ -122,6 +120,32 @@ def core(operations: Sequence[Operation], place: int) -> Core | None:
     before = [multiplied(operations, made) for made in operations[product].made[-2:]]
     factor, normed = prod(factor for factor, _ in before), any(normed for _, normed in before)
     return Core(q, k, v, scores, logits, weights, factor, after, normed, (product, place, at), side == 1)
+
+
+def logits_of(operations: Sequence[Operation], place: int) -> Array:
+    """Return what a softmax is given; of one in parts what its exponentials are of, before a number is taken away.
+
+    That number may be another for each query, or for each key, but not for both.
+    """
+    one = operations[place]
+    if "softmax" in one.name:
+        return one.given[0]
+    power = next((operations[made] for made in one.made[:1] if made is not None), one)
+    if power.name == "exp" and power.said.shape == one.said.shape:
+        below = next((operations[made] for made in power.made[:1] if made is not None), one)
+        if below.name == "sub" and is_shift(below, one.said.shape):
+            return below.given[0]
+        return power.given[0]
+    with np.errstate(all="ignore"):
+        return np.log(one.said)
+
+
+def is_shift(one: Operation, shape: tuple[int, ...]) -> bool:
+    """Say whether a difference is that of an array and of numbers that are the same along an axis."""
+    if len(one.given) < len("xy") or one.given[0].shape != shape:
+        return False
+    taken = np.broadcast_to(one.given[1], shape)
+    return any(shape[axis] > 1 and (taken == taken.take([0], axis)).all() for axis in range(len(shape)))
 
 
 def in_rows(array: Array) -> Array:
@@ -237,7 +261,7 @@ class Seen:
         return count // len(self.x) if count % len(self.x) == 0 else 0
 
 
-def seen_inside(layer: TorchLayer, way: Way, words: Mapping[str, str]) -> Seen | None:
+def seen_inside(layer: TorchLayer | PureLayer, way: Way, words: Mapping[str, str]) -> Seen | None:
     """Return what is seen of attention inside a layer, or None where there is none that can be read.
 
     `words` are those for masks that it takes, and what each is: a `mask`, or a `padding`.
@@ -251,10 +275,10 @@ def seen_inside(layer: TorchLayer, way: Way, words: Mapping[str, str]) -> Seen |
         given = [layer.lent(x), layer.lent(memory) if way.memory else None]
         named = {word: layer.lent_as_it_is(mask) for word, mask in (masks or {}).items()}
         with held():
-            operations, said = watched(
-                partial(way.call, layer, *given, **named), [one for one in given if one is not None], instead
-            )
-        return operations, next(iter(parts_of(said).values())).detach().cpu().double().numpy()
+            call = partial(way.call, layer, *given, **named)
+            operations, said = layer.told(call, given, {*way.given, *named}, instead)
+        first = next(iter(parts_of(said).values()))
+        return operations, np.asarray(first.detach().cpu() if hasattr(first, "detach") else first, np.float64)
 
     ask(x, memory)  # what a first call makes and keeps is made
     operations, said = ask(x, memory)

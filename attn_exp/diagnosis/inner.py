@@ -1,4 +1,4 @@
-"""Attention inside a layer of PyTorch's, as its operations show it: q, k, v, scores, weights and what they mix.
+"""Attention inside a layer, as its operations show it: q, k, v, scores, weights and what they mix.
 
 A layer may make its queries, keys and values in any way, and do anything with the answer: what lies between is told
 here by numbers alone. That is less than a check of the whole layer says, and it holds where that finds nothing.
@@ -244,11 +244,11 @@ def of_answer(seen: Seen) -> tuple[Finding, str]:
 
 def with_rows(said: Any, rows: Array, *, swapped: bool) -> Any:
     """Return what a product of weights and values returned, with other numbers in some rows `[n t]`."""
-    other = said.clone()
+    other = said.copy() if isinstance(said, np.ndarray) else said.clone()
     of_all = other if other.ndim == len("nte") else other[None]
-    of_all = of_all.transpose(1, 2) if swapped else of_all
+    of_all = of_all.swapaxes(1, 2) if swapped else of_all
     for n, row in zip(*np.nonzero(rows), strict=True):
-        of_all[int(n), int(row)] += 1.0 + of_all[int(n), int(row)].abs()
+        of_all[int(n), int(row)] += 1.0 + abs(of_all[int(n), int(row)])
     return other
 
 

@@ -169,50 +169,98 @@ def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
     import jax  # noqa: PLC0415 - the function is one of JAX
 
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*arrays)
-    tree = jax.tree_util.tree_structure(shape)
+    tree, rules = jax.tree_util.tree_structure(shape), dict[int, Rule | None]()
+
+    def do(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
+        if id(step) not in rules:  # the types of what it is given are always the same
+            rules[id(step)] = rule_of(name, step.params, arrays)
+        return one_step(step, name, arrays, rules[id(step)])
 
     def call(*given: Any) -> Any:
-        said = done(closed.jaxpr, closed.consts, [as_array(one) for one in given])
+        with np.errstate(all="ignore"):
+            said = done(closed.jaxpr, closed.consts, [as_array(one) for one in given], do, as_array)
         return jax.tree_util.tree_unflatten(tree, said)
 
     return call
 
 
-def done(jaxpr: Any, consts: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """Return what a list of operations makes of what it is given."""
+Step = Callable[[Any, str, Sequence[Any]], list[Any]]
+"""What does one operation: it is told the operation, its name and what that is given."""
+
+
+def done(
+    jaxpr: Any, consts: Sequence[Any], given: Sequence[Any], do: Step, held: Callable[[Any], Any]
+) -> list[Any]:  # fmt: skip
+    """Return what a list of operations makes of what it is given; what may `do` each gets constants as `held` says."""
     known: dict[Any, Any] = {}
 
     def read(one: Any) -> Any:
-        return as_array(one.val) if hasattr(one, "val") else known[one]
+        return held(one.val) if hasattr(one, "val") else known[one]
 
-    known.update(zip(jaxpr.constvars, map(as_array, consts), strict=True))
+    known.update(zip(jaxpr.constvars, map(held, consts), strict=True))
     known.update(zip(jaxpr.invars, given, strict=True))
     for step in jaxpr.eqns:
         arrays, name = [read(one) for one in step.invars], step.primitive.name
         inner = next((step.params[word] for word in ("jaxpr", "call_jaxpr", "fun_jaxpr") if word in step.params), None)
         if name in CALLS and inner is not None:
-            said = done(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), arrays)
+            said = done(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), arrays, do, held)
         else:
-            said = one_step(step, name, arrays)
+            said = do(step, name, arrays)
         known.update(zip(step.outvars, said, strict=True))
     return [read(one) for one in jaxpr.outvars]
 
 
-def one_step(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
-    """Return what one operation makes of arrays."""
+def one_step(step: Any, name: str, arrays: Sequence[Any], rule: Rule | None) -> list[Any]:
+    """Return what one operation makes of arrays, by a rule of NumPy's or by JAX."""
     if name == "random_bits":
         return [random_bits(arrays[0], step.outvars[0].aval)]
-    rule = rule_of(name, step.params, arrays)
     if rule is not None:
-        with np.errstate(all="ignore"):
-            said = rule(*arrays)
+        said = rule(*arrays)
         if said is not NotImplemented:
             several = said if isinstance(said, list) else [said]
             return [np.asarray(one, out.aval.dtype) for one, out in zip(several, step.outvars, strict=True)]
     params = step.primitive.get_bind_params(step.params)
     made, params = params if isinstance(params, tuple) else ((), params)  # JAX up to 0.9 has functions among them
-    out = step.primitive.bind(*made, *arrays, **params)
+    narrow = [array.astype(one.aval.dtype) if is_wider(array, one.aval) else array
+              for array, one in zip(arrays, step.invars, strict=True)]  # fmt: skip
+    out = step.primitive.bind(*made, *narrow, **params)
     return [as_array(one) for one in (out if step.primitive.multiple_results else [out])]
+
+
+def is_wider(array: Any, kind: Any) -> bool:
+    """Say whether an array holds numbers of more digits than an operation is for."""
+    return isinstance(array, np.ndarray) and array.dtype == np.float64 != kind.dtype
+
+
+def in_float64(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
+    """Return what one operation makes of arrays, where NumPy does it with all digits of float64."""
+    to_floats = name == "convert_element_type" and np.dtype(step.outvars[0].aval.dtype).kind not in "biu"
+    rule = None if to_floats or name == "random_bits" else rule_of(name, step.params, arrays)
+    said: Any = arrays[0] if to_floats and isinstance(arrays[0], np.ndarray) else NotImplemented
+    if rule is not None:
+        with np.errstate(all="ignore"):
+            said = rule(*arrays)
+    several = (
+        one_step(step, name, arrays, None) if said is NotImplemented else said if isinstance(said, list) else [said]
+    )
+    return [wide(one) if is_float(out.aval.dtype) else as_kind(one, out.aval.dtype)
+            for one, out in zip(several, step.outvars, strict=True)]  # fmt: skip
+
+
+def is_float(kind: Any) -> bool:
+    """Say whether a type is one of floats, of any precision."""
+    return str(kind).startswith(("float", "bfloat"))
+
+
+def as_kind(array: Any, kind: Any) -> Any:
+    """Return an array in a type of NumPy's; random keys as they are."""
+    return np.asarray(array, kind) if isinstance(array, np.ndarray | np.generic) else array
+
+
+def wide(array: Any) -> Any:
+    """Return floats in float64; all else as it is."""
+    held = as_array(array)
+    return held.astype(np.float64) if isinstance(held, np.ndarray) and is_float(held.dtype) else held
 
 
 def random_bits(key: Any, kind: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.offer import parameters_of
 from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.watching import watched
 from attn_exp.own_code import held
 
 ROUNDING_OF_SINGLE = 3e-5
@@ -60,6 +61,10 @@ class TorchLayer:
         import torch  # noqa: PLC0415 - the module is one of PyTorch's
 
         return torch.from_numpy(np.array(array)).to(next(iter(self.places.values())))
+
+    def told(self, call: Callable[[], Any], given: Sequence[Any], theirs: Collection[str], instead: Any) -> Any:
+        """Return the operations of a call and what it returns; `given` are the tensors that stand for x."""
+        return watched(call, [one for one in given if one is not None], instead)
 
     def lent_as_it_is(self, mask: Any) -> Any:
         """Return a mask as a tensor: one of booleans or whole numbers keeps its type."""

@@ -312,13 +312,17 @@ def of_module(
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     found = found or (with_convolutions_at_rest(layer, way, forward) if fresh else None)
-    words = {given.name: role for given in forward if given.name not in way.sides and may_be_array(given)
-             and (role := role_of(given.name)) in ("mask", "padding")}  # fmt: skip
-    look = partial(seen_inside, layer, way, words)
+    look = partial(seen_inside, layer, way, words_for_masks(way, forward))
     try:
         return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
     except UserError as error:
         raise UnreadError(str(error), look) from error
+
+
+def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str, str]:
+    """Return a layer's words for masks, and what each is: a mask, or a padding."""
+    return {given.name: role for given in forward if given.name not in way.sides and may_be_array(given)
+            and (role := role_of(given.name)) in ("mask", "padding")}  # fmt: skip
 
 
 def with_convolutions_at_rest(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter]) -> Bound | None:
@@ -685,16 +689,17 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
         if not layer.leaves:
             return Bound(own.function, np.dot if kind == "keras" else library_of_jax())
         forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(layer, way)
-        found = understood(layer, way, forward, np.dot if kind == "keras" else library_of_jax())
-        return telling(found)
+        look = partial(seen_inside, layer, way, words_for_masks(way, forward))
+        try:
+            found = understood(layer, way, forward, np.dot if kind == "keras" else library_of_jax())
+        except NotFoundError as error:
+            raise UnreadError(f"{own.name}: no projections found: {error}", look) from error
+        return telling(replace(found, look=look))
 
-    try:
-        if not inspect.isclass(own.function):
-            return works(own.function, sizes)
-        maker = partial(HaikuMaker, own.function) if kind == "haiku" else own.function
-        return cast("Bound", construct(signed(maker, own.function, kind), own.name, sizes, works))
-    except NotFoundError as error:
-        raise UserError(f"{own.name}: no projections found: {error}") from error
+    if not inspect.isclass(own.function):
+        return works(own.function, sizes)
+    maker = partial(HaikuMaker, own.function) if kind == "haiku" else own.function
+    return cast("Bound", construct(signed(maker, own.function, kind), own.name, sizes, works))
 
 
 OF_MANY = ("btm", "tm", "bhwm", "bmhw", "bmt", "hwm", "bfhwm")

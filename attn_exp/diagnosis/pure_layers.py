@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -18,6 +18,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.jaxprs import taken_apart
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
+from attn_exp.diagnosis.watching_jax import Notes, watched
 
 HOMES = {"flax.linen": "linen", "flax.nnx": "nnx", "haiku": "haiku", "equinox": "equinox", "keras": "keras"}
 """Where the base class of a layer lives, and what kind of layer that makes it."""
@@ -73,6 +74,8 @@ class PureLayer:
     """Parameters of the norms that were met."""
     met: list[Any] = field(default_factory=list)
     """The norms that were met at last, in the order of the calls."""
+    module: Any = None
+    """What its class made."""
 
     @property
     def places(self) -> Mapping[str, Any]:
@@ -151,6 +154,44 @@ class PureLayer:
         given = [None if one is None else self.lent(one) for one in (x, memory)]
         return np.asarray(first_of(way.call(self, *given)), np.float64)
 
+    @property
+    def stateless(self) -> tuple[Callable[..., Any], Any]:
+        """The layer as a function of what it holds and of what it is given, in a row and by name; and what it holds."""
+        return lambda leaves, positional, named: self.applied(leaves)(*positional, **named), dict(self.leaves)
+
+    def told(self, call: Callable[[], Any], given: Sequence[Any], theirs: Collection[str], instead: Any) -> Any:
+        """Return the operations of a call and what it returns; no argument of a name in `theirs` is made of x."""
+        notes = Notes(instead or {})
+
+        def noting(positional: Any, named: Any) -> Any:
+            import jax  # noqa: PLC0415 - the layer brought it
+
+            function, own = self.stateless
+            of_them, arrays, _ = of_arrays(function, (own, positional, named))
+            named_so = [(named[name], name not in theirs) for name in sorted(named)]
+            of_x = [mark for part, mark in ((own, False), (positional, True), *named_so)
+                    for value in jax.tree_util.tree_leaves(part) if hasattr(value, "dtype")]  # fmt: skip
+            return watched(of_them, list(zip(arrays, of_x, strict=True)), notes)
+
+        with self.called_by(noting):
+            said = call()
+        return notes.operations, said
+
+    @contextmanager
+    def called_by(self, noting: Callable[[Any, Any], Any]) -> Iterator[None]:
+        """Let somebody else make its calls."""
+        self.calls.append(lambda _, positional, named: noting(positional, named))
+        try:
+            yield
+        finally:
+            self.calls.pop()
+
+    def lent_as_it_is(self, mask: Any) -> Any:
+        """Return a mask in the library of the layer: one of booleans or whole numbers keeps its type."""
+        if not isinstance(mask, np.ndarray):
+            return mask
+        return self.lent(mask) if mask.dtype.kind == "f" else np.array(mask)
+
     @contextmanager
     def without_norms(self) -> Iterator[None]:
         """Let every norm inside hand on what it is given."""
@@ -189,30 +230,41 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     known = dict[Any, Callable[..., Any]]()
 
     def whole(*given: Any) -> Any:
-        values, tree = jax.tree_util.tree_flatten(given)
-        arrays = {place: value for place, value in enumerate(values) if hasattr(value, "dtype")}
-        others = {place: value for place, value in enumerate(values) if place not in arrays}
-        sizes = tuple((place, tuple(value.shape), str(value.dtype)) for place, value in arrays.items())
-        key = (tree, sizes, repr(others))
+        of_them, arrays, key = of_arrays(function, given)
         if key not in known:
-
-            def step_by_step(*now: Any) -> Any:
-                mine = dict(zip(arrays, now, strict=True))
-                return function(*jax.tree_util.tree_unflatten(tree, [(others | mine)[at] for at in range(len(values))]))
-
             try:
-                known[key] = taken_apart(step_by_step, list(arrays.values()))
+                known[key] = taken_apart(of_them, arrays)
             except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError) as error:
-                if not isinstance(error, jax.errors.JAXTypeError | jax.errors.JAXIndexError) and "racer" not in str(
-                    error
-                ):
+                if not is_about_values(error):
                     raise  # shapes that do not fit: step by step they do not either
-                said = step_by_step(*arrays.values())
-                known[key] = step_by_step
+                said = of_them(*arrays)
+                known[key] = of_them
                 return said
-        return known[key](*arrays.values())
+        return known[key](*arrays)
 
     return whole
+
+
+def is_about_values(error: Exception) -> bool:
+    """Say whether an error says that the values of arrays are wanted while a function is traced."""
+    of_jax = sys.modules["jax"].errors
+    return isinstance(error, of_jax.JAXTypeError | of_jax.JAXIndexError) or "racer" in str(error)
+
+
+def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Callable[..., Any], list[Any], Any]:
+    """Return a function of what it is given as one of the arrays in that alone, these, and what tells others apart."""
+    import jax  # noqa: PLC0415 - the layer brought it
+
+    values, tree = jax.tree_util.tree_flatten(given)
+    arrays = {place: value for place, value in enumerate(values) if hasattr(value, "dtype")}
+    others = {place: value for place, value in enumerate(values) if place not in arrays}
+    sizes = tuple((place, tuple(value.shape), str(value.dtype)) for place, value in arrays.items())
+
+    def of_them(*now: Any) -> Any:
+        mine = others | dict(zip(arrays, now, strict=True))
+        return function(*jax.tree_util.tree_unflatten(tree, [mine[at] for at in range(len(values))]))
+
+    return of_them, list(arrays.values()), (tree, sizes, repr(others))
 
 
 def first_of(said: Any) -> Any:
@@ -231,6 +283,20 @@ class KerasLayer(PureLayer):
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
         return self.applied({})(*positional, **named)
+
+    @property
+    def stateless(self) -> tuple[Callable[..., Any], Any]:
+        """The layer as a function of its weights and of what it is given, in a row and by name; and these weights."""
+        return stateless(self.layer), [one.value for one in self.layer.variables]
+
+    @contextmanager
+    def called_by(self, noting: Callable[[Any, Any], Any]) -> Iterator[None]:
+        """Let somebody else make its calls."""
+        self.now.append(lambda *positional, **named: noting(positional, named))
+        try:
+            yield
+        finally:
+            self.now.pop()
 
     @contextmanager
     def without_norms(self) -> Iterator[None]:
@@ -310,15 +376,21 @@ def in_numpy(layer: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *positional, **named: plain(layer(*positional, **named))
 
 
+def stateless(layer: Any) -> Callable[[Any, Any, Any], Any]:
+    """Return a layer of Keras as a function of its weights and of what it is given."""
+
+    def call(values: Any, positional: Any, named: Any) -> Any:
+        with sys.modules["keras"].StatelessScope(state_mapping=list(zip(layer.variables, values, strict=True))):
+            return layer(*positional, **named)
+
+    return call
+
+
 def taken_apart_once_built(layer: Any) -> Callable[..., Any]:
     """Return a layer of Keras that is done in NumPy where JAX computes it, as soon as it has all its weights."""
     keras = sys.modules["keras"]
 
-    def stateless(values: Any, positional: Any, named: Any) -> Any:
-        with keras.StatelessScope(state_mapping=list(zip(layer.variables, values, strict=True))):
-            return layer(*positional, **named)
-
-    whole = compiled(stateless)
+    whole = compiled(stateless(layer))
 
     def call(*positional: Any, **named: Any) -> Any:
         if keras.backend.backend() != "jax" or not all(one.built for one in layer._flatten_layers()):
@@ -355,9 +427,10 @@ def as_called(made: Any) -> Any:
 def pure(kind: str, made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
     """Return what a class made as a layer; `example` calls a function as the layer is to be called, and returns what
     that says, so that those that have no parameters before a call get them."""
-    return {"linen": of_linen, "nnx": of_nnx, "haiku": of_haiku, "equinox": of_equinox, "keras": of_keras}[kind](
-        made, example
-    )
+    makers = {"linen": of_linen, "nnx": of_nnx, "haiku": of_haiku, "equinox": of_equinox, "keras": of_keras}
+    layer = makers[kind](made, example)
+    layer.module = made
+    return layer
 
 
 def of_linen(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
