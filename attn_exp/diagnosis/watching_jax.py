@@ -70,6 +70,7 @@ class Notes:
     def note(self, name: str, values: Sequence[Value], given: Sequence[Any], said: Any) -> None:
         """Note an operation."""
         made, of_x = tuple(one.made for one in values), tuple(one.of_x for one in values)
+        said = said if isinstance(said, np.ndarray | np.generic) else np.zeros(0)  # random keys are no numbers
         self.operations.append(Operation(name, tuple(map(np.asarray, given)), made, of_x, (), np.asarray(said)))
 
 

@@ -43,6 +43,11 @@ def in_one_word(q: Any, k: Any, v: Any) -> Any:
     return jax.nn.dot_product_attention(q, k, v)
 
 
+def with_keys(q: Any, k: Any, v: Any) -> Any:
+    first, _ = jax.random.split(jax.random.key(3))
+    return in_einsums(q, k, v) * jax.random.bernoulli(first, 1.0, v.shape)
+
+
 def over_queries(q: Any, k: Any, v: Any) -> Any:
     return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(jnp.einsum("bthd,bshd->bhts", q, k) / 2.0, 2), v)
 
@@ -52,7 +57,7 @@ def seen(function: Callable[..., Any], notes: Notes) -> tuple[list[Core], Any]:
     return cores(notes.operations), said
 
 
-@pytest.mark.parametrize("function", [in_einsums, in_products, in_one_word, over_queries])
+@pytest.mark.parametrize("function", [in_einsums, in_products, in_one_word, with_keys, over_queries])
 def test_queries_keys_and_values_are_those_of_the_call(function: Callable[..., Any]) -> None:
     (core,), said = seen(function, Notes({}))
     np.testing.assert_allclose(said, np.asarray(function(Q, K, V)), atol=1e-5)
