@@ -20,7 +20,7 @@ from attn_exp.diagnosis.configurations import (
     with_fields,
 )
 from attn_exp.diagnosis.guessing import About, about, guesses
-from attn_exp.diagnosis.inner import UnreadError
+from attn_exp.diagnosis.inner import OtherShapeError, UnreadError
 from attn_exp.diagnosis.module_sizes import Sizes
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.stand_ins import Later
@@ -29,9 +29,9 @@ from attn_exp.diagnosis.ways_into_layers import NoWayError, reached
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import error_line, held
 
-MOST_TRIES, MOST_USED, SECONDS, CALLED = 60, 24, 8.0, 8
+MOST_TRIES, MOST_USED, SECONDS, CALLED, OTHERWISE = 60, 24, 8.0, 8, 4
 """How often a class is made, how often what is made is used, and for how many seconds, before it is given up; what
-can be called and not read counts as `CALLED` uses."""
+can be called and not read counts as `CALLED` uses, and what answers in another shape as `OTHERWISE`."""
 LARGER = (1, 4)
 """By how much heads are larger than usual, where the usual size does not do: groups of 32 numbers need so many."""
 
@@ -82,14 +82,29 @@ def construct(
     search = Search(kind, name, works, about(kind, within, part_of))
     for only_needed, of_size in product((False, True), tuple(ladder(sizes))):
         if search.goes_on(of_size, only_needed):
-            return search.made
+            return unless_by_chance(search, search.made)
         if search.poor:
-            return search.poor[0]
+            return unless_by_chance(search, search.poor[0])
         if search.refused and process_time() - search.start > SECONDS:
             break
     if search.refused:
         raise next((one for one in search.refused if isinstance(one, UnreadError)), search.refused[0])
     raise unmade(name, search.given, sizes, search.failed[0])
+
+
+def unless_by_chance(search: Search, made: Any) -> Any:
+    """Return a layer, unless it takes one number of tokens and the likeliest sizes gave an answer of another shape.
+
+    What axes of others are by chance is no layer then.
+
+    Raises:
+        OtherShapeError: that of the likeliest sizes, where attention is seen inside.
+    """
+    first, inside = next(iter(search.refused), None), getattr(made, "inside", None)
+    takes_one_number = inside is not None and inside.tokens > 0
+    if isinstance(first, OtherShapeError) and takes_one_number and first.look() is not None:
+        raise first
+    return made
 
 
 def with_argument(kind: Any, name: str, word: str, value: Any) -> Any:
@@ -145,8 +160,11 @@ class Search:
 
     def is_over(self) -> bool:
         """Say whether enough was tried."""
-        called = sum(isinstance(one, UnreadError) for one in self.refused)  # it will hardly be read otherwise
-        used = len(self.refused) + (CALLED - 1) * called + len(self.poor) >= self.most_used
+        counts = (
+            OTHERWISE if isinstance(one, OtherShapeError) else CALLED if isinstance(one, UnreadError) else 1
+            for one in self.refused
+        )  # it will hardly be read otherwise
+        used = sum(counts) + len(self.poor) >= self.most_used
         return self.tries >= MOST_TRIES or used or process_time() - self.start > SECONDS
 
     def otherwise(self, chosen: Mapping[str, int]) -> Iterator[dict[str, int]]:

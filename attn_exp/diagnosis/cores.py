@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
@@ -259,6 +260,15 @@ class Seen:
         """How many heads there are, where each is a softmax for each entry: 0 where that does not come out."""
         count = sum(len(one.weights) for one in self.first)
         return count // len(self.x) if count % len(self.x) == 0 else 0
+
+
+def first_seen(layer: TorchLayer | PureLayer, ways: Sequence[Way]) -> Seen | None:
+    """Return what is seen inside a layer in the first of some calls in which anything is."""
+    for way in ways:
+        with suppress(Exception):
+            if (seen := seen_inside(layer, way, {})) is not None:
+                return seen
+    return None
 
 
 def seen_inside(layer: TorchLayer | PureLayer, way: Way, words: Mapping[str, str]) -> Seen | None:

@@ -21,7 +21,7 @@ from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, c
 from attn_exp.diagnosis.other_words import BLOCKS, INVERTED
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.watching import Operation
-from attn_exp.errors import UserError
+from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 
 NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_with_indices", "_fft_r2c", "cumsum", "pad",
@@ -35,7 +35,7 @@ def findings(seen: Seen, request: Request) -> Iterator[tuple[Finding, str]]:
     tokens = list(of_tokens(seen))
     yield from tokens
     yield from of_heads(seen)
-    if all(one.state != BROKEN for one, _ in tokens):
+    if all(one.state != BROKEN for one, _ in tokens) and has_rows(seen):
         yield from of_positions(seen)
     for one, other in zip(seen.first, seen.second, strict=True):
         yield from of_scores(seen, one, other, request)
@@ -143,11 +143,19 @@ def of_weights(one: Core) -> tuple[Finding, str]:
     return Finding(rung, BROKEN, f"they sum to 1 over the {over}" if over else "those of a query do not sum to 1"), name
 
 
+def has_rows(seen: Seen) -> bool:
+    """Say whether a layer answers with a row for each token: else other rows may stand beside those of x inside."""
+    return seen.said.shape[:2] == seen.x.shape[:2]
+
+
 def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether each row of q, k and v is made of one token, as far as no neighbours are joined on purpose."""
     rung = "the tokens inside"
     if any(one.name in NEIGHBOURS and not is_of_points(one) for one in seen.operations):
         yield Finding(rung, ABSENT, "neighbours are joined, so that rows are made of several"), ""
+        return
+    if not has_rows(seen):
+        yield Finding(rung, ABSENT, "its answer has no row for each token"), ""
         return
     lost = set[str]()
     for place in (0, 1):
@@ -309,6 +317,10 @@ def is_causal(one: Core) -> bool:
     """Say whether each query sees the keys up to its own alone, of several."""
     later = np.triu(np.ones(one.logits.shape[1:], bool), 1)
     return bool(later.any() and ((one.logits <= HIDDEN) == later).all())
+
+
+class OtherShapeError(UnreadError, UncalledError):
+    """A layer whose answer is no row for each token; `look` as before."""
 
 
 UNREAD = "how it makes q, k and v, and what it makes of the answer (its attention is seen from inside alone)"

@@ -6,6 +6,7 @@ layer takes is the memory; so all is asked of it that is asked of any other.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,10 +18,10 @@ def asked(module: Any, tokens: int) -> Iterator[Any]:
 
     `tokens`: how many it answered for; a parameter that holds as many rows is one.
     """
-    for name, tensor in module.named_parameters():
+    for name, tensor in list(module.named_parameters()):
         shape = tuple(tensor.shape)
         if len(shape) > 1 and shape[-2] == tokens and all(length == 1 for length in shape[:-2]):
-            yield with_queries(module, name)
+            yield with_queries(copy.deepcopy(module), name)
 
 
 def with_queries(module: Any, name: str) -> Any:

@@ -21,9 +21,9 @@ from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
-from attn_exp.diagnosis.cores import seen_inside
+from attn_exp.diagnosis.cores import first_seen, seen_inside
 from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matrices
-from attn_exp.diagnosis.inner import UnreadError
+from attn_exp.diagnosis.inner import OtherShapeError, UnreadError
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_called_by, class_of
@@ -292,14 +292,7 @@ def of_module(
     try:
         layer, way = with_way(layer, forward, request, sizes)
     except UserError as error:
-        answered = error.answered if isinstance(error, NoWayError) else 0
-        for other in learned_queries.asked(module, answered) if answered else ():
-            with suppress(UserError):
-                return of_module(other, name, request, sizes, told)
-        if isinstance(error, NoWayError) and error.way is not None:
-            with suppress(UserError):
-                return by_names(module, name, request, error.way, told, NotFoundError(str(error)))
-        raise UncalledError(f"{name} cannot be called with x: {error}") from error
+        return of_another_call(layer, name, request, sizes, told, error)
     way = replace(way, told={**(by_file or {}), **way.told})
     way = taking_masks(layer, depending(layer, way), forward, head_size(layer, sizes))
     way, before = entries_apart(layer, tokens_first(layer, way)), way
@@ -323,6 +316,28 @@ def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str,
     """Return a layer's words for masks, and what each is: a mask, or a padding."""
     return {given.name: role for given in forward if given.name not in way.sides and may_be_array(given)
             and (role := role_of(given.name)) in ("mask", "padding")}  # fmt: skip
+
+
+def of_another_call(
+    layer: TorchLayer, name: str, request: Request, sizes: Sizes | None, told: int | None, error: UserError
+) -> Bound:  # fmt: skip
+    """Return a module that gives no row for each token as a layer of its own queries, or as its names say.
+
+    Raises:
+        UserError: it is none of these; attention may be seen inside.
+    """
+    said = f"{name} cannot be called with x: {error}"
+    if not isinstance(error, NoWayError):
+        raise UncalledError(said) from error
+    for other in learned_queries.asked(layer.module, error.answered) if error.answered else ():
+        with suppress(UserError):
+            return of_module(other, name, request, sizes, told)
+    if error.way is not None:
+        with suppress(UserError):
+            return by_names(layer.module, name, request, error.way, told, NotFoundError(str(error)))
+    if error.others:
+        raise OtherShapeError(said, partial(first_seen, layer, error.others)) from error
+    raise UncalledError(said) from error
 
 
 def with_convolutions_at_rest(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter]) -> Bound | None:

@@ -658,17 +658,17 @@ def in_a_rare_way(
     for place in ("first", "last") if search.of_one and "memory" not in start.sides.values() else ():
         for order in axes:
             one = replace(start, axes=order, asks=place)
-            way = Search(layer, into, end=search.end).filled(one, needed)
+            way = Search(layer, into, end=search.end, others=search.others).filled(one, needed)
             if way is not None and asks(layer, way, into):
                 return way
     others = [*(order.replace("hw", "HW") for order in axes), *(order.replace("b", ALONE) for order in axes)]
     for order in (other for other in others if other not in axes):
-        way = Search(layer, into, end=search.end).filled(replace(start, axes=order), needed)
+        way = Search(layer, into, end=search.end, others=search.others).filled(replace(start, axes=order), needed)
         if way is not None:
             return with_memory(layer, way, into)
     counts = [*sorted(search.lengths), *(count for count in SQUARES if count not in search.lengths)]
     for tokens in (count for count in counts if 1 < count < start.width - 2):
-        fixed = Search(layer, into, tokens, search.end)
+        fixed = Search(layer, into, tokens, search.end, search.others)
         for order in axes:
             way = fixed.filled(replace(start, axes=order), needed)
             if way is not None:
@@ -684,13 +684,14 @@ class NoWayError(UserError):
     """No way of calling a layer gives an answer; `about_type`: an error spoke of the types of numbers.
 
     `furthest`: how far a call came, as something to compare; `answered`: for how many tokens it gave an answer; `way`:
-    that of calling it for which all is well but that the answer is NaN; `lengths`: numbers of tokens that errors named.
+    that of calling it for which all is well but that the answer is NaN; `lengths`: numbers of tokens that errors named;
+    `others`: ways for which the shape of the answer is another.
     """
 
     def __init__(self, search: Search) -> None:
         super().__init__(search.first or "it takes nothing")
         self.about_type, self.furthest, self.answered = search.about_type, search.furthest, search.answered
-        self.way, self.lengths = search.way, search.lengths
+        self.way, self.lengths, self.others = search.way, search.lengths, search.others
 
 
 def is_empty(default: Any) -> bool:
@@ -707,7 +708,8 @@ class Search:
     """
 
     def __init__(
-        self, layer: Callable[..., Any], into: Callable[[Array], Any], tokens: int = HERE, end: float = 0.0
+        self, layer: Callable[..., Any], into: Callable[[Array], Any], tokens: int = HERE, end: float = 0.0,
+        others: list[Way] | None = None,
     ) -> None:  # fmt: skip
         self.layer, self.into, self.tokens = layer, into, tokens
         self.end = end or process_time() + MOST_SECONDS
@@ -715,6 +717,7 @@ class Search:
         self.lengths, self.of_one = set[int](), False
         self.furthest: tuple[int, ...] = ()
         self.way: Way | None = None
+        self.others = list[Way]() if others is None else others
         self.width, self.answered, self.stepped = 0, 0, ""
 
     def filled(self, way: Way, options: Mapping[str, Sequence[Make]]) -> Way | None:
@@ -780,6 +783,8 @@ class Search:
         self.way = self.way or (way if said == IS_NAN else None)
         if place > self.furthest:
             self.furthest, self.width = place, way.width
+        if said.startswith("its answer has the shape") and "[]" not in said and len(self.others) < MOST_OTHERS:
+            self.others.append(replace(way, tokens=0 if self.tokens == HERE else self.tokens))
         shape = re.match(r"its answer has the shape \[2, (?:(\d+), )?\d+\] for", said)
         self.answered = self.answered or (int(shape[1] or 1) if shape else 0)
         self.of_one |= said.startswith("its answer has the shape [2, 1, ")
@@ -872,6 +877,8 @@ def trouble(
     return "", ()
 
 
+MOST_OTHERS = 4
+"""Ways to call a layer that answers in another shape, that are kept."""
 AT_THE_END, IS_NAN = (2**60,), "its answer is NaN"
 WITHOUT_PLACE = tuple(f"torch.nn.modules.{part}" for part in (
     "module", "container", "linear", "conv", "pooling", "batchnorm", "normalization"))  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.diagnosis import without_matrices
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, is_size, targets
 from attn_exp.diagnosis.bound import Bound
@@ -196,7 +197,7 @@ def without_parameters(function: Any) -> bool:
         return False
 
 
-FIRST_FEW = 5
+FIRST_FEW, FEWER = 5, ("htd", "td")
 
 
 def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
@@ -266,7 +267,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         UserError: what the function takes is not known.
     """
     nearly, shaped, spoke, silent = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
-    causal, unscaled = list[Tried](), list[Tried]()
+    causal, unscaled, idle = list[Tried](), list[Tried](), list[Tried]()
     start = thread_time()
     misfit: UserError | None = None
     with unreadable(own.name):
@@ -279,11 +280,12 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         if is_late or (shaped and function.call is not shaped[0].function.call and is_sure(shaped[0])):
             break
         for tried in ways(own, request, function):
-            if tried.answer.output is None:
-                silent.append(tried)
-            if tried.answer.output is None or (
-                shaped and tried.caller.layout in ("htd", "td") and tried.caller.offer.core
-            ):
+            output = tried.answer.output
+            if output is None or says_nothing(tried.case, output):
+                (silent if output is None else idle).append(tried)
+                continue
+            fewer = tried.caller.layout in FEWER and tried.caller.offer.core
+            if fewer and any(one.caller.layout not in FEWER for one in shaped):
                 continue  # with fewer axes, mistakes hide: they are for those who take no more
             others = [one for one in other_readings(tried) if one.answer.output is not None]
             right = next((one for one in (tried, *others) if is_right(one)), None)
@@ -293,17 +295,23 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             causal += [one for one in (tried, *others) if is_right(one, causal=True)]
             unscaled += [one for one in (tried, *others) if is_right(one, unscaled=True)]
             if not tried.caller.offer.only_if_right:
-                is_shaped = tried.answer.output.shape == expected(tried.case)["output"].shape
+                is_shaped = output.shape == expected(tried.case)["output"].shape
                 shaped += [tried, *others] if is_shaped else others
                 spoke.append(tried)
     rare = [] if nearly or causal or request.layout else in_rare_layouts(own, request, several, as_many_axes(shaped))
     first = silent[0].function if silent else None
     is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
-    found = nearly or rare or causal or unscaled or whatever_the_width(shaped) or spoke or last
+    found = nearly or rare or causal or unscaled or whatever_the_width(shaped) or spoke or idle or last
     if found:
         return found[0]
     raise misfit or unfit(own, silent)
+
+
+def says_nothing(case: Case, output: Array) -> bool:
+    """Say whether an answer is nothing but zeros, or an input as it was: a flag may be the reason."""
+    inputs = (case.given.q, case.given.k, case.given.v, case.given.x)
+    return not output.any() or any(np.array_equal(output, one) for one in inputs if one is not None)
 
 
 def whatever_the_width(shaped: Sequence[Tried]) -> Sequence[Tried]:

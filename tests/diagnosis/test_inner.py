@@ -299,3 +299,54 @@ def test_what_an_operation_returns_can_be_exchanged() -> None:
     operations, plain = watched(lambda: (x @ x) * 3, [x])
     place = next(at for at, one in enumerate(operations) if one.is_product)
     assert (watched(lambda: (x @ x) * 3, [x], {place: lambda said: said + 1})[1] == plain + 3).all()
+
+
+class Pooled(torch.nn.Module):
+    """The mean of all tokens asks; nothing but its answer comes out."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.packed, self.out = heads, torch.nn.Linear(dim, 3 * dim), torch.nn.Linear(dim, 10)
+
+    def scores(self, q: Any, k: Any) -> Any:
+        return q @ k.mT / q.shape[-1] ** 0.5
+
+    def of_tokens(self, x: Any) -> Any:
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.packed(x).chunk(3, -1))
+        return (self.scores(q, k).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.of_tokens(torch.cat([x.mean(1, keepdim=True), x], 1))[:, 0])
+
+
+class PooledUnscaled(Pooled):
+    def scores(self, q: Any, k: Any) -> Any:
+        return q @ k.mT
+
+
+class EveryOther(Pooled):
+    """Half of the tokens come out."""
+
+    def forward(self, x: Any) -> Any:
+        return self.of_tokens(x)[:, ::2]
+
+
+class WithOwnToken(Pooled):
+    """A token of its own stands before all others, and comes out."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.first = torch.nn.Parameter(torch.randn(1, 1, dim))
+
+    def forward(self, x: Any) -> Any:
+        return self.of_tokens(torch.cat([self.first.expand(len(x), -1, -1), x], 1))
+
+
+@pytest.mark.parametrize("layer", [Pooled, EveryOther, WithOwnToken])
+def test_attention_is_seen_inside_a_layer_that_answers_in_another_shape(layer: Any) -> None:
+    verdict = attn_exp.check(layer, quick=True)
+    assert verdict.passed and "its answer has no row for each token" in str(verdict), verdict
+
+
+def test_a_mistake_is_named_inside_a_layer_that_answers_in_another_shape() -> None:
+    assert attn_exp.check(PooledUnscaled, quick=True).mistakes == ("no_scale",)

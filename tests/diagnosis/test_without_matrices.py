@@ -1,4 +1,4 @@
-"""Attention without matrices: of x alone, or of queries and of what is attended to, in any order and with any axes."""
+"""Attention without matrices: of x alone, or of queries and of what is attended to; and answers that say nothing."""
 
 from __future__ import annotations
 
@@ -66,3 +66,21 @@ def test_a_mistake_without_matrices_is_named() -> None:
 def test_what_makes_no_row_of_the_others_is_no_attention() -> None:
     with pytest.raises(attn_exp.UserError, match="normed takes x"):
         attn_exp.check(normed, quick=True)
+
+
+def of_a_flag(queries: Any, keys: Any, values: Any, mask: Any, crossing: Any) -> Any:
+    """Its mask is of ones and zeros, for one entry and one head."""
+    if not crossing:
+        return queries * 0.0
+    scores = mask * (queries @ keys.T) / queries.shape[-1] ** 0.5 - 1e9 * (1.0 - mask)
+    return torch.softmax(scores, 1) @ values
+
+
+def values_unless_told(q: Any, k: Any, v: Any, attend: Any) -> Any:
+    return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v if attend else v
+
+
+@pytest.mark.parametrize("attention", [of_a_flag, values_unless_told])
+def test_an_answer_of_zeros_or_of_an_input_is_asked_otherwise(attention: Any) -> None:
+    verdict = attn_exp.check(attention, quick=True)
+    assert verdict.passed, verdict
