@@ -226,7 +226,9 @@ class Search:
             asked = Asked(sizes, choices.choose, self.about)
             if settings is not None and not issubclass(settings, tuple) and not is_of_a_library(settings):
                 ways = [Later(configured, settings, sizes, choices.choose, self.about)]
-                said[one.name] = choices.choose(one.name, [*ways, *([Later(settings)] if whole(settings) else [])])
+                was_called = any(isinstance(error, UnreadError) for error in self.refused)  # its own sizes may be large
+                own = [Later(settings)] if whole(settings) and not was_called else []
+                said[one.name] = choices.choose(one.name, [*ways, *own])
                 lacking = [name for name in choices.missing if not hasattr(said[one.name], name)]
                 with_fields(said[one.name], {name: getattr(asked, name) for name in lacking})
             elif one.default is one.empty and (is_config(plain(one.name)) or use.holds_others):

@@ -75,6 +75,10 @@ class Sizes:
         """Return what a word of several parts is given, such as `nb_of_heads`."""
         if about_heads(word):
             return self.heads
+        if "dim" in word and ("rope" in word or "nope" in word):  # a part of a head is turned, and the other is not
+            return self.size // 2
+        if word.endswith("lorarank"):
+            return self.width
         if "head" in word:
             return self.shared if "kv" in word else self.size if "dim" in word or "size" in word else None
         return self.width if any(part in word for part in ("model", "embed", "emb", "hidden")) else None

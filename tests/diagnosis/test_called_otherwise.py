@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -237,3 +238,45 @@ def test_two_masks_that_hide_are_read_together() -> None:
 def test_tokens_of_zero_may_be_filler() -> None:
     verdict = attn_exp.check(FilledWithZeros, quick=True)
     assert verdict.passed and "as those of 0 count as filler" in str(verdict), verdict
+
+
+@dataclass
+class OfLatents:
+    hidden_size: int = 4096
+    num_heads: int = 32
+    kv_lora_rank: int = 512
+    qk_rope_head_dim: int = 64
+    qk_nope_head_dim: int = 128
+    v_head_dim: int = 128
+
+
+class Latent(torch.nn.Module):
+    """Keys and values are made of few numbers; a part of each head is shared, and turned by its place."""
+
+    def __init__(self, config: OfLatents) -> None:
+        super().__init__()
+        self.config, heads, width = config, config.num_heads, config.hidden_size
+        self.sizes = config.qk_nope_head_dim, config.qk_rope_head_dim, config.v_head_dim
+        self.query = torch.nn.Linear(width, heads * sum(self.sizes[:2]), bias=False)
+        self.latent = torch.nn.Linear(width, config.kv_lora_rank + config.qk_rope_head_dim, bias=False)
+        self.both = torch.nn.Linear(config.kv_lora_rank, heads * (self.sizes[0] + self.sizes[2]), bias=False)
+        self.out = torch.nn.Linear(heads * config.v_head_dim, width, bias=False)
+
+    def forward(self, x: Any, cos: Any, sin: Any) -> Any:
+        plain, turned, _ = self.sizes
+        q = self.query(x).unflatten(-1, (-1, plain + turned)).transpose(1, 2)
+        few, shared = self.latent(x).split([self.config.kv_lora_rank, turned], -1)
+        k, v = (
+            self.both(few).unflatten(-1, (self.config.num_heads, -1)).transpose(1, 2).split([plain, self.sizes[2]], -1)
+        )
+        k = torch.cat(
+            [k, (shared * cos + shared.roll(turned // 2, -1) * sin)[:, None].expand(-1, len(k[0]), -1, -1)], -1
+        )
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.long
+def test_a_head_may_have_a_part_that_is_turned() -> None:
+    verdict = attn_exp.check(Latent, quick=True)
+    assert verdict.passed and "multiplied by 0.3536; expected 0.3536 for heads of 8" in str(verdict), verdict
