@@ -100,9 +100,11 @@ def unless_by_chance(search: Search, made: Any) -> Any:
     Raises:
         OtherShapeError: that of the likeliest sizes, where attention is seen inside.
     """
-    first, inside = next(iter(search.refused), None), getattr(made, "inside", None)
-    takes_one_number = inside is not None and inside.tokens > 0
-    if isinstance(first, OtherShapeError) and takes_one_number and first.look() is not None:
+    first = next(iter(search.refused), None)
+    if not isinstance(first, OtherShapeError):  # what is made may be anything else than a layer
+        return made
+    inside = getattr(made, "inside", None)
+    if inside is not None and inside.tokens and first.look() is not None:
         raise first
     return made
 
