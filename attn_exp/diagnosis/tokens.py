@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -53,11 +54,18 @@ def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
             return not within
 
     axes = ("tbm",) if isinstance(layer, TorchLayer) and way.axes == "btm" else OTHERWISE[way.axes]
-    keys_first = {name: replace(make, shape="s b") if isinstance(make, Filled) and make.shape == "b s" else make
-                  for name, make in way.given.items()}  # fmt: skip
-    ways = [way] if keys_first == way.given else [way, replace(way, given=keys_first)]
+    turned = {name: with_axes_turned(make) for name, make in way.given.items()}
+    ways = [way] if turned == way.given else [way, replace(way, given=turned)]
     others = [replace(each, axes=one) for one in axes for each in ways] if mixes(way) else []
     return next((one for one in others if not mixes(one) and (one.axes in KNOWN or mixes(one, within=True))), way)
+
+
+def with_axes_turned(make: Any) -> Any:
+    """Return what makes an argument for tokens that lie first, where entries were taken for them before."""
+    if not isinstance(make, Filled):
+        return make
+    others = {"b": "s", "s": "b"} if make.shape == "b s" else {"b": "t", "t": "b", "s": "b"}
+    return replace(make, shape=" ".join(others.get(letter, letter) for letter in make.shape.split()))
 
 
 KNOWN = ("tm", "tbm")

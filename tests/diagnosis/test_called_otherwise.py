@@ -183,6 +183,20 @@ class KeysFirst(Layer):
         return self.joined(scores.masked_fill(mask.transpose(0, 1)[:, None, None] == 0, -1e9), v).transpose(0, 1)
 
 
+class PlacesFirst(Layer):
+    """Tokens lie first in x and in their places, to which a matrix is put."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.places = torch.nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x: Any, pos_rows: Any) -> Any:
+        if len(pos_rows) != len(x):
+            raise ValueError("a row for each token is needed")
+        q, k, v = self.parts((x + self.places(pos_rows)[:, None]).transpose(0, 1))
+        return self.joined(q @ k.mT / q.shape[-1] ** 0.5, v).transpose(0, 1)
+
+
 class HidesKeysFirst(Layer):
     """The same with a mask that hides, beside one for queries and keys, none of which needs to be given."""
 
@@ -233,6 +247,11 @@ def test_what_hides_keys_is_written_as_the_code_reads_it(attention: Any) -> None
 def test_two_masks_that_hide_are_read_together() -> None:
     verdict = attn_exp.check(HidesKeysFirst, quick=True)
     assert verdict.passed and verdict.right_under == "convention=torch_mha", verdict
+
+
+def test_what_goes_with_tokens_lies_first_as_they_do() -> None:
+    verdict = attn_exp.check(PlacesFirst, quick=True)
+    assert verdict.passed, verdict
 
 
 def test_tokens_of_zero_may_be_filler() -> None:
