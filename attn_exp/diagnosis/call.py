@@ -19,6 +19,7 @@ from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.offer import Offer, at_of, boolean, for_case
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.returned import NoNumbersError, numbers_of, parts_of
+from attn_exp.diagnosis.traced import called
 from attn_exp.errors import UserError, words_of_error
 from attn_exp.own_code import LeftError, error_line, held
 
@@ -29,6 +30,10 @@ def holds_size(function: Any) -> bool:
     """Say whether something is an object of somebody's class, or a method of one, and no plain or compiled function."""
     plain = isroutine(function) and not ismethod(function)
     return not plain and not hasattr(function, "__wrapped__") and not isclass(function)
+
+
+IS_LAYER = "is_layer"
+"""What marks functions that call a layer, whose calls of JAX are traced where the layer is called."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,8 @@ class Caller:
         order = [role for role in self.offer.parameters if role in self.offer.positional and role in arguments]
         plain = [arguments[role] for role in order]
         named = {self.offer.parameters[role]: value for role, value in arguments.items() if role not in order}
+        if self.library.name == "jax" and not self.is_made and not getattr(self.function, IS_LAYER, False):
+            return called(self.function, plain, named)
         return self.function(*plain, **named)
 
     def refuses(self, error: BaseException, arguments: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis import learned_queries
 from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.bound import Bound, Layer
-from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.call import IS_LAYER, Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
@@ -865,6 +865,7 @@ def called(
             return way.one_by_one(layer, x, memory, keywords, {word: keywords.pop(word)})
         return way.call(layer, x, memory, **keywords)
 
+    vars(call)[IS_LAYER] = True
     known = {given.name: given.default for given in forward}
     switches = {role: known[word] for role, word in taken.items() if isinstance(known[word], bool)}
     return call, Offer(False, {"x": "x", **beside, **taken}, (), dict.fromkeys([*beside, *taken]) | switches, said=said)

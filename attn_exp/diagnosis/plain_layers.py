@@ -13,8 +13,8 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
 from attn_exp.diagnosis.libraries import LIBRARIES
-from attn_exp.diagnosis.pure_layers import compiled
 from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.traced import compiled
 from attn_exp.own_code import held
 
 DEPTH = 6
