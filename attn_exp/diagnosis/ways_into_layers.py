@@ -472,9 +472,9 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
      always(constant(0), constant(1))),
     (lambda word, note: word.startswith("q") or "quer" in word, lambda sizes: (*of_heads(sizes), nothing)),
     (lambda word, note: True,
-     always(nothing, *MASKS[1:4], Filled("t s", 0.0), constant(0), constant(False), constant(1), lambda sizes: sizes.x,
-            Filled("1 t m", 0.0), Filled(OF_TOKENS, 0.0), Filled("b s", True), opened,
-            Filled("t s", False), Filled("b s", False))),
+     always(nothing, *MASKS[1:3], Filled("b t s m", 0.0), MASKS[3], Filled("t s", 0.0), constant(0), constant(False),
+            constant(1), lambda sizes: sizes.x, Filled("1 t m", 0.0), Filled(OF_TOKENS, 0.0), Filled("b s", True),
+            opened, Filled("t s", False), Filled("b s", False))),
 )  # fmt: skip
 """What an argument is given by its name and its annotation."""
 
@@ -745,6 +745,7 @@ class Search:
         What an error speaks of is tried first, and what the last step was made with last. None: nothing comes further.
         """
         met = [one for one in options if self.is_met(way, chosen, one, best)]
+        met = met or list(options)  # None may fail as what is of no use does
         named = sorted(met, key=lambda one: (not re.search(rf"\b{re.escape(one)}\b", self.said), one == self.stepped))
         resized = [(one, make) for one in named for make in in_sizes_said(chosen[one], self.said)]
         for name, make in (*resized, *((one, make) for one in named for make in options[one])):

@@ -282,3 +282,29 @@ def test_a_configuration_whose_fields_alone_are_read_is_no_mapping(tmp_path: Pat
     verdict = verdict_on(OF_FIELDS_ALONE, tmp_path)
     assert verdict.passed, verdict
     assert "mask=causal" in verdict.right_under
+
+
+OF_PAIRS = f"""{ATTEND}
+import flax.linen as nn
+
+class Layer(nn.Module):
+    dim: int
+    heads: int
+
+    @nn.compact
+    def __call__(self, points, pairs, mask):
+        q, k, v = (nn.Dense(self.dim)(points) for _ in range(3))
+        between = nn.Dense(self.dim)(pairs).reshape(*pairs.shape[:3], self.heads, -1)
+        q, k, v = (side.reshape(*side.shape[:2], self.heads, -1) for side in (q, k, v))
+        keys, values = (side[:, None] + between for side in (k, v))
+        scores = jnp.einsum("bthd,btshd->bhts", q, keys) / q.shape[-1] ** 0.5
+        shares = jax.nn.softmax(jnp.where(mask[:, None, None], scores, -1e30), -1)
+        return nn.Dense(self.dim)(jnp.einsum("bhts,btshd->bthd", shares, values).reshape(points.shape))
+"""
+
+
+def test_numbers_of_pairs_of_tokens_are_given_as_zeros(tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+    pytest.importorskip("flax", reason="Flax is not installed: pip install flax")
+    verdict = verdict_on(OF_PAIRS, tmp_path)
+    assert verdict.passed, verdict
