@@ -745,7 +745,6 @@ class Search:
         What an error speaks of is tried first, and what the last step was made with last. None: nothing comes further.
         """
         met = [one for one in options if self.is_met(way, chosen, one, best)]
-        met = met or list(options)  # None may fail as what is of no use does
         named = sorted(met, key=lambda one: (not re.search(rf"\b{re.escape(one)}\b", self.said), one == self.stepped))
         resized = [(one, make) for one in named for make in in_sizes_said(chosen[one], self.said)]
         for name, make in (*resized, *((one, make) for one in named for make in options[one])):
@@ -765,10 +764,9 @@ class Search:
 
     def is_met(self, way: Way, chosen: Mapping[str, Make], name: str, best: tuple[int, ...]) -> bool:
         """Say whether a call comes to an argument at all: else it fails at the same place with a thing of no use."""
-        said, place = trouble(
-            self.layer, replace(way, given=present({**chosen, name: no_use})), self.into, way.width, self.tokens
-        )
-        return (said, place) != (self.said, best)
+        tried = (no_use, as_x) if chosen[name] is nothing else (no_use,)  # None may fail as what is of no use does
+        others = (replace(way, given=present({**chosen, name: make})) for make in tried)
+        return any(trouble(self.layer, one, self.into, way.width, self.tokens) != (self.said, best) for one in others)
 
     def is_over(self) -> bool:
         """Say whether enough was tried, or for long enough."""
@@ -839,6 +837,11 @@ class NoUse:
 
     __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __eq__
     __hash__ = None  # type: ignore[assignment] # nor is it a key
+
+
+def as_x(sizes: Sizes) -> Any:
+    """Return x, as any array."""
+    return sizes.x
 
 
 def no_use(sizes: Sizes) -> Any:
