@@ -281,8 +281,11 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             break
         for tried in ways(own, request, function):
             output = tried.answer.output
-            if output is None or says_nothing(tried.case, output):
-                (silent if output is None else idle).append(tried)
+            if output is None:
+                silent.append(tried)
+                continue
+            if says_nothing(tried.case, output):
+                idle += [] if tried.caller.offer.only_if_right else [tried]
                 continue
             fewer = tried.caller.layout in FEWER and tried.caller.offer.core
             if fewer and any(one.caller.layout not in FEWER for one in shaped):
