@@ -281,11 +281,8 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             break
         for tried in ways(own, request, function):
             output = tried.answer.output
-            if output is None:
-                silent.append(tried)
-                continue
-            if says_nothing(tried.case, output):
-                idle += [] if tried.caller.offer.only_if_right else [tried]
+            if output is None or says_nothing(tried.case, output):
+                (silent if output is None else idle).append(tried)
                 continue
             fewer = tried.caller.layout in FEWER and tried.caller.offer.core
             if fewer and any(one.caller.layout not in FEWER for one in shaped):
@@ -305,7 +302,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     first = silent[0].function if silent else None
     is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
-    found = nearly or rare or causal or unscaled or whatever_the_width(shaped) or spoke or idle or last
+    found = nearly or rare or causal or unscaled or whatever_the_width(shaped) or spoke or meant(idle) or last
     if found:
         return found[0]
     raise misfit or unfit(own, silent)
@@ -315,6 +312,11 @@ def says_nothing(case: Case, output: Array) -> bool:
     """Say whether an answer is nothing but zeros, or an input as it was: a flag may be the reason."""
     inputs = (case.given.q, case.given.k, case.given.v, case.given.x)
     return not output.any() or any(np.array_equal(output, one) for one in inputs if one is not None)
+
+
+def meant(several: Sequence[Tried]) -> list[Tried]:
+    """Return those of some ways to call that count whatever the answer is, and not where it is right alone."""
+    return [tried for tried in several if not tried.caller.offer.only_if_right]
 
 
 def whatever_the_width(shaped: Sequence[Tried]) -> Sequence[Tried]:
