@@ -32,11 +32,10 @@ from attn_exp.errors import (
     unknown,
     words_of_error,
 )
+from attn_exp.own_imports import MOST_CODE, add_to_path, find_above, package_of, run_packages, stand_for_packages
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
 BETWEEN = re.compile(r"""[\[\]{},'"]""")
-MOST_CODE = 4 * 2**20
-"""A file of more bytes is not looked through for what it imports."""
 THIS_PACKAGE = __name__.partition(".")[0]
 OPTION = "--with"
 AGAINST = "--against"
@@ -270,8 +269,8 @@ def names_imported(path: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
+        elif isinstance(node, ast.ImportFrom) and node.level <= 1:
+            yield from [node.module] if node.module else [alias.name for alias in node.names]
 
 
 @dataclass(frozen=True)
@@ -374,14 +373,18 @@ def module_of_functions(place: str) -> ModuleType:
         raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
     try:
         if path is None:
+            add_to_path(Path.cwd())
             with held():
                 return importlib.import_module(place)
+        packages = package_of(path)
+        stand_for_packages(path, packages)
         name = re.sub(r"^(?=\d)", "_", path.stem)  # annotations are looked up by it, and no name begins with a digit
+        name = ".".join((*packages, name))
         module = prepared_module(path, name, path.resolve().parent)
         vars(module)[OWN] = True
-        if hasattr(sys.modules.get(name, module), OWN):
+        if packages or hasattr(sys.modules.get(name, module), OWN):
             sys.modules[name] = module  # code is read from the file of the module of its name
-        run_module(module)
+        run_with_what_it_imports(module, path, packages)
     except LeftError as error:
         raise OwnCodeError(f"{path or place} {error}, as it was imported") from error
     except Exception as error:
@@ -424,6 +427,17 @@ def prepared_module(path: Path, name: str, folder: Path) -> ModuleType:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     return importlib.util.module_from_spec(spec)
+
+
+def run_with_what_it_imports(module: ModuleType, path: Path, packages: tuple[str, ...]) -> None:
+    """Run the file of a module, and again where what it could not import is found in its project."""
+    while True:
+        try:
+            return run_module(module)
+        except ImportError as error:
+            above = isinstance(error, ModuleNotFoundError) and error.name and find_above(path, error.name)
+            if not above and not run_packages(packages):
+                raise
 
 
 def run_module(module: ModuleType) -> None:

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
     "errors", "arrays", "system", "machine", "parsing", "standard_streams", "stopping", "patience", "drafts", "workers",
-    "registry", "own_code", "child",
+    "registry", "own_imports", "own_code", "child",
     "config",
     "rules",
     "forms",

@@ -11,7 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from attn_exp import machine
-from attn_exp.own_code import MOST_CODE, unreadable
+from attn_exp.own_code import unreadable
+from attn_exp.own_imports import MOST_CODE
 
 SHARES = ("softmax", "logsumexp", "exp", "exp2", "log_softmax")
 """What makes shares of scores."""

@@ -1,0 +1,102 @@
+"""Where a file of somebody's project finds what it imports: in the package that it is part of, and in folders above it.
+
+`from .layers import Norm` needs the package, and `from models.layers import Norm` the top of a project. Python knows
+neither where a file is named alone. The `__init__` of a package often imports all that there is, so it is run only
+where something of it is missing.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+
+from attn_exp import machine
+
+MOST_CODE = 4 * 2**20
+"""A file of more bytes is not looked through for what it imports."""
+MOST_ABOVE = 6
+"""So many folders above a file are looked through."""
+TOPS = (".git", "pyproject.toml", "setup.py")
+"""What lies at the top of a project: nothing above belongs to it."""
+
+
+def package_of(path: Path) -> tuple[str, ...]:
+    """Return the names of the packages that a file is part of, the outermost first; none where it needs none."""
+    levels = deepest_relative_import(path)
+    names, folder = list[str](), path.resolve().parent
+    while levels and folder.name and (len(names) < levels or (folder / "__init__.py").is_file()):
+        names.insert(0, folder.name.replace(".", "_"))
+        folder = folder.parent
+    return tuple(names)
+
+
+def deepest_relative_import(path: Path) -> int:
+    """Return how many dots the relative imports of a file have at most; 0 where it has none, or is no Python."""
+    try:
+        tree = ast.parse(machine.read(path, MOST_CODE))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0
+    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+
+
+def stand_for_packages(path: Path, names: tuple[str, ...]) -> None:
+    """Let the packages of a file be known, without running anything of them; those that are stay as they are."""
+    folders = [*reversed(path.resolve().parents)][-len(names) :] if names else []
+    if not folders or is_installed(names[0], folders[0]):
+        return
+    for depth, folder in enumerate(folders):
+        name = ".".join(names[: depth + 1])
+        if str(folder) not in getattr(sys.modules.get(name), "__path__", ()):
+            sys.modules[name] = package = ModuleType(name)
+            vars(package)["__path__"] = [str(folder)]
+    add_to_path(folders[0].parent)
+
+
+def is_installed(name: str, folder: Path) -> bool:
+    """Say whether Python finds a package in a folder by itself."""
+    if name in sys.modules:
+        return False
+    with suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec(name)
+        return spec is not None and str(folder) in (spec.submodule_search_locations or ())
+    return False
+
+
+def run_packages(names: tuple[str, ...]) -> bool:
+    """Run the `__init__` of packages that only stand for themselves; say whether there was any to run."""
+    ran = False
+    for depth in range(len(names)):
+        package = sys.modules[".".join(names[: depth + 1])]
+        init = Path(next(iter(package.__path__))) / "__init__.py"
+        if vars(package).get("__file__") or not init.is_file():
+            continue
+        spec = importlib.util.spec_from_file_location(package.__name__, init)
+        assert spec is not None and spec.loader is not None  # every file that ends in .py has one
+        ran, package.__file__, package.__spec__ = True, str(init), spec
+        with suppress(Exception):  # it may want what is not there, and the file may not
+            spec.loader.exec_module(package)
+    return ran
+
+
+def find_above(path: Path, name: str) -> bool:
+    """Let a module be found in the nearest folder above a file that holds it; say whether one does."""
+    root = name.partition(".")[0]
+    for folder in path.resolve().parents[:MOST_ABOVE]:
+        inside = any(next((folder / root).glob(pattern), None) for pattern in ("*.py", "*/*.py"))
+        if (inside or (folder / f"{root}.py").is_file()) and add_to_path(folder):
+            return True
+        if any((folder / top).exists() for top in TOPS):
+            break
+    return False
+
+
+def add_to_path(folder: Path) -> bool:
+    """Let modules of a folder be found after all others; say whether they were not before."""
+    if str(folder) in sys.path:
+        return False
+    sys.path.append(str(folder))
+    return True
