@@ -26,7 +26,7 @@ from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
-from attn_exp.diagnosis.modules import without_queries
+from attn_exp.diagnosis.modules import may_share_heads, without_queries
 from attn_exp.diagnosis.other_masks import of_other_masks
 from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
@@ -105,6 +105,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = with_more(verdict, all_one_head(tried.function))
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
+    verdict = with_shared_heads(own, request, verdict, tell)
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
     if only_masks_fail(verdict) and tried.caller.layout in WITH_HEADS:
@@ -122,6 +123,20 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
         other = check_in_layout(own, replace(request, layout=layout), True, tell)
         if other.mistakes:
             return other
+    return verdict
+
+
+def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell) -> Verdict:
+    """Return the verdict on a layer that is right, made with fewer key/value heads than heads, where that has a name.
+
+    With as many of both, nothing tells in which order they are shared out.
+    """
+    if not verdict.passed or request.kv_head is not None or request.head is not None or not may_share_heads(own):
+        return verdict
+    fewer = replace(request, head=4, kv_head=2, typed=request.typed | {"head=4", "kv_head=2"})
+    with suppress(UserError):
+        other = check_in_layout(own, fewer, True, tell)
+        return other if other.mistakes and not other.passed else verdict
     return verdict
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.idle import idle_matrices
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
 from attn_exp.diagnosis.pure_layers import PureLayer
@@ -254,6 +255,8 @@ class Seen:
     width: int
     told: int
     words: Mapping[str, str]
+    idle: Callable[[], Sequence[str]] = list
+    """The names of the matrices that change nothing."""
 
     @property
     def heads(self) -> int:
@@ -300,4 +303,11 @@ def seen_inside(layer: TorchLayer | PureLayer, way: Way, words: Mapping[str, str
     heads = next((value for word, value in numbers.items() if word in HEADS and value > 0), 0)
     if not first or not same:
         return None
-    return Seen(ask, x, memory, said, operations, first, second, way.width, heads, words)
+
+    def answer() -> Array:
+        return ask(x, memory)[1]
+
+    def idle() -> list[str]:
+        return list(idle_matrices(layer, answer))
+
+    return Seen(ask, x, memory, said, operations, first, second, way.width, heads, words, idle)

@@ -18,6 +18,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import masks_inside
 from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, cores, multiple
+from attn_exp.diagnosis.idle import made_of_another
 from attn_exp.diagnosis.other_words import BLOCKS, INVERTED
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.watching import Operation
@@ -41,7 +42,26 @@ def findings(seen: Seen, request: Request) -> Iterator[tuple[Finding, str]]:
         yield from of_scores(seen, one, other, request)
         yield of_weights(one)
     yield of_answer(seen)
+    yield from of_matrices(seen)
     yield from masks_inside.of_words(seen)
+
+
+def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say which matrices change nothing, and which side is made with the matrix of another instead of its own."""
+    rung, idle = "every matrix is used", list(seen.idle())
+    if not idle:
+        return
+
+    of_one_input = cores(seen.ask(seen.x, seen.x)[0])
+
+    def is_alike(side: str, other: str) -> bool:
+        pairs = [(getattr(one, side), getattr(one, other)) for one in of_one_input]
+        return bool(pairs) and all(rows.shape == others.shape and np.allclose(rows, others) for rows, others in pairs)
+
+    instead = list(made_of_another(idle, is_alike))
+    yield from ((Finding(rung, BROKEN, why), name) for why, name in instead)
+    if not instead:
+        yield Finding(rung, REMARK, f"{', '.join(idle)} changes nothing: it is made and never used"), ""
 
 
 def of_scores(seen: Seen, one: Core, other: Core, request: Request) -> Iterator[tuple[Finding, str]]:

@@ -28,7 +28,7 @@ from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, witho
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_called_by, class_of
 from attn_exp.diagnosis.mask_forms import OF_ENTRY, MaskForm, mask_form, padding_form, takes_keys, taking_masks
-from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
+from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, SHARED, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.named_matrices import (
     FUSED,
     layer_of,
@@ -232,10 +232,21 @@ def is_size_of_layer(given: inspect.Parameter) -> bool:
 
 def is_told(own: OwnFunction) -> bool:
     """Say whether a class is told how many heads it has, by a word of its own or in a configuration."""
+    return any(word in HEADS or about_heads(word) for word in words_of_class(own))
+
+
+def may_share_heads(own: OwnFunction) -> bool:
+    """Say whether a layer is one of a class that is told how many key/value heads it has."""
+    if not inspect.isclass(own.function) or not is_module(own.function):
+        return False
+    return any(word in SHARED or ("kv" in word and "head" in word) for word in words_of_class(own))
+
+
+def words_of_class(own: OwnFunction) -> list[str]:
+    """Return what a class is told, by words of its own or in a configuration."""
     given = parameters_of(own.function, own.name)
     read = uses_of(own.function) if any(plain(one.name) in CONFIG for one in given) else {}
-    words = [plain(one.name) for one in given] + [plain(name) for name in read]
-    return any(word in HEADS or about_heads(word) for word in words)
+    return [plain(one.name) for one in given] + [plain(name) for name in read]
 
 
 def remade(own: OwnFunction, request: Request, made: Bound) -> Bound:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import numpy as np
-
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.case import Case, same_numbers
+from attn_exp.diagnosis.case import Case
+from attn_exp.diagnosis.idle import idle_matrices, made_of_another
 from attn_exp.diagnosis.modules import is_averaged
 from attn_exp.diagnosis.named_matrices import FILLERS, sounds_like
-from attn_exp.diagnosis.roles import restored
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding
 
 RUNG = "every matrix is used"
@@ -23,33 +21,25 @@ NO_OUTPUT = "no_output_projection"
 def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
     """Yield what is to be said of a layer's matrices that change nothing; nothing of one that is not understood.
 
-    One that may be an output projection by its name and its sizes, of a layer that has no other, is a mistake; others
-    may wait for words that nobody gave. What was set to 0 lets through what is before it, meanwhile.
+    One that may be an output projection by its name and its sizes, of a layer that has no other, is a mistake, and so
+    is one of a side that is made with the matrix of another; others may wait for words that nobody gave.
     """
     layer, roles = function.layer, function.roles
     if layer is None or roles is None:
         return
-    idle, rng = [], np.random.default_rng(31)
-    with restored(layer) as own:
-        known = {piece.name for pieces in roles.sides.values() for piece in pieces}
-        rest = [name for name, array in own.items() if name not in known and sum(n > 1 for n in array.shape) > 1]
-        now = {name: own[name] if own[name].any() else rng.standard_normal(own[name].shape) for name in rest}
-        layer.put(now)
-        before = caller(case).output
-        if before is None:
-            return
-        for name, array in now.items():
-            layer.put({name: array + rng.standard_normal(array.shape)})
-            after = caller(case).output
-            layer.put({name: array})
-            if after is not None and same_numbers(before, after):
-                idle.append(name)
+    known = {piece.name for pieces in roles.sides.values() for piece in pieces}
+    found = idle_matrices(layer, lambda: caller(case).output, known)
+    idle = list(found)
+    places = {side: [(piece.name, piece.columns) for piece in roles.sides[side]] for side in "qkv"}
+    instead = list(made_of_another(idle, lambda side, other: places[side] == places[other]))
     said = f"{', '.join(idle)} changes nothing: it is made and never used"
     if not idle:
         yield Finding(RUNG, HELD), ""
+    elif instead:
+        yield from ((Finding(RUNG, BROKEN, why), name) for why, name in instead)
     elif not roles.sides.get("o") and (
         any(sounds_like(name) == "o" for name in idle)
-        or (len(idle) == 1 and may_be_output(idle[0], now[idle[0]], case))
+        or (len(idle) == 1 and may_be_output(idle[0], found[idle[0]], case))
     ):
         yield Finding(RUNG, BROKEN, said), NO_OUTPUT
     else:

@@ -1,0 +1,50 @@
+"""Which matrices of a layer change nothing, and which of its sides is made with the matrix of another then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.named_matrices import sounds_like
+from attn_exp.diagnosis.roles import Layer, restored
+
+INSTEAD = {("k", "q"): "keys_from_queries", ("q", "k"): "keys_from_queries", ("v", "q"): "values_from_queries",
+           ("v", "k"): "values_from_keys"}  # fmt: skip
+"""The mistake of a side whose own matrix is idle, by the side whose matrix it is made with."""
+
+
+def idle_matrices(
+    layer: Layer, answer: Callable[[], Array | None], known: Collection[str] = ()
+) -> dict[str, Array]:  # fmt: skip
+    """Return the matrices that leave an answer as it is, whatever is put there; those that are `known` are not tried.
+
+    What is 0 lets through what stands before it, meanwhile.
+    """
+    idle, rng = dict[str, Array](), np.random.default_rng(31)
+    with restored(layer) as own:
+        rest = [name for name, array in own.items() if name not in known and sum(n > 1 for n in array.shape) > 1]
+        now = {name: own[name] if own[name].any() else rng.standard_normal(own[name].shape) for name in rest}
+        layer.put(now)
+        before = answer()
+        for name, array in now.items() if before is not None else ():
+            layer.put({name: array + rng.standard_normal(array.shape)})
+            after = answer()
+            layer.put({name: array})
+            if after is not None and before is not None and np.array_equal(before, after, equal_nan=True):
+                idle[name] = array
+    return idle
+
+
+def made_of_another(idle: Sequence[str], is_alike: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with each side whose matrix is idle, by its name, and the name of the mistake.
+
+    `is_alike` says whether two sides are made with the same matrix. Where all three are, it is that which is used.
+    """
+    sides = {sounds_like(name): name for name in reversed(idle)}
+    for side, name in sides.items():
+        for other in "qkv":
+            if other not in sides and (side, other) in INSTEAD and is_alike(side, other):
+                yield f"{name} changes nothing: {side} is made with the matrix of {other}", INSTEAD[side, other]
+                break
