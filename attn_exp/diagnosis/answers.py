@@ -67,7 +67,7 @@ class Answers:
     They are held to `digits` bits: the function's own, or fewer. `kept` bits are in its inputs, and `broken` are the
     mistakes that it shows between calls. `ask` asks fresh questions, whose answers an explanation must give too,
     and `ask_right` such as were answered rightly before, for mistakes that are made under a condition. `ask_equal` asks
-    a question whose scores are all equal.
+    a question whose scores are all equal. `is_seen` says whether what is seen inside a layer tells all that is wrong.
     """
 
     seen: Sequence[tuple[Case, Answer]]
@@ -78,6 +78,7 @@ class Answers:
     ask: Callable[[], Seen] = tuple
     ask_right: Callable[[], Seen] = tuple
     ask_equal: Callable[[], tuple[Case, Answer] | None] = lambda: None
+    is_seen: Callable[[], bool] = lambda: False
     kind = "function"
 
     def views(self, first: bool) -> Iterator[Answers]:
@@ -425,7 +426,8 @@ def where_it_lies(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Cas
     lost = {case.rung for case, _ in wrong}
     if lost == {"large inputs"}:
         return LATE_MASK if all(only_hidden_maximum(*pair) for pair in wrong) else LARGE_ALONE
-    if "equal inputs" in {case.rung for case, _ in seen} and "equal inputs" not in lost:
+    told = {case.rung for case, _ in seen if expected(case)["v"].any()}  # values of 0 hide what the weights are
+    if "equal inputs" in told and "equal inputs" not in lost:
         return ". With equal inputs it is right: values and the sums of weights are fine, so look at the logits"
     for case, answer in wrong:
         if case.rung == "equal inputs" and answer.output is not None:

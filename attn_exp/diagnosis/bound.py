@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from attn_exp.diagnosis.cores import Seen
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.roles import Roles
+from attn_exp.experiment.verdict import Verdict
 
 Layer = TorchLayer | PureLayer | PlainLayer
 
@@ -26,7 +26,7 @@ class Bound:
     has if it mixes tokens with heads in a way that is known, for where nothing else explains it. `given` are the words
     of a call that are always given, and `needed` those that it cannot do without. `again` makes a layer of the same
     class in other sizes, if that can be done, and `masked` the same one with another of its words for a mask, for each
-    of them. `look` returns what is seen of the attention inside, if it can be seen.
+    of them. `look` returns the verdict on what is seen of the attention inside, if it can be seen.
     """
 
     call: Callable[..., Any]
@@ -41,4 +41,4 @@ class Bound:
     needed: tuple[str, ...] = ()
     again: Callable[[], Bound | None] = lambda: None
     masked: Mapping[str, Callable[[], Bound]] = field(default_factory=dict)
-    look: Callable[[], Seen | None] = lambda: None
+    look: Callable[[], Verdict | None] = lambda: None

@@ -95,7 +95,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     try:
         tried = ways_to_call.how_to_call(own, request)
     except inner.UnreadError as error:
-        seen = inner.verdict(own.name, error.look, request)
+        seen = error.look()
         if seen is None:
             raise
         return seen
@@ -113,9 +113,9 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
             other = check_in_layout(own, replace(request, layout=WITHOUT_HEADS), quick, tell)
             if other.passed:
                 return other
-    seen = inner.verdict(own.name, tried.function.look, request) if is_unknown_at_once(verdict) else None
-    if seen is not None:
-        return as_seen_inside(verdict, seen, tried.caller)
+    inside = looked_into(verdict, tried)
+    if inside is not None:
+        return inside
     offer = ways_to_call.offer_by_names(own, request)
     layouts = ("bhtd", "bthd") if offer is not None and offer.takes("heads") else ("bthd",)
     layouts = ("thd",) if tried.caller.layout == "htd" else layouts
@@ -135,9 +135,17 @@ def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell
         return verdict
     fewer = replace(request, head=4, kv_head=2, typed=request.typed | {"head=4", "kv_head=2"})
     with suppress(UserError):
-        other = check_in_layout(own, fewer, True, tell)
+        tried = ways_to_call.how_to_call(own, fewer)
+        other = check_called(own, tried, True, tell)
+        other = looked_into(other, tried) or other
         return other if other.mistakes and not other.passed else verdict
     return verdict
+
+
+def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
+    """Return the verdict on a layer with what is seen of the attention inside, where nothing else explains it."""
+    seen = tried.function.look() if is_unknown_at_once(verdict) else None
+    return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
 
 
 WITH_HEADS, WITHOUT_HEADS = ("bhtd", "bthd"), "btd"
@@ -356,7 +364,7 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     """
     verdict = verdict_on_answers(own, caller, tried, quick, tell)
     masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
-    if verdict.passed or verdict.mistakes or not masks:
+    if verdict.passed or verdict.mistakes or not masks or inner.tells_all(tried.function.look()):
         return verdict
     known = mistake_without_masks(caller, tried, masks)
     if known is None or known.change is None:
@@ -437,7 +445,10 @@ def verdict_on_answers(
         return of_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
 
     asked = promised(wrong) + right
-    evidence = Answers(asked, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right, ask_equal=ask_equal)
+    evidence = Answers(
+        asked, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right, ask_equal=ask_equal,
+        is_seen=lambda: inner.tells_all(function.look()),
+    )  # fmt: skip
     found = (known or explained(evidence)) if wrong else Explained()
     if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function):
         found = replace(found, names=tuple(SMALL_FILL if name == MULTIPLIED else name for name in found.names))

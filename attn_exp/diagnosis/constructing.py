@@ -104,7 +104,7 @@ def unless_by_chance(search: Search, made: Any) -> Any:
     if not isinstance(first, OtherShapeError):  # what is made may be anything else than a layer
         return made
     inside = getattr(made, "inside", None)
-    if inside is not None and inside.tokens and first.look() is not None:
+    if inside is not None and inside.tokens and first.look.see() is not None:
         raise first
     return made
 

@@ -19,14 +19,18 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.idle import idle_matrices
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
+from attn_exp.diagnosis.named_matrices import sounds_like
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.roles import restored
 from attn_exp.diagnosis.watching import Operation
 from attn_exp.diagnosis.ways_into_layers import Way
 from attn_exp.own_code import held
 
 TOKENS, HIDDEN, CLOSE = 7, -1e4, 1e-6
 """Tokens of x here; logits below are those of hidden keys; a gap of numbers of size 1 that is none."""
+OF_IMAGE = 6
+"""Tokens of an image: of 7, all would lie in one row, and what goes along the other axis would not show."""
 MOST_AXES, MOST_OPERATIONS = 6, 4000
 
 
@@ -257,6 +261,8 @@ class Seen:
     words: Mapping[str, str]
     idle: Callable[[], Sequence[str]] = list
     """The names of the matrices that change nothing."""
+    named: Callable[[], Mapping[str, str]] = dict
+    """What the name of the matrix that q, k and v are each made with says that it makes, where it says that."""
 
     @property
     def heads(self) -> int:
@@ -265,11 +271,13 @@ class Seen:
         return count // len(self.x) if count % len(self.x) == 0 else 0
 
 
-def first_seen(layer: TorchLayer | PureLayer, ways: Sequence[Way]) -> Seen | None:
-    """Return what is seen inside a layer in the first of some calls in which anything is."""
+def first_seen(
+    layer: TorchLayer | PureLayer, ways: Sequence[Way], words: Callable[[Way], Mapping[str, str]]
+) -> Seen | None:  # fmt: skip
+    """Return what is seen inside a layer in the first of some calls in which anything is; `words` are for masks."""
     for way in ways:
         with suppress(Exception):
-            if (seen := seen_inside(layer, way, {})) is not None:
+            if (seen := seen_inside(layer, way, words(way))) is not None:
                 return seen
     return None
 
@@ -279,7 +287,7 @@ def seen_inside(layer: TorchLayer | PureLayer, way: Way, words: Mapping[str, str
 
     `words` are those for masks that it takes, and what each is: a `mask`, or a `padding`.
     """
-    tokens = way.tokens or TOKENS
+    tokens = way.tokens or (OF_IMAGE if "w" in way.axes.lower() else TOKENS)
     x, memory, other, of_other = np.random.default_rng(67).standard_normal((4, 2, tokens, way.width))
 
     def ask(
@@ -310,4 +318,22 @@ def seen_inside(layer: TorchLayer | PureLayer, way: Way, words: Mapping[str, str
     def idle() -> list[str]:
         return list(idle_matrices(layer, answer))
 
-    return Seen(ask, x, memory, said, operations, first, second, way.width, heads, words, idle)
+    def named() -> dict[str, str]:
+        return sides_by_name(layer, first[0], lambda: cores(ask(x, memory)[0])[0])
+
+    return Seen(ask, x, memory, said, operations, first, second, way.width, heads, words, idle, named)
+
+
+def sides_by_name(layer: TorchLayer | PureLayer, before: Core, again: Callable[[], Core]) -> dict[str, str]:
+    """Return what the names of matrices say that q, k and v of a core are made with; `again` asks the layer anew."""
+    found, rng = dict[str, str](), np.random.default_rng(97)
+    with restored(layer) as own:
+        for name, array in own.items():
+            if (side := sounds_like(name)) and sum(length > 1 for length in array.shape) > 1:
+                layer.put({name: array + rng.standard_normal(array.shape)})
+                after = again()
+                layer.put({name: array})
+                moved = [one for one in "qkv" if getattr(after, one).shape == getattr(before, one).shape
+                         and not np.allclose(getattr(after, one), getattr(before, one))]  # fmt: skip
+                found |= {moved[0]: side} if len(moved) == 1 else {}
+    return found

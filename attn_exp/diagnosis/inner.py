@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from math import isclose, prod, sqrt
 from typing import Any
 
@@ -31,16 +31,19 @@ NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_wit
 """Operations in which tokens meet on purpose."""
 
 
-def findings(seen: Seen, request: Request) -> Iterator[tuple[Finding, str]]:
-    """Yield what holds of attention inside a layer, stage by stage, and the name of what does not."""
+def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) -> Iterator[tuple[Finding, str]]:
+    """Yield what holds of attention inside a layer, stage by stage, and the name of what does not.
+
+    `others` is the same layer in other sizes.
+    """
     tokens = list(of_tokens(seen))
     yield from tokens
     yield from of_heads(seen)
     if all(one.state != BROKEN for one, _ in tokens) and has_rows(seen):
         yield from of_positions(seen)
     for one, other in zip(seen.first, seen.second, strict=True):
-        yield from of_scores(seen, one, other, request)
-        yield of_weights(one)
+        yield from of_scores(seen, one, other, request, others)
+        yield of_weights(seen, one)
     yield of_answer(seen)
     yield from of_matrices(seen)
     yield from masks_inside.of_words(seen)
@@ -64,7 +67,9 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
         yield Finding(rung, REMARK, f"{', '.join(idle)} changes nothing: it is made and never used"), ""
 
 
-def of_scores(seen: Seen, one: Core, other: Core, request: Request) -> Iterator[tuple[Finding, str]]:
+def of_scores(
+    seen: Seen, one: Core, other: Core, request: Request, others: Callable[[], Seen | None]
+) -> Iterator[tuple[Finding, str]]:  # fmt: skip
     """Say whether logits are a multiple of `q k^T`, by what it is multiplied, and what stands beside.
 
     What is added to it whatever x is, is not in the difference of two questions.
@@ -72,21 +77,27 @@ def of_scores(seen: Seen, one: Core, other: Core, request: Request) -> Iterator[
     rung = "the scores inside"
     hidden, filled = hidden_places(one, other)
     shown = ~(hidden | filled)
-    left, right = (np.where(shown, each.logits, 0.0) for each in (one, other))
-    factor, gap = multiple(left - right, one.scores - other.scores, shown)
+    factor, gap = factor_of(one, other, shown)
+    left = np.where(shown, one.logits, 0.0)
     beside = float(np.abs(apart(left - factor * one.scores, shown)).max(initial=0.0))
     if gap < CLOSE * 10:
         said = ", and numbers that are the same whatever x is" if beside > CLOSE * 10 else ""
         yield Finding(rung, HELD, f"a multiple of q k^T{said}"), ""
         yield from of_masks(one, hidden, filled)
         if factor:  # of keys that are all hidden, nothing is told
-            yield of_scale(seen, one, factor * one.before, request)
+            yield of_scale(seen, one, factor * one.before, request, others)
         return
     products = [place for place in behind(seen.operations, one.at[1]) if seen.operations[place].is_product]
     if len(products) > 1:
         yield Finding(rung, REMARK, "q k^T is not all: other products of x are added to it"), ""
         return
     yield Finding(rung, BROKEN, "they are no multiple of q k^T, and what parts them changes with x"), ""
+
+
+def factor_of(one: Core, other: Core, shown: Array) -> tuple[float, float]:
+    """Return by what `q k^T` is multiplied where it is shown, and how far the logits of two questions are from that."""
+    left, right = (np.where(shown, each.logits, 0.0) for each in (one, other))
+    return multiple(left - right, one.scores - other.scores, shown)
 
 
 def hidden_places(one: Core, other: Core) -> tuple[Array, Array]:
@@ -129,26 +140,48 @@ SHOWN = {
 """What the queries see under each mistake of a causal mask."""
 
 
-def of_scale(seen: Seen, one: Core, factor: float, request: Request) -> tuple[Finding, str]:
+def of_scale(
+    seen: Seen, one: Core, factor: float, request: Request, others: Callable[[], Seen | None]
+) -> tuple[Finding, str]:  # fmt: skip
     """Say by what scores are multiplied, beside what is asked; of queries and keys that were normed any number does."""
     rows, keys = one.logits.shape[1:]
-    usual = request.rules(one.size, rows, keys).scale
+    usual, room = request.rules(one.size, rows, keys).scale, CLOSE * 10
     said = f"scores are multiplied by {factor:.4g}; expected {usual:.4g} for heads of {one.size}"
-    heads, room = max(seen.heads, 1), CLOSE * 10
+    if isclose(factor, usual, rel_tol=room):
+        return Finding("the scale inside", HELD, said), ""
+    late = isclose(factor, 1.0, rel_tol=room) and not isclose(one.after, 1.0, rel_tol=room)
+    if one.normed or late:
+        why = "queries or keys are normed" if one.normed else "the weights are instead"
+        return Finding("the scale inside", REMARK, f"{said}; {why}"), ""
+    names = names_of_scale(seen, one, factor)
+    other = others()
+    if other is not None and len(other.first) == len(other.second) == len(seen.first):
+        place = seen.first.index(one)
+        first, second = other.first[place], other.second[place]
+        hidden, filled = hidden_places(first, second)
+        again = factor_of(first, second, ~(hidden | filled))[0] * first.before
+        also = names_of_scale(other, first, again)
+        fixed = ["scale_fixed"] if isclose(factor, again, rel_tol=room) and first.size != one.size else []
+        names = [name for name in names if name in also] or fixed
+    return Finding("the scale inside", BROKEN, said), next(iter(names), "scale_other")
+
+
+def names_of_scale(seen: Seen, one: Core, factor: float) -> list[str]:
+    """Return the mistakes that multiply scores by this factor, in these sizes, the likeliest first."""
+    (rows, keys), heads = one.logits.shape[1:], max(seen.told, seen.heads, 1)
     known = {
-        "": usual, "no_scale": 1.0, "scale_by_d": 1 / one.size, "scale_by_sqrt_d_model": 1 / sqrt(seen.width),
+        "no_scale": 1.0, "scale_by_d": 1 / one.size, "scale_by_sqrt_d_model": 1 / sqrt(seen.width),
         "scale_multiplied": sqrt(one.size), "scale_by_sqrt_heads": 1 / sqrt(heads), "scale_by_heads": 1 / heads,
         "scale_by_sqrt_queries": 1 / sqrt(rows), "scale_by_sqrt_keys": 1 / sqrt(keys),
     }  # fmt: skip
-    name = next((name for name, number in known.items() if isclose(factor, number, rel_tol=room)), "scale_other")
-    if name and (one.normed or (factor == 1.0 and isclose(one.after, usual, rel_tol=room))):
-        why = "queries or keys are normed" if one.normed else "the weights are instead"
-        return Finding("the scale inside", REMARK, f"{said}; {why}"), ""
-    return Finding("the scale inside", BROKEN if name else HELD, said), name
+    return [name for name, number in known.items() if isclose(factor, number, rel_tol=CLOSE * 10)]
 
 
-def of_weights(one: Core) -> tuple[Finding, str]:
-    """Say over which axis the weights sum to 1: those that a query mixes values with should."""
+def of_weights(seen: Seen, one: Core) -> tuple[Finding, str]:
+    """Say over which axis the weights sum to 1: those that a query mixes values with should.
+
+    Where they sum to 1 over the queries, names say what a query is: keys may ask, and queries be asked.
+    """
     rung = "the weights inside"
     sums = {"keys": (2,), "queries": (1,), "entries and heads": (0,), "keys and queries": (1, 2)}
     shares = one.weights / (one.after or 1.0)
@@ -159,8 +192,13 @@ def of_weights(one: Core) -> tuple[Finding, str]:
         ), "scale_after_softmax"
     if over == "keys":
         return Finding(rung, HELD, "each query's sum to 1"), ""
+    if over == "queries" and seen.named().get("q") == "k":
+        return Finding(rung, BROKEN, "each key's sum to 1: they are turned before they meet the values"), TRANSPOSED
     name = {"queries": "softmax_over_queries"}.get(over, "")
     return Finding(rung, BROKEN, f"they sum to 1 over the {over}" if over else "those of a query do not sum to 1"), name
+
+
+TRANSPOSED = "weights_transposed"
 
 
 def has_rows(seen: Seen) -> bool:
@@ -195,10 +233,20 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
 
 
 def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
-    """Say whether there is one head where the layer says that it has several."""
+    """Say whether there is one head where the layer says that it has several, and which of several share keys."""
     if seen.heads == 1 < seen.told:
         said = f"one, of {seen.first[0].size} numbers, and not {seen.told}"
         yield Finding("the heads inside", BROKEN, said), "single_head"
+    one, heads = seen.first[0], seen.heads
+    if len(seen.first) > 1 or heads < len("hhh") or len(one.k) != heads * len(seen.x):
+        return
+    whose = [
+        next(other for other in range(heads) if np.array_equal(one.k[other], one.k[head])) for head in range(heads)
+    ]
+    groups = len(set(whose))
+    if 1 < groups < heads and whose == [head % groups for head in range(heads)]:
+        said = f"of {heads}, each reads the keys of those {groups} behind it too: they are taken in turns"
+        yield Finding("the heads inside", BROKEN, said), "kv_heads_tiled"
 
 
 def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
@@ -284,14 +332,45 @@ def with_rows(said: Any, rows: Array, *, swapped: bool) -> Any:
 
 
 class UnreadError(UserError):
-    """A layer that can be called, and whose matrices nobody finds; `look` returns what is seen of its attention."""
+    """A layer that can be called, and whose matrices nobody finds; `look` returns the verdict on its attention."""
 
-    def __init__(self, said: str, look: Callable[[], Seen | None]) -> None:
+    def __init__(self, said: str, look: Look) -> None:
         super().__init__(said)
         self.look = look
 
 
-def verdict(name: str, look: Callable[[], Seen | None], request: Request) -> Verdict | None:
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What looks inside a layer once, when it is first called, and returns the verdict on what it sees, or None.
+
+    `see` returns what is seen there, and `others` the same of one of its class in other sizes, which its scale is held
+    against; None where that is not seen.
+    """
+
+    name: str
+    see: Callable[[], Seen | None]
+    request: Request
+    others: Callable[[], Seen | None] = lambda: None
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """The verdict on what is seen; a layer may take no other numbers than those that it was asked."""
+        with suppress(Exception):
+            return verdict(self.name, self.see, self.request, cache(self.others))
+        return None
+
+    def __call__(self) -> Verdict | None:
+        return self.verdict
+
+
+def tells_all(seen: Verdict | None) -> bool:
+    """Say whether what is seen inside a layer leaves nothing open: it is right there, or its mistakes have names."""
+    return seen is not None and bool(seen.passed or seen.right_under or seen.mistakes)
+
+
+def verdict(
+    name: str, see: Callable[[], Seen | None], request: Request, others: Callable[[], Seen | None]
+) -> Verdict | None:  # fmt: skip
     """Return the verdict on a layer of which nothing but the attention inside is seen, or None where that is not.
 
     What has no name of its own here says nothing, and neither does a layer of which masks or positions are asked.
@@ -300,8 +379,8 @@ def verdict(name: str, look: Callable[[], Seen | None], request: Request) -> Ver
         return None
     seen, said = None, list[tuple[Finding, str]]()
     with suppress(Exception):  # a layer may take no other numbers than those that it was asked
-        seen = look()
-        said = list(dict.fromkeys(findings(seen, request))) if seen is not None else []
+        seen = see()
+        said = list(dict.fromkeys(findings(seen, request, others))) if seen is not None else []
     if seen is None or not said:
         return None
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
@@ -317,8 +396,10 @@ def verdict(name: str, look: Callable[[], Seen | None], request: Request) -> Ver
     else:
         computes, names = f"something else: {broken[0].rung}: {broken[0].said}", ()
     under = " ".join(words) if not broken else ""
-    computes += f", with {' '.join(words)}" if words else ""
+    if broken and words:
+        computes = f"with {' '.join(words)}, though the settings do not say so, {computes}"
     if under:
+        computes += f", with {under}"
         computes += MEANT if turned else ", though the settings do not say so; that is no mistake"
     meant = all(one.rung == masks_inside.rung("key_padding_mask") for one in turned)  # it means so in every library
     open_masks = [one for one, _ in said if one.rung in masks_inside.rungs(seen) and one.state == ABSENT]

@@ -92,8 +92,14 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
         np.array_equal(one.weights, other.weights) for one, other in zip(again, seen.first, strict=True)
     ):
         return IGNORED
-    names = {of_core(one, other, allowed) for one, other in zip(again, seen.first, strict=True)}
+    pairs = zip(again, seen.first, strict=True)
+    names = {of_core(one, other, of_rows(allowed, one) if masking in PADDINGS else allowed) for one, other in pairs}
     return names.pop() if len(names) == 1 else None
+
+
+def of_rows(allowed: Array, one: Core) -> Array:
+    """Return which keys are no filler, for as many queries as a softmax has rows: a layer may have its own."""
+    return np.broadcast_to(allowed[:1], (one.weights.shape[1], allowed.shape[1]))
 
 
 def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:

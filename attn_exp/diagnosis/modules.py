@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, cast
 
 import numpy as np
@@ -21,9 +21,9 @@ from attn_exp.diagnosis.call import IS_LAYER, Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
-from attn_exp.diagnosis.cores import first_seen, seen_inside
+from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
 from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matrices
-from attn_exp.diagnosis.inner import OtherShapeError, UnreadError
+from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_called_by, class_of
@@ -152,14 +152,28 @@ def telling(found: Bound) -> Bound:
 
 def with_again(own: OwnFunction, request: Request, make: Callable[[Sizes], Bound]) -> Bound:
     """Return a layer that was made of its class, and can be made again in other sizes; one that was given cannot."""
-    made = make(sizes_of(request))
+    if not inspect.isclass(own.function):
+        return make(sizes_of(request))
 
     def again() -> Bound | None:
         with suppress(UserError):
             return make(sizes_of(request, OTHER_HEADS, OTHER_SIZE))
         return None
 
-    return replace(made, again=again) if inspect.isclass(own.function) and made.inside is not None else made
+    def others() -> Seen | None:
+        try:
+            look = make(sizes_of(request, OTHER_HEADS, OTHER_SIZE)).look
+        except UnreadError as error:
+            look = error.look
+        return look.see() if isinstance(look, Look) else None
+
+    try:
+        made = make(sizes_of(request))
+    except UnreadError as error:
+        error.look = replace(error.look, others=others)
+        raise
+    look = replace(made.look, others=others) if isinstance(made.look, Look) else made.look
+    return replace(made, look=look, again=made.again if made.inside is None else again)
 
 
 def sizes_of(request: Request, heads: int = MADE_WITH, size: int = SIZE) -> Sizes:
@@ -303,7 +317,7 @@ def of_module(
     try:
         layer, way = with_way(layer, forward, request, sizes)
     except UserError as error:
-        return of_another_call(layer, name, request, sizes, told, error)
+        return of_another_call(layer, forward, request, sizes, told, error, name)
     way = replace(way, told={**(by_file or {}), **way.told})
     way = taking_masks(layer, depending(layer, way), forward, head_size(layer, sizes))
     way, before = entries_apart(layer, tokens_first(layer, way)), way
@@ -316,7 +330,7 @@ def of_module(
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     found = found or (with_convolutions_at_rest(layer, way, forward) if fresh else None)
-    look = partial(seen_inside, layer, way, words_for_masks(way, forward))
+    look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
     try:
         return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
     except UserError as error:
@@ -330,7 +344,8 @@ def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str,
 
 
 def of_another_call(
-    layer: TorchLayer, name: str, request: Request, sizes: Sizes | None, told: int | None, error: UserError
+    layer: TorchLayer, forward: Sequence[inspect.Parameter], request: Request, sizes: Sizes | None, told: int | None,
+    error: UserError, name: str,
 ) -> Bound:  # fmt: skip
     """Return a module that gives no row for each token as a layer of its own queries, or as its names say.
 
@@ -347,7 +362,8 @@ def of_another_call(
         with suppress(UserError):
             return by_names(layer.module, name, request, error.way, told, NotFoundError(str(error)))
     if error.others:
-        raise OtherShapeError(said, partial(first_seen, layer, error.others)) from error
+        see = partial(first_seen, layer, error.others, lambda way: words_for_masks(way, forward))
+        raise OtherShapeError(said, Look(name, cache(see), request)) from error
     raise UncalledError(said) from error
 
 
@@ -715,7 +731,7 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
         if not layer.leaves:
             return Bound(own.function, np.dot if kind == "keras" else library_of_jax())
         forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(layer, way)
-        look = partial(seen_inside, layer, way, words_for_masks(way, forward))
+        look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
         try:
             found = understood(layer, way, forward, np.dot if kind == "keras" else library_of_jax())
         except NotFoundError as error:
