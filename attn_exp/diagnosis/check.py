@@ -67,7 +67,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
         fault: Exception | None = None
         try:
-            verdict = check_in_layouts(own, request, quick, tell)
+            verdict = with_shared_heads(own, request, check_in_layouts(own, request, quick, tell), tell)
         except UserError:
             raise
         except Exception as error:
@@ -105,7 +105,6 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = with_more(verdict, all_one_head(tried.function))
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
-    verdict = with_shared_heads(own, request, verdict, tell)
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
     if only_masks_fail(verdict) and tried.caller.layout in WITH_HEADS:
@@ -127,7 +126,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
 
 
 def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell) -> Verdict:
-    """Return the verdict on a layer that is right, made with fewer key/value heads than heads, where that has a name.
+    """Return the verdict on a layer that is right, or made with fewer key/value heads than heads, where that is wrong.
 
     With as many of both, nothing tells in which order they are shared out.
     """
@@ -135,9 +134,12 @@ def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell
         return verdict
     fewer = replace(request, head=4, kv_head=2, typed=request.typed | {"head=4", "kv_head=2"})
     with suppress(UserError):
-        tried = ways_to_call.how_to_call(own, fewer)
-        other = check_called(own, tried, True, tell)
-        other = looked_into(other, tried) or other
+        try:
+            tried = ways_to_call.how_to_call(own, fewer)
+            other = check_called(own, tried, True, tell)
+            other = looked_into(other, tried) or other
+        except inner.UnreadError as error:
+            other = error.look() or verdict
         return other if other.mistakes and not other.passed else verdict
     return verdict
 
