@@ -36,6 +36,7 @@ from attn_exp.diagnosis.case import (
     tolerance,
     without_blind,
 )
+from attn_exp.diagnosis.clock import EXPLAINING, SEVERAL, while_there_is_time
 from attn_exp.diagnosis.conditions import only_there, that_hold, under
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
@@ -190,7 +191,8 @@ class Answers:
         """Return the pairs of mistakes that give what was answered."""
         if all(answer.output is None or np.isfinite(answer.output).mean() < HALF for _, answer in self.wrong):
             return []  # little but NaN is what many pairs come to, and says nothing
-        return [pair for pair in pairs_of(self.single, self.seen) if self.gives(pair)]
+        pairs = while_there_is_time(pairs_of(self.single, self.seen), EXPLAINING, SEVERAL)
+        return [pair for pair in pairs if self.gives(pair)]
 
     def several_mistakes(self) -> Explained | None:
         """Return several mistakes, at most one in each part: those that show without another mask, then of masks."""
@@ -201,7 +203,8 @@ class Answers:
         seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
         unmasked = replace(self, seen=seen, ask=lambda: self.by_masks(self.fresh)[0])
         base = [one for one in self.single if masked and unmasked.gives(one)]
-        base += [one for one in in_several_parts(self.single, wrong[0], self.ask_equal()) if unmasked.gives(one)]
+        several = in_several_parts(self.single, wrong[0], self.ask_equal())
+        base += [one for one in while_there_is_time(several, EXPLAINING, SEVERAL) if unmasked.gives(one)]
         found = best([one for one in base if self.gives(one)])
         if found is not None or not masked or not base:
             return found

@@ -21,6 +21,7 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained, everywhere, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, expected
+from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
@@ -63,7 +64,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
         UserError: what it takes is not known, or settings that cannot be asked of it.
         FaultError: an error of our own.
     """
-    with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
+    with held(), running() as clock, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
         fault: Exception | None = None
         try:
@@ -77,7 +78,8 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
             said = f"replaced {', '.join(replaced)}, so that nothing right can be computed beside it"
             return unfinished(own.name, said, request.words, CHECKED)
         if fault is None:
-            return verdict
+            left = tuple(f"{what} (it took {seconds:g} s until then)" for what, seconds in clock.left_out.items())
+            return replace(verdict, not_asked=(*verdict.not_asked, *left)) if not verdict.passed else verdict
         if isinstance(fault, MemoryError | RecursionError) or is_theirs(fault, own):
             return unfinished(own.name, f"could not be checked: {error_line(fault)}", request.words, CHECKED)
         raise FaultError(f"{own.name} could not be checked ({fault_line(fault)})") from fault
@@ -118,7 +120,8 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     offer = ways_to_call.offer_by_names(own, request)
     layouts = ("bhtd", "bthd") if offer is not None and offer.takes("heads") else ("bthd",)
     layouts = ("thd",) if tried.caller.layout == "htd" else layouts
-    for layout in layouts if offer is not None and offer.core else ():
+    others_left = layouts if offer is not None and offer.core else ()
+    for layout in while_there_is_time(others_left, ASKING_MORE, "other orders of axes"):
         other = check_in_layout(own, replace(request, layout=layout), True, tell)
         if other.mistakes:
             return other
@@ -131,6 +134,8 @@ def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell
     With as many of both, nothing tells in which order they are shared out.
     """
     if not verdict.passed or request.kv_head is not None or request.head is not None or not may_share_heads(own):
+        return verdict
+    if is_over(ASKING_MORE, "fewer key/value heads"):
         return verdict
     fewer = replace(request, head=4, kv_head=2, typed=request.typed | {"head=4", "kv_head=2"})
     with suppress(UserError):

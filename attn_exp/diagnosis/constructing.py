@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
-from time import process_time
 from typing import Any
 
+from attn_exp.diagnosis.clock import MAKING, is_over
 from attn_exp.diagnosis.configurations import (
     Asked,
     AskedFields,
@@ -20,7 +20,7 @@ from attn_exp.diagnosis.configurations import (
     with_fields,
 )
 from attn_exp.diagnosis.guessing import About, about, guesses
-from attn_exp.diagnosis.inner import OtherShapeError, UnreadError
+from attn_exp.diagnosis.inner import OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.module_sizes import Sizes
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.stand_ins import Later
@@ -29,9 +29,9 @@ from attn_exp.diagnosis.ways_into_layers import NoWayError, reached
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import error_line, held
 
-MOST_TRIES, MOST_USED, SECONDS, CALLED, OTHERWISE = 60, 24, 8.0, 8, 4
-"""How often a class is made, how often what is made is used, and for how many seconds, before it is given up; what
-can be called and not read counts as `CALLED` uses, and what answers in another shape as `OTHERWISE`."""
+MOST_TRIES, MOST_USED, CALLED, OTHERWISE = 60, 24, 8, 4
+"""How often a class is made, and how often what is made is used, before it is given up; what can be called and not read
+counts as `CALLED` uses, and what answers in another shape as `OTHERWISE`."""
 LARGER = (1, 4)
 """By how much heads are larger than usual, where the usual size does not do: groups of 32 numbers need so many."""
 
@@ -83,9 +83,11 @@ def construct(
     for only_needed, of_size in product((False, True), tuple(ladder(sizes))):
         if search.goes_on(of_size, only_needed):
             return unless_by_chance(search, search.made)
+        if search.seen is not None:
+            raise search.seen
         if search.poor:
             return unless_by_chance(search, search.poor[0])
-        if search.refused and process_time() - search.start > SECONDS:
+        if search.refused and search.is_over():
             break
     if search.refused:
         raise next((one for one in search.refused if isinstance(one, UnreadError)), search.refused[0])
@@ -132,9 +134,10 @@ class Search:
     def __init__(self, kind: Any, name: str, works: Callable[[Any, Sizes], Any], known_of: About) -> None:
         self.kind, self.works, self.about = kind, works, known_of
         self.given = parameters_of_all(kind, name, known_of)
-        self.start, self.tries, self.most_used = process_time(), 0, MOST_USED
+        self.tries, self.most_used = 0, MOST_USED
         self.failed, self.refused, self.poor = list[Exception](), list[Exception](), list[Any]()
         self.made: Any = None
+        self.seen: UnreadError | None = None
         self.missing, self.lengths = list[str](), set[int]()
         self.options: dict[str, int] = {}
         self.values: dict[str, Any] = {}
@@ -166,8 +169,8 @@ class Search:
             OTHERWISE if isinstance(one, OtherShapeError) else CALLED if isinstance(one, UnreadError) else 1
             for one in self.refused
         )  # it will hardly be read otherwise
-        used = sum(counts) + len(self.poor) >= self.most_used
-        return self.tries >= MOST_TRIES or used or process_time() - self.start > SECONDS
+        used = self.seen is not None or sum(counts) + len(self.poor) >= self.most_used
+        return self.tries >= MOST_TRIES or used or is_over(MAKING, "other ways to make it")
 
     def otherwise(self, chosen: Mapping[str, int]) -> Iterator[dict[str, int]]:
         """Yield other values of one argument, first of those that the error names or asked for last; then of two."""
@@ -210,6 +213,9 @@ class Search:
             self.poor.append(error.made)
         except Exception as error:
             self.refused.append(error)
+            is_open = any(isinstance(one, OtherShapeError) for one in self.refused)  # what its axes are
+            if isinstance(error, UnreadError) and not is_open and tells_all(error.look()):
+                self.seen = error  # no other value shows more of it
             without_way = error if isinstance(error, NoWayError) else error.__cause__
             if not isinstance(without_way, NoWayError):
                 return (1,)

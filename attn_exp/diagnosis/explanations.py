@@ -13,6 +13,7 @@ from typing import Any
 
 from attn_exp.diagnosis.answers import Answers
 from attn_exp.diagnosis.candidates import Explained, best
+from attn_exp.diagnosis.clock import EXPLAINING, SEVERAL, is_over
 from attn_exp.diagnosis.numbers import Numbers
 
 Evidence = Answers | Numbers
@@ -91,7 +92,7 @@ def explained(evidence: Evidence) -> Explained:
         for view in evidence.views(first=turn == FIRST):
             for explanation in EXPLANATIONS:
                 is_tried = explanation.turn(kind) == turn and (view.is_whole or not explanation.rare)
-                if is_tried and not (explanation.dear and view.is_seen()):
+                if is_tried and not (explanation.dear and (view.is_seen() or is_over(EXPLAINING, SEVERAL))):
                     found = explanation.tried(view)
                     if found is not None:
                         return replace(found, by=explanation.name, view=view)

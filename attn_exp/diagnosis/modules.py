@@ -19,6 +19,7 @@ from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.bound import Bound, Layer
 from attn_exp.diagnosis.call import IS_LAYER, Caller
 from attn_exp.diagnosis.case import differs, expected
+from attn_exp.diagnosis.clock import ASKING_MORE, MAKING, is_over, while_there_is_time
 from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
@@ -161,6 +162,8 @@ def with_again(own: OwnFunction, request: Request, make: Callable[[Sizes], Bound
         return None
 
     def others() -> Seen | None:
+        if is_over(ASKING_MORE, "other sizes of it"):
+            return None
         try:
             look = make(sizes_of(request, OTHER_HEADS, OTHER_SIZE)).look
         except UnreadError as error:
@@ -225,7 +228,7 @@ def with_sizes_apart(own: OwnFunction, sizes: Sizes, works: Callable[[Any, Sizes
     if inside is None or inside.heads != 1 or len(set(inside.arrays["W_q"].shape)) > 1:
         return made
     given = [one for one in parameters_of(own.function, own.name) if is_size_of_layer(one)]
-    for one in given[::-1] if len(given) > 1 else []:
+    for one in while_there_is_time(given[::-1] if len(given) > 1 else [], MAKING, "a head of another size than x"):
         with suppress(UserError):
             maker = with_argument(own.function, own.name, one.name, OTHER_INNER)
             other: Bound = construct(maker, own.name, sizes, works)
@@ -419,11 +422,14 @@ def read_as_it_is(
 
 
 def projected(module: Any, way: Way, request: Request, told: int | None, name: str) -> Bound | None:
-    """Return a layer that takes q, k and v, or q alone, projected already with matrices before it; None of others."""
+    """Return a layer that takes q, k and v, or q alone, projected already with matrices before it; None of others.
+
+    A layer that has matrices besides, which must be 0 for that, is none.
+    """
     for made, words in projected_before(module, way):
         with suppress(UserError):
             found = of_module(made, name, request, None, told)
-            if found.offer is not None:
+            if found.offer is not None and not matrices_set_aside(found):
                 said = "; ".join(filter(None, (found.offer.said, words)))
                 return replace(found, offer=replace(found.offer, said=said if found.offer.said else f"with {said}"))
     return None
@@ -435,6 +441,14 @@ def unless_lopsided(found: Bound, mixing: Callable[[], Bound | None]) -> Bound:
         return found
     queries, values = (sum(len(piece.columns) for piece in found.roles.sides[side]) for side in "qv")
     return (mixing() if queries < values else None) or found
+
+
+def matrices_set_aside(found: Bound) -> list[str]:
+    """Return the names of a layer's matrices that are no part of its attention."""
+    if found.roles is None or found.layer is None:
+        return []
+    own = found.layer.parameters
+    return [name for name in found.roles.neutral if sum(length > 1 for length in own[name].shape) > 1]
 
 
 def with_way(

@@ -1,0 +1,64 @@
+"""How long a check has been at work: what takes long and seldom tells more is left out once its time is over.
+
+Seconds are those of the processor, so that a busy machine asks no less than an idle one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from time import process_time
+from typing import TypeVar
+
+T = TypeVar("T")
+MAKING, ASKING_MORE, EXPLAINING = 5.0, 6.0, 8.0
+"""Seconds of a check after which a class is made in no other way, a function is not asked in other sizes, layouts or
+conventions, and several mistakes at once are not tried any more."""
+
+
+SEVERAL = "several mistakes at once"
+
+
+@dataclass
+class Clock:
+    """When a check began, and what was left out of it for want of time."""
+
+    start: float = field(default_factory=process_time)
+    left_out: dict[str, float] = field(default_factory=dict)
+
+
+CLOCK: ContextVar[Clock | None] = ContextVar("the clock of the check that is at work", default=None)
+
+
+@contextmanager
+def running() -> Iterator[Clock]:
+    """Start the clock of a check; one within another has the same."""
+    clock = CLOCK.get()
+    if clock is not None:
+        yield clock
+        return
+    clock = Clock()
+    token = CLOCK.set(clock)
+    try:
+        yield clock
+    finally:
+        CLOCK.reset(token)
+
+
+def while_there_is_time(several: Iterable[T], seconds: float, what: str) -> Iterator[T]:
+    """Yield one after the other until a check has been at work for so many seconds."""
+    for one in several:
+        if is_over(seconds, what):
+            return
+        yield one
+
+
+def is_over(seconds: float, what: str) -> bool:
+    """Say whether a check has been at work for so many seconds, and note `what` is left out then."""
+    clock = CLOCK.get()
+    if clock is None or process_time() - clock.start <= seconds:
+        return False
+    clock.left_out.setdefault(what, seconds)
+    return True
