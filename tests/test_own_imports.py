@@ -105,5 +105,5 @@ def test_keras_computes_with_what_is_installed(
     monkeypatch.delenv("KERAS_BACKEND")
     monkeypatch.delitem(sys.modules, "keras", raising=False)
     finders = [*sys.meta_path]
-    assert own_code.module_of_functions(str(tmp_path / "file_of_keras.py")).keras.LIBRARY == chosen
+    assert own_code.module_of_functions(str(tmp_path / "file_of_keras.py")).keras.library == chosen
     assert sys.meta_path == finders

@@ -27,7 +27,7 @@ from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.modules import may_share_heads, without_queries
-from attn_exp.diagnosis.other_masks import of_other_masks
+from attn_exp.diagnosis.other_masks import as_meant, of_other_masks
 from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -99,7 +99,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
         if seen is None:
             raise
         return seen
-    verdict = check_called(own, tried, quick, tell)
+    verdict = as_meant(check_called(own, tried, quick, tell), tried.caller.offer)
     verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, unused(tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, all_one_head(tried.function))
