@@ -32,7 +32,15 @@ from attn_exp.errors import (
     unknown,
     words_of_error,
 )
-from attn_exp.own_imports import MOST_CODE, add_to_path, find_above, package_of, run_packages, stand_for_packages
+from attn_exp.own_imports import (
+    MOST_CODE,
+    add_to_path,
+    find_above,
+    keras_with_what_is_installed,
+    package_of,
+    run_packages,
+    stand_for_packages,
+)
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
 BETWEEN = re.compile(r"""[\[\]{},'"]""")
@@ -374,7 +382,7 @@ def module_of_functions(place: str) -> ModuleType:
     try:
         if path is None:
             add_to_path(Path.cwd())
-            with held():
+            with held(), keras_with_what_is_installed():
                 return importlib.import_module(place)
         packages = package_of(path)
         stand_for_packages(path, packages)
@@ -446,7 +454,7 @@ def run_module(module: ModuleType) -> None:
     every: Mapping[str, ModuleType | None] = sys.modules
     before = {name: other for name, other in every.items() if other is not None}
     try:
-        with held():
+        with held(), keras_with_what_is_installed():
             module.__spec__.loader.exec_module(module)
     finally:
         sys.modules.update({name: other for name, other in before.items() if sys.modules.get(name) is None})

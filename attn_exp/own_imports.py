@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
+import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 from attn_exp import machine
 
@@ -100,3 +104,36 @@ def add_to_path(folder: Path) -> bool:
         return False
     sys.path.append(str(folder))
     return True
+
+
+# Keras, which computes with another library
+
+
+@contextmanager
+def keras_with_what_is_installed() -> Iterator[None]:
+    """Let Keras be imported meanwhile with a library that is there, where nobody says with which.
+
+    What it takes itself, or has noted at its first import, may not be installed. A file that is imported may say it
+    too, before it imports Keras, so nothing is chosen earlier.
+    """
+
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        if name == "keras" and "KERAS_BACKEND" not in os.environ and (found := library_for_keras()):
+            os.environ["KERAS_BACKEND"] = found
+
+    finder: Any = SimpleNamespace(find_spec=find_spec)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def library_for_keras() -> str:
+    """Return which library Keras computes with: the one that its settings name, or else one that is installed."""
+    noted = "tensorflow"
+    with suppress(OSError, ValueError, AttributeError):
+        home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+        noted = str(json.loads(machine.read(home / "keras.json", MOST_CODE)).get("backend", noted))
+    names = (name for name in (noted, "jax", "torch") if name.isidentifier())
+    return next((name for name in names if importlib.util.find_spec(name) is not None), "")

@@ -1,6 +1,7 @@
 """Files of a project, which import what lies in their package, or at the top of the project."""
 
 import ast
+import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,3 +82,28 @@ def test_a_package_that_python_finds_is_imported_as_it_is() -> None:
     sys.modules.pop("wsgiref", None)
     assert own_imports.is_installed("wsgiref", Path(ast.__file__).parent / "wsgiref")
     assert not own_imports.is_installed("wsgiref", Path(ast.__file__).parent)
+
+
+@pytest.mark.parametrize(
+    ("first", "there", "chosen"),
+    [
+        ("", ("jax", "torch"), "jax"),
+        ("", ("torch",), "torch"),
+        ("", ("tensorflow", "jax"), "tensorflow"),
+        ("import os; os.environ.setdefault('KERAS_BACKEND', 'mine')", ("jax",), "mine"),
+    ],
+)
+def test_keras_computes_with_what_is_installed(
+    first: str, there: tuple[str, ...], chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keras.json").write_text('{"backend": "tensorflow"}', encoding="utf-8")
+    (tmp_path / "keras.py").write_text("import os\nLIBRARY = os.environ['KERAS_BACKEND']\n", encoding="utf-8")
+    (tmp_path / "file_of_keras.py").write_text(f"{first}\nimport keras\n", encoding="utf-8")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in there or None)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setenv("KERAS_BACKEND", "so that it is put back")
+    monkeypatch.delenv("KERAS_BACKEND")
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
+    finders = [*sys.meta_path]
+    assert own_code.module_of_functions(str(tmp_path / "file_of_keras.py")).keras.library == chosen
+    assert sys.meta_path == finders

@@ -27,8 +27,8 @@ from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
-from attn_exp.diagnosis.modules import may_share_heads, without_queries
-from attn_exp.diagnosis.other_masks import of_other_masks
+from attn_exp.diagnosis.modules import may_be_causal, may_share_heads, without_queries
+from attn_exp.diagnosis.other_masks import as_meant, of_other_masks
 from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -101,12 +101,13 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
         if seen is None:
             raise
         return seen
-    verdict = check_called(own, tried, quick, tell)
+    verdict = as_meant(check_called(own, tried, quick, tell), tried.caller.offer)
     verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, unused(tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, all_one_head(tried.function))
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
+    verdict = with_more(verdict, made_causal(own, request, verdict, tell))
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
     if only_masks_fail(verdict) and tried.caller.layout in WITH_HEADS:
@@ -155,6 +156,21 @@ def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
 
 
+def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell) -> Iterator[tuple[Finding, str]]:
+    """Yield what is to be said of a layer whose class is told that it is causal, where as it was made it is not."""
+    is_known = verdict.passed or bool(verdict.mistakes)
+    if not is_known or request.masks or other_words.CAUSAL in verdict.right_under or not may_be_causal(own):
+        return
+    with suppress(UserError):  # it may not be made so
+        other = check_in_layout(own, other_words.with_words(request, other_words.CAUSAL), True, tell)
+        names = [name for name in other.mistakes if name not in verdict.mistakes]
+        if names and all(mistake(name).group == "masks" for name in names):
+            yield from ((Finding(MADE_CAUSAL, BROKEN, mistake(name).says), name) for name in names)
+        elif other.passed or other.mistakes:
+            yield Finding(MADE_CAUSAL, HELD if not names else ABSENT), ""
+
+
+MADE_CAUSAL = "made causal"
 WITH_HEADS, WITHOUT_HEADS = ("bhtd", "bthd"), "btd"
 
 

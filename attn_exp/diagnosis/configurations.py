@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from attn_exp.diagnosis.guessing import About, ends_in_size, guesses, is_layer, resolved
-from attn_exp.diagnosis.module_sizes import CONFIG, Sizes
+from attn_exp.diagnosis.module_sizes import CAUSAL, CONFIG, Sizes
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.uses import Use, keywords_read
 from attn_exp.errors import UserError
@@ -194,7 +194,7 @@ def field_value(name: str, sizes: Sizes) -> Any:
     if word in ("layeridx", "vocabsize") or "intermediate" in word or "layers" in word or "ffn" in word:
         return None
     value = sizes.value(name)
-    return None if isinstance(value, bool) else value
+    return None if isinstance(value, bool) and word not in CAUSAL else value
 
 
 def inner_settings(kind: Any) -> Iterator[tuple[str, Any]]:

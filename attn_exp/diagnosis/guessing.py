@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from attn_exp.diagnosis.module_sizes import BIAS, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads
+from attn_exp.diagnosis.module_sizes import BIAS, CAUSAL, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads
 from attn_exp.diagnosis.of_chance import is_of_chance, sources_of_chance
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.pure_layers import kind_of
@@ -61,6 +61,8 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
     note = note_of(given)
     if "jax" in sys.modules and is_of_chance(given.name, note, made=known_of.library in OF_KEYS):
         return [*([] if given.default is given.empty else [given.default]), *sources_of_chance(given.name, note)]
+    if sizes.causal is not None and plain(given.name) in CAUSAL:
+        return [sizes.causal]
     return (
         instead_of_default(given, sizes, known_of)
         if given.default is not given.empty

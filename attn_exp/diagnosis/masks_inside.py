@@ -14,12 +14,14 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, cores, multiple
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
+from attn_exp.diagnosis.offer import is_of_edges
+from attn_exp.diagnosis.other_masks import AS_MEANT, IGNORED, TURNED
 from attn_exp.diagnosis.other_words import INVERTED
-from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, Finding
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules
 
-IGNORED, FILL, AFTER, TURNED = "mask_ignored", "mask_small_fill", "mask_after_softmax", "mask_transposed"
+FILL, AFTER = "mask_small_fill", "mask_after_softmax"
 OTHERS = "other scores"
 """That has no name in the catalogue."""
 SAID = {
@@ -64,6 +66,8 @@ def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
         name = next((one for one in RANK if one in shown), IGNORED if IGNORED in shown else None)
         if name is None:
             yield Finding(rung(word), ABSENT, "in no way of writing it does it hide what it says"), ""
+        elif name == TURNED and is_of_edges(word):
+            yield Finding(rung(word), REMARK, AS_MEANT), ""
         elif name:
             yield Finding(rung(word), BROKEN, SAID[name]), "" if name == OTHERS else name
         else:

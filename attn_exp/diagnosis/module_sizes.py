@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.offer import plain
+from attn_exp.diagnosis.offer import ROLES, plain
 from attn_exp.errors import UserError
 
 WIDTH = ("embeddim", "dmodel", "dim", "hiddensize", "embedsize", "nembd", "modeldim", "din", "dimin", "embed", "d",
@@ -35,6 +35,7 @@ LENGTH = ("contextlength", "maxlen", "blocksize", "maxseqlen", "maxpositionembed
 DROPOUT = ("dropout", "attndropout", "dropoutp", "pdropout", "attnpdrop", "residpdrop", "attentiondropout",
            "residdropout", "droprate", "pdrop", "attentionprobsdropoutprob", "hiddendropoutprob")  # fmt: skip
 BIAS = ("bias", "qkvbias", "attentionbias", "usebias")
+CAUSAL = ROLES["causal"]
 CONFIG = ("config", "cfg", "args", "conf", "hparams", "params", "modelargs")
 """What a class calls its one parameter that holds all others."""
 
@@ -50,7 +51,10 @@ def about_heads(word: str) -> bool:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a module is made of: x of `width` numbers, `heads` of `size`, `shared` key/value heads, seed and dropout."""
+    """What a module is made of: x of `width` numbers, `heads` of `size`, `shared` key/value heads, seed and dropout.
+
+    `causal` is True where a class that is told whether it is causal is to be so; None leaves it as it is.
+    """
 
     width: int
     heads: int
@@ -59,6 +63,7 @@ class Sizes:
     seed: int = 0
     bias: bool = True
     dropout: float = 0.0
+    causal: bool | None = None
 
     def value(self, name: str) -> Any:
         """Return what a parameter or field of that name is given, or None where nobody knows it."""
@@ -66,7 +71,7 @@ class Sizes:
         meanings: tuple[tuple[tuple[str, ...], Any], ...] = (
             (HEADS, self.heads), (SHARED, self.shared), (SIZE, self.size), (WIDTH, self.width),
             (INNER, self.heads * self.size), (LENGTH, 256), (DROPOUT, self.dropout), (BIAS, self.bias),
-            (("batchfirst",), True),
+            (("batchfirst",), True), (CAUSAL, self.causal),
         )  # fmt: skip
         known = next((value for words, value in meanings if word in words), None)
         return self.by_parts(word) if known is None else known

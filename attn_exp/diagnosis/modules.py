@@ -29,7 +29,7 @@ from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, witho
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_called_by, class_of
 from attn_exp.diagnosis.mask_forms import OF_ENTRY, MaskForm, mask_form, padding_form, takes_keys, taking_masks
-from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, SHARED, Sizes, about_heads, head_count, whole_numbers
+from attn_exp.diagnosis.module_sizes import CAUSAL, CONFIG, HEADS, SHARED, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.named_matrices import (
     FUSED,
     layer_of,
@@ -72,6 +72,7 @@ from attn_exp.diagnosis.ways_into_layers import (
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.forms.around import Around, Norm
 from attn_exp.own_code import LeftError, OwnFunction
+from attn_exp.rules.masks.causal import Causal
 
 MADE_WITH, SIZE = 3, 8
 """Heads of a module that is made of its class, where nobody asks for others, and the numbers of each."""
@@ -183,7 +184,8 @@ def sizes_of(request: Request, heads: int = MADE_WITH, size: int = SIZE) -> Size
     """Return the sizes of a module that is made of its class: as many heads as are asked for, or these."""
     heads = request.head or heads
     shared = request.kv_head if request.kv_head and heads % request.kv_head == 0 else heads
-    return Sizes(size * heads, heads, size, shared, request.seed)
+    causal = any(isinstance(mask, Causal) for mask in request.masks) or None
+    return Sizes(size * heads, heads, size, shared, request.seed, causal=causal)
 
 
 def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
@@ -257,6 +259,13 @@ def may_share_heads(own: OwnFunction) -> bool:
     if not inspect.isclass(own.function) or not is_module(own.function):
         return False
     return any(word in SHARED or ("kv" in word and "head" in word) for word in words_of_class(own))
+
+
+def may_be_causal(own: OwnFunction) -> bool:
+    """Say whether a layer is one of a class that is told whether it is causal."""
+    if not inspect.isclass(own.function):
+        return False
+    return any(word in CAUSAL for word in words_of_class(own))
 
 
 def words_of_class(own: OwnFunction) -> list[str]:

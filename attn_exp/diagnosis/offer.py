@@ -152,6 +152,13 @@ def role_of(name: str) -> str:
     return "padding" if words & {"pad", "padding", "key", "keys"} else "mask"
 
 
+def is_of_edges(word: str) -> bool:
+    """Say whether a word for a mask speaks of edges from one token to another: which axis counts which is not said."""
+    return bool({part.lower() for part in re.findall(r"[A-Z]?[a-z]+", word)} & OF_EDGES)
+
+
+OF_EDGES = {"edge", "edges", "adj", "adjacency", "graph", "link", "links", "pair", "pairs", "neighbor", "neighbors",
+            "neighbour", "neighbours", "connection", "connections", "connectivity"}  # fmt: skip
 MASKED = {"token", "tokens"}
 """Words of names that hold no mask where they come after it, as in `mask_token`."""
 NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "mode", "flag", "fn", "func",

@@ -8,13 +8,16 @@ where a call cannot do without it, and there is no other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from attn_exp.diagnosis.bound import Bound
+from attn_exp.diagnosis.offer import Offer, is_of_edges
 from attn_exp.diagnosis.other_words import BLOCKS
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake
 
-IGNORED = "mask_ignored"
+IGNORED, TURNED = "mask_ignored", "mask_transposed"
+AS_MEANT = "rows are keys and columns queries, as of edges from one to another"
 MOST = 2
 """So many words are asked: each is a check of its own."""
 
@@ -34,7 +37,22 @@ def of_other_masks(function: Bound, verdict: Verdict, ask: Callable[[Bound], Ver
             yield Finding(rung, BROKEN, mistake(IGNORED).says), IGNORED
         elif more == [IGNORED]:
             yield Finding(rung, REMARK, "changes nothing: it may be for another way of calling"), ""
+        elif more == [TURNED] and is_of_edges(word):
+            yield Finding(rung, REMARK, AS_MEANT), ""
         elif more and all(mistake(name).group == "masks" for name in more):
             yield from ((Finding(rung, BROKEN, mistake(name).says), name) for name in more)
         else:
             yield Finding(rung, ABSENT, "not judged: what it should say is not known"), ""
+
+
+def as_meant(verdict: Verdict, offer: Offer) -> Verdict:
+    """Return the verdict on a function whose mask is transposed and nothing else: of words like `edge_mask` none is."""
+    word = offer.parameters.get("mask", "")
+    if verdict.mistakes != (TURNED,) or not is_of_edges(word):
+        return verdict
+    findings = [
+        replace(one, state=REMARK, said=f"right where {AS_MEANT}") if one.state == BROKEN else one
+        for one in verdict.findings
+    ]
+    computes = f"attention as it was asked for; of {word} {AS_MEANT}"
+    return replace(verdict, passed=True, mistakes=(), smallest=None, computes=computes, findings=tuple(findings))

@@ -116,3 +116,33 @@ def test_lengths_of_entries_say_a_mask_too(layer: type[Any], names: tuple[str, .
     verdict = check(function_from(layer, layer.__name__, __file__), Request(), quick=True)
     assert verdict.mistakes == names and verdict.passed == (not names), verdict
     assert any(one.rung == "masks as memory_seq_lengths" for one in verdict.findings)
+
+
+class OfEdges(Hides):
+    """In `edge_mask [b i j]` i sends to j, which is a query then; each sees itself."""
+
+    def forward(self, x: Any, edge_mask: Any) -> Any:
+        itself = torch.eye(x.shape[1], dtype=torch.bool)
+        return super().forward(x, x, (edge_mask.transpose(1, 2) > 0)[:, None] | itself)
+
+
+class Turned(OfEdges):
+    def forward(self, x: Any, tgt_mask: Any) -> Any:
+        return super().forward(x, tgt_mask)
+
+
+def edges_between(q: Any, k: Any, v: Any, pair_mask: Any) -> Any:
+    return (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~pair_mask.mT, -torch.inf).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(
+    ("function", "passed"),
+    [(OfEdges, True), (Turned, False), (edges_between, True)],
+    ids=["a layer", "another word", "a function"],
+)
+def test_a_mask_of_edges_may_have_keys_first(function: Any, passed: bool) -> None:
+    verdict = check(function_from(function, function.__name__, None), Request(), quick=True)
+    assert verdict.passed == passed, verdict
+    assert verdict.mistakes == (() if passed else ("mask_transposed",))
+    notes = [one for one in verdict.findings if one.state == REMARK and "rows are keys" in one.said]
+    assert bool(notes) == passed

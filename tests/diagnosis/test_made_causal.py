@@ -1,0 +1,89 @@
+"""Classes that are told whether they are causal: they are asked both ways."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from attn_exp.diagnosis.check import check  # noqa: E402 - after what may be missing
+from attn_exp.diagnosis.request import Request, understood  # noqa: E402
+from attn_exp.experiment.verdict import HELD  # noqa: E402
+from attn_exp.own_code import function_from  # noqa: E402
+
+
+class Told(torch.nn.Module):  # type: ignore[misc] # PyTorch says nothing of its types
+    """Attention that is causal where its class says so."""
+
+    first = 1
+
+    def __init__(self, width: int = 24, heads: int = 3, causal: bool = False) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.query, self.key, self.value, self.out = (torch.nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (
+            side(x).view(*x.shape[:2], self.heads, -1).transpose(1, 2) for side in (self.query, self.key, self.value)
+        )
+        scores = q @ k.mT / self.size(x)
+        if self.causal:
+            scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(self.first).bool(), -torch.inf)
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+    def size(self, x: Any) -> float:
+        return math.sqrt(x.shape[-1] // self.heads)
+
+
+class Next(Told):
+    """Sees one key too many."""
+
+    first = 2
+
+
+class Never(Told):
+    """Hides nothing."""
+
+    first = 1000
+
+
+@dataclass
+class Settings:
+    n_embd: int = 24
+    n_head: int = 3
+    causal: bool = False
+
+
+class OfSettings(Never):
+    """Takes its settings together, and has a mistake beside the mask."""
+
+    def __init__(self, config: Settings) -> None:
+        super().__init__(config.n_embd, config.n_head, config.causal)
+
+    def size(self, x: Any) -> float:
+        return math.sqrt(x.shape[-1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (Told, ()),
+        (Next, ("causal_next",)),
+        (Never, ("causal_ignored",)),
+        (OfSettings, ("scale_by_sqrt_d_model", "causal_ignored")),
+    ],
+)
+def test_a_class_that_may_be_causal_is_asked_both_ways(kind: Any, names: tuple[str, ...]) -> None:
+    verdict = check(function_from(kind, kind.__name__, None), Request(), quick=True)
+    assert verdict.mistakes == names
+    assert verdict.passed == (not names)
+    states = [one.state for one in verdict.findings if one.rung == "made causal"]
+    assert states == [HELD] if not names else HELD not in states
+
+
+def test_where_a_causal_mask_is_asked_for_the_class_is_told_so() -> None:
+    assert check(function_from(Told, "Told", None), understood(["mask=causal"]), quick=True).passed
