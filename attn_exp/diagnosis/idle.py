@@ -44,7 +44,7 @@ def matrices_of(own: Mapping[str, Array]) -> list[str]:
 
 
 def are_projections(idle: Collection[str], every: Collection[str]) -> bool:
-    """Say whether idle matrices are, by their names, those of q, k and v, and none of all the others is one of these."""
+    """Say whether idle matrices are, by their names, those of q, k and v, and none of the others is one of these."""
 
     def sides(names: Collection[str]) -> set[str]:
         packed = any(part in FUSED for name in names for part in re.split(r"[./]", name))
