@@ -632,7 +632,8 @@ def way_into(
         return with_memory(layer, other, into)  # keys are made of one of them
     for width in dict.fromkeys((search.width or widths[0], widths[0])):
         likely = Way(sides, axes[0], {}, positional, width=width, packs=packs)
-        way = with_sizes_told(search, likely, axes, needed) or in_a_rare_way(search, likely, axes, needed)
+        way = with_sizes_told(search, likely, axes, needed) or of_one_query(search, likely, needed)
+        way = way or in_a_rare_way(search, likely, axes, needed)
         if way is not None:
             return way
     raise NoWayError(search)
@@ -688,16 +689,22 @@ def with_sizes_told(
     return None
 
 
+def of_one_query(search: Search, start: Way, needed: Mapping[str, Sequence[Make]]) -> Way | None:
+    """Return the way of calling a layer that takes one query in each call; None of others."""
+    for asks in ONE_QUERY if "memory" in start.sides.values() else ():
+        one = replace(start, axes=LAID[0], asks=asks)
+        way = Search(search.layer, search.into, end=search.end).filled(one, needed)
+        if way is not None and (way := with_memory(search.layer, way, search.into)).memory:
+            return way
+    return None
+
+
 def in_a_rare_way(
     search: Search, start: Way, axes: Sequence[str], needed: Mapping[str, Sequence[Make]]
 ) -> Way | None:  # fmt: skip
     """Return the way of calling a layer that answers for its first token alone, that takes an image of even sides, a
     batch of one entry, or one number of tokens."""
     layer, into = search.layer, search.into
-    for asks in ONE_QUERY if "memory" in start.sides.values() else ():
-        way = Search(layer, into, end=search.end).filled(replace(start, axes=LAID[0], asks=asks), needed)
-        if way is not None and (way := with_memory(layer, way, into)).memory:
-            return way
     for place in ("first", "last") if search.of_one and "memory" not in start.sides.values() else ():
         for order in axes:
             one = replace(start, axes=order, asks=place)

@@ -299,18 +299,18 @@ def test_keys_and_values_of_the_layer_of_queries_are_named() -> None:
 class NothingProjected(Named):
     """It takes what it should project as if that were done."""
 
-    def forward(self, query: Any, key: Any, value: Any) -> Any:
-        q, k, v = (self.cut(side) for side in (query, key, value))
+    def forward(self, x: Any, key: Any = None, value: Any = None) -> Any:
+        q, k, v = (self.cut(side) for side in (x, key, value))
         return self.proj(self.put_together(self.weigh(self.scores(q, k)) @ v))
 
 
 class NothingUsed(NothingProjected):
-    def forward(self, query: Any, key: Any, value: Any) -> Any:
-        q, k, v = (self.cut(side) for side in (query, key, value))
+    def forward(self, x: Any, key: Any = None, value: Any = None) -> Any:
+        q, k, v = (self.cut(side) for side in (x, key, value))
         return self.put_together(self.weigh(self.scores(q, k)) @ v)
 
 
-class OthersForMemory(NothingUsed):
+class OthersForMemory(Named):
     """Right: a matrix for all three is used, and the others wait for words that nobody gave."""
 
     def __init__(self, d_model: int, num_heads: int) -> None:
@@ -318,10 +318,11 @@ class OthersForMemory(NothingUsed):
         self.qkv = nn.Linear(d_model, 3 * d_model)
 
     def forward(self, x: Any, elsewhere: Any = None) -> Any:
-        q, k, v = (self.to_q(x), self.to_k(elsewhere), self.to_v(elsewhere)) if elsewhere is not None else (
-            self.qkv(x).chunk(3, -1)
-        )  # fmt: skip
-        return self.proj(super().forward(q, k, v))
+        made = self.qkv(x).chunk(3, -1)
+        if elsewhere is not None:
+            made = self.to_q(x), self.to_k(elsewhere), self.to_v(elsewhere)
+        q, k, v = (self.cut(side) for side in made)
+        return self.proj(self.put_together(self.weigh(self.scores(q, k)) @ v))
 
 
 def test_projections_that_are_made_and_never_used_are_named() -> None:

@@ -40,11 +40,14 @@ class Leaking(Ranked):
 class InARow(Ranked):
     """Its query is a row of one token, and its answer too."""
 
-    def forward(self, query: Any, key: Any, value: Any) -> Any:
+    def forward(self, query: Any, context: Any, mask: Any = None) -> Any:  # type: ignore[override] # other words
         q = self.of_wish(query).view(len(query), 1, self.num_heads, -1).transpose(1, 2)
-        k, v = (side(one).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-                for side, one in ((self.of_offers, key), (self.of_prices, value)))  # fmt: skip
-        weights = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1)
+        k, v = (side(context).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                for side in (self.of_offers, self.of_prices))  # fmt: skip
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, None, None], self.fill)
+        weights = scores.softmax(-1)
         return self.last((weights @ v).transpose(1, 2).flatten(2))
 
 
