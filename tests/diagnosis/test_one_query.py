@@ -40,7 +40,7 @@ class Leaking(Ranked):
 class InARow(Ranked):
     """Its query is a row of one token, and its answer too."""
 
-    def forward(self, query: Any, context: Any, mask: Any = None) -> Any:  # type: ignore[override] # other words
+    def forward(self, query: Any, context: Any, mask: Any = None) -> Any:
         q = self.of_wish(query).view(len(query), 1, self.num_heads, -1).transpose(1, 2)
         k, v = (side(context).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
                 for side in (self.of_offers, self.of_prices))  # fmt: skip
