@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.named_matrices import sounds_like
+from attn_exp.diagnosis.named_matrices import FUSED, sounds_like
 from attn_exp.diagnosis.roles import Layer, restored
 
 INSTEAD = {("k", "q"): "keys_from_queries", ("q", "k"): "keys_from_queries", ("v", "q"): "values_from_queries",
@@ -24,7 +25,7 @@ def idle_matrices(
     """
     idle, rng = dict[str, Array](), np.random.default_rng(31)
     with restored(layer) as own:
-        rest = [name for name, array in own.items() if name not in known and sum(n > 1 for n in array.shape) > 1]
+        rest = [name for name in matrices_of(own) if name not in known]
         now = {name: own[name] if own[name].any() else rng.standard_normal(own[name].shape) for name in rest}
         layer.put(now)
         before = answer()
@@ -35,6 +36,25 @@ def idle_matrices(
             if after is not None and before is not None and np.array_equal(before, after, equal_nan=True):
                 idle[name] = array
     return idle
+
+
+def matrices_of(own: Mapping[str, Array]) -> list[str]:
+    """Return the names of a layer's parameters that are matrices."""
+    return [name for name, array in own.items() if sum(n > 1 for n in array.shape) > 1]
+
+
+def are_projections(idle: Collection[str], every: Collection[str]) -> bool:
+    """Say whether idle matrices are, by their names, those of q, k and v, and none of the others is one of these."""
+
+    def sides(names: Collection[str]) -> set[str]:
+        packed = any(part in FUSED for name in names for part in re.split(r"[./]", name))
+        return {side for name in names if (side := sounds_like(name)) in SIDES} | (SIDES if packed else set())
+
+    return sides(idle) == SIDES and not sides([name for name in every if name not in idle])
+
+
+SIDES = {"q", "k", "v"}
+UNUSED = "projections_unused"
 
 
 def made_of_another(idle: Sequence[str], is_alike: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import masks_inside
 from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, cores, multiple
-from attn_exp.diagnosis.idle import made_of_another
+from attn_exp.diagnosis.idle import UNUSED, are_projections, made_of_another
 from attn_exp.diagnosis.other_words import BLOCKS, INVERTED
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.watching import Operation
@@ -64,7 +64,22 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
     instead = list(made_of_another(idle, is_alike))
     yield from ((Finding(rung, BROKEN, why), name) for why, name in instead)
     if not instead:
-        yield Finding(rung, REMARK, f"{', '.join(idle)} changes nothing: it is made and never used"), ""
+        raw = are_projections(idle, seen.matrices) and all(is_of_inputs(seen, one) for one in seen.first)
+        said = f"{', '.join(idle)} changes nothing: it is made and never used"
+        yield Finding(rung, BROKEN if raw else REMARK, said), UNUSED if raw else ""
+
+
+def is_of_inputs(seen: Seen, one: Core) -> bool:
+    """Say whether q, k and v hold numbers of the inputs as they are, or q and k multiplied by one number."""
+    known = np.sort(np.concatenate([seen.x.ravel(), seen.memory.ravel()]))
+
+    def are_known(rows: Array, factor: float) -> bool:
+        numbers = rows.ravel() / factor
+        place = np.clip(np.searchsorted(known, numbers), 1, len(known) - 1)
+        return bool((np.minimum(abs(known[place] - numbers), abs(known[place - 1] - numbers)) < CLOSE).all())
+
+    factors = (1.0, one.before, abs(one.before) ** 0.5)
+    return are_known(one.v, 1.0) and all(any(are_known(side, by) for by in factors) for side in (one.q, one.k))
 
 
 def of_scores(

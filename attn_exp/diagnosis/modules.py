@@ -60,6 +60,7 @@ from attn_exp.diagnosis.ways_into_layers import (
     ALONE,
     HERE,
     LAID,
+    ONE_QUERY,
     Filled,
     NoWayError,
     Side,
@@ -68,6 +69,7 @@ from attn_exp.diagnosis.ways_into_layers import (
     parameters_of_call,
     read_otherwise,
     with_memory,
+    with_one_query,
 )
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.forms.around import Around, Norm
@@ -330,6 +332,8 @@ def of_module(
         layer, way = with_way(layer, forward, request, sizes)
     except UserError as error:
         return of_another_call(layer, forward, request, sizes, told, error, name)
+    if way.axes == "tm" and are_apart(layer, way):
+        way = with_one_query(layer, way, layer.lent) or way
     way = replace(way, told={**(by_file or {}), **way.told})
     way = taking_masks(layer, depending(layer, way), forward, head_size(layer, sizes))
     way, before = entries_apart(layer, tokens_first(layer, way)), way
@@ -636,7 +640,8 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     aside = numbers_off(layer, way, roles, inside, aside)
     said = words_of(inside.around or around, aside, way) + (scaled and f" and {scaled}")
     call, offer = called(layer, way, forward, said)
-    offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0)
+    of_points = roles.heads == 1 and {"h", "w"} <= set(way.axes.lower())
+    offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, of_points=of_points)
     before = None if around is None or around.of_memory is not None else around.before
     if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
         call = with_normed_memory(call, before)
@@ -871,7 +876,9 @@ def words_of(around: Around | None, aside: Sequence[str], way: Way) -> str:
     said += [f"{way.tokens} tokens, {why}"] if way.tokens else []
     said += ["x as one row alone, of several that share their weights"] if ALONE in way.axes and "b" in way.axes else []
     said += ["a batch of one entry, the only one that it takes"] if is_single(way) else []
-    said += [f"each token put {way.asks} in turn, as it answers for that alone"] if way.asks else []
+    said += ["each token as the one query of a call"] if way.asks in ONE_QUERY else []
+    in_turn = way.asks and way.asks not in ONE_QUERY
+    said += [f"each token put {way.asks} in turn, as it answers for that alone"] if in_turn else []
     return f"with {'; '.join(said)}" if said else ""
 
 

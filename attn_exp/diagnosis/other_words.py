@@ -1,4 +1,5 @@
-"""What was not asked for and is no mistake: a causal mask, a window or positions inside, a mask whose True hides.
+"""What was not asked for and is no mistake: a causal mask, a window or positions inside, a mask whose True hides, no
+scale over the points of an image.
 
 A function that is right under such words, where nobody typed any, is held to them, and the verdict says them.
 """
@@ -26,10 +27,12 @@ from attn_exp.rules.masks.window import Window
 from attn_exp.rules.scores.sink import Sink
 
 OF_MASKS = ("mask", "mask_join", "align")
-RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score")}
+RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score"),
+         "scale": ("scale",)}  # fmt: skip
 """Words that say what is computed, by their kind: where one is typed, those of its kind are held as they are."""
 SAID_BY = {"causal": "causal", "window": "window", "alibi": "alibi"}
 """Parts of the words, and the role of the keyword that says the same: a function that has it was not told to do it."""
+UNSCALED = "scale=1"
 TWO_TO_THE = "head=4"
 """A number of heads for which everybody's slopes of ALiBi are the same."""
 BOTTOM_RIGHT, BLOCKS, INVERTED = "align=bottom_right", "convention=torch_mha", "mask_inverted"
@@ -123,6 +126,8 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
     if caller.offer.own_keys and are_open(caller.request, "position"):
         logit = math.log(caller.offer.own_keys)
         single.append((f"score=sink score.sink.logit={logit!r}".removesuffix(".0"), with_score(Sink(logit))))
+    if caller.offer.of_points and are_open(caller.request, "scale"):
+        single.append((UNSCALED, lambda recipe: recipe.with_rules(scale=1.0)))
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
               if words == "score=alibi" and case.recipe.heads & (case.recipe.heads - 1)]  # fmt: skip
     masks, marks = (

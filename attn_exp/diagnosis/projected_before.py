@@ -14,6 +14,8 @@ from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.ways_into_layers import OF_HEADS, Filled, Way
 
+PUT_BEFORE = "projected_here"
+"""What a layer holds that has matrices put before it."""
 SAID = "three matrices put before it, as it takes q, k and v projected"
 SAID_OF_QUERIES = "a matrix put before it, as it takes queries projected"
 
@@ -23,7 +25,7 @@ def projected_before(module: Any, way: Way) -> Iterator[tuple[Any, str]]:
     if takes_them_projected(module, way):
         yield with_projections(module, way), SAID
     for name, make in way.given.items():
-        if isinstance(make, Filled) and make.shape in OF_HEADS and make.turns and not hasattr(module, "projected_here"):
+        if isinstance(make, Filled) and make.shape in OF_HEADS and make.turns and not hasattr(module, PUT_BEFORE):
             yield with_queries_of_heads(module, way, name, make), SAID_OF_QUERIES
 
 
@@ -54,7 +56,7 @@ def with_queries_of_heads(module: Any, way: Way, name: str, make: Filled) -> Any
 def takes_them_projected(module: Any, way: Way) -> bool:
     """Say whether a layer takes three inputs, tokens by their numbers, and nobody has put matrices before it yet."""
     three = sorted(way.sides.values()) == ["memory", "memory", "x"] and not way.packs
-    return three and way.axes.endswith("m") and not hasattr(module, "projected_here")
+    return three and way.axes.endswith("m") and not hasattr(module, PUT_BEFORE)
 
 
 def sides_of(way: Way) -> dict[str, str]:

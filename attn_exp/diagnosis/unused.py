@@ -9,9 +9,10 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
-from attn_exp.diagnosis.idle import idle_matrices, made_of_another
+from attn_exp.diagnosis.idle import UNUSED, are_projections, idle_matrices, made_of_another, matrices_of
 from attn_exp.diagnosis.modules import is_averaged
 from attn_exp.diagnosis.named_matrices import FILLERS, sounds_like
+from attn_exp.diagnosis.projected_before import PUT_BEFORE
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding
 
 RUNG = "every matrix is used"
@@ -22,14 +23,15 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
     """Yield what is to be said of a layer's matrices that change nothing; nothing of one that is not understood.
 
     One that may be an output projection by its name and its sizes, of a layer that has no other, is a mistake, and so
-    is one of a side that is made with the matrix of another; others may wait for words that nobody gave.
+    is one of a side that is made with the matrix of another, and are those of q, k and v together; others may wait for
+    words that nobody gave.
     """
     layer, roles = function.layer, function.roles
     if layer is None or roles is None:
         return
     known = {piece.name for pieces in roles.sides.values() for piece in pieces}
     found = idle_matrices(layer, lambda: caller(case).output, known)
-    idle = list(found)
+    idle, own = list(found), [name for name in matrices_of(layer.parameters) if name not in known]
     places = {side: [(piece.name, piece.columns) for piece in roles.sides[side]] for side in "qkv"}
     instead = list(made_of_another(idle, lambda side, other: places[side] == places[other]))
     said = f"{', '.join(idle)} changes nothing: it is made and never used"
@@ -37,6 +39,8 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
         yield Finding(RUNG, HELD), ""
     elif instead:
         yield from ((Finding(RUNG, BROKEN, why), name) for why, name in instead)
+    elif hasattr(getattr(layer, "module", None), PUT_BEFORE) and are_projections(idle, own):
+        yield Finding(RUNG, BROKEN, said), UNUSED
     elif not roles.sides.get("o") and (
         any(sounds_like(name) == "o" for name in idle)
         or (len(idle) == 1 and may_be_output(idle[0], found[idle[0]], case))

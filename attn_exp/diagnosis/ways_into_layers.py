@@ -57,10 +57,13 @@ class Way:
     told: Mapping[str, int | str] = field(default_factory=dict)
     """Names of its file and what they are in a call: a number, or the `batch` or the `rows` of x."""
     asks: str = ""
-    """Whether it answers for the `first` or the `last` token alone: then each token is put there in turn."""
+    """Whether it answers for the `first` or the `last` token alone: then each token is put there in turn; or takes one
+    query in each call, `alone` or in a `row` of one."""
 
     def call(self, layer: Callable[..., Any], x: Any, memory: Any = None, **named: Any) -> Any:
         """Call a layer with x `[b t m]`, and return what it says with its first array as `[b t n]`."""
+        if self.asks in ONE_QUERY:
+            return self.each_alone(layer, x, memory, named)
         if self.asks:
             return self.each_in_turn(layer, x, named)
         if "b" not in self.axes and x.shape[0] > 1:
@@ -71,18 +74,36 @@ class Way:
                      if side == "x" or memory is not None or name not in self.optional}  # fmt: skip
         arguments |= {name: arguments[name][:, None] for name in self.in_groups if name in arguments}
         arguments |= {name: make(sizes) for name, make in self.given.items()}
-        arguments |= named
+        return unlaid(self.said(layer, arguments | named, sizes), self.axes, tuple(x.shape))
+
+    def said(self, layer: Callable[..., Any], arguments: dict[str, Any], sizes: Sizes) -> Any:
+        """Return what a layer says to some arguments, by their names."""
         for pack in self.packs:
             arguments = pack.closed(arguments)
         first = [arguments.pop(name) for name in self.positional if name in arguments]
         with exchanged(type(getattr(layer, "module", layer)), self.told, sizes):
-            said = layer(*first, **arguments)
-        return unlaid(said, self.axes, tuple(x.shape))
+            return layer(*first, **arguments)
 
     packs: tuple[Pack, ...] = ()
     optional: frozenset[str] = frozenset()
     in_groups: frozenset[str] = frozenset()
     """Those of the memory that come in groups, as images do: `[b 1 s m]`."""
+
+    def each_alone(self, layer: Callable[..., Any], x: Any, memory: Any, named: Mapping[str, Any]) -> Any:
+        """Return the answers for the tokens, each of which is the query of an entry of its own."""
+        batch, tokens, width = x.shape
+        other = x if memory is None else memory
+        sizes = Sizes(batch, tokens, other.shape[1], x)
+        beside = {name: make(sizes) for name, make in self.given.items()} | dict(named)
+        arguments = {name: for_each_query(value, batch, tokens) for name, value in beside.items()}
+        queries = x.reshape(batch * tokens, *([1] if self.asks == ONE_QUERY[1] else []), width)
+        keys = repeated(other, tokens)
+        arguments |= {name: queries if side == "x" else keys for name, side in self.sides.items()}
+        said = self.said(layer, arguments, sizes)
+        first = next(iter(parts_of(said).values()), None)
+        if first is None or tuple(first.shape[:-1]) not in ((batch * tokens,), (batch * tokens, 1)):
+            return said
+        return first.reshape(batch, tokens, first.shape[-1])
 
     def each_in_turn(self, layer: Callable[..., Any], x: Any, named: Mapping[str, Any]) -> Any:
         """Return the answers for the tokens, each of which is put before all others, or behind them."""
@@ -107,6 +128,24 @@ class Way:
         if any(one is None for one in first):
             return said[0]
         return join([one if hasattr(one, "detach") else np.asarray(one) for one in first], 0)
+
+
+ONE_QUERY = ("alone", "row")
+
+
+def for_each_query(value: Any, batch: int, tokens: int) -> Any:
+    """Return a mask `[t s]` or `[b t s]` as `[b*t s]`, and anything else of entries so often as each has queries."""
+    shape = tuple(getattr(value, "shape", ()))
+    if len(shape) > 1 and shape[-2] == tokens and set(shape[:-2]) <= {1, batch} and len(shape) < len("bhtsx"):
+        many = shape[0] == batch and len(shape) > len("ts")
+        whole = value if many else stack([value] * batch, 0)
+        return whole.reshape(batch * tokens, shape[-1])
+    return repeated(value, tokens) if shape and shape[0] == batch else value
+
+
+def repeated(entries: Any, times: int) -> Any:
+    """Return each entry so often in a row."""
+    return stack([entries] * times, 1).reshape(-1, *entries.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -593,7 +632,8 @@ def way_into(
         return with_memory(layer, other, into)  # keys are made of one of them
     for width in dict.fromkeys((search.width or widths[0], widths[0])):
         likely = Way(sides, axes[0], {}, positional, width=width, packs=packs)
-        way = with_sizes_told(search, likely, axes, needed) or in_a_rare_way(search, likely, axes, needed)
+        way = with_sizes_told(search, likely, axes, needed) or of_one_query(search, likely, needed)
+        way = way or in_a_rare_way(search, likely, axes, needed)
         if way is not None:
             return way
     raise NoWayError(search)
@@ -646,6 +686,16 @@ def with_sizes_told(
         search.tries = 0
         if (way := search.filled(replace(start, axes=order, told=told), needed)) is not None:
             return with_memory(search.layer, way, search.into)
+    return None
+
+
+def of_one_query(search: Search, start: Way, needed: Mapping[str, Sequence[Make]]) -> Way | None:
+    """Return the way of calling a layer that takes one query in each call; None of others."""
+    for asks in ONE_QUERY if "memory" in start.sides.values() else ():
+        one = replace(start, axes=LAID[0], asks=asks)
+        way = Search(search.layer, search.into, end=search.end).filled(one, needed)
+        if way is not None and (way := with_memory(search.layer, way, search.into)).memory:
+            return way
     return None
 
 
@@ -913,6 +963,26 @@ def asks(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> b
     one, other, moved = said(rest, asking), said(rest[::-1], asking), said([asking, *rest[1:]], rest[0])
     rounding = 1e-5 * abs(one).max()
     return bool(abs(one - other).max() < rounding < abs(one - moved).max())  # where it is the same, none asks
+
+
+def with_one_query(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way | None:
+    """Return the way of calling a layer with one query for each entry, where it has another input; None of others.
+
+    That may be what a call needs and nothing tells what it is.
+    """
+    others = {name for name in way.given if name not in way.sides and says_nothing(by_name(name))}
+    sides = dict(way.sides) | ({} if "memory" in way.sides.values() else dict.fromkeys(others, "memory"))
+    given = {name: make for name, make in way.given.items() if name not in sides}
+    for asks in ONE_QUERY if "memory" in sides.values() else ():
+        one = with_memory(layer, replace(way, sides=sides, axes=LAID[0], given=given, asks=asks), into)
+        if one.memory and not trouble(layer, one, into, way.width, HERE)[0]:
+            return one
+    return None
+
+
+def by_name(name: str) -> inspect.Parameter:
+    """Return a parameter of which nothing but its name is known."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
 
 
 def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way:

@@ -412,6 +412,15 @@ MISTAKES = {
         ),
         needs=("layer",),
     ),
+    "projections_unused": Mistake(
+        says="The projections of q, k and v are never used: x itself is queries, keys and values.",
+        fix="q = x @ W_q, k = x @ W_k, v = x @ W_v before the heads are cut",
+        seen="self.queries, self.keys and self.values made in the constructor and never called in forward",
+        stage="q",
+        changes=(instead(project=lambda side, x, arrays: x),),
+        needs=("layer",),
+        of_code=True,
+    ),
     "no_bias": Mistake(
         says="The biases of the projections are missing.",
         fix="q = x @ W_q + b_q, and so for k and v",

@@ -296,6 +296,41 @@ def test_keys_and_values_of_the_layer_of_queries_are_named() -> None:
     assert set(attn_exp.check(OneForAll, quick=True).mistakes) == {"keys_from_queries", "values_from_queries"}
 
 
+class NothingProjected(Named):
+    """It takes what it should project as if that were done."""
+
+    def forward(self, x: Any, key: Any = None, value: Any = None) -> Any:
+        q, k, v = (self.cut(side) for side in (x, key, value))
+        return self.proj(self.put_together(self.weigh(self.scores(q, k)) @ v))
+
+
+class NothingUsed(NothingProjected):
+    def forward(self, x: Any, key: Any = None, value: Any = None) -> Any:
+        q, k, v = (self.cut(side) for side in (x, key, value))
+        return self.put_together(self.weigh(self.scores(q, k)) @ v)
+
+
+class OthersForMemory(Named):
+    """Right: a matrix for all three is used, and the others wait for words that nobody gave."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+
+    def forward(self, x: Any, elsewhere: Any = None) -> Any:
+        made = self.qkv(x).chunk(3, -1)
+        if elsewhere is not None:
+            made = self.to_q(x), self.to_k(elsewhere), self.to_v(elsewhere)
+        q, k, v = (self.cut(side) for side in made)
+        return self.proj(self.put_together(self.weigh(self.scores(q, k)) @ v))
+
+
+def test_projections_that_are_made_and_never_used_are_named() -> None:
+    assert attn_exp.check(NothingProjected, quick=True).mistakes == ("projections_unused",)
+    assert attn_exp.check(NothingUsed, quick=True).mistakes == ("projections_unused",)
+    assert attn_exp.check(OthersForMemory, quick=True).passed
+
+
 def unscaled_over_queries(q: Any, k: Any, v: Any) -> Any:
     """One maximum for all, so that large scores divide 0 by 0 too."""
     scores = q @ np.swapaxes(k, -1, -2)

@@ -279,8 +279,8 @@ class OneQuery(torch.nn.Module):
 
 
 def test_entries_of_a_batch_are_not_taken_for_tokens() -> None:
-    with pytest.raises(attn_exp.UserError, match="no token sees another"):
-        attn_exp.check(OneQuery, quick=True)
+    verdict = attn_exp.check(OneQuery, quick=True)
+    assert verdict.passed and "each token as the one query of a call" in str(verdict), verdict
 
 
 class OfLengths(torch.nn.Module):

@@ -75,6 +75,7 @@ def test_each_way_to_make_a_mistake_changes_a_number(name: str) -> None:
                 changed.append(wrong.shape != right.shape or bool(np.abs(wrong - right).max() > 1e-6))
     square = name in (
         "projection_transposed",
+        "projections_unused",
         "qkv_order",
         "causal_top_left",
         "causal_bottom_right",

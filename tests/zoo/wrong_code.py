@@ -92,6 +92,12 @@ def one_after_another(x: Array, W_q: Array, W_k: Array, W_v: Array, num_heads: i
     return context.swapaxes(0, 1).reshape(len(x), -1)
 
 
+def of_x_itself(x: Array, W_q: Array, W_k: Array, W_v: Array, W_o: Array, num_heads: int) -> Any:
+    q = k = v = split(x, num_heads)
+    context = soft(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+    return context.swapaxes(0, 1).reshape(len(x), -1) @ W_o
+
+
 # The softmax
 
 
@@ -202,6 +208,7 @@ CODE = [
     Case("keys_from_queries", queries_alone),
     Case("values_from_queries", mixes_queries),
     Case("projected_twice", one_after_another, ("head=3",), "layer"),
+    Case("projections_unused", of_x_itself, ("head=3",), "layer"),
     Case("softmax_over_heads_and_keys", heads_and_keys),
     Case("one_maximum", one_top),
     Case("sum_epsilon", a_little_more),

@@ -1,0 +1,48 @@
+"""Attention over the points of an image has one head, narrow queries and no scale: so its authors meant it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import attn_exp  # noqa: E402
+
+
+class Points(nn.Module):
+    """Each point of an image sees all others; what that gives is added to the image, nothing of it at first."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.asks, self.answers = (nn.Conv2d(channels, channels // 4, 1) for _ in range(2))
+        self.gives, self.share = nn.Conv2d(channels, channels, 1), nn.Parameter(torch.zeros(()))
+
+    def mixed(self, weights: Any, v: Any) -> Any:
+        return v @ weights.transpose(1, 2)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (side(x).flatten(2) for side in (self.asks, self.answers, self.gives))
+        weights = (q.transpose(1, 2) @ k).softmax(-1)
+        return x + self.share * self.mixed(weights, v).view(x.shape)
+
+
+class Spread(Points):
+    def mixed(self, weights: Any, v: Any) -> Any:
+        return v @ weights
+
+
+def test_no_scale_over_the_points_of_an_image_is_meant() -> None:
+    verdict = attn_exp.check(Points, quick=True)
+    assert (verdict.passed, verdict.right_under) == (True, "scale=1"), verdict
+
+
+def test_a_mistake_beside_it_is_named_alone() -> None:
+    assert attn_exp.check(Spread, quick=True).mistakes == ("weights_transposed",)
+
+
+def test_whoever_asks_for_a_scale_is_told_that_there_is_none() -> None:
+    assert attn_exp.check(Points, "scale=true", quick=True).mistakes == ("no_scale",)
