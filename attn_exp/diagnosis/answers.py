@@ -109,14 +109,12 @@ class Answers:
 
     def gives(self, candidate: Candidate) -> bool:
         """Say whether a candidate gives every answer, some that are wrong among them, and the fresh ones too."""
-        seen = self.seen
-        if (
-            self.is_far(candidate)
-            or self.gives_of(candidate, seen[:1]) < 0
-            or self.gives_of(candidate, self.wrong) <= 0
-        ):
+        if self.is_far(candidate) or self.gives_of(candidate, self.seen[:1]) < 0:
             return False
-        return self.gives_of(candidate, seen) > 0 and self.gives_of(candidate, self.fresh) >= 0
+        told = self.gives_of(candidate, self.wrong)
+        if told < 0 or self.gives_of(candidate, self.seen) <= 0 or self.gives_of(candidate, self.fresh) < 0:
+            return False
+        return told > 0 or self.gives_of(candidate, failing(self.fresh, self.digits)) > 0
 
     def is_far(self, candidate: Candidate) -> bool:
         """Say at a glance whether a candidate gives another answer than the first one: most do."""

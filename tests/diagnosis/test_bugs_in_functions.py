@@ -58,3 +58,25 @@ def test_where_little_but_nan_comes_back_no_mask_is_named_and_the_queries_are(wo
     assert not verdict.passed
     assert not verdict.mistakes, verdict
     assert "Every query from which a key is hidden gets NaN" in verdict.computes
+
+
+class Holes:
+    """A layer in which every query from which a key is hidden gets NaN, as one that hides too late does."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = np.random.default_rng(0).standard_normal((4, d_model, d_model)) / 4
+
+    def __call__(self, x: Any, mask: Any = None) -> Any:
+        b, t, width = x.shape
+        cut = (b, t, self.num_heads, width // self.num_heads)
+        q, k, v = ((x @ side).reshape(cut).swapaxes(1, 2) for side in (self.W_q, self.W_k, self.W_v))
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        weights = softmax(scores if mask is None else np.where(mask == 0, np.nan, scores))
+        weights = weights if mask is None else np.where(mask == 0, 0.0, weights)
+        return (weights @ v).swapaxes(1, 2).reshape(b, t, width) @ self.W_o
+
+
+def test_a_layer_of_nan_is_not_taken_for_one_that_hides_too_late() -> None:
+    verdict = attn_exp.check(Holes, quick=True)
+    assert not verdict.passed and not verdict.mistakes, verdict
