@@ -52,6 +52,7 @@ from attn_exp.experiment.verdict import (
 )
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
+from attn_exp.rules.masks.array import Allowed
 
 Tell = Callable[[str], None]
 SMALL_FILL, MULTIPLIED, IGNORED, VALUES = "mask_small_fill", "mask_multiplied", "mask_ignored", "values"
@@ -429,8 +430,8 @@ def verdict_on_answers(
     def ask() -> Seen:
         asked = of_one_input(wrong)
         others = in_other_sizes(caller, function, {case.rung for case, _ in asked})
-        positive = of_positive_values(caller, function, wrong)
-        return [*fresh(caller, function, asked), *others, *([small] if small else []), *positive]
+        holes = asked_of_holes(caller, function, wrong)
+        return [*fresh(caller, function, asked), *others, *([small] if small else []), *holes]
 
     def ask_right() -> Seen:
         return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
@@ -511,14 +512,29 @@ def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> 
     return asked_with(caller, function, case, no_queries)
 
 
-def of_positive_values(caller: Caller, function: Bound, wrong: Seen) -> Seen:
-    """Return a layer's first wrong answer with NaN asked anew, of positive values: infinite ones then stay infinite."""
-    for case, answer in wrong if not caller.offer.core else ():
-        if answer.output is not None and np.isnan(answer.output).any() and case.given.x is not None:
-            positive = replace(case, given=replace(case.given, x=np.abs(case.given.x)))
-            asked = asked_with(caller, function, positive, positive_values)
-            return [asked] if asked else []
+def asked_of_holes(caller: Caller, function: Bound, wrong: Seen) -> Seen:
+    """Ask the first question with a mask that was answered with NaN anew, so that what makes NaN shows.
+
+    The first query sees all keys, and values and the answer of a layer are positive: infinite ones stay infinite then.
+    """
+    for case, answer in wrong:
+        masks = case.recipe.rules.masks
+        if answer.output is None or not np.isnan(answer.output).any() or not masks:
+            continue
+        other = case.with_masks(tuple(seeing_all(mask) if isinstance(mask, Allowed) else mask for mask in masks))
+        if other.given.x is None:
+            return [(other, caller(other))]
+        positive = replace(other, given=replace(other.given, x=np.abs(other.given.x)))
+        asked = asked_with(caller, function, positive, positive_values)
+        return [asked] if asked else []
     return []
+
+
+def seeing_all(mask: Allowed) -> Allowed:
+    """Return a mask whose first query sees all keys."""
+    values = mask.values.copy()
+    values[..., 0, :] = True
+    return Allowed(values)
 
 
 def asked_with(
