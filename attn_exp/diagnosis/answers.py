@@ -59,6 +59,8 @@ FAR, LARGE_LOGITS = 0.1, 1e6
 NEARER = 32.0
 """So many times farther is no rounding any more."""
 OVERFLOWS = ("no_max_subtraction",)
+SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
+"""What NaN alone may prove; other mistakes need numbers that are wrong, as many of them come to the same NaN."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +111,12 @@ class Answers:
 
     def gives(self, candidate: Candidate) -> bool:
         """Say whether a candidate gives every answer, some that are wrong among them, and the fresh ones too."""
-        seen = self.seen
-        if (
-            self.is_far(candidate)
-            or self.gives_of(candidate, seen[:1]) < 0
-            or self.gives_of(candidate, self.wrong) <= 0
-        ):
+        if self.is_far(candidate) or self.gives_of(candidate, self.seen[:1]) < 0:
             return False
-        return self.gives_of(candidate, seen) > 0 and self.gives_of(candidate, self.fresh) >= 0
+        told = self.gives_of(candidate, self.wrong)
+        if told < 0 or self.gives_of(candidate, self.seen) <= 0 or self.gives_of(candidate, self.fresh) < 0:
+            return False
+        return told > 0 or self.gives_of(candidate, failing(self.fresh, self.digits)) > 0
 
     def is_far(self, candidate: Candidate) -> bool:
         """Say at a glance whether a candidate gives another answer than the first one: most do."""
@@ -153,8 +153,15 @@ class Answers:
                 return -1
             if not is_nearer(answer.output, stages, case, self.digits):
                 return -1
-            explained += not is_blind(stages)
+            tells = candidate.names in SAID_BY_NAN or not self.is_right_but_for_nan(case, answer.output)
+            explained += tells and not is_blind(stages)
         return explained
+
+    def is_right_but_for_nan(self, case: Case, output: Array) -> bool:
+        """Say whether an answer holds NaN, and no number that is wrong."""
+        stages, holes = expected(case), np.isnan(output)
+        filled_up = np.where(holes, stages["output"], output) if output.shape == stages["output"].shape else output
+        return bool(holes.any()) and not differs(filled_up, stages, self.digits)
 
     @cached_property
     def wrong(self) -> Seen:
@@ -189,7 +196,8 @@ class Answers:
 
     def pairs_that_fit(self) -> list[Candidate]:
         """Return the pairs of mistakes that give what was answered."""
-        if all(answer.output is None or np.isfinite(answer.output).mean() < HALF for _, answer in self.wrong):
+        outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
+        if np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF:
             return []  # little but NaN is what many pairs come to, and says nothing
         pairs = while_there_is_time(pairs_of(self.single, self.seen), EXPLAINING, SEVERAL)
         return [pair for pair in pairs if self.gives(pair)]
@@ -403,6 +411,10 @@ LATE_MASK = (
     ". Only large logits go wrong, and only for queries whose largest logit is hidden: the maximum is taken over "
     "hidden keys too, and what is seen vanishes beside it. Put -inf where the mask forbids, then take the maximum"
 )
+NAN_WHERE_HIDDEN = (
+    ". Every query from which a key is hidden gets NaN, and no other: what is put where the mask forbids reaches the "
+    "maximum of the row, or its sum. Put -inf there"
+)
 OFF_BY = 1e-3
 """Of the largest number: errors above are not those of rounding, in any type."""
 
@@ -427,6 +439,9 @@ def unexplained(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case,
 def where_it_lies(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case, Answer]]) -> str:
     """Say where the mistake must lie, by which questions are answered rightly."""
     lost = {case.rung for case, _ in wrong}
+    holed = [(case, answer) for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
+    if holed and all(only_hidden_from(*pair) for pair in holed):
+        return NAN_WHERE_HIDDEN
     if lost == {"large inputs"}:
         return LATE_MASK if all(only_hidden_maximum(*pair) for pair in wrong) else LARGE_ALONE
     told = {case.rung for case, _ in seen if expected(case)["v"].any()}  # values of 0 hide what the weights are
@@ -450,6 +465,16 @@ def only_hidden_maximum(case: Case, answer: Answer) -> bool:
     gap = np.nan_to_num(np.abs(output - stages["output"]), nan=np.inf).max(axis=-1)
     wrong = gap > OFF_BY * np.abs(stages["output"]).max(initial=0.0)
     return bool(wrong.any() and not (wrong & ~hidden).any())
+
+
+def only_hidden_from(case: Case, answer: Answer) -> bool:
+    """Say whether NaN is what just those queries get from which a key is hidden."""
+    stages, output = expected(case), answer.output
+    if output is None or output.shape != stages["output"].shape:
+        return False
+    rows = (stages["masked"] == -np.inf).any(axis=-1)
+    rows = rows if output.ndim == rows.ndim + 1 else rows.any(axis=1)  # a layer's answer is that of all heads
+    return np.array_equal(np.isnan(output), np.broadcast_to(rows[..., None], output.shape))
 
 
 def scale_of(output: np.ndarray, right: np.ndarray) -> float | None:

@@ -89,10 +89,14 @@ def best(fits: Sequence[Candidate]) -> Explained | None:
 
 
 def rank(candidate: Candidate) -> tuple[int, ...]:
-    """Return what puts the likelier explanation first: fewer mistakes, none fitted, those that need most, by group."""
+    """Return what puts the likelier explanation first: fewer mistakes, none fitted, those that need most, by group.
+
+    Queries for keys and for values are likelier than queries for keys, and these keys for values.
+    """
     made = [mistakes.mistake(name) for name in candidate.names]
     specific, place = sum(len(one.needs) for one in made), sum(GROUPS.index(one.group) for one in made)
-    return len(candidate.names), candidate.fitted, -specific, place
+    rare = sum(name not in PAIRED for name in candidate.names) if len(candidate.names) > 1 else 0
+    return len(candidate.names), candidate.fitted, -specific, place, rare
 
 
 def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "") -> str:

@@ -13,6 +13,7 @@ from time import perf_counter
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.diagnosis import inner, other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.answers import NOTHING, OVERFLOWS, SINGLE, Answers, unexplained
 from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
@@ -27,7 +28,7 @@ from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
-from attn_exp.diagnosis.modules import may_be_causal, may_share_heads, without_queries
+from attn_exp.diagnosis.modules import may_be_causal, may_share_heads, no_queries, positive_values, with_matrices
 from attn_exp.diagnosis.other_masks import as_meant, of_other_masks
 from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
@@ -52,6 +53,7 @@ from attn_exp.experiment.verdict import (
 )
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
+from attn_exp.rules.masks.array import Allowed
 
 Tell = Callable[[str], None]
 SMALL_FILL, MULTIPLIED, IGNORED, VALUES = "mask_small_fill", "mask_multiplied", "mask_ignored", "values"
@@ -459,7 +461,8 @@ def verdict_on_answers(
     def ask() -> Seen:
         asked = of_one_input(wrong)
         others = in_other_sizes(caller, function, {case.rung for case, _ in asked})
-        return [*fresh(caller, function, asked), *others, *([small] if small else [])]
+        holes = asked_of_holes(caller, function, wrong)
+        return [*fresh(caller, function, asked), *others, *([small] if small else []), *holes]
 
     def ask_right() -> Seen:
         return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
@@ -540,17 +543,47 @@ def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> 
     """Return a question whose scores are all equal, with its answer: equal inputs, or a layer whose W_q is 0."""
     if caller.offer.core:
         return next((pair for pair in seen if pair[0].rung == "equal inputs"), None)
-    arrays = {
-        name: np.zeros_like(array) if name in ("W_q", "b_q") else array for name, array in case.given.arrays.items()
-    }
-    equal = replace(case, given=replace(case.given, arrays=arrays))
+    return asked_with(caller, function, case, no_queries)
+
+
+def asked_of_holes(caller: Caller, function: Bound, wrong: Seen) -> Seen:
+    """Ask the first question with a mask that was answered with NaN anew, so that what makes NaN shows.
+
+    The first query sees all keys, and values and the answer of a layer are positive: infinite ones stay infinite then.
+    """
+    for case, answer in wrong:
+        masks = case.recipe.rules.masks
+        if answer.output is None or not np.isnan(answer.output).any() or not masks:
+            continue
+        other = case.with_masks(tuple(seeing_all(mask) if isinstance(mask, Allowed) else mask for mask in masks))
+        if other.given.x is None:
+            return [(other, caller(other))]
+        positive = replace(other, given=replace(other.given, x=np.abs(other.given.x)))
+        asked = asked_with(caller, function, positive, positive_values)
+        return [asked] if asked else []
+    return []
+
+
+def seeing_all(mask: Allowed) -> Allowed:
+    """Return a mask whose first query sees all keys."""
+    values = mask.values.copy()
+    values[..., 0, :] = True
+    return Allowed(values)
+
+
+def asked_with(
+    caller: Caller, function: Bound, case: Case, change: Callable[[str, Array], Array]
+) -> tuple[Case, Answer] | None:
+    """Ask a layer a question with other matrices; None where those inside it cannot be others."""
+    arrays = {name: change(name, array) for name, array in case.given.arrays.items()}
+    other = replace(case, given=replace(case.given, arrays=arrays))
     if function.inside is None:
-        return equal, caller(equal)
+        return other, caller(other)
     if function.layer is None or function.roles is None:
         return None
-    with without_queries(function.layer, function.roles) as held_now:
+    with with_matrices(function.layer, function.roles, change) as held_now:
         same = all(np.array_equal(array, held_now.get(name, 0.0)) for name, array in arrays.items())
-        return (equal, caller(equal)) if same else None
+        return (other, caller(other)) if same else None
 
 
 def promised(wrong: Seen) -> Seen:

@@ -687,11 +687,29 @@ ROUNDED = 1e-3
 @contextmanager
 def without_queries(layer: Layer, roles: Roles) -> Iterator[dict[str, Array]]:
     """Let queries be 0 meanwhile, so that all scores are; yield the matrices that the layer then has."""
+    with with_matrices(layer, roles, no_queries) as arrays:
+        yield arrays
+
+
+@contextmanager
+def with_matrices(
+    layer: Layer, roles: Roles, change: Callable[[str, Array], Array]
+) -> Iterator[dict[str, Array]]:  # fmt: skip
+    """Let a layer have other matrices meanwhile; yield all that it then has."""
     with restored(layer) as before:
-        arrays = roles.arrays(before)
-        arrays |= {name: np.zeros_like(arrays[name]) for name in ("W_q", "b_q") if name in arrays}
+        arrays = {name: change(name, array) for name, array in roles.arrays(before).items()}
         layer.put(roles.written(before, arrays))
         yield arrays
+
+
+def no_queries(name: str, array: Array) -> Array:
+    """Return zeros for what queries are made with, and other matrices as they are."""
+    return np.zeros_like(array) if name in ("W_q", "b_q") else array
+
+
+def positive_values(name: str, array: Array) -> Array:
+    """Return what makes values and the answer of positive numbers positive, and other matrices as they are."""
+    return np.abs(array) if name in ("W_v", "b_v", "W_o", "b_o") else array
 
 
 def with_normed_memory(call: Callable[..., Any], norm: Norm) -> Callable[..., Any]:

@@ -267,7 +267,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         UserError: what the function takes is not known.
     """
     nearly, shaped, spoke, silent = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
-    causal, unscaled, idle = list[Tried](), list[Tried](), list[Tried]()
+    causal, unscaled, unmasked, idle = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
     start = thread_time()
     misfit: UserError | None = None
     with unreadable(own.name):
@@ -294,15 +294,18 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             nearly += [] if right is None else [right]
             causal += [one for one in (tried, *others) if is_right(one, causal=True)]
             unscaled += [one for one in (tried, *others) if is_right(one, unscaled=True)]
+            unmasked += [one for one in (tried, *others) if is_right(one, unmasked=True)]
             if not tried.caller.offer.only_if_right:
                 is_shaped = output.shape == expected(tried.case)["output"].shape
                 shaped += [tried, *others] if is_shaped else others
                 spoke.append(tried)
-    rare = [] if nearly or causal or request.layout else in_rare_layouts(own, request, several, as_many_axes(shaped))
+    is_usual = nearly or causal or unmasked or request.layout
+    rare = [] if is_usual else in_rare_layouts(own, request, several, as_many_axes(shaped))
     first = silent[0].function if silent else None
     is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
-    found = nearly or rare or causal or unscaled or whatever_the_width(shaped) or spoke or meant(idle) or last
+    alike = nearly or rare or causal or unscaled or unmasked
+    found = alike or whatever_the_width(shaped) or spoke or meant(idle) or last
     if found:
         return found[0]
     raise misfit or unfit(own, silent)
@@ -391,10 +394,13 @@ def is_sure(tried: Tried) -> bool:
     return not tried.caller.offer.guessed
 
 
-def is_right(tried: Tried, causal: bool = False, unscaled: bool = False) -> bool:
-    """Say whether the answer is the right one, to float32 at most; under a causal mask besides, or without a scale."""
+def is_right(tried: Tried, causal: bool = False, unscaled: bool = False, unmasked: bool = False) -> bool:
+    """Say whether the answer is the right one, to float32 at most; or is with a mask more, no scale, or no masks."""
     case, answer = tried.case, tried.answer
+    if unmasked and not case.recipe.rules.masks:
+        return False
     case = case.with_masks((*case.recipe.rules.masks, Causal())) if causal else case
+    case = case.with_masks(()) if unmasked else case
     case = replace(case, recipe=case.recipe.with_rules(scale=1.0)) if unscaled else case
     stages = expected(case)
     if answer.output is None or answer.output.shape != stages["output"].shape:

@@ -169,7 +169,8 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
     """Return q `[b h t d]`, k and v `[b g s d]`."""
     if given.x is None:
         assert given.q is not None and given.k is not None and given.v is not None
-        return cut(recipe, given.q), cut(recipe, given.k), cut(recipe, given.v)
+        k, v = (recipe.source(side, given.q, heads) for side, heads in (("k", given.k), ("v", given.v)))
+        return cut(recipe, given.q), cut(recipe, k), cut(recipe, v)
     around = given.around
     x = embedded(recipe, given.x if around is None else around.x(given.x))
     if given.memory is not None:

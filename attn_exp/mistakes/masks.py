@@ -293,7 +293,10 @@ MISTAKES = {
         fix="hide key j from query i where j > i",
         seen="keras issue 23038; candle issue 3567; transformers PR 48821",
         stage="masked",
-        changes=(each(Causal, lambda mask: None),),
+        changes=(
+            each(Causal, lambda mask: None),
+            together(each(Causal, lambda mask: None), each(Window, lambda mask: None)),  # causal is a window there
+        ),
         needs=("causal",),
     ),
     "causal_flipped": Mistake(

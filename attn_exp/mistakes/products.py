@@ -64,8 +64,14 @@ def taken_for(**sides: str) -> Change:
 
 
 def made_of_x(*sides: str) -> Change:
-    """Return the change that makes these sides of x, and all others of the memory."""
-    return around("source", lambda source, side, x, memory: x if side in sides else memory)
+    """Return the change that makes these sides of x, or takes the queries for them, and queries else of the memory."""
+
+    def source(step: Step, side: str, x: Array, memory: Array) -> Any:
+        if side in sides:
+            return x
+        return memory if side == "q" else step(side, x, memory)
+
+    return around("source", source)
 
 
 SWAPPED = {"q": "k", "k": "q", "v": "v"}
