@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from attn_exp import machine
+from attn_exp import machine, parsing
+from attn_exp.errors import UserError
 
 MOST_CODE = 4 * 2**20
 """A file of more bytes is not looked through for what it imports."""
@@ -132,8 +132,8 @@ def keras_with_what_is_installed() -> Iterator[None]:
 def library_for_keras() -> str:
     """Return which library Keras computes with: the one that its settings name, or else one that is installed."""
     noted = "tensorflow"
-    with suppress(OSError, ValueError, AttributeError):
+    with suppress(UserError, OSError, ValueError, AttributeError):
         home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
-        noted = str(json.loads(machine.read(home / "keras.json", MOST_CODE)).get("backend", noted))
+        noted = str(parsing.read_json(home / "keras.json", MOST_CODE).get("backend", noted))
     names = (name for name in (noted, "jax", "torch") if name.isidentifier())
     return next((name for name in names if importlib.util.find_spec(name) is not None), "")

@@ -97,7 +97,7 @@ def test_keras_computes_with_what_is_installed(
     first: str, there: tuple[str, ...], chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "keras.json").write_text('{"backend": "tensorflow"}', encoding="utf-8")
-    (tmp_path / "keras.py").write_text("import os\nLIBRARY = os.environ['KERAS_BACKEND']\n", encoding="utf-8")
+    (tmp_path / "keras.py").write_text("import os\nlibrary = os.environ['KERAS_BACKEND']\n", encoding="utf-8")
     (tmp_path / "file_of_keras.py").write_text(f"{first}\nimport keras\n", encoding="utf-8")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in there or None)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))

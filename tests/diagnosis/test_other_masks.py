@@ -121,13 +121,13 @@ def test_lengths_of_entries_say_a_mask_too(layer: type[Any], names: tuple[str, .
 class OfEdges(Hides):
     """In `edge_mask [b i j]` i sends to j, which is a query then; each sees itself."""
 
-    def forward(self, x: Any, edge_mask: Any) -> Any:
+    def forward(self, x: Any, edge_mask: Any) -> Any:  # type: ignore[override] # it takes one input
         itself = torch.eye(x.shape[1], dtype=torch.bool)
         return super().forward(x, x, (edge_mask.transpose(1, 2) > 0)[:, None] | itself)
 
 
 class Turned(OfEdges):
-    def forward(self, x: Any, tgt_mask: Any) -> Any:
+    def forward(self, x: Any, tgt_mask: Any) -> Any:  # type: ignore[override] # another word for it
         return super().forward(x, tgt_mask)
 
 
