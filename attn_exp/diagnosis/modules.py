@@ -40,7 +40,7 @@ from attn_exp.diagnosis.named_matrices import (
     sounds_like,
 )
 from attn_exp.diagnosis.normed_queries import last_token, scaled_by_norms
-from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain, role_of
+from attn_exp.diagnosis.offer import BY_NAME, Offer, is_array_of_mask, offered, parameters_of, plain, role_of
 from attn_exp.diagnosis.plain_layers import PlainLayer, evaluated, matrices_in, may_be_layer
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.projected_before import projected_before
@@ -917,7 +917,9 @@ def called(
     taken = {
         role: word for role, word in roles.items() if role in (*ROLES_OF_MASKS, *(only or ())) and word not in way.sides
     }
-    if isinstance(way.given.get(taken.get("causal", "")), Filled) and "mask" not in taken:
+    causal = next((given for given in arrays if given.name == taken.get("causal")), None)
+    is_array = causal is not None and (isinstance(way.given.get(causal.name), Filled) or is_array_of_mask(causal))
+    if is_array and "mask" not in taken:
         taken["mask"] = taken.pop("causal")  # an array of a causal mask is one of any
     beside = {"memory": "memory"} if way.memory else {}
     word, form = taken.get("mask", ""), MaskForm()

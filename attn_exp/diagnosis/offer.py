@@ -119,8 +119,7 @@ def offered(function: Any, name: str) -> Offer:
             role: given for role, given in named.items() if given not in first
         }
         guessed = True
-    if "mask" in named and is_switch(named["mask"]):  # it holds no mask, and most mean a causal one
-        named.setdefault("causal", named.pop("mask"))
+    tell_switches_from_masks(named)
     core = set(CORE) <= set(named)
     known = {given.name for given in named.values()}
     for given in parameters:
@@ -172,6 +171,19 @@ NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "mod
 def told(default: Any) -> Any:
     """Return a default where it is a plain value; of others all that counts is that there is one."""
     return default if default is None or isinstance(default, bool | int | float | str | tuple | np.generic) else ...
+
+
+def tell_switches_from_masks(named: dict[str, inspect.Parameter]) -> None:
+    """Give a word for a mask that is a switch the role of one for causal, which most mean, and the other way round."""
+    if "mask" in named and is_switch(named["mask"]):
+        named.setdefault("causal", named.pop("mask"))
+    elif "mask" not in named and "causal" in named and is_array_of_mask(named["causal"]):
+        named["mask"] = named.pop("causal")
+
+
+def is_array_of_mask(given: inspect.Parameter) -> bool:
+    """Say whether a word for a causal mask holds the mask, as `causal_mask=None` does, and is no switch."""
+    return "mask" in plain(given.name) and given.default is None and "bool" not in str(given.annotation)
 
 
 def is_switch(given: inspect.Parameter) -> bool:

@@ -103,3 +103,14 @@ def test_a_convention_of_masks_comes_before_a_mistake_beside_it() -> None:
     assert (verdict.passed, verdict.mistakes) == (False, ("mask_small_fill",)), verdict
     assert verdict.computes.startswith("with convention=torch_mha")
     assert verdict.alike[0] == ("mask_inverted", "mask_small_fill")
+
+
+def test_a_causal_mask_that_is_none_by_default_is_an_array() -> None:
+    def attention(q: Any, k: Any, v: Any, causal_mask: Any = None) -> Any:
+        scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+        scores = scores if causal_mask is None else np.where(causal_mask.astype(bool), scores, -1e30)
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True) @ v
+
+    verdict = attn_exp.check(attention, quick=True)
+    assert verdict.passed and any(one.rung == "masks" and one.state == "held" for one in verdict.findings), verdict
