@@ -1,7 +1,9 @@
 """The table of docs/world.md: what public implementations of attention compute, one a row.
 
     python benchmarks/check.py --world FOLDER --verdicts verdicts.jsonl
-    python tools/world.py FOLDER verdicts.jsonl > docs/world.md
+    python tools/world.py FOLDER verdicts.jsonl docs/world.md > world.md
+
+The last word is a page that is there already: its rows stay, but for those of implementations in the folder.
 
 FOLDER holds local copies, one file each, with a `truth.csv` as `benchmarks/world.py` describes it. Its columns `source`
 (repository, path, `commit` and the commit) and `what_is_true` (read by hand, before any check ran) are used here too. A
@@ -54,16 +56,26 @@ EMPTY_ROWS = (
 """How a hand writes what rows without keys give, and what the check calls it."""
 
 
-def lines(folder: Path, verdicts: Path) -> Iterator[str]:
-    """Yield the page."""
+def lines(folder: Path, verdicts: Path, page: Path | None) -> Iterator[str]:
+    """Yield the page, with the rows of an earlier one."""
     with (folder / "truth.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["right_or_wrong"] == "right" and origin(row["source"])]
     said = {row["file"]: row for row in map(json.loads, verdicts.read_text(encoding="utf-8").splitlines())}
-    made = [cells(row, said[row["file"]]) for row in rows if row["file"] in said]
+    new = [[plain(cell) for cell in cells(row, said[row["file"]])] for row in rows if row["file"] in said]
+    known = {(row[0], row[1]) for row in new}
+    made = [*new, *(row for row in rows_of(page) if (row[0], row[1]) not in known)]
     called = sum(row[2] == "as it stands" for row in made)
     yield HEAD.format(count=len(made), called=called)
     for row in sorted(made, key=lambda row: (row[0].lower(), row[1].lower())):
-        yield f"| {' | '.join(map(plain, row))} |\n"
+        yield f"| {' | '.join(row)} |\n"
+
+
+def rows_of(page: Path | None) -> Iterator[list[str]]:
+    """Yield the rows of the table of a page, cell by cell."""
+    text = "" if page is None else page.read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    for line in rows[len(("its titles", "a rule")) :]:
+        yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
 def cells(row: Mapping[str, str], said: Mapping[str, Any]) -> tuple[str, ...]:
@@ -125,8 +137,8 @@ def at_odds(folder: Path, verdicts: Path) -> Iterator[str]:
 
 def main(words: Sequence[str]) -> None:
     """Print the page, and to stderr what check and hand say differently."""
-    folder, verdicts = map(Path, words)
-    sys.stdout.writelines(lines(folder, verdicts))
+    folder, verdicts, *pages = map(Path, words)
+    sys.stdout.writelines(lines(folder, verdicts, next(iter(pages), None)))
     sys.stderr.writelines(f"{line}\n" for line in at_odds(folder, verdicts))
 
 
