@@ -77,8 +77,23 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
             if (mixes or len(made.names) > 1) and (equal or len(made.names) < 3) and is_close(made, *asked):
                 yield made
     case, answer = asked
-    for first in unscaled if answer.output is not None else ():
+    for first in apart(unscaled, case) if answer.output is not None else ():
         yield from fitted_factors(first, case, answer.output)  # type: ignore[arg-type]
+
+
+def apart(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:
+    """Yield the first of those candidates that give the same answer: many a mistake changes nothing of a question."""
+    seen = set[bytes]()
+    for one in several:
+        stages = predicted(one.change(case), case.given)
+        key = b"" if stages is None else np.round(stages["output"], ALIKE).tobytes()
+        if key not in seen:
+            seen.add(key)
+            yield one
+
+
+ALIKE = 9
+"""Digits behind the point in which two answers are the same."""
 
 
 def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
