@@ -232,10 +232,11 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         return
     lost = set[str]()
     for place in (0, 1):
-        given = [seen.x.copy(), seen.memory.copy()]
-        given[place][0, 0] += np.random.default_rng(71).standard_normal(seen.width)
-        again = cores(seen.ask(*given)[0])
-        if [one.at for one in again] != [one.at for one in seen.first]:
+        again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
+        if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
+            return
+        if any(are_together(*three) for three in zip(seen.first, again, of_other, strict=True)):
+            yield Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
             return
         lost |= {side for side in "qkv" for one, other in zip(seen.first, again, strict=True)
                  if is_mixed(getattr(one, side), getattr(other, side))}  # fmt: skip
@@ -245,6 +246,18 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
     said = f"rows of {', '.join(sorted(lost))} are made of parts of several tokens"
     yield Finding(rung, BROKEN, said), known.get(tuple(sorted(lost)), "")
+
+
+def with_token_changed(seen: Seen, place: int, entry: int) -> list[Core]:
+    """Return the cores of a call in which the first token of one entry is another, of x or of the memory."""
+    given = [seen.x.copy(), seen.memory.copy()]
+    given[place][entry, 0] += np.random.default_rng(71).standard_normal(seen.width)
+    return cores(seen.ask(*given)[0])
+
+
+def are_together(one: Core, first: Core, second: Core) -> bool:
+    """Say whether tokens of two entries, each changed in a call of its own, are keys of the same softmax."""
+    return bool((changed(one.k, first.k).any(axis=1) & changed(one.k, second.k).any(axis=1)).any())
 
 
 def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:

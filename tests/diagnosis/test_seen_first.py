@@ -75,10 +75,17 @@ class InTurns(Heads):
         return side.repeat(1, self.heads // self.groups, 1, 1)
 
 
+class OfAllEntries(Heads):
+    """The tokens of all entries of a batch are keys of each other."""
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x.flatten(0, 1)[None]).view(x.shape)
+
+
 @pytest.mark.parametrize(
     ("layer", "names"),
     [
-        (Heads, set()), (WideAndOverQueries, {"scale_by_sqrt_d_model", "softmax_over_queries"}),
+        (OfAllEntries, {"batch_mixed"}), (Heads, set()), (WideAndOverQueries, {"scale_by_sqrt_d_model", "softmax_over_queries"}),
         (Turned, {"weights_transposed"}), (Eighth, {"scale_fixed"}), (InTurns, {"kv_heads_tiled"}),
         (OfOneMatrix, {"keys_from_queries"}),
     ],
