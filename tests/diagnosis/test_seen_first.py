@@ -85,7 +85,8 @@ class OfAllEntries(Heads):
 @pytest.mark.parametrize(
     ("layer", "names"),
     [
-        (OfAllEntries, {"batch_mixed"}), (Heads, set()), (WideAndOverQueries, {"scale_by_sqrt_d_model", "softmax_over_queries"}),
+        (OfAllEntries, {"batch_mixed"}), (Heads, set()),
+        (WideAndOverQueries, {"scale_by_sqrt_d_model", "softmax_over_queries"}),
         (Turned, {"weights_transposed"}), (Eighth, {"scale_fixed"}), (InTurns, {"kv_heads_tiled"}),
         (OfOneMatrix, {"keys_from_queries"}),
     ],
