@@ -106,7 +106,7 @@ def is_of_a_library(kind: Any) -> bool:
 
 
 def own_names(tree: ast.AST) -> set[str]:
-    """Return the names of what a class keeps as it was given: `self.x = x`, `self.x = config.x`, and fields declared."""
+    """Return the names of what a class keeps as it was given: `self.x = x`, `self.x = config.x`, declared fields."""
     kept = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -176,15 +176,20 @@ class Reader(ast.NodeVisitor):
             names = [self.name_of(one) for one in lengths]
             if len(names) == len("ts") and names[0] == names[1] and (use := self.of(lengths[0])) is not None:
                 use.is_square = True
-        for shape in (*node.args, *(one.value for one in node.keywords)):
-            for length in shape.elts if isinstance(shape, ast.Tuple | ast.List) else ():
-                if isinstance(length, ast.Name | ast.Attribute) and (use := self.of(length)) is not None:
-                    use.is_length = True
+        self.note_lengths(node)
         for one in ast.iter_child_nodes(node):
             if one is node.func and isinstance(one, ast.Attribute):
                 self.visit(one.value)  # a method that is called is no field
             else:
                 self.visit(one)
+
+    def note_lengths(self, node: ast.Call) -> None:
+        """Note what stands in a list that a call is given."""
+        lists = [one for one in (*node.args, *(one.value for one in node.keywords))
+                 if isinstance(one, ast.Tuple | ast.List)]  # fmt: skip
+        for length in (length for one in lists for length in one.elts):
+            if isinstance(length, ast.Name | ast.Attribute) and (use := self.of(length)) is not None:
+                use.is_length = True
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         """Note what is multiplied by itself."""
