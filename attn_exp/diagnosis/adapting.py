@@ -21,7 +21,7 @@ from attn_exp.diagnosis.neutral import HEADS, KEYS, ONE, ROOT, ROWS, SIZE, WIDTH
 from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS, method_of
-from attn_exp.diagnosis.pure_layers import as_called
+from attn_exp.diagnosis.pure_layers import as_called, kind_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.uses import Use, uses_of
 from attn_exp.forms.pipeline import At
@@ -182,8 +182,9 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
         if any(side_of_name(given.name) and is_required(given) for given in parameters):
             return
     for sources in choices([given for given in parameters if is_required(given) or is_size(given)]):
+        has_call = inspect.isclass(function) and callable(vars(function).get("__call__"))
         is_called = (
-            not inspect.isclass(function) or callable(vars(function).get("__call__")) or hasattr(function, "forward")
+            not inspect.isclass(function) or has_call or hasattr(function, "forward") or kind_of(function) == "keras"
         )
         making = Making(function, sources, method="" if is_called else method_of(function))
         try:

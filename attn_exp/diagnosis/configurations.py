@@ -56,7 +56,7 @@ class Asked(dict[str, Any]):
         if use.optional:
             raise AttributeError(f"a configuration that is asked for fields has no {name!r}")
         said = guesses(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY), self._sizes, self._about)
-        if said[0] is self._sizes.width and not ends_in_size(word):
+        if said[0] is self._sizes.width and not (ends_in_size(word) or use.is_length):
             usual = word.startswith("scale") and "by" not in word  # most others switch something on that nobody needs
             said = [usual, not usual, *said]
         if any(part in word for part in ("act", "nonlin")):

@@ -117,7 +117,9 @@ def recast(array: Any, *, new_dtype: Any) -> Any:
 OTHERS: dict[str, Rule] = {
     "dot_general": product, "broadcast_in_dim": broadcast, "iota": iota, "slice": part, "select_n": chosen,
     "stack": lambda *several, axis=0: np.stack(several, axis), "split": cut, "pad": padded, "cumsum": summed_so_far,
-    "reshape": lambda x, *_, new_sizes, **__: np.reshape(x, new_sizes),
+    "reshape": lambda x, *_, new_sizes, dimensions=None, **__: np.reshape(
+        x if dimensions is None else np.transpose(x, dimensions), new_sizes
+    ),
     "transpose": lambda x, *, permutation: np.transpose(x, permutation),
     "squeeze": lambda x, *, dimensions: np.squeeze(x, tuple(dimensions)),
     "expand_dims": lambda x, *, dimensions: np.expand_dims(x, tuple(dimensions)),

@@ -799,6 +799,9 @@ def unbuilt(made: Any) -> Any:
     """Return a layer of Keras made anew, or the same one where its class does not say of what."""
     with suppress(Exception):
         return type(made).from_config(made.get_config())
+    with suppress(Exception):  # its class may take no name
+        known = made.get_config()
+        return type(made)(**{one.name: known[one.name] for one in parameters_of(type(made), "") if one.name in known})
     return made
 
 

@@ -53,6 +53,8 @@ class Use:
     """Whether it is the length and the width of an array, as that of a mask beforehand is."""
     is_squared: bool = False
     """Whether it is multiplied by itself, or paired with itself, as the side of a window is."""
+    is_length: bool = False
+    """Whether it stands in a list that a call is given, as the lengths of an array do."""
     read: int = 0
     tested: int = 0
     """How often it is read, but to be kept, and how often of these only to see whether it is true."""
@@ -104,14 +106,15 @@ def is_of_a_library(kind: Any) -> bool:
 
 
 def own_names(tree: ast.AST) -> set[str]:
-    """Return the names of what a class keeps as it was given: `self.x = x`, and the fields that it declares."""
+    """Return the names of what a class keeps as it was given: `self.x = x`, `self.x = config.x`, declared fields."""
     kept = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             kept.add(node.target.id)
         if isinstance(node, ast.Assign):
             kept |= {target.attr for target, value in pairs_of(node) if isinstance(target, ast.Attribute)
-                     and isinstance(value, ast.Name) and plain(target.attr) == plain(value.id)}  # fmt: skip
+                     and ((isinstance(value, ast.Name) and plain(target.attr) == plain(value.id))
+                          or (isinstance(value, ast.Attribute) and target.attr == value.attr))}  # fmt: skip
     return kept
 
 
@@ -173,11 +176,20 @@ class Reader(ast.NodeVisitor):
             names = [self.name_of(one) for one in lengths]
             if len(names) == len("ts") and names[0] == names[1] and (use := self.of(lengths[0])) is not None:
                 use.is_square = True
+        self.note_lengths(node)
         for one in ast.iter_child_nodes(node):
             if one is node.func and isinstance(one, ast.Attribute):
                 self.visit(one.value)  # a method that is called is no field
             else:
                 self.visit(one)
+
+    def note_lengths(self, node: ast.Call) -> None:
+        """Note what stands in a list that a call is given."""
+        lists = [one for one in (*node.args, *(one.value for one in node.keywords))
+                 if isinstance(one, ast.Tuple | ast.List)]  # fmt: skip
+        for length in (length for one in lists for length in one.elts):
+            if isinstance(length, ast.Name | ast.Attribute) and (use := self.of(length)) is not None:
+                use.is_length = True
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         """Note what is multiplied by itself."""

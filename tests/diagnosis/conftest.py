@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import pytest
 
 from attn_exp.config.compose import composed
 from attn_exp.config.schema import Config
+from attn_exp.own_imports import library_for_keras
 from tests.compose import config
+
+os.environ.setdefault("KERAS_BACKEND", library_for_keras())  # tests of Keras would be skipped without TensorFlow
 
 
 @pytest.fixture(autouse=True)

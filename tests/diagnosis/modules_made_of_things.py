@@ -596,3 +596,19 @@ class OfAScaleOfItsFile(Packed):
     def forward(self, x: Tensor) -> Any:
         q, k, v = self.sides(x)
         return self.last(self.joined((q @ k.mT * rate).softmax(-1) @ v))
+
+
+class OfLetters(nn.Module):
+    """Keeps sizes of its settings, which only the shapes of its matrices tell."""
+
+    def __init__(self, hps: Any) -> None:
+        super().__init__()
+        self.H, self.M, self.K, self.V = hps.H, hps.M, hps.K, hps.V
+        self.q, self.k = (nn.Parameter(torch.randn([self.H, self.M, self.K])) for _ in "qk")
+        self.v = nn.Parameter(torch.randn([self.H, self.M, self.V]))
+        self.o = nn.Parameter(torch.randn([self.H, self.V, self.M]))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (torch.einsum("btm,hmd->bhtd", x, side) for side in (self.q, self.k, self.v))
+        weights = (q @ k.mT / self.K**0.5).softmax(-1)
+        return torch.einsum("bhtd,hdm->btm", weights @ v, self.o)

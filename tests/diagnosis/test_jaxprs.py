@@ -17,6 +17,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "a softmax": lambda x: jax.nn.softmax(x, -1),
     "products with batches": lambda x: jnp.einsum("bthd,bshd->bhts", *[x.reshape(2, 5, 2, 3)] * 2),
     "products without": lambda x: jnp.einsum("btd,csd->tbcs", x, x),
+    "other orders of axes": lambda x: (x.reshape(2, 5, 3, 2, order="F"), x.ravel(order="F"), jnp.moveaxis(x, 1, 2)),
     "a causal mask": lambda x: jnp.where(jnp.tril(jnp.ones((5, 5))) == 0, -jnp.inf, x @ x.mT),
     "fused attention": lambda x: jax.nn.dot_product_attention(*[x[..., None, :]] * 3, is_causal=True),
     "activations": lambda x: (jax.nn.gelu(x), jax.nn.silu(x), jax.nn.relu(x), jnp.tanh(x), jax.lax.erf(x)),

@@ -308,3 +308,31 @@ def test_numbers_of_pairs_of_tokens_are_given_as_zeros(tmp_path: Path) -> None:
     pytest.importorskip("flax", reason="Flax is not installed: pip install flax")
     verdict = verdict_on(OF_PAIRS, tmp_path)
     assert verdict.passed, verdict
+
+
+OF_CHANNELS_FIRST = """
+import keras
+from keras import ops
+
+class Layer(keras.layers.Layer):
+    def __init__(self, filters, heads):
+        super().__init__(name=f"of_{filters}_{heads}")
+        self.filters, self.heads = filters, heads
+        self.first = keras.layers.Conv1D(3 * filters, 1, data_format="channels_first")
+        self.last = keras.layers.Conv1D(filters, 1, data_format="channels_first")
+
+    def call(self, x):
+        q, k, v = (ops.reshape(one, (x.shape[0], self.heads, -1, x.shape[2])) for one in ops.split(self.first(x), 3, 1))
+        scores = ops.einsum("bhdt,bhds->bhts", q, k) / (self.filters // self.heads) ** 0.5
+        mixed = ops.einsum("bhts,bhds->bhdt", ops.softmax(scores, -1), v)
+        return self.last(ops.reshape(mixed, (x.shape[0], -1, x.shape[2])))
+
+    def get_config(self):
+        return {**super().get_config(), "filters": self.filters, "heads": self.heads}
+"""
+
+
+def test_a_layer_of_keras_that_takes_no_name_is_made_anew_for_other_axes(tmp_path: Path) -> None:
+    pytest.importorskip("keras", reason="Keras is not installed: pip install keras")
+    verdict = verdict_on(OF_CHANNELS_FIRST, tmp_path)
+    assert verdict.passed, verdict

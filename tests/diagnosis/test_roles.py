@@ -41,6 +41,7 @@ def test_its_mistake_is_named_as_that_of_any_other() -> None:
     assert attn_exp.check(of.NamelessUnscaled, quick=True).mistakes == ("no_scale",)
 
 
+@pytest.mark.long
 def test_a_layer_of_keras_needs_no_adapter() -> None:
     keras = pytest.importorskip("keras", reason="Keras is not installed")
     verdict = attn_exp.check(keras.layers.MultiHeadAttention(3, 8), quick=True)
@@ -48,6 +49,7 @@ def test_a_layer_of_keras_needs_no_adapter() -> None:
     assert not verdict.mistakes, verdict
 
 
+@pytest.mark.long
 def test_a_class_of_keras_is_made_and_called_as_it_stands() -> None:
     keras = pytest.importorskip("keras", reason="Keras is not installed")
     verdict = attn_exp.check(keras.layers.MultiHeadAttention, quick=True)
