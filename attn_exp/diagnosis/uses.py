@@ -53,6 +53,8 @@ class Use:
     """Whether it is the length and the width of an array, as that of a mask beforehand is."""
     is_squared: bool = False
     """Whether it is multiplied by itself, or paired with itself, as the side of a window is."""
+    divides: bool = False
+    """Whether something is divided by it without rest, as a width is by a number of heads."""
     read: int = 0
     tested: int = 0
     """How often it is read, but to be kept, and how often of these only to see whether it is true."""
@@ -180,7 +182,9 @@ class Reader(ast.NodeVisitor):
                 self.visit(one)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        """Note what is multiplied by itself."""
+        """Note what is multiplied by itself, and by what something is divided without rest."""
+        if isinstance(node.op, ast.FloorDiv | ast.Mod) and (use := self.of(node.right)) is not None:
+            use.divides = True
         is_power = (
             isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value == len("xx")
         )
