@@ -227,12 +227,11 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     if grids or ("drop" in word and type(given.default) is float):
         return grids or [sizes.dropout]
     is_flag = isinstance(given.default, bool)
-    if given.default is False and re.fullmatch(SCALES, word):
-        return [True, False]
     refused = use.asserted and (is_flag or (type(given.default) is int and known is None))
+    is_scale = given.default is False and re.fullmatch(SCALES, word) is not None
     if word in (*DROPOUT, *BIAS) or is_flag or (word == "numgroups" and whole) or refused:  # groups of a norm
         others = [not given.default] if is_flag else [GRID, 2]
-        return list(dict.fromkeys([given.default, *others])) if refused else []
+        return [True, False] if is_scale else list(dict.fromkeys([given.default, *others])) if refused else []
     exact = word in HEADS or word in SHARED or word in SIZE
     if known is not None and (exact or about_heads(word) or whole):
         return [known, FEW] if counts_tokens(word) else [known]

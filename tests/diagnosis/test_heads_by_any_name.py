@@ -1,4 +1,4 @@
-"""A number of heads is known by what code does with it, whatever it is called; and a switch of the scale is switched on."""
+"""A number of heads is known by what code does with it, whatever it is called; a switch of the scale is switched on."""
 
 from __future__ import annotations
 
