@@ -22,6 +22,7 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained, everywhere, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, expected
+from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.layouts import axes
@@ -471,6 +472,10 @@ def verdict_on_answers(
         return of_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
 
     asked = promised(wrong) + right
+    clip = clipped_at(caller, wrong, digits, ask)
+    if clip is not None:
+        edges.append((Finding(wrong[0][0].rung, REMARK, f"scores are clipped at {clip:g}"), ""))
+        seen, wrong, small = right, [], None
     evidence = Answers(
         asked, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right, ask_equal=ask_equal,
         is_seen=lambda: inner.tells_all(function.look()),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import inspect
 import math
+import re
 import sys
 import types
 import typing
@@ -86,9 +87,12 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
     rule = next((values for fits, values in FIRST if fits(word, note)), None)
     if rule is None and known is not None:
         usual = [known, *(value for value in (sizes.width, sizes.size, sizes.heads) if value != known)]
+        usual += [1] if word in HEADS or about_heads(word) else []  # some run with one head alone
     else:
         rule = rule or next(values for fits, values in THEN if fits(word, note))
-        usual = [*([GRID] if use.is_squared and "drop" not in word else []), *rule(sizes)]
+        likely = [GRID] if use.is_squared and "drop" not in word else []
+        likely += [sizes.heads] if use.divides and rule in [values for _, values in THEN[OF_ANY:]] else []
+        usual = [*likely, *rule(sizes)]
     if (
         known is None and known_of.library in OF_KEYS and note not in PLAIN
     ):  # nobody knows by what names people call their keys
@@ -177,6 +181,8 @@ def by_use(name: str, use: Use, sizes: Sizes, known_of: About, usual: list[Any])
     return found
 
 
+SCALES = "(use|is|do|with|apply)?(attn|attention|dot|qk)?(scale|scaled|scaling)"
+"""What people call the switch of a scale: where it is off by default, that is no mistake."""
 ORDINARY = ("softmax", "full", "vanilla", "standard", "default", "normal", "scaled", "dot", "self", "regular", "none")
 """Parts of texts that choose what most people mean by attention."""
 
@@ -222,9 +228,10 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
         return grids or [sizes.dropout]
     is_flag = isinstance(given.default, bool)
     refused = use.asserted and (is_flag or (type(given.default) is int and known is None))
+    is_scale = given.default is False and re.fullmatch(SCALES, word) is not None
     if word in (*DROPOUT, *BIAS) or is_flag or (word == "numgroups" and whole) or refused:  # groups of a norm
         others = [not given.default] if is_flag else [GRID, 2]
-        return list(dict.fromkeys([given.default, *others])) if refused else []
+        return [True, False] if is_scale else list(dict.fromkeys([given.default, *others])) if refused else []
     exact = word in HEADS or word in SHARED or word in SIZE
     if known is not None and (exact or about_heads(word) or whole):
         return [known, FEW] if counts_tokens(word) else [known]
@@ -340,6 +347,8 @@ THEN: tuple[Rule, ...] = (
     (has(""), lambda sizes: [sizes.width, None, False, sizes.heads, 0.0, sizes.size, 1]),
 )
 """What a parameter is given of which no size is known, by its name and its annotation."""
+OF_ANY = -3
+"""The last of them say nothing of what a number is."""
 
 
 def counts_tokens(word: str) -> bool:

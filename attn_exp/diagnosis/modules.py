@@ -231,7 +231,9 @@ def with_sizes_apart(own: OwnFunction, sizes: Sizes, works: Callable[[Any, Sizes
     inside = made.inside
     if inside is None or inside.heads != 1 or len(set(inside.arrays["W_q"].shape)) > 1:
         return made
+    uses = uses_of(own.function)
     given = [one for one in parameters_of(own.function, own.name) if is_size_of_layer(one)]
+    given = [one for one in given if one.name not in uses or not uses[one.name].divides]
     for one in while_there_is_time(given[::-1] if len(given) > 1 else [], MAKING, "a head of another size than x"):
         with suppress(UserError):
             maker = with_argument(own.function, own.name, one.name, OTHER_INNER)
@@ -517,13 +519,15 @@ def mixing(
     """Return a layer that mixes tokens with heads, if it does so in a way that is known."""
     numbers = {word: value for word, value in whole_numbers(module) if value > 0}
     heads = next((value for word, value in numbers.items() if word in HEADS), told)
+    others = set(numbers.values())  # h of d numbers each, whatever people call them
+    counts = [heads] if heads else [h for h in others if 1 < h < way.width and way.width / h in others]
 
     def probe(x: Array, memory: Array | None = None) -> Array:
         return layer.answer(way, x, memory)
 
     with layer.without_norms():
-        every = [roles for memory in ((True, False) if way.memory else (False,)) if heads
-                 for roles in arrangements(layer, probe, way, sounds_like, memory, heads)]  # fmt: skip
+        every = [roles for memory in ((True, False) if way.memory else (False,)) for count in counts
+                 for roles in arrangements(layer, probe, way, sounds_like, memory, count)]  # fmt: skip
     for roles in every:
         found = with_roles(layer, way, forward, module, roles)
         offer = cast("Offer", found.offer)

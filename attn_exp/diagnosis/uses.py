@@ -55,6 +55,8 @@ class Use:
     """Whether it is multiplied by itself, or paired with itself, as the side of a window is."""
     is_length: bool = False
     """Whether it stands in a list that a call is given, as the lengths of an array do."""
+    divides: bool = False
+    """Whether something is divided by it without rest, as a width is by a number of heads."""
     read: int = 0
     tested: int = 0
     """How often it is read, but to be kept, and how often of these only to see whether it is true."""
@@ -192,7 +194,9 @@ class Reader(ast.NodeVisitor):
                 use.is_length = True
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        """Note what is multiplied by itself."""
+        """Note what is multiplied by itself, and by what something is divided without rest."""
+        if isinstance(node.op, ast.FloorDiv | ast.Mod) and (use := self.of(node.right)) is not None:
+            use.divides = True
         is_power = (
             isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value == len("xx")
         )
