@@ -17,7 +17,20 @@ from typing import Any
 from attn_exp.diagnosis import mappings
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import holds_size
-from attn_exp.diagnosis.neutral import HEADS, KEYS, ONE, ROOT, ROWS, SIZE, WIDTH, Context, Source, is_known, sources_of
+from attn_exp.diagnosis.neutral import (
+    ALL_AROUND,
+    HEADS,
+    KEYS,
+    OF_LENGTH,
+    ONE,
+    ROOT,
+    SIZE,
+    WIDTH,
+    Context,
+    Source,
+    is_known,
+    sources_of,
+)
 from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS, method_of
@@ -95,7 +108,7 @@ class Making:
     def of(self, context: Context) -> Any:
         """Return what is called, made for the sizes of a call, and made once for each."""
         sizes: tuple[int, ...] = (context.at.heads, context.at.groups, context.at.size)
-        sizes += (context.at.rows, context.at.keys) if any(one in (ROWS, KEYS) for one in self.sources.values()) else ()
+        sizes += (context.at.rows, context.at.keys) if any(one in OF_LENGTH for one in self.sources.values()) else ()
         if sizes not in self.made:
             made = self.function(**{name: source.make(context) for name, source in self.sources.items()})
             made = getattr(made, self.method) if self.method else made
@@ -181,7 +194,7 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
         yield function, parameters
         if any(side_of_name(given.name) and is_required(given) for given in parameters):
             return
-    for sources in choices([given for given in parameters if is_required(given) or is_size(given)]):
+    for sources in choices([given for given in parameters if is_required(given) or is_size(given)], is_made=True):
         is_called = (
             not inspect.isclass(function) or callable(vars(function).get("__call__")) or hasattr(function, "forward")
         )
@@ -279,12 +292,14 @@ def is_starred(given: inspect.Parameter) -> bool:
     return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 
-def choices(unknown: Sequence[inspect.Parameter]) -> Iterator[dict[str, Source]]:
+def choices(unknown: Sequence[inspect.Parameter], is_made: bool = False) -> Iterator[dict[str, Source]]:
     """Yield values for arguments that nobody knows: the likeliest of each, then one or two of them otherwise.
 
-    Tables of sines and cosines are never of different shapes.
+    Tables of sines and cosines are never of different shapes. What a class is made of may cut tokens into windows.
     """
     options = {given.name: sources_of(given) for given in unknown}
+    if is_made:
+        options = {name: (KEYS, *known) if ALL_AROUND in known else known for name, known in options.items()}
     first = {name: sources[0] for name, sources in options.items()}
     yield first
     sines = {name: other for name in options if (other := name.replace("cos", "sin")) != name and other in options}
