@@ -31,7 +31,7 @@ from attn_exp.diagnosis.neutral import (
     is_known,
     sources_of,
 )
-from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
+from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, role_taken, told
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS, method_of
 from attn_exp.diagnosis.pure_layers import as_called
@@ -154,9 +154,9 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
     for called, parameters in targets(function, name):
         uses = uses_of(function) if any(map(is_required, parameters)) else {}
         for arrangement in chain(of_mappings(parameters, uses), arrangements(parameters)):
-            passed = {role_of(given.name): given for given in reversed(parameters)
-                      if role_of(given.name) in PASSED and given.name not in arrangement.sources
-                      and (given.default is not given.empty or role_of(given.name) in NEEDED)}  # fmt: skip
+            passed = {role_taken(given): given for given in reversed(parameters)
+                      if role_taken(given) in PASSED and given.name not in arrangement.sources
+                      and (given.default is not given.empty or role_taken(given) in NEEDED)}  # fmt: skip
             rest = [
                 given for given in parameters if given.name not in arrangement.sources and given not in passed.values()
             ]

@@ -328,6 +328,8 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
     request = tried.caller.request
     found = other_words.that_fit(tried.caller, tried.case, tried.answer, digits)
     found = found or other_words.that_turn(tried.caller, tried.case, tried.answer, digits)
+    if not found and tried.function.inside is None:
+        found = other_words.heads_inside(tried.caller, tried.case, tried.answer, digits)
     fits = [(words, other_words.with_words(request, words)) for words in found]
     if not fits:
         return beside_a_mistake(own, tried, quick, tell, digits)

@@ -30,3 +30,33 @@ def test_a_window_that_must_be_even_or_odd_is_as_wide_as_all(rest: int) -> None:
 
     verdict = attn_exp.check(attention, quick=True)
     assert verdict.passed, verdict
+
+
+def line(layer: Any, x: Any) -> Any:
+    return x @ layer["kernel"] + layer["bias"]
+
+
+def cut(x: Any) -> Any:
+    return x.reshape(*x.shape[:2], 4, -1).swapaxes(1, 2)
+
+
+def of_four_heads(weights: Any, x: Any, causal_mask: Any = None) -> Any:
+    """Helpers read the mapping, and the number of heads stands in the code."""
+    q, k, v = cut(line(weights["query"], x)), cut(line(weights["key"], x)), cut(line(weights["value"], x))
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if causal_mask is not None:
+        scores = scores + np.where(causal_mask, 0.0, -1e9)[None, None]
+    context = (softmax(scores) @ v).swapaxes(1, 2).reshape(x.shape)
+    return line(weights["out"], context)
+
+
+def with_heads_of_its_own_and_causal(weights: Any, x: Any) -> Any:
+    return of_four_heads(weights, x, np.tri(x.shape[1]))
+
+
+def test_a_mapping_that_helpers_read_is_given_and_heads_in_the_code_are_found() -> None:
+    verdict = attn_exp.check(of_four_heads)
+    assert verdict.passed and verdict.right_under == "head=4", verdict
+    assert next(one.state for one in verdict.findings if one.rung == "masks") == "held", verdict
+    verdict = attn_exp.check(with_heads_of_its_own_and_causal)
+    assert verdict.passed and verdict.right_under == "mask=causal head=4", verdict
