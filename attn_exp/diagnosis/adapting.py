@@ -153,7 +153,7 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
     """
     for called, parameters in targets(function, name):
         uses = uses_of(function) if any(map(is_required, parameters)) else {}
-        for arrangement in chain(of_mappings(parameters, uses), arrangements(parameters)):
+        for arrangement in chain(of_mappings(parameters, uses), of_kept(parameters, uses), arrangements(parameters)):
             passed = {role_taken(given): given for given in reversed(parameters)
                       if role_taken(given) in PASSED and given.name not in arrangement.sources
                       and (given.default is not given.empty or role_taken(given) in NEEDED)}  # fmt: skip
@@ -389,6 +389,28 @@ def of_mappings(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]
                 )
                 yield Arrangement(False, {x: given, mapped: source}, (), ("x", *roles), how.by_head, guessed=True,
                                   in_columns=in_columns)  # fmt: skip
+
+
+def of_kept(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]) -> Iterator[Arrangement]:
+    """Yield functions of queries and a mapping in which keys and values are kept, and how many of them."""
+    needed = [given.name for given in parameters if is_required(given)]
+    query = next((name for name in needed if side_of_name(name) == "q"), "")
+    for name in needed if query else ():
+        keys = uses.get(name, Use()).keys
+        sides = {side_of_name(key): key for key in reversed(keys)}
+        if name != query and {"k", "v"} <= set(sides) and "W_q" not in sides:
+            yield Arrangement(True, {query: direct("q"), name: kept(sides["k"], sides["v"], keys)})
+
+
+def kept(k: str, v: str, keys: Sequence[str]) -> Source:
+    """Return the source of a mapping of keys and values; what else is read of it is how many they are."""
+    text = ", ".join(f"{key!r}: {'k' if key == k else 'v' if key == v else KEYS.text}" for key in keys)
+
+    def make(context: Context) -> dict[str, Any]:
+        rest = {key: KEYS.make(context) for key in keys}
+        return {**rest, k: context.given["k"], v: context.given["v"]}
+
+    return Source(f"{{{text}}}", make)
 
 
 RANDOM = ("key", "rng", "k")
