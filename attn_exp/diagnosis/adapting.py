@@ -17,8 +17,21 @@ from typing import Any
 from attn_exp.diagnosis import mappings
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import holds_size
-from attn_exp.diagnosis.neutral import HEADS, KEYS, ONE, ROOT, ROWS, SIZE, WIDTH, Context, Source, is_known, sources_of
-from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
+from attn_exp.diagnosis.neutral import (
+    ALL_AROUND,
+    HEADS,
+    KEYS,
+    OF_LENGTH,
+    ONE,
+    ROOT,
+    SIZE,
+    WIDTH,
+    Context,
+    Source,
+    is_known,
+    sources_of,
+)
+from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, role_taken, told
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS, method_of
 from attn_exp.diagnosis.pure_layers import as_called, kind_of
@@ -95,7 +108,7 @@ class Making:
     def of(self, context: Context) -> Any:
         """Return what is called, made for the sizes of a call, and made once for each."""
         sizes: tuple[int, ...] = (context.at.heads, context.at.groups, context.at.size)
-        sizes += (context.at.rows, context.at.keys) if any(one in (ROWS, KEYS) for one in self.sources.values()) else ()
+        sizes += (context.at.rows, context.at.keys) if any(one in OF_LENGTH for one in self.sources.values()) else ()
         if sizes not in self.made:
             made = self.function(**{name: source.make(context) for name, source in self.sources.items()})
             made = getattr(made, self.method) if self.method else made
@@ -140,10 +153,10 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
     """
     for called, parameters in targets(function, name):
         uses = uses_of(function) if any(map(is_required, parameters)) else {}
-        for arrangement in chain(of_mappings(parameters, uses), arrangements(parameters)):
-            passed = {role_of(given.name): given for given in reversed(parameters)
-                      if role_of(given.name) in PASSED and given.name not in arrangement.sources
-                      and (given.default is not given.empty or role_of(given.name) in NEEDED)}  # fmt: skip
+        for arrangement in chain(of_mappings(parameters, uses), of_kept(parameters, uses), arrangements(parameters)):
+            passed = {role_taken(given): given for given in reversed(parameters)
+                      if role_taken(given) in PASSED and given.name not in arrangement.sources
+                      and (given.default is not given.empty or role_taken(given) in NEEDED)}  # fmt: skip
             rest = [
                 given for given in parameters if given.name not in arrangement.sources and given not in passed.values()
             ]
@@ -181,7 +194,7 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
         yield function, parameters
         if any(side_of_name(given.name) and is_required(given) for given in parameters):
             return
-    for sources in choices([given for given in parameters if is_required(given) or is_size(given)]):
+    for sources in choices([given for given in parameters if is_required(given) or is_size(given)], is_made=True):
         has_call = inspect.isclass(function) and callable(vars(function).get("__call__"))
         is_called = (
             not inspect.isclass(function) or has_call or hasattr(function, "forward") or kind_of(function) == "keras"
@@ -280,12 +293,14 @@ def is_starred(given: inspect.Parameter) -> bool:
     return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 
-def choices(unknown: Sequence[inspect.Parameter]) -> Iterator[dict[str, Source]]:
+def choices(unknown: Sequence[inspect.Parameter], is_made: bool = False) -> Iterator[dict[str, Source]]:
     """Yield values for arguments that nobody knows: the likeliest of each, then one or two of them otherwise.
 
-    Tables of sines and cosines are never of different shapes.
+    Tables of sines and cosines are never of different shapes. What a class is made of may cut tokens into windows.
     """
     options = {given.name: sources_of(given) for given in unknown}
+    if is_made:
+        options = {name: (KEYS, *known) if ALL_AROUND in known else known for name, known in options.items()}
     first = {name: sources[0] for name, sources in options.items()}
     yield first
     sines = {name: other for name in options if (other := name.replace("cos", "sin")) != name and other in options}
@@ -375,6 +390,28 @@ def of_mappings(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]
                 )
                 yield Arrangement(False, {x: given, mapped: source}, (), ("x", *roles), how.by_head, guessed=True,
                                   in_columns=in_columns)  # fmt: skip
+
+
+def of_kept(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]) -> Iterator[Arrangement]:
+    """Yield functions of queries and a mapping in which keys and values are kept, and how many of them."""
+    needed = [given.name for given in parameters if is_required(given)]
+    query = next((name for name in needed if side_of_name(name) == "q"), "")
+    for name in needed if query else ():
+        keys = uses.get(name, Use()).keys
+        sides = {side_of_name(key): key for key in reversed(keys)}
+        if name != query and {"k", "v"} <= set(sides) and "W_q" not in sides:
+            yield Arrangement(True, {query: direct("q"), name: kept(sides["k"], sides["v"], keys)})
+
+
+def kept(k: str, v: str, keys: Sequence[str]) -> Source:
+    """Return the source of a mapping of keys and values; what else is read of it is how many they are."""
+    text = ", ".join(f"{key!r}: {'k' if key == k else 'v' if key == v else KEYS.text}" for key in keys)
+
+    def make(context: Context) -> dict[str, Any]:
+        rest = {key: KEYS.make(context) for key in keys}
+        return {**rest, k: context.given["k"], v: context.given["v"]}
+
+    return Source(f"{{{text}}}", make)
 
 
 RANDOM = ("key", "rng", "k")

@@ -42,6 +42,7 @@ from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
 from attn_exp.diagnosis.several import LARGE_FILL, in_several_parts, of_masks, together
 from attn_exp.diagnosis.ways_to_call import failing
+from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
 
 SINGLE = DIGITS["float32"]
@@ -138,7 +139,7 @@ class Answers:
         for case, answer in seen:
             if answer.output is None:
                 continue
-            stages = predicted(candidate.change(case), case.given)
+            stages = predicted(candidate.change(case), self.as_given(case))
             if stages is None and answer.output.shape != expected(case)["output"].shape:
                 continue  # neither fits these shapes
             if stages is None:
@@ -156,6 +157,13 @@ class Answers:
             tells = candidate.names in SAID_BY_NAN or not self.is_right_but_for_nan(case, answer.output)
             explained += tells and not is_blind(stages)
         return explained
+
+    def as_given(self, case: Case) -> Given:
+        """Return what a question gave, large numbers in float32 where that was the type: exp of it overflows sooner."""
+        if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
+            return case.given
+        sides = {side: getattr(case.given, side).astype(np.float32) for side in "qkv"}
+        return replace(case.given, **sides)
 
     def is_right_but_for_nan(self, case: Case, output: Array) -> bool:
         """Say whether an answer holds NaN, and no number that is wrong."""
@@ -336,7 +344,7 @@ def masked_branches(single: Sequence[Candidate]) -> Iterator[Candidate]:
 SCALES = ("no_scale", "scale_by_d", "scale_multiplied", "scale_twice")
 
 
-def small_logits(seen: Seen) -> Seen:
+def small_logits(seen: Seen) -> list[tuple[Case, Answer]]:
     """Return the questions whose logits are small enough for any type."""
     return [(case, answer) for case, answer in seen if case.rung != LARGE]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import inner, other_words, ways_to_call, ways_to_mask
-from attn_exp.diagnosis.answers import NOTHING, OVERFLOWS, SINGLE, Answers, unexplained
+from attn_exp.diagnosis.answers import LARGE, NOTHING, OVERFLOWS, SINGLE, Answers, small_logits, unexplained
 from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
 from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
@@ -58,6 +58,7 @@ from attn_exp.rules.masks.array import Allowed
 
 Tell = Callable[[str], None]
 SMALL_FILL, MULTIPLIED, IGNORED, VALUES = "mask_small_fill", "mask_multiplied", "mask_ignored", "values"
+ONE_MAXIMUM = "one_maximum"
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
@@ -328,6 +329,8 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
     request = tried.caller.request
     found = other_words.that_fit(tried.caller, tried.case, tried.answer, digits)
     found = found or other_words.that_turn(tried.caller, tried.case, tried.answer, digits)
+    if not found and tried.function.inside is None:
+        found = other_words.heads_inside(tried.caller, tried.case, tried.answer, digits)
     fits = [(words, other_words.with_words(request, words)) for words in found]
     if not fits:
         return beside_a_mistake(own, tried, quick, tell, digits)
@@ -486,6 +489,12 @@ def verdict_on_answers(
     if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
         seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
         wrong, found, small = [], Explained(), None
+    besides = (*(finding for finding, _ in behaved), again, learned[0], *axes_of_answers(seen))
+    if is_overflow_alone(wrong, found, digits, besides) and rounding != SILENT:
+        edges.insert(
+            0, (Finding(LARGE, REMARK, f"right as long as exp of the logits fits {caller.dtype}"), found.names[0])
+        )
+        wrong, found, small, seen = [], Explained(), None, small_logits(seen)
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
         *findings_of_questions(seen, wrong, caller, digits),
@@ -512,6 +521,13 @@ def verdict_on_answers(
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
         not_asked=unasked(caller, function, seen),
     )  # fmt: skip
+
+
+def is_overflow_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> bool:
+    """Say whether nothing is wrong but that large logits overflow, in a type that holds all that people have."""
+    large = bool(wrong) and all(case.rung == LARGE for case, _ in wrong)
+    is_known = digits >= SINGLE and found.names in (OVERFLOWS, (ONE_MAXIMUM,))
+    return large and is_known and all(finding.state != BROKEN for finding in besides)
 
 
 def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
@@ -616,7 +632,7 @@ def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
     return tuple(name for name in REMARKS if name in said)[:1]
 
 
-REMARKS = ("dropout_on", "empty_row_nan", "nan_leaks")
+REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, "empty_row_nan", "nan_leaks")
 
 
 def said_of_call(caller: Caller) -> str:

@@ -187,7 +187,7 @@ def names_of_scale(seen: Seen, one: Core, factor: float) -> list[str]:
     known = {
         "no_scale": 1.0, "scale_by_d": 1 / one.size, "scale_by_sqrt_d_model": 1 / sqrt(seen.width),
         "scale_multiplied": sqrt(one.size), "scale_by_sqrt_heads": 1 / sqrt(heads), "scale_by_heads": 1 / heads,
-        "scale_by_sqrt_queries": 1 / sqrt(rows), "scale_by_sqrt_keys": 1 / sqrt(keys),
+        "scale_by_sqrt_queries": 1 / sqrt(rows), "scale_by_sqrt_keys": 1 / sqrt(keys), "scale_by_keys": 1 / keys,
     }  # fmt: skip
     return [name for name, number in known.items() if isclose(factor, number, rel_tol=CLOSE * 10)]
 

@@ -72,6 +72,9 @@ WIDTH = Source("heads * q.shape[-1]", lambda context: context.at.heads * context
 BATCH = Source("len(q)", lambda context: context.at.batch)
 ROWS = Source("q.shape[-2]", lambda context: context.at.rows)
 KEYS = Source("k.shape[-2]", lambda context: context.at.keys)
+ALL_AROUND = Source("2 * max(t, s)", lambda context: 2 * max(context.at.rows, context.at.keys))
+ALL_AND_ITS_OWN = Source("2 * max(t, s) + 1", lambda context: 2 * max(context.at.rows, context.at.keys) + 1)
+OF_LENGTH = (ROWS, KEYS, ALL_AROUND, ALL_AND_ITS_OWN)
 SAME = Source("lambda x, *_, **__: x", lambda context: lambda x, *_, **__: x)
 POSITIONS = Source("arange(t)", lambda context: context.array(np.arange(context.at.rows)))
 POSITIONS_OF_ALL = Source(
@@ -249,7 +252,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"(layer|block)_?(idx|id|index|num|number|i)|i|step|layer_?i|time_?step", (ZERO,)),
     (r"(return|need|output|with|get|keep|want|use|enable|is|do|has)_.*|(return|need|want)\w+|verbose|debug",
      (FALSE, TRUE, NONE)),
-    (r".*window.*", (NONE, KEYS, fixed((-1, -1)), fixed(-1))),
+    (r".*window.*", (NONE, ALL_AROUND, ALL_AND_ITS_OWN, KEYS, fixed((-1, -1)), fixed(-1))),
     (r".*sinks?.*", (NO_SINKS, NONE)),
     (r".*(cap|slopes|alibi).*", (NONE,)),
     (r".*axis|.*dim", (fixed(-1), SIZE)),
@@ -288,10 +291,8 @@ def sources_of(given: inspect.Parameter) -> tuple[Source, ...]:
     known = tuple(dict.fromkeys(hinted(given.name.strip("_"), note)))
     if re.search(r"\b(float|int|bool)\b", note) and not re.search(r"None|Optional", note):
         known = (*(one for one in known if one is not NONE), *(one for one in known if one is NONE))
-    if (
-        known[:1] == (NONE,) and KEYS in known and given.default is given.empty
-    ):  # as wide as all, where one must be said
-        known = (KEYS, *(one for one in known if one is not KEYS))
+    if known[:1] == (NONE,) and ALL_AROUND in known and given.default is given.empty:
+        known = (*known[1:], NONE)  # as wide as all, where one must be said
     return known or ANYTHING
 
 

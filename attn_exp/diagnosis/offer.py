@@ -186,6 +186,12 @@ def is_array_of_mask(given: inspect.Parameter) -> bool:
     return "mask" in plain(given.name) and given.default is None and "bool" not in str(given.annotation)
 
 
+def role_taken(given: inspect.Parameter) -> str:
+    """Return the role of a parameter by its name and its default."""
+    role = role_of(given.name)
+    return "mask" if role == "causal" and is_array_of_mask(given) else role
+
+
 def is_switch(given: inspect.Parameter) -> bool:
     """Say whether an argument is True or False, by its default or its note."""
     return isinstance(given.default, bool) or given.annotation in (bool, "bool")

@@ -23,6 +23,7 @@ from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change, together
 from attn_exp.mistakes.scores import sloped, up_to_8
+from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.window import Window
 from attn_exp.rules.scores.sink import Sink
 
@@ -64,6 +65,22 @@ def that_turn(caller: Caller, case: Case, answer: Answer, digits: int) -> list[s
     words = [f"{before}{said}" for said in words_of_turning(caller, case) for before in befores]
     asked = ((said, with_words(caller.request, said)) for said in words)
     return [said for said, request in asked if gives(under_request(case, request), case, answer, digits)]
+
+
+def heads_inside(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
+    """Return the words of heads that a function of a layer's matrices counts by itself, maybe beside a causal mask."""
+    offer, request, recipe = caller.offer, caller.request, case.recipe
+    if offer.core or offer.takes("heads") or request.head is not None or recipe.heads > 1 or request.as_typed:
+        return []
+    width = case.given.arrays["W_q"].shape[1]
+    found = []
+    for count in (one for one in range(2, width) if width % one == 0):
+        rules = request.rules(width // count, case.given.keys, case.given.keys)
+        for words, masks in (("", recipe.rules.masks), (f"{CAUSAL} ", (*recipe.rules.masks, Causal()))):
+            made = replace(recipe, heads=count, groups=count, rules=replace(rules, masks=masks))
+            if gives(made, case, answer, digits) and (not words or is_meant(CAUSAL, caller)):
+                found.append(f"{words}head={count}")
+    return found
 
 
 def under_request(case: Case, request: Request) -> Recipe:

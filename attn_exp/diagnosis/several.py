@@ -25,7 +25,7 @@ MIXING = ("heads_not_transposed", "heads_merged_wrong", "heads_by_stride", "entr
 LIKELY = frozenset((
     *MIXING, "keys_viewed", "values_viewed", "queries_keys_swapped", "weights_transposed", "values_from_keys",
     "keys_from_queries", "no_scale", "scale_by_d", "scale_by_sqrt_d_model", "scale_by_sqrt_heads", "scale_by_heads",
-    "scale_by_batch", "scale_multiplied", "scale_twice", "scale_after_softmax", "scale_by_sqrt_keys",
+    "scale_by_batch", "scale_multiplied", "scale_twice", "scale_after_softmax", "scale_by_sqrt_keys", "scale_by_keys",
     "softmax_over_queries", "softmax_over_heads", "softmax_over_all",
 ))  # fmt: skip
 """Those that are tried together."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,10 +86,18 @@ def uses_of(kind: Any) -> dict[str, Use]:
             tree = ast.parse(textwrap.dedent(inspect.getsource(home)))
         except (OSError, TypeError, SyntaxError, IndentationError):
             continue
-        Reader(found, own_names(tree)).visit(tree)
+        Reader(found, own_names(tree), helpers_of(home)).visit(tree)
         hidden = [name for name in found if name.startswith("__") and not name.endswith("__")]
         found |= {f"_{home.__name__.lstrip('_')}{name}": found[name] for name in hidden}  # as Python writes it
     return found
+
+
+def helpers_of(function: Any) -> dict[str, Any]:
+    """Return the functions of its own file, and of others that are no library, that a function may call."""
+    known = getattr(inspect.unwrap(function), "__globals__", {})
+    return {
+        name: one for name, one in known.items() if inspect.isfunction(inspect.unwrap(one)) and not is_of_a_library(one)
+    }
 
 
 def owner_of(kind: Any) -> Any:
@@ -130,10 +138,10 @@ def pairs_of(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
 
 
 class Reader(ast.NodeVisitor):
-    """Reads the code of one class; `kept` are its attributes that are parameters."""
+    """Reads the code of one class; `kept` are its attributes that are parameters, `helpers` functions that it calls."""
 
-    def __init__(self, found: dict[str, Use], kept: set[str]) -> None:
-        self.found, self.kept, self.making = found, kept, False
+    def __init__(self, found: dict[str, Use], kept: set[str], helpers: Mapping[str, Any] | None = None) -> None:
+        self.found, self.kept, self.making, self.helpers = found, kept, False, helpers or {}
 
     def of(self, node: ast.AST) -> Use | None:
         """Return what is known of the thing that an expression names: a parameter, or a field of one."""
@@ -172,6 +180,8 @@ class Reader(ast.NodeVisitor):
             use.made_from |= self.making
             use.called |= not self.making
             use.taken = max(use.taken, len(node.args) + len(node.keywords))
+        if isinstance(node.func, ast.Name) and node.func.id in self.helpers:
+            self.note_read_by(node.func.id, node)
         if getattr(node.func, "attr", getattr(node.func, "id", "")) in OF_ARRAYS:
             shape = node.args[0].elts if node.args and isinstance(node.args[0], ast.Tuple | ast.List) else node.args
             lengths = [one for one in shape if not isinstance(one, ast.Constant)]
@@ -192,6 +202,22 @@ class Reader(ast.NodeVisitor):
         for length in (length for one in lists for length in one.elts):
             if isinstance(length, ast.Name | ast.Attribute) and (use := self.of(length)) is not None:
                 use.is_length = True
+
+    def note_read_by(self, name: str, call: ast.Call) -> None:
+        """Note the keys and fields that a helper reads of what it is given; one that calls itself is read once."""
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(self.helpers[name])))
+            taken = list(inspect.signature(self.helpers[name]).parameters)
+        except (OSError, TypeError, ValueError, SyntaxError):
+            return
+        inner: dict[str, Use] = {}
+        Reader(inner, set(), {other: one for other, one in self.helpers.items() if other != name}).visit(tree)
+        given = [*zip(call.args, taken, strict=False), *((one.value, one.arg) for one in call.keywords)]
+        for node, word in given:
+            read = inner.get(word or "", Use())
+            for key in (*read.keys, *read.fields):
+                self.note(node, "keys" if key in read.keys else "fields", key)
+                self.found.setdefault(key, inner.get(key, Use()))
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         """Note what is multiplied by itself, and by what something is divided without rest."""

@@ -70,6 +70,14 @@ MISTAKES = {
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.keys)),),
     ),
+    "scale_by_keys": Mistake(
+        says="The scores are divided by the number of keys.",
+        fix="divide by sqrt(k.shape[-1])",
+        seen="k.shape[0] of a matrix of keys",
+        stage="logits",
+        changes=(instead(scaled=lambda at, scores: scores / at.keys),),
+        of_code=True,
+    ),
     "scale_other": Mistake(
         says="The scores are multiplied by another factor than 1 / sqrt(d).",
         fix="logits = scores / sqrt(d)",

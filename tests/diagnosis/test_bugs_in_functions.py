@@ -80,3 +80,39 @@ class Holes:
 def test_a_layer_of_nan_is_not_taken_for_one_that_hides_too_late() -> None:
     verdict = attn_exp.check(Holes, quick=True)
     assert not verdict.passed and not verdict.mistakes, verdict
+
+
+def raw(q: Any, k: Any, v: Any) -> Any:
+    powers = np.exp(q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5)
+    return (powers / powers.sum(axis=-1, keepdims=True)) @ v
+
+
+def below_one(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
+    powers = np.exp(scores - scores.max())
+    return (powers / powers.sum(axis=-1, keepdims=True)) @ v
+
+
+def raw_and_unscaled(q: Any, k: Any, v: Any) -> Any:
+    powers = np.exp(q @ k.swapaxes(-1, -2))
+    return (powers / powers.sum(axis=-1, keepdims=True)) @ v
+
+
+def raw_and_in_place(q: Any, k: Any, v: Any) -> Any:
+    q *= q.shape[-1] ** -0.5
+    powers = np.exp(q @ k.swapaxes(-1, -2))
+    return (powers / powers.sum(axis=-1, keepdims=True)) @ v
+
+
+@pytest.mark.parametrize(("function", "name"), [(raw, "no_max_subtraction"), (below_one, "one_maximum")])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_logits_that_exp_cannot_hold_are_a_remark(function: Any, name: str, dtype: str) -> None:
+    verdict = attn_exp.check(function, f"dtype={dtype}", quick=True)
+    assert verdict.passed and verdict.mistakes == (name,), verdict
+    assert next(one.state for one in verdict.findings if one.rung == "large inputs") == "remark"
+
+
+def test_they_are_mistakes_beside_others() -> None:
+    both = attn_exp.check(raw_and_unscaled, quick=True)
+    assert not both.passed and "no_scale" in both.mistakes, both
+    assert not attn_exp.check(raw_and_in_place, quick=True).passed

@@ -50,6 +50,10 @@ def whole_numbers(q: Array, k: Array, v: Array) -> Any:
     return soft(raw(q, k) // np.sqrt(q.shape[-1])) @ v
 
 
+def by_keys(q: Array, k: Array, v: Array) -> Any:
+    return soft(raw(q, k) / k.shape[-2]) @ v
+
+
 def by_queries(q: Array, k: Array, v: Array) -> Any:
     return soft(raw(q, k) / np.sqrt(q.shape[-2])) @ v
 
@@ -200,6 +204,7 @@ CODE = [
     Case("scale_fixed", eight, source="right for heads of 64 numbers"),
     Case("scale_by_batch", by_entries),
     Case("scale_by_heads", by_heads),
+    Case("scale_by_keys", by_keys),
     Case("scale_by_sqrt_queries", by_queries),
     Case("scores_floored", whole_numbers),
     Case("values_summed", each_by_itself),

@@ -1,0 +1,77 @@
+"""Functions that need more than their arrays: a window, a mapping that helpers read, what was kept of earlier calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+
+
+def softmax(scores: Any) -> Any:
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def windowed(q: Any, k: Any, v: Any, window_size: int, rest: int) -> Any:
+    assert window_size % 2 == rest, "of the other kind"
+    rows, keys = np.indices((q.shape[-2], k.shape[-2]))
+    near = abs(rows - keys) <= window_size // 2
+    scores = np.where(near, q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), -np.inf)
+    return softmax(scores) @ v
+
+
+@pytest.mark.parametrize("rest", [0, 1])
+def test_a_window_that_must_be_even_or_odd_is_as_wide_as_all(rest: int) -> None:
+    def attention(q: Any, k: Any, v: Any, window_size: int) -> Any:
+        return windowed(q, k, v, window_size, rest)
+
+    verdict = attn_exp.check(attention, quick=True)
+    assert verdict.passed, verdict
+
+
+def line(layer: Any, x: Any) -> Any:
+    return x @ layer["kernel"] + layer["bias"]
+
+
+def cut(x: Any) -> Any:
+    return x.reshape(*x.shape[:2], 4, -1).swapaxes(1, 2)
+
+
+def of_four_heads(weights: Any, x: Any, causal_mask: Any = None) -> Any:
+    """Helpers read the mapping, and the number of heads stands in the code."""
+    q, k, v = cut(line(weights["query"], x)), cut(line(weights["key"], x)), cut(line(weights["value"], x))
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if causal_mask is not None:
+        scores = scores + np.where(causal_mask, 0.0, -1e9)[None, None]
+    context = (softmax(scores) @ v).swapaxes(1, 2).reshape(x.shape)
+    return line(weights["out"], context)
+
+
+def with_heads_of_its_own_and_causal(weights: Any, x: Any) -> Any:
+    return of_four_heads(weights, x, np.tri(x.shape[1]))
+
+
+def test_a_mapping_that_helpers_read_is_given_and_heads_in_the_code_are_found() -> None:
+    verdict = attn_exp.check(of_four_heads)
+    assert verdict.passed and verdict.right_under == "head=4", verdict
+    assert next(one.state for one in verdict.findings if one.rung == "masks") == "held", verdict
+    verdict = attn_exp.check(with_heads_of_its_own_and_causal)
+    assert verdict.passed and verdict.right_under == "mask=causal head=4", verdict
+
+
+def of_what_is_kept(query: Any, memory: Any) -> Any:
+    count = memory["filled"]
+    keys, values = memory["keys"][..., :count, :], memory["values"][..., :count, :]
+    return softmax(query @ keys.swapaxes(-1, -2) / np.sqrt(query.shape[-1])) @ values
+
+
+def of_what_is_kept_unscaled(query: Any, memory: Any) -> Any:
+    return softmax(query @ memory["keys"].swapaxes(-1, -2)) @ memory["values"]
+
+
+def test_keys_and_values_are_kept_in_a_mapping() -> None:
+    assert attn_exp.check(of_what_is_kept, quick=True).passed
+    assert attn_exp.check(of_what_is_kept_unscaled, quick=True).mistakes == ("no_scale",)
