@@ -57,6 +57,7 @@ from attn_exp.own_code import OwnFunction, error_line, held
 from attn_exp.rules.masks.array import Allowed
 
 Tell = Callable[[str], None]
+Pair = tuple[Case, Answer]
 SMALL_FILL, MULTIPLIED, IGNORED, VALUES = "mask_small_fill", "mask_multiplied", "mask_ignored", "values"
 ONE_MAXIMUM = "one_maximum"
 
@@ -461,28 +462,11 @@ def verdict_on_answers(
     right = [pair for pair in seen if pair[0] not in lost]
     small = smallest_wrong(caller, function, wrong, digits) if wrong else None
 
-    @cache  # each view of the evidence asks, and a layer would be made anew for each
-    def ask() -> Seen:
-        asked = of_one_input(wrong)
-        others = in_other_sizes(caller, function, {case.rung for case, _ in asked})
-        holes = asked_of_holes(caller, function, wrong)
-        return [*fresh(caller, function, asked), *others, *([small] if small else []), *holes]
-
-    def ask_right() -> Seen:
-        return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
-
-    def ask_equal() -> tuple[Case, Answer] | None:
-        return of_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
-
-    asked = promised(wrong) + right
-    clip = clipped_at(caller, wrong, digits, ask)
+    evidence = evidence_of(caller, tried, seen, wrong, digits=digits, broken=broken, small=small)
+    clip = clipped_at(caller, wrong, digits, evidence.ask)
     if clip is not None:
         edges.append((Finding(wrong[0][0].rung, REMARK, f"scores are clipped at {clip:g}"), ""))
         seen, wrong, small = right, [], None
-    evidence = Answers(
-        asked, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right, ask_equal=ask_equal,
-        is_seen=lambda: inner.tells_all(function.look()),
-    )  # fmt: skip
     found = (known or explained(evidence)) if wrong else Explained()
     if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function):
         found = replace(found, names=tuple(SMALL_FILL if name == MULTIPLIED else name for name in found.names))
@@ -520,6 +504,32 @@ def verdict_on_answers(
         name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
         not_asked=unasked(caller, function, seen),
+    )  # fmt: skip
+
+
+def evidence_of(
+    caller: Caller, tried: Tried, seen: Seen, wrong: Seen, *, digits: int, broken: Sequence[str], small: Pair | None
+) -> Answers:  # fmt: skip
+    """Return the answers as evidence, with what asks fresh questions; `small` is the smallest one answered wrongly."""
+    function, lost = tried.function, {case for case, _ in wrong}
+    right = [pair for pair in seen if pair[0] not in lost]
+
+    @cache  # each view of the evidence asks, and a layer would be made anew for each
+    def ask() -> Seen:
+        asked = of_one_input(wrong)
+        others = in_other_sizes(caller, function, {case.rung for case, _ in asked})
+        holes = asked_of_holes(caller, function, wrong)
+        return [*fresh(caller, function, asked), *others, *([small] if small else []), *holes]
+
+    def ask_right() -> Seen:
+        return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
+
+    def ask_equal() -> Pair | None:
+        return of_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
+
+    return Answers(
+        promised(wrong) + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
+        ask_equal=ask_equal, is_seen=lambda: inner.tells_all(function.look()),
     )  # fmt: skip
 
 
