@@ -86,7 +86,10 @@ class Sizes:
             return self.width
         if "head" in word:
             return self.shared if "kv" in word else self.size if "dim" in word or "size" in word else None
-        return self.width if any(part in word for part in ("model", "embed", "emb", "hidden")) else None
+        is_width = word.endswith(("feature", "features")) or any(
+            part in word for part in ("model", "embed", "emb", "hidden")
+        )
+        return self.width if is_width else None
 
 
 # How many heads a module has: by its own words, by the size of a head, or by which number makes it right

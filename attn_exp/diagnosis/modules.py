@@ -220,24 +220,32 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
 
     torch.manual_seed(sizes.seed)
     made: Bound = construct(own.function, own.name, sizes, works)
-    return remade(own, request, made) if made.inside is None else with_sizes_apart(own, sizes, works, made)
+    return (
+        remade(own, request, made)
+        if made.inside is None
+        else with_sizes_apart(own.function, own.name, sizes, works, made, told)
+    )
 
 
-def with_sizes_apart(own: OwnFunction, sizes: Sizes, works: Callable[[Any, Sizes], Bound], made: Bound) -> Bound:
+def with_sizes_apart(
+    kind: Any, name: str, sizes: Sizes, works: Callable[[Any, Sizes], Bound], made: Bound, told: Mapping[str, Any]
+) -> Bound:
     """Return a layer of one head that has as many numbers as x, made so that it has others; as it is, if none can be.
 
-    What is wrong with the one number is right with the other where both are the same.
+    What is wrong with the one number is right with the other where both are the same. One of them is that of x, unless
+    its file has `told` it.
     """
     inside = made.inside
     if inside is None or inside.heads != 1 or len(set(inside.arrays["W_q"].shape)) > 1:
         return made
-    uses = uses_of(own.function)
-    given = [one for one in parameters_of(own.function, own.name) if is_size_of_layer(one)]
+    uses = uses_of(kind)
+    given = [one for one in parameters_of(kind, name) if is_size_of_layer(one)]
     given = [one for one in given if one.name not in uses or not uses[one.name].divides]
-    for one in while_there_is_time(given[::-1] if len(given) > 1 else [], MAKING, "a head of another size than x"):
+    several = given[::-1] if told or len(given) > 1 else []
+    for one in while_there_is_time(several, MAKING, "a head of another size than x"):
         with suppress(UserError):
-            maker = with_argument(own.function, own.name, one.name, OTHER_INNER)
-            other: Bound = construct(maker, own.name, sizes, works)
+            maker = with_argument(kind, name, one.name, OTHER_INNER)
+            other: Bound = construct(maker, name, sizes, works)
             if other.inside is not None and len(set(other.inside.arrays["W_q"].shape)) > 1:
                 return other
     return made
@@ -752,7 +760,20 @@ def of_heads_averaged(layer: Layer, way: Way, inside: Inside) -> Inside:
 
 
 def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Bound:
-    """Return a layer of flax, haiku, Equinox or Keras, or one of such a class in these sizes.
+    """Return a layer of flax, haiku, Equinox or Keras, or one of such a class in these sizes, also those of its file.
+
+    Raises:
+        UserError: it cannot be made or called.
+    """
+    told = smaller(own.function, sizes) if inspect.isclass(own.function) and kind != "haiku" else {}
+    with suppress(Exception), with_numbers(own.function, told):
+        if told:
+            return of_pure_told(own, sizes, request, kind, told)
+    return of_pure_told(own, sizes, request, kind, {})
+
+
+def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, told: Mapping[str, int | str]) -> Bound:
+    """Return a layer of flax, haiku, Equinox or Keras; `told` are sizes of its file.
 
     Raises:
         UserError: it cannot be made or called.
@@ -780,6 +801,7 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
             layer, way = called_in(made, of_size, orders)
         if not layer.leaves:
             return Bound(own.function, np.dot if kind == "keras" else library_of_jax())
+        way = replace(way, told={**told, **way.told})
         forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(layer, way)
         look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
         try:
@@ -791,7 +813,8 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
     if not inspect.isclass(own.function):
         return works(own.function, sizes)
     maker = partial(HaikuMaker, own.function) if kind == "haiku" else own.function
-    return cast("Bound", construct(signed(maker, own.function, kind), own.name, sizes, works))
+    maker = signed(maker, own.function, kind)
+    return with_sizes_apart(maker, own.name, sizes, works, construct(maker, own.name, sizes, works), told)
 
 
 OF_MANY = ("btm", "tm", "bhwm", "bmhw", "bmt", "hwm", "bfhwm")

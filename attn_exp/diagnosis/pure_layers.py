@@ -304,7 +304,7 @@ class KerasLayer(PureLayer):
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
         """Return the answer of a call as NumPy has it."""
         x, memory = self.lent(x), None if memory is None else self.lent(memory)
-        return numbers(first_of(way.call(self.applied({}), x, memory)))
+        return numbers(first_of(way.call(self, x, memory)))
 
 
 def is_norm(layer: Any) -> bool:
@@ -398,6 +398,7 @@ def of_linen(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLay
         found.update(variables)
         return said
 
+    vars(initial)["module"] = made  # its file may say how many tokens it takes
     example(initial)
     leaves, shape = flattened(found.get("params", {}))
     others = {name: value for name, value in found.items() if name not in ("params", "cache")}
@@ -542,7 +543,9 @@ def of_nnx(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer
 
 
 def of_keras(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
-    example(taken_apart_once_built(made))
+    call = taken_apart_once_built(made)
+    vars(call)["module"] = made
+    example(call)
     return KerasLayer(made)
 
 

@@ -17,7 +17,8 @@ from attn_exp.diagnosis.module_sizes import LENGTH, Sizes
 from attn_exp.diagnosis.offer import plain
 
 OF_BATCH = ("batchsize", "bs", "bsz", "batch", "nbatch", "nbatches")
-OF_ROWS = (*LENGTH, "sequencelength", "seqlength", "numtokens", "contextsize", "maxtokens")
+OF_ROWS = (*LENGTH, "sequencelength", "seqlength", "numtokens", "contextsize", "maxtokens", "context",
+           "ctx", "maxcontext", "maxctx")  # fmt: skip
 """What a file calls the numbers of entries and of tokens of a call."""
 
 ROOM = 256
@@ -28,7 +29,7 @@ def numbers_read(kind: Any, making: bool) -> dict[str, int | float]:
     """Return the numbers of a class's file that it reads, or layers that it is made of: when called, or made too."""
     space, kinds, names = space_of_file(kind), [kind], set[str]()
     for one in kinds:
-        methods = [method for name, method in vars(one).items()
+        methods = [inspect.unwrap(method) for name, method in vars(one).items()
                    if inspect.isfunction(method) and (making or name != "__init__")]  # fmt: skip
         read = {name for method in methods for name in names_in(method.__code__)}
         within = [space[name] for name in read if inspect.isclass(space.get(name))]
@@ -40,7 +41,9 @@ def numbers_read(kind: Any, making: bool) -> dict[str, int | float]:
 def space_of_file(kind: Any) -> dict[str, Any]:
     """Return the names of the file of a class, of which some may be exchanged."""
     init = vars(kind).get("__init__") or vars(kind).get("forward")
-    return getattr(init, "__globals__", None) or vars(sys.modules.get(kind.__module__, sys))
+    return getattr(inspect.unwrap(init) if callable(init) else None, "__globals__", None) or vars(
+        sys.modules.get(kind.__module__, sys)
+    )
 
 
 def names_in(code: CodeType) -> Iterator[str]:

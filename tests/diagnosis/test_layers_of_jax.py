@@ -336,3 +336,46 @@ def test_a_layer_of_keras_that_takes_no_name_is_made_anew_for_other_axes(tmp_pat
     pytest.importorskip("keras", reason="Keras is not installed: pip install keras")
     verdict = verdict_on(OF_CHANNELS_FIRST, tmp_path)
     assert verdict.passed, verdict
+
+
+OF_NUMBERS_OF_ITS_FILE = {
+    "keras": """
+import keras
+from keras import ops
+
+N_FEATURES, MAX_CONTEXT = 20, 11
+
+class Layer(keras.layers.Layer):
+    def __init__(self, size=5):
+        super().__init__()
+        self.a, self.b, self.c = (keras.layers.Dense(n) for n in (size, size, N_FEATURES))
+
+    def call(self, x):
+        assert tuple(x.shape[1:]) == (MAX_CONTEXT, N_FEATURES)
+        scores = self.a(x) @ ops.transpose(self.b(x), (0, 2, 1)) / N_FEATURES**0.5
+        return ops.softmax(scores) @ self.c(x)
+""",
+    "equinox": """
+import equinox as eqx, jax
+
+N_FEATURES, MAX_CONTEXT = 20, 11
+
+class Layer(eqx.Module):
+    sides: list
+
+    def __init__(self, key, n_size=5):
+        self.sides = [eqx.nn.Linear(N_FEATURES, n, key=key) for n in (n_size, n_size, N_FEATURES)]
+
+    def __call__(self, x):
+        assert x.shape == (MAX_CONTEXT, N_FEATURES)
+        q, k, v = (jax.vmap(side)(x) for side in self.sides)
+        return jax.nn.softmax(q @ k.T / N_FEATURES**0.5) @ v
+""",
+}
+
+
+@pytest.mark.parametrize("library", OF_NUMBERS_OF_ITS_FILE)
+def test_numbers_of_a_file_are_exchanged(library: str, tmp_path: Path) -> None:
+    pytest.importorskip(library, reason=f"{library} is not installed: pip install {library}")
+    verdict = verdict_on(OF_NUMBERS_OF_ITS_FILE[library], tmp_path)
+    assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict
