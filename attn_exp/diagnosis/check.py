@@ -52,6 +52,7 @@ from attn_exp.experiment.verdict import (
     Verdict,
     unfinished,
 )
+from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
 from attn_exp.rules.masks.array import Allowed
@@ -330,8 +331,9 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
     request = tried.caller.request
     found = other_words.that_fit(tried.caller, tried.case, tried.answer, digits)
     found = found or other_words.that_turn(tried.caller, tried.case, tried.answer, digits)
-    if not found and tried.function.inside is None:
-        found = other_words.heads_inside(tried.caller, tried.case, tried.answer, digits)
+    found = found or [
+        words for words, recipe in heads_inside(tried) if other_words.gives(recipe, tried.case, tried.answer, digits)
+    ]
     fits = [(words, other_words.with_words(request, words)) for words in found]
     if not fits:
         return beside_a_mistake(own, tried, quick, tell, digits)
@@ -348,6 +350,11 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
     return other_words.under(verdict, request, words) if verdict.passed or verdict.mistakes or nearly else None
 
 
+def heads_inside(tried: Tried) -> list[tuple[str, Recipe]]:
+    """Return the words of heads that a function may count by itself; those of a module are known."""
+    return list(other_words.of_heads_inside(tried.caller, tried.case)) if tried.function.inside is None else []
+
+
 def understood(tried: Tried) -> Bound | None:
     """Return a module whose matrices are known, which need not be found again under other words."""
     return tried.function if tried.function.inside is not None else None
@@ -361,7 +368,10 @@ def hiding(own: OwnFunction, tried: Tried, request: Request, quick: bool, tell: 
 
 def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, digits: int) -> Verdict | None:
     """Check a function under the words beside which one mistake gives its first answer, where none does without."""
-    for words in other_words.that_fit_beside_a_mistake(tried.caller, tried.case, tried.answer, digits)[:MOST_WORDS]:
+    found = other_words.that_fit_beside_a_mistake(
+        tried.caller, tried.case, tried.answer, digits, more=heads_inside(tried)
+    )
+    for words in found[:MOST_WORDS]:
         as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
         asked = other_words.with_words(tried.caller.request, words)
         verdict = check_in_layout(own, asked, quick, tell, as_it_is)

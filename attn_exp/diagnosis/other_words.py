@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -67,20 +68,18 @@ def that_turn(caller: Caller, case: Case, answer: Answer, digits: int) -> list[s
     return [said for said, request in asked if gives(under_request(case, request), case, answer, digits)]
 
 
-def heads_inside(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
-    """Return the words of heads that a function of a layer's matrices counts by itself, maybe beside a causal mask."""
+def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
+    """Yield the words of heads that a function of a layer's matrices counts by itself, maybe beside a causal mask."""
     offer, request, recipe = caller.offer, caller.request, case.recipe
     if offer.core or offer.takes("heads") or request.head is not None or recipe.heads > 1 or request.as_typed:
-        return []
+        return
     width = case.given.arrays["W_q"].shape[1]
-    found = []
     for count in (one for one in range(2, width) if width % one == 0):
         rules = request.rules(width // count, case.given.keys, case.given.keys)
-        for words, masks in (("", recipe.rules.masks), (f"{CAUSAL} ", (*recipe.rules.masks, Causal()))):
-            made = replace(recipe, heads=count, groups=count, rules=replace(rules, masks=masks))
-            if gives(made, case, answer, digits) and (not words or is_meant(CAUSAL, caller)):
-                found.append(f"{words}head={count}")
-    return found
+        made = replace(recipe, heads=count, groups=count, rules=replace(rules, masks=recipe.rules.masks))
+        yield f"head={count}", made
+        if is_meant(CAUSAL, caller):
+            yield f"{CAUSAL} head={count}", made.with_rules(masks=(*recipe.rules.masks, Causal()))
 
 
 def under_request(case: Case, request: Request) -> Recipe:
@@ -104,11 +103,13 @@ SHOWN = 8
 """Windows that are as wide as this are not shown by the first questions."""
 
 
-def that_fit_beside_a_mistake(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
+def that_fit_beside_a_mistake(
+    caller: Caller, case: Case, answer: Answer, digits: int, more: Iterable[tuple[str, Recipe]] = ()
+) -> list[str]:
     """Return the words under which one mistake gives the answer to the first question, or two do of two parts.
 
     There are none where a mistake gives it without them. Windows are left out, and beside two mistakes all but the
-    usual words.
+    usual words. `more` words are tried beside, each with the recipe that it says.
     """
 
     def has_one(recipe: Recipe) -> bool:
@@ -122,6 +123,7 @@ def that_fit_beside_a_mistake(caller: Caller, case: Case, answer: Answer, digits
         return any(gives(two.change(asked), case, answer, digits) for two in found)
 
     known = [(words, change(case.recipe)) for words, change in meant(caller, case) if "window" not in words]
+    known += more
     if not known or has_one(case.recipe):
         return []
     found = [words for words, recipe in known if has_one(recipe)]

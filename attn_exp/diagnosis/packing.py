@@ -122,6 +122,10 @@ TOGETHER: dict[str, tuple[str, Callable[[Sequence[Any], Context], Any]]] = {
     "tuple": ("({0})", lambda matrices, context: tuple(matrices)),
     "named": ("a dictionary of all matrices", named),
     "named layers": ("a dictionary of all layers", lambda matrices, context: named(matrices, context, as_layers=True)),
+    "named turned layers": (
+        "a dictionary of all layers, turned",
+        lambda matrices, context: named([one.T for one in matrices], context, as_layers=True),
+    ),
     "all": ("({0})", lambda matrices, context: tuple(matrices)),
     "heads": ("{0} of each head in a list", lambda matrices, context: columns(matrices[0], context.at.heads)),
     "w and b": ("{{'w': {0}, 'b': 0}}", with_zeros(("w", "b"))),
@@ -130,7 +134,7 @@ TOGETHER: dict[str, tuple[str, Callable[[Sequence[Any], Context], Any]]] = {
 """Ways to hand over matrices in one argument: as Python says it, and how it is done."""
 
 
-WHOLE = ("named", "named layers", "all")
+WHOLE = ("named", "named layers", "named turned layers", "all")
 """Those of them that hold the output projection too."""
 
 

@@ -26,7 +26,7 @@ LIKELY = frozenset((
     *MIXING, "keys_viewed", "values_viewed", "queries_keys_swapped", "weights_transposed", "values_from_keys",
     "keys_from_queries", "no_scale", "scale_by_d", "scale_by_sqrt_d_model", "scale_by_sqrt_heads", "scale_by_heads",
     "scale_by_batch", "scale_multiplied", "scale_twice", "scale_after_softmax", "scale_by_sqrt_keys", "scale_by_keys",
-    "softmax_over_queries", "softmax_over_heads", "softmax_over_all",
+    "softmax_over_queries", "softmax_over_heads", "softmax_over_all", "keepdims_missing",
 ))  # fmt: skip
 """Those that are tried together."""
 LARGE_FILL = Candidate((), everywhere(filled(-1e9)))

@@ -40,6 +40,19 @@ def one_maximum(*axes: int) -> Change:
     return instead(normalize=normalize)
 
 
+def of_other_rows(largest: bool | None, sums: bool) -> Change:
+    """Return the change that takes the largest logits, or the sums, as rows along the keys; None takes none off."""
+
+    def laid(rows: Array, turned: bool) -> Array:
+        return rows[..., None, :] if turned else rows[..., None]
+
+    def normalize(at: At, masked: Array) -> Array:
+        powers = np.exp(masked if largest is None else masked - laid(masked.max(axis=-1), largest))
+        return np.asarray(powers / laid(powers.sum(axis=-1), sums))
+
+    return instead(normalize=normalize)
+
+
 def with_epsilon(epsilon: float, largest: bool = True) -> Change:
     """Return the change that adds a number to each sum of powers, whose largest is 1, or which are raw."""
 
@@ -111,6 +124,19 @@ MISTAKES = {
         seen="softmax without a dim; catalyst PR 285",
         stage="weights",
         changes=(softmax_over(1), softmax_over(1, empty=math.nan)),
+    ),
+    "keepdims_missing": Mistake(
+        says="The softmax of a row takes the sum, or the largest logit, of another: they lie along the keys.",
+        fix="max(axis=-1, keepdims=True) and sum(axis=-1, keepdims=True)",
+        seen="np.exp(x) / np.sum(np.exp(x), axis=1)",
+        stage="weights",
+        changes=(
+            of_other_rows(None, True),
+            of_other_rows(False, True),
+            of_other_rows(True, True),
+            of_other_rows(True, False),
+        ),
+        of_code=True,
     ),
     "softmax_over_all": Mistake(
         says="One softmax runs over all places of the matrix instead of one for each query.",

@@ -116,3 +116,18 @@ def test_they_are_mistakes_beside_others() -> None:
     both = attn_exp.check(raw_and_unscaled, quick=True)
     assert not both.passed and "no_scale" in both.mistakes, both
     assert not attn_exp.check(raw_and_in_place, quick=True).passed
+
+
+def of_one_head(largest: bool | None, sums: bool) -> Any:
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.T / np.sqrt(q.shape[1])
+        powers = np.exp(scores if largest is None else scores - scores.max(axis=1, keepdims=not largest))
+        return powers / powers.sum(axis=1, keepdims=not sums) @ v
+
+    return attention
+
+
+@pytest.mark.parametrize(("largest", "sums"), [(None, True), (False, True), (True, True), (True, False)])
+def test_sums_and_largest_logits_without_keepdims_are_named(largest: bool | None, sums: bool) -> None:
+    verdict = attn_exp.check(of_one_head(largest, sums), quick=True)
+    assert verdict.mistakes == ("keepdims_missing",), verdict

@@ -75,3 +75,27 @@ def of_what_is_kept_unscaled(query: Any, memory: Any) -> Any:
 def test_keys_and_values_are_kept_in_a_mapping() -> None:
     assert attn_exp.check(of_what_is_kept, quick=True).passed
     assert attn_exp.check(of_what_is_kept_unscaled, quick=True).mistakes == ("no_scale",)
+
+
+def of_turned(layers: Any, name: str, x: Any) -> Any:
+    return x @ layers[name]["weight"].T + layers[name]["bias"]
+
+
+def of_layers_by_name(x: Any, layers: Any) -> Any:
+    q, k, v = (of_turned(layers, name, x) for name in ("q_proj", "k_proj", "v_proj"))
+    return of_turned(layers, "out_proj", softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v)
+
+
+def test_layers_in_a_mapping_may_hold_their_matrices_as_pytorch_does() -> None:
+    assert attn_exp.check(of_layers_by_name, quick=True).passed
+
+
+def of_two_heads_and_wide(x: Any, Wq: Any, Wk: Any, Wv: Any, Wo: Any) -> Any:
+    q, k, v = ((x @ side).reshape(len(x), 2, -1).swapaxes(0, 1) for side in (Wq, Wk, Wv))
+    weights = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(x.shape[-1]))
+    return (weights @ v).swapaxes(0, 1).reshape(x.shape) @ Wo
+
+
+def test_a_mistake_beside_heads_of_its_own_is_named() -> None:
+    verdict = attn_exp.check(of_two_heads_and_wide, quick=True)
+    assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict
