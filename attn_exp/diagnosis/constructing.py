@@ -214,7 +214,7 @@ class Search:
         except Exception as error:
             self.refused.append(error)
             is_open = any(isinstance(one, OtherShapeError) for one in self.refused)  # what its axes are
-            if isinstance(error, UnreadError) and not is_open and tells_all(error.look()):
+            if isinstance(error, UnreadError) and not is_open and error.look.is_rich and tells_all(error.look()):
                 self.seen = error  # no other value shows more of it
             without_way = error if isinstance(error, NoWayError) else error.__cause__
             if not isinstance(without_way, NoWayError):

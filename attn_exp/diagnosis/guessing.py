@@ -228,7 +228,7 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
         return grids or [sizes.dropout]
     is_flag = isinstance(given.default, bool)
     refused = use.asserted and (is_flag or (type(given.default) is int and known is None))
-    is_scale = given.default is False and re.fullmatch(SCALES, word) is not None
+    is_scale = given.default is False and sizes.scaled and re.fullmatch(SCALES, word) is not None
     if word in (*DROPOUT, *BIAS) or is_flag or (word == "numgroups" and whole) or refused:  # groups of a norm
         others = [not given.default] if is_flag else [GRID, 2]
         return [True, False] if is_scale else list(dict.fromkeys([given.default, *others])) if refused else []

@@ -387,6 +387,12 @@ class Look:
             return verdict(self.name, self.see, self.request, cache(self.others))
         return None
 
+    @property
+    def is_rich(self) -> bool:
+        """Whether heads have several numbers each: those of one tell little."""
+        seen = self.see()
+        return seen is not None and all(one.size > 1 for one in seen.first)
+
     def __call__(self) -> Verdict | None:
         return self.verdict
 
