@@ -53,7 +53,8 @@ def about_heads(word: str) -> bool:
 class Sizes:
     """What a module is made of: x of `width` numbers, `heads` of `size`, `shared` key/value heads, seed and dropout.
 
-    `causal` is True where a class that is told whether it is causal is to be so; None leaves it as it is.
+    `causal` is True where a class that is told whether it is causal is to be so; None leaves it as it is, and
+    `scaled` that its scores are to be scaled, where it has a switch for that.
     """
 
     width: int
@@ -64,6 +65,7 @@ class Sizes:
     bias: bool = True
     dropout: float = 0.0
     causal: bool | None = None
+    scaled: bool = True
 
     def value(self, name: str) -> Any:
         """Return what a parameter or field of that name is given, or None where nobody knows it."""

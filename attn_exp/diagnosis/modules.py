@@ -187,7 +187,7 @@ def sizes_of(request: Request, heads: int = MADE_WITH, size: int = SIZE) -> Size
     heads = request.head or heads
     shared = request.kv_head if request.kv_head and heads % request.kv_head == 0 else heads
     causal = any(isinstance(mask, Causal) for mask in request.masks) or None
-    return Sizes(size * heads, heads, size, shared, request.seed, causal=causal)
+    return Sizes(size * heads, heads, size, shared, request.seed, causal=causal, scaled=request.scale is not False)
 
 
 def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
