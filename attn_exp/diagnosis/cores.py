@@ -315,7 +315,7 @@ def seen_inside(layer: TorchLayer | PureLayer, way: Way, words: Mapping[str, str
         return None
 
     def answer() -> Array:
-        return ask(x, memory)[1]
+        return layer.answer(way, x, memory if way.memory else None)
 
     def idle() -> list[str]:
         return list(idle_matrices(layer, answer))

@@ -44,7 +44,7 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
     for one, other in zip(seen.first, seen.second, strict=True):
         yield from of_scores(seen, one, other, request, others)
         yield of_weights(seen, one)
-    yield of_answer(seen)
+    yield of_answer(seen) if reaches_answer(seen) else LOST
     yield from of_matrices(seen)
     yield from masks_inside.of_words(seen)
 
@@ -344,6 +344,20 @@ def of_answer(seen: Seen) -> tuple[Finding, str]:
         places = ", ".join(str(place + 1) for place in np.flatnonzero(reached.any(axis=0)))
         return Finding(rung, BROKEN, f"what the query of token 2 mixes reaches token {places}"), "heads_merged_wrong"
     return Finding(rung, HELD, "what a query mixes reaches its own token alone"), ""
+
+
+LOST = Finding("the answer", BROKEN, "what the queries mix does not reach it"), ""
+
+
+def reaches_answer(seen: Seen) -> bool:
+    """Say whether anything of what the queries mix reaches the answer."""
+    instead = {one.at[2]: doubled for one in seen.first}
+    return not np.array_equal(seen.ask(seen.x, seen.memory, instead)[1], seen.said)
+
+
+def doubled(said: Any) -> Any:
+    """Return twice what a product returned, and a number more."""
+    return said * 2 + 1
 
 
 def with_rows(said: Any, rows: Array, *, swapped: bool) -> Any:

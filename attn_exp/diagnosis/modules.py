@@ -1173,6 +1173,8 @@ def by_names(
     call, offer = called(layer, way, taken_by(module.forward, name), "")
 
     def right(count: int) -> bool:
+        if not fit(arrays, count, inside(count).groups):
+            return False
         caller = Caller(call, offer, library("torch", request.device), request, "bhtd", layer.kind)
         case = next(layer_cases(request, offer, True, inside(count)))
         output = caller(case).output

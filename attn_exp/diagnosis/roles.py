@@ -20,6 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.clock import MAKING, while_there_is_time
 
 TOKENS = 3
 OPEN = 40.0
@@ -178,13 +179,16 @@ def find(
             return Search(layer, probe, width, hint, memory, before, tokens)
 
         search = again()
+        if not search.is_answering():
+            raise NotFoundError("no matrix that it holds changes its answer")
         try:
             return search.roles()
         except NotFoundError:
             with suppress(NotFoundError):  # beside keys that are no token's, queries and keys do what gates do
                 return again().roles(gates=False)
             after = list(reversed(search.rest))  # what comes after attention stands behind it
-            for added, name in [*((True, name) for name in (*after, "")), *((False, name) for name in after)]:
+            others = [*((True, name) for name in (*after, "")), *((False, name) for name in after)]
+            for added, name in while_there_is_time(others, MAKING, "other ways to read its matrices"):
                 with suppress(NotFoundError):
                     return again().roles(without=name, added=added)
             raise
@@ -221,6 +225,10 @@ class Search:
         if self.memory and not self.takes_from_memory(found):
             raise NotFoundError("its keys and values are not made of the memory")
         return found
+
+    def is_answering(self) -> bool:
+        """Say whether any matrix changes the answer."""
+        return any(self.matters(name) for name in self.now if self.is_matrix(name))
 
     def takes_from_memory(self, found: Roles) -> bool:
         """Say whether queries are made of x, and keys and values of the memory: they are blind where these are."""

