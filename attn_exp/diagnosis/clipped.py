@@ -19,7 +19,7 @@ from attn_exp.diagnosis.precision import error
 from attn_exp.forms.pipeline import Step
 from attn_exp.mistakes.mistake import around
 
-STEPS, SEEN, USUAL = 30, 0.05, 20.0
+STEPS, SEEN, USUAL = 30, 0.05, 32.0
 """Halves of the way to where a clip is seen first; of the largest number of an answer, a gap from which the number can
 be read off; and a logit below which a clip bends usual scores."""
 

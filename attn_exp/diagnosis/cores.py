@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.idle import idle_matrices, matrices_of
+from attn_exp.diagnosis.idle import idle_biases, idle_matrices, matrices_of
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -265,6 +265,8 @@ class Seen:
     """What the name of the matrix that q, k and v are each made with says that it makes, where it says that."""
     matrices: Sequence[str] = ()
     """The names of all matrices."""
+    without_bias: Callable[[], Sequence[str]] = list
+    """The sides whose bias changes nothing, where it should."""
 
     @property
     def heads(self) -> int:
@@ -324,7 +326,10 @@ def seen_inside(layer: TorchLayer | PureLayer, way: Way, words: Mapping[str, str
         return sides_by_name(layer, first[0], lambda: cores(ask(x, memory)[0])[0])
 
     every = matrices_of(layer.parameters)
-    return Seen(ask, x, memory, said, operations, first, second, way.width, heads, words, idle, named, every)
+    return Seen(
+        ask, x, memory, said, operations, first, second, way.width, heads, words, idle, named, every,
+        partial(idle_biases, layer, answer),
+    )  # fmt: skip
 
 
 def sides_by_name(layer: TorchLayer | PureLayer, before: Core, again: Callable[[], Core]) -> dict[str, str]:

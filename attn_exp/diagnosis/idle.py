@@ -57,6 +57,20 @@ SIDES = {"q", "k", "v"}
 UNUSED = "projections_unused"
 
 
+def idle_biases(layer: Layer, answer: Callable[[], Array]) -> list[str]:
+    """Return the sides whose bias changes nothing, by their names; that of keys never does."""
+    sides, rng = set[str](), np.random.default_rng(37)
+    with restored(layer) as own:
+        before = answer()
+        for name, array in own.items():
+            if sum(n > 1 for n in array.shape) == 1 and "bias" in name.lower() and sounds_like(name) in ("q", "v"):
+                layer.put({name: array + rng.standard_normal(array.shape)})
+                if np.array_equal(before, answer(), equal_nan=True):
+                    sides.add(sounds_like(name))
+                layer.put({name: array})
+    return sorted(sides)
+
+
 def made_of_another(idle: Sequence[str], is_alike: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with each side whose matrix is idle, by its name, and the name of the mistake.
 

@@ -52,6 +52,8 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
 def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say which matrices change nothing, and which side is made with the matrix of another instead of its own."""
     rung, idle = "every matrix is used", list(seen.idle())
+    if not idle and "v" in seen.without_bias():
+        yield Finding(rung, BROKEN, "the bias of the values changes nothing"), "no_value_bias"
     if not idle:
         return
 

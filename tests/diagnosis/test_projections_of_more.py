@@ -176,8 +176,8 @@ def test_images_whose_keys_are_pooled(made: type[nn.Module]) -> None:
     assert verdict.passed, str(verdict)
 
 
-def test_a_scale_that_an_image_lacks() -> None:
-    assert attn_exp.check(PointsUnscaled).mistakes == ("no_scale",)
+def test_an_image_without_a_scale_is_right_under_that() -> None:
+    assert attn_exp.check(PointsUnscaled).right_under == "scale=1"
 
 
 class WithOnePool(nn.Module):
@@ -204,6 +204,6 @@ class WithOnePoolUnscaled(WithOnePool):
 
 
 def test_one_pool_may_serve_two_projections() -> None:
-    right, wrong = attn_exp.check(WithOnePool, quick=True), attn_exp.check(WithOnePoolUnscaled, quick=True)
-    assert right.passed, right
-    assert wrong.mistakes == ("no_scale",), wrong
+    right, unscaled = attn_exp.check(WithOnePool, quick=True), attn_exp.check(WithOnePoolUnscaled, quick=True)
+    assert right.passed and not right.right_under, right
+    assert unscaled.right_under == "scale=1", unscaled
