@@ -52,11 +52,10 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
 def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say which matrices change nothing, and which side is made with the matrix of another instead of its own."""
     rung, idle = "every matrix is used", list(seen.idle())
-    if not idle and "v" in seen.without_bias():
-        yield Finding(rung, BROKEN, "the bias of the values changes nothing"), "no_value_bias"
     if not idle:
+        if "v" in seen.without_bias():
+            yield Finding(rung, BROKEN, "the bias of the values changes nothing"), "no_value_bias"
         return
-
     of_one_input = cores(seen.ask(seen.x, seen.x)[0])
 
     def is_alike(side: str, other: str) -> bool:

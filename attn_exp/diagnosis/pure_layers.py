@@ -543,6 +543,7 @@ def of_nnx(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer
 
 
 def of_keras(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    """Return a layer of Keras, which is built by a first call: `example` makes that."""
     call = taken_apart_once_built(made)
     vars(call)["module"] = made
     example(call)
