@@ -314,9 +314,20 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
                 known = [word for word in vars(module) if not word.startswith("_") and callable(vars(module)[word])]
                 raise UserError(unknown(name, known[:12], f"function of {place}"))
             function = method_of(function, part)
-    if not callable(function):
+    if not callable(function) and not has_methods(function):
         raise UserError(f"{target} is a {type(function).__name__}; expected a function")
     return function_from(function, name, file if isinstance(file, str) else None)
+
+
+def has_methods(one: Any) -> bool:
+    """Say whether something is an object of a class of somebody's own with methods, one of which may be attention."""
+    home = type(one).__module__.partition(".")[0]
+    methods = (name for name, value in vars(type(one)).items() if callable(value) and not name.startswith("_"))
+    return home not in NO_HOMES and any(methods)
+
+
+NO_HOMES = ("builtins", "types", "numpy", "torch", "jax", "jaxlib", "keras")
+"""Whose objects are numbers, texts, arrays and modules: what is no function there is none of somebody's own."""
 
 
 def method_of(owner: Any, name: str) -> Any:

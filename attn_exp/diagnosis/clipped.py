@@ -19,9 +19,9 @@ from attn_exp.diagnosis.precision import error
 from attn_exp.forms.pipeline import Step
 from attn_exp.mistakes.mistake import around
 
-STEPS, SEEN, USUAL = 30, 0.05, 32.0
+STEPS, SEEN, USUAL, MOST = 30, 0.05, 32.0, 1000.0
 """Halves of the way to where a clip is seen first; of the largest number of an answer, a gap from which the number can
-be read off; and a logit below which a clip bends usual scores."""
+be read off; a logit below which a clip bends usual scores, and one beyond which exponentials overflow in every type."""
 
 
 def clipped_at(
@@ -58,7 +58,7 @@ def number_of(case: Case, output: Array, made: Callable[[float], list[Candidate]
     """Return the number, to six digits, that gives an output, if it is beyond usual logits."""
     stages = expected(case)
     largest, of_logits = (float(np.abs(stages[one]).max()) for one in (stage, "logits"))
-    if largest < USUAL:
+    if largest < USUAL or of_logits > MOST or not np.isfinite(output).all():  # what overflows is not clipped
         return None
     starts = np.arange(USUAL, largest, largest / of_logits).tolist()  # weights tell one logit from the next
     number = fitted(case, output, made, starts)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import MethodType
 from typing import Any
 
 from attn_exp.diagnosis.constructing import construct
@@ -56,11 +59,14 @@ def standing_for(function: Any, kind: Any) -> Any:
     return type(function.__name__, (kind,), space)
 
 
-def class_called_by(function: Any) -> Any:
+def called_by_method(function: Any, sizes: Sizes) -> Any:
     """Return the class of a method, made to be called by it, as `Block.attention` names one; all else as it is.
 
-    Of those that PyTorch, Keras or Python alone make: their objects are called by the method of a known name.
+    Of those that PyTorch, Keras or Python alone make: their objects are called by the method of a known name. A method
+    of an object, as of `layer = Block(8)`, gives the object made so, unless its arguments are called q, k and v.
     """
+    if inspect.ismethod(function):
+        return object_called_by(function)
     home, _, word = str(getattr(function, "__qualname__", "")).rpartition(".")
     owner = getattr(function, "__globals__", {}).get(home)
     if not inspect.isclass(owner) or inspect.getattr_static(owner, word, None) is not function:
@@ -68,4 +74,47 @@ def class_called_by(function: Any) -> Any:
     library = kind_of(owner)
     if library not in ("", "keras") or next(iter(inspect.signature(function).parameters), "") != "self":
         return function
-    return type(owner.__name__, (owner,), {"call" if library else "forward": function, "__module__": owner.__module__})
+    space: dict[str, Any] = {"call" if library else "forward": function, "__module__": owner.__module__}
+    if not library and takes_heads(MethodType(function, owner)) and not reads_matrices(owner, word, sizes):
+        space["parameters"] = no_parameters  # it is a function of q, k and v
+    return type(owner.__name__, (owner,), space)
+
+
+def object_called_by(method: Any) -> Any:
+    """Return the object of a method, made to be called by it, or the method where it takes q, k and v."""
+    owner, one = type(method.__self__), method.__self__
+    if inspect.isclass(one) or kind_of(one) or owner.__module__ in ("builtins", "numpy") or takes_heads(method):
+        return method
+    with suppress(Exception):  # it may be frozen, or made in a way of its own
+        made = copy.copy(one)
+        made.__class__ = type(owner.__name__, (owner,), {"forward": method.__func__, "__module__": owner.__module__})
+        return made
+    return method
+
+
+def takes_heads(function: Any) -> bool:
+    """Say whether the names of a function's arguments are those of q, k and v."""
+    with suppress(UserError):
+        return offered(function, "").core
+    return False
+
+
+def reads_matrices(owner: type, word: str, sizes: Sizes) -> bool:
+    """Say whether a method, or one of its class that it calls, reads anything of its object that holds matrices."""
+    try:
+        made = construct(owner, owner.__name__, sizes, lambda one, _: one)
+    except (Exception, LeftError):
+        return True
+    holding = {name.partition(".")[0] for name, tensor in made.named_parameters() if tensor.ndim > 1}
+    names, ahead = set[str](), [word]
+    while ahead:
+        method = getattr(owner, ahead.pop(), None)
+        new = set(method.__code__.co_names) - names if inspect.isfunction(method) else set[str]()
+        names |= new
+        ahead += new
+    return bool(names & holding)
+
+
+def no_parameters(*_: Any, **__: Any) -> Iterator[Any]:
+    """Yield nothing: what a method does not read is none of it."""
+    yield from ()

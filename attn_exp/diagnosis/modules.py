@@ -27,7 +27,7 @@ from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matri
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
-from attn_exp.diagnosis.makers import class_called_by, class_of
+from attn_exp.diagnosis.makers import class_of
 from attn_exp.diagnosis.mask_forms import OF_ENTRY, MaskForm, mask_form, padding_form, takes_keys, taking_masks
 from attn_exp.diagnosis.module_sizes import CAUSAL, CONFIG, HEADS, SHARED, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.named_matrices import (
@@ -91,7 +91,6 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     home = kind_of(own.function)
     if home:
         return with_again(own, request, partial(of_pure, own, request=request, kind=home))
-    own = replace(own, function=class_called_by(own.function))
     if not is_module(own.function):
         is_plain = may_be_layer(own.function) and holds_matrices(own, request)
         plain = with_again(own, request, partial(of_plain, own, request=request)) if is_plain else None

@@ -115,14 +115,16 @@ def may_be_layer(function: Any) -> bool:
 def method_of(kind: type) -> str:
     """Return what a class calls the method that does it, or nothing: a usual name, or one that speaks of attention.
 
-    Of several such it is one that no other method calls.
+    Of several such it is one that no other method calls; else it is the only method that takes anything.
     """
     methods = {name: one for home in reversed(kind.__mro__[:-1]) for name, one in vars(home).items() if callable(one)}
     usual = next((word for word in METHODS if word in methods), "")
     named = {name: one for name, one in methods.items() if "atten" in name.lower() and inspect.isfunction(one)}
     called = {word for one in methods.values() if inspect.isfunction(one) for word in one.__code__.co_names}
     free = [name for name, one in named.items() if name not in called and one.__code__.co_argcount > 1]
-    return usual or next(iter(free), "")
+    public = [name for name, one in methods.items() if not name.startswith("_") and inspect.isfunction(one)]
+    only = [name for name in public if methods[name].__code__.co_argcount > 1]
+    return usual or next(iter(free), only[0] if len(only) == 1 else "")
 
 
 def matrices_in(made: Any) -> bool:

@@ -24,6 +24,7 @@ from attn_exp.diagnosis.guessing import takes_projection
 from attn_exp.diagnosis.layers import with_drawn_tensors_held
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
+from attn_exp.diagnosis.makers import called_by_method
 from attn_exp.diagnosis.masking import AXES, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import bound, filled, is_module, sizes_of, taken_by
 from attn_exp.diagnosis.offer import Offer, at_of, offered, parameters_of
@@ -271,6 +272,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     start = thread_time()
     misfit: UserError | None = None
     with unreadable(own.name):
+        own = replace(own, function=called_by_method(own.function, sizes_of(request)))
         try:
             several = list(functions(own, request, known))
         except UserError as error:  # a layer without the matrices of one: perhaps it is a function in a layer's clothes

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.diagnosis.case import expected
+from attn_exp.diagnosis.clipped import number_of
+from attn_exp.diagnosis.offer import Offer
+from attn_exp.diagnosis.questions import layer_cases
+from attn_exp.diagnosis.request import Request
 from tests.zoo.wrong_code import raw, soft
 
 
@@ -46,3 +52,17 @@ def other_where_large(q: Any, k: Any, v: Any) -> Any:
 @pytest.mark.parametrize("function", [clipped_always, other_where_large])
 def test_what_no_clip_of_large_scores_explains_is_wrong(function: Any) -> None:
     assert not attn_exp.check(function, quick=True).passed
+
+
+@pytest.mark.parametrize("large", [np.nan, 1.0])
+def test_what_overflows_is_not_tried_as_clipped_at_each_of_a_hundred_thousand_numbers(large: float) -> None:
+    """A layer without the largest logit taken away was asked for a minute, logits of 1e5 being between 32 and 1e5."""
+    draw = np.random.default_rng(5)
+    x = 1e3 * draw.standard_normal((1, 6, 8))
+    case = next(iter(layer_cases(Request(head=2), Offer(False, {}, (), {}), True, None)))
+    case = replace(case, given=replace(case.given, x=x))
+
+    def tried(number: float) -> Any:
+        raise AssertionError(f"tried {number}")
+
+    assert number_of(case, large * expected(case)["output"], tried, "logits") is None
