@@ -20,6 +20,7 @@ from attn_exp.diagnosis.idle import idle_biases, idle_matrices, matrices_of
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
 from attn_exp.diagnosis.named_matrices import sounds_like
+from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import restored
@@ -73,7 +74,9 @@ def softmaxes(operations: Sequence[Operation]) -> Iterator[int]:
     for place, one in enumerate(operations):
         if one.said.dtype.kind != "f" or one.said.ndim < len("ts") or not one.is_of_x or one.said.size < 2:
             continue
-        if one.name in ("_softmax", "_safe_softmax") or (one.name in ("div", "mul") and is_share(operations, place)):
+        made_of_rows = one.name in ("stack", "index_put") and one.given[-1].ndim == 1
+        is_made = one.name in ("div", "mul") or made_of_rows
+        if one.name in ("_softmax", "_safe_softmax") or (is_made and is_share(operations, place)):
             yield place
 
 
@@ -276,7 +279,7 @@ class Seen:
 
 
 def first_seen(
-    layer: TorchLayer | PureLayer, ways: Sequence[Way], words: Callable[[Way], Mapping[str, str]]
+    layer: TorchLayer | PureLayer | PlainLayer, ways: Sequence[Way], words: Callable[[Way], Mapping[str, str]]
 ) -> Seen | None:  # fmt: skip
     """Return what is seen inside a layer in the first of some calls in which anything is; `words` are for masks."""
     for way in ways:
@@ -286,7 +289,7 @@ def first_seen(
     return None
 
 
-def seen_inside(layer: TorchLayer | PureLayer, way: Way, words: Mapping[str, str]) -> Seen | None:
+def seen_inside(layer: TorchLayer | PureLayer | PlainLayer, way: Way, words: Mapping[str, str]) -> Seen | None:
     """Return what is seen of attention inside a layer, or None where there is none that can be read.
 
     `words` are those for masks that it takes, and what each is: a `mask`, or a `padding`.
@@ -332,7 +335,9 @@ def seen_inside(layer: TorchLayer | PureLayer, way: Way, words: Mapping[str, str
     )  # fmt: skip
 
 
-def sides_by_name(layer: TorchLayer | PureLayer, before: Core, again: Callable[[], Core]) -> dict[str, str]:
+def sides_by_name(
+    layer: TorchLayer | PureLayer | PlainLayer, before: Core, again: Callable[[], Core]
+) -> dict[str, str]:
     """Return what the names of matrices say that q, k and v of a core are made with; `again` asks the layer anew."""
     found, rng = dict[str, str](), np.random.default_rng(97)
     with restored(layer) as own:

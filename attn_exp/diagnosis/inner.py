@@ -99,7 +99,7 @@ def of_scores(
     if gap < CLOSE * 10:
         said = ", and numbers that are the same whatever x is" if beside > CLOSE * 10 else ""
         yield Finding(rung, HELD, f"a multiple of q k^T{said}"), ""
-        yield from of_masks(one, hidden, filled)
+        yield from of_masks(seen, one, hidden, filled)
         if factor:  # of keys that are all hidden, nothing is told
             yield of_scale(seen, one, factor * one.before, request, others)
         return
@@ -124,7 +124,7 @@ def hidden_places(one: Core, other: Core) -> tuple[Array, Array]:
     return hidden, filled
 
 
-def of_masks(one: Core, hidden: Array, filled: Array) -> Iterator[tuple[Finding, str]]:
+def of_masks(seen: Seen, one: Core, hidden: Array, filled: Array) -> Iterator[tuple[Finding, str]]:
     """Say which keys are hidden whatever x is, and by which mistake that is not what a causal mask hides."""
     rung = "the mask inside"
     closed = (hidden | filled).any(axis=0)
@@ -141,10 +141,22 @@ def of_masks(one: Core, hidden: Array, filled: Array) -> Iterator[tuple[Finding,
         yield Finding(rung, HELD, said), ""
     numbers = one.logits[filled]
     if numbers.size and not hidden.any() and np.ptp(numbers) == 0:
-        yield (
-            Finding("the fill inside", BROKEN, f"their logits are {numbers[0]:.4g}, so that they keep weight"),
-            "mask_small_fill",
-        )
+        said = f"their logits are {numbers[0]:.4g}, so that they keep weight"
+        is_product = not numbers.any() and is_multiplied(seen, one, filled)
+        yield Finding("the fill inside", BROKEN, said), "mask_multiplied" if is_product else "mask_small_fill"
+
+
+def is_multiplied(seen: Seen, one: Core, filled: Array) -> bool:
+    """Say whether logits are 0 where they are multiplied by what is 0 there whatever x is, and in no other place."""
+    factors = [
+        array
+        for place in behind(seen.operations, one.at[1])
+        if seen.operations[place].name == "mul"
+        for array, of_x in zip(seen.operations[place].given, seen.operations[place].of_x, strict=True)
+        if not of_x and array.shape[-2:] == filled.shape[-2:]
+    ]
+    closed = filled.any(axis=0)
+    return any(np.array_equal(array.reshape(-1, *closed.shape)[0] == 0, closed) for array in factors)
 
 
 SHOWN = {

@@ -129,15 +129,18 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         forward, home = taken_by(layer.forward, own.name), {"numpy": np.dot, "jax": None}.get(layer.library, made)
         widths = widths_of(layer, of_size if inspect.isclass(own.function) else None)
         way = find_way(layer, forward, lambda array: lent.into(array, layer.kind), LAID, widths, of_size.size)
-        found = understood(layer, entries_apart(layer, tokens_first(layer, way)), forward, home or library_of_jax())
-        return telling(found)
+        way = entries_apart(layer, tokens_first(layer, way))
+        look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
+        try:
+            found = understood(layer, way, forward, home or library_of_jax())
+        except NotFoundError as error:
+            raise UnreadError(f"{own.name}: no projections found: {error}", look) from error
+        return telling(replace(found, look=look))
 
     try:
         if not inspect.isclass(own.function):
             return works(copy.deepcopy(own.function), sizes)
         return cast("Bound", construct(own.function, own.name, sizes, works))
-    except NotFoundError as error:
-        raise UserError(f"{own.name}: no projections found: {error}") from error
     except NoWayError as error:
         raise UncalledError(f"{own.name} cannot be called with x: {error}") from error
 

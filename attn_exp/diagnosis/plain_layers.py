@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis import watching, watching_jax, watching_numpy
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
 from attn_exp.diagnosis.libraries import LIBRARIES
 from attn_exp.diagnosis.returned import parts_of
@@ -30,6 +31,7 @@ class PlainLayer:
     of_norms: frozenset[str] = frozenset()
 
     def __init__(self, made: Any) -> None:
+        self.module = made
         self.places: dict[str, tuple[Any, Any]] = {}
         self.library, single = "numpy", False
         for name, (home, key), array in arrays_in(made):
@@ -61,23 +63,58 @@ class PlainLayer:
                 write(home, key, like(shaped, before))
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
+        return self.calls[-1](positional, named)
+
+    @cached_property
+    def calls(self) -> list[Callable[[Any, Any], Any]]:
+        """How it is called now, last: as it is, or watching its operations."""
         if self.library == "jax":
-            return self.whole({name: read(*place) for name, place in self.places.items()}, positional, named)
-        return self.forward(*positional, **named)
+            return [lambda positional, named: self.whole(self.now, positional, named)]
+        return [lambda positional, named: self.forward(*positional, **named)]
+
+    @property
+    def now(self) -> dict[str, Any]:
+        """What it holds."""
+        return {name: read(*place) for name, place in self.places.items()}
+
+    def applied(self, held: Mapping[str, Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Return what it says where it holds these arrays."""
+        before = self.now
+        try:
+            self.write_all(held)
+            return self.forward(*positional, **named)
+        finally:
+            self.write_all(before)
 
     @cached_property
     def whole(self) -> Callable[..., Any]:
         """The object as a function of what it holds and what it is given, compiled as a whole."""
+        return compiled(self.applied)
 
-        def applied(held: Mapping[str, Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
-            before = {name: read(*place) for name, place in self.places.items()}
-            try:
-                self.write_all(held)
-                return self.forward(*positional, **named)
-            finally:
-                self.write_all(before)
+    def told(self, call: Callable[[], Any], given: Sequence[Any], theirs: Collection[str], instead: Any) -> Any:
+        """Return the operations of a call and what it returns; no argument of a name in `theirs` is made of x."""
+        if self.library == "torch":
+            return watching.watched(call, [one for one in given if one is not None], instead)
+        of_jax = self.library == "jax"
+        notes: Any = watching_jax.Notes(instead or {}) if of_jax else watching_numpy.Notes(instead or {})
 
-        return compiled(applied)
+        def noting(positional: Any, named: Any) -> Any:
+            if of_jax:
+                return watching_jax.noted(self.applied, self.now, positional, named, theirs, notes)
+            of_x = {name: value if name in theirs else notes.of_x(value) for name, value in named.items()}
+            with watching_numpy.watching(notes):
+                return self.forward(*notes.of_x(positional), **of_x)
+
+        self.calls.append(noting)
+        try:
+            said = call()
+        finally:
+            self.calls.pop()
+        return notes.operations, said
+
+    def lent_as_it_is(self, mask: Any) -> Any:
+        """Return a mask in the library of the layer: one of booleans or whole numbers keeps its type."""
+        return like(np.array(mask), next(iter(self.now.values()))) if isinstance(mask, np.ndarray) else mask
 
     def write_all(self, values: Mapping[str, Any]) -> None:
         """Let other arrays lie where its own do."""

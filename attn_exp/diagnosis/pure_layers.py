@@ -17,8 +17,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
-from attn_exp.diagnosis.traced import compiled, of_arrays
-from attn_exp.diagnosis.watching_jax import Notes, watched
+from attn_exp.diagnosis.traced import compiled
+from attn_exp.diagnosis.watching_jax import Notes, noted
 
 HOMES = {"flax.linen": "linen", "flax.nnx": "nnx", "haiku": "haiku", "equinox": "equinox", "keras": "keras"}
 """Where the base class of a layer lives, and what kind of layer that makes it."""
@@ -164,14 +164,7 @@ class PureLayer:
         notes = Notes(instead or {})
 
         def noting(positional: Any, named: Any) -> Any:
-            import jax  # noqa: PLC0415 - the layer brought it
-
-            function, own = self.stateless
-            of_them, arrays, _ = of_arrays(function, (own, positional, named))
-            named_so = [(named[name], name not in theirs) for name in sorted(named)]
-            of_x = [mark for part, mark in ((own, False), (positional, True), *named_so)
-                    for value in jax.tree_util.tree_leaves(part) if hasattr(value, "dtype")]  # fmt: skip
-            return watched(of_them, list(zip(arrays, of_x, strict=True)), notes)
+            return noted(*self.stateless, positional, named, theirs, notes)
 
         with self.called_by(noting):
             said = call()

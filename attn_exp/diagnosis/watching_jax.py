@@ -5,7 +5,7 @@ What only moves numbers is no operation here, and what it returns is made by wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.jaxprs import as_matrices, done, in_float64, wide
+from attn_exp.diagnosis.traced import of_arrays
 from attn_exp.diagnosis.watching import Operation
 
 VIEWS = ("broadcast_in_dim", "slice", "split", "reshape", "transpose", "squeeze", "expand_dims", "rev", "stop_gradient",
@@ -111,3 +112,19 @@ def watched(
     values = [Value(wide(array), None, of_x) for array, of_x in given]
     said = done(closed.jaxpr, closed.consts, values, notes.do, lambda array: Value(wide(array)))
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(shape), [one.array for one in said])
+
+
+def noted(
+    function: Callable[..., Any], own: Any, positional: Any, named: Any, theirs: Collection[str], notes: Notes
+) -> Any:  # fmt: skip
+    """Return what a function of what a layer holds, and of what it is given in a row and by name, answers.
+
+    Its operations are noted; no argument of a name in `theirs` is made of x.
+    """
+    import jax  # noqa: PLC0415
+
+    of_them, arrays, _ = of_arrays(function, (own, positional, named))
+    named_so = [(named[name], name not in theirs) for name in sorted(named)]
+    of_x = [mark for part, mark in ((own, False), (positional, True), *named_so)
+            for value in jax.tree_util.tree_leaves(part) if hasattr(value, "dtype")]  # fmt: skip
+    return watched(of_them, list(zip(arrays, of_x, strict=True)), notes)

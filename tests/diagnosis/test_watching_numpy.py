@@ -1,0 +1,156 @@
+"""Attention is seen among the operations of a call of NumPy as it is among those of PyTorch and JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.cores import Core, cores
+from attn_exp.diagnosis.watching_numpy import Notes, plain, watching
+
+RNG = np.random.default_rng(3)
+W = RNG.standard_normal((4, 12, 12)) / 3
+X = RNG.standard_normal((2, 7, 12))
+
+
+def shares(scores: Any, axis: int = -1) -> Any:
+    powers = np.exp(scores - scores.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
+
+
+def in_products(x: Any) -> Any:
+    q, k, v = ((x @ w).reshape(2, 7, 3, 4).transpose(0, 2, 1, 3) for w in W[:3])
+    scores = q @ k.transpose(0, 1, 3, 2) / np.sqrt(4)
+    scores[:, :, np.triu(np.ones((7, 7)), 1) == 1] = -np.inf
+    return (shares(scores) @ v).transpose(0, 2, 1, 3).reshape(x.shape) @ W[3]
+
+
+def in_einsums(x: Any) -> Any:
+    q, k, v = (np.einsum("btm,mhd->bhtd", x, w.reshape(12, 3, 4)) for w in W[:3])
+    scores = np.einsum("...td,...sd", q, k) if q.ndim < 4 else np.einsum("bhtd, bhsd -> bhts", q, k)
+    scores *= 0.5
+    return np.einsum("bhts,bhsd,hde->bte", shares(scores), v, W[3].reshape(3, 4, 12))
+
+
+def in_loops(x: Any) -> Any:
+    answer = np.zeros_like(x)
+    for n in range(len(x)):
+        for head in range(3):
+            own = slice(4 * head, 4 * head + 4)
+            q, k, v = (np.dot(x[n], w)[:, own] for w in W[:3])
+            answer[n, :, own] = np.dot(shares(np.dot(q, k.T) / 2), v)
+    return answer @ W[3]
+
+
+def row_by_row(x: Any) -> Any:
+    said = []
+    for text in x:
+        q, k, v = (np.asarray(text, np.float32) @ w for w in W[:3])
+        scores = np.inner(q, k)
+        weights = np.empty(scores.shape, dtype=np.float32)
+        for t, row in enumerate(scores):
+            weights[t] = shares(row)
+        said.append(np.array([shares(row) for row in scores]) @ v + weights @ v)
+    return np.array(said, dtype=np.float32)
+
+
+def along_an_axis(x: Any) -> Any:
+    q, k, v = (np.tensordot(x, w, axes=([2], [0])) for w in W[:3])
+    return np.matmul(np.apply_along_axis(shares, 2, np.matmul(q, np.swapaxes(k, 1, 2))), v)
+
+
+def seen(function: Callable[..., Any], notes: Notes) -> tuple[list[Core], Array]:
+    with watching(notes):
+        said = function(notes.of_x(X))
+    return cores(notes.operations), np.asarray(plain(said))
+
+
+@pytest.mark.parametrize(
+    ("function", "count", "shape"),
+    [(in_products, 1, (6, 7, 7)), (in_einsums, 1, (6, 7, 7)), (in_loops, 6, (1, 7, 7)), (row_by_row, 4, (1, 7, 7)),
+     (along_an_axis, 1, (2, 7, 7))],
+)  # fmt: skip
+def test_attention_is_seen_however_it_is_written(function: Any, count: int, shape: tuple[int, ...]) -> None:
+    notes = Notes({})
+    found, said = seen(function, notes)
+    assert [one.weights.shape for one in found] == [shape] * count
+    for one in found:
+        assert np.allclose(one.scores, one.q @ one.k.swapaxes(1, 2))
+        assert np.allclose(one.weights.sum(-1), 1)
+        assert np.allclose(shares(one.logits), one.weights)
+    assert np.allclose(said, function(X), atol=1e-5)
+    other = seen(function, Notes({found[0].at[2]: lambda one: one + 1}))[1]
+    assert not np.allclose(other, said)
+
+
+def test_numpy_is_as_it_was_afterwards_and_notes_are_closed() -> None:
+    before, notes = dict(vars(np)), Notes({})
+    _, kept = [], list[Any]()
+    with watching(notes):
+        kept.append(notes.of_x(X) + 1)
+    assert vars(np) == before
+    count = len(notes.operations)
+    assert type(kept[0] * 2) is np.ndarray
+    kept[0][0] = 1.0
+    assert len(notes.operations) == count
+
+
+class Bent:
+    """Its queries, keys and values are bent, and so is its answer: none of its matrices can be found."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        self.num_heads, self.scale = num_heads, (d_model // num_heads) ** 0.5
+        self.w = {side: np.random.default_rng(place).standard_normal((d_model, d_model)) * 0.3
+                  for place, side in enumerate("qkv")}  # fmt: skip
+
+    def side(self, word: str, x: Any) -> Any:
+        return np.maximum(x @ self.w[word], 0).reshape(*x.shape[:2], self.num_heads, -1).transpose(0, 2, 1, 3)
+
+    def hide(self, scores: Any) -> Any:
+        return scores
+
+    def forward(self, x: Any) -> Any:
+        scores = self.hide(self.side("q", x) @ self.side("k", x).swapaxes(2, 3) / self.scale)
+        said = (shares(scores) @ self.side("v", x)).transpose(0, 2, 1, 3).reshape(x.shape)
+        return np.tanh(said + x) + (said + x) ** 2
+
+
+class ByWidth(Bent):
+    """It divides by the root of the whole width, and multiplies scores by what is 0 at later keys."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.scale = d_model**0.5
+
+    def hide(self, scores: Any) -> Any:
+        return scores * np.tril(np.ones(scores.shape[2:]))
+
+
+class OfKeysUnasked(Bent):
+    """Its softmax runs over the queries."""
+
+    def hide(self, scores: Any) -> Any:
+        return np.log(shares(scores, 2))
+
+    def forward(self, x: Any) -> Any:
+        weights = shares(self.side("q", x) @ self.side("k", x).swapaxes(2, 3) / self.scale, 2)
+        said = (weights @ self.side("v", x)).transpose(0, 2, 1, 3).reshape(x.shape)
+        return np.tanh(said + x) + (said + x) ** 2
+
+
+def test_a_layer_whose_matrices_nobody_finds_is_judged_by_what_is_seen_inside() -> None:
+    verdict = attn_exp.check(Bent, quick=True)
+    assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize(
+    ("layer", "names"),
+    [(ByWidth, {"scale_by_sqrt_d_model", "mask_multiplied"}), (OfKeysUnasked, {"softmax_over_queries"})],
+)
+def test_its_mistakes_are_named(layer: type, names: set[str]) -> None:
+    assert set(attn_exp.check(layer, quick=True).mistakes) == names
