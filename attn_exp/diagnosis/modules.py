@@ -41,7 +41,7 @@ from attn_exp.diagnosis.named_matrices import (
 )
 from attn_exp.diagnosis.normed_queries import last_token, scaled_by_norms
 from attn_exp.diagnosis.offer import BY_NAME, Offer, is_array_of_mask, offered, parameters_of, plain, role_of
-from attn_exp.diagnosis.plain_layers import PlainLayer, evaluated, matrices_in, may_be_layer
+from attn_exp.diagnosis.plain_layers import PlainLayer, boxes_of, evaluated, matrices_in, may_be_layer
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.projected_before import projected_before
 from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, kind_of, pure, without_self
@@ -128,7 +128,9 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         lent = library(layer.library)
         forward, home = taken_by(layer.forward, own.name), {"numpy": np.dot, "jax": None}.get(layer.library, made)
         widths = widths_of(layer, of_size if inspect.isclass(own.function) else None)
-        way = find_way(layer, forward, lambda array: lent.into(array, layer.kind), LAID, widths, of_size.size)
+        way = way_into_plain(layer, forward, lambda array: lent.into(array, layer.kind), widths, of_size.size)
+        layer.see_type(way)
+        layer.leave_out_idle(way)
         way = entries_apart(layer, tokens_first(layer, way))
         look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
         try:
@@ -143,6 +145,25 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         return cast("Bound", construct(own.function, own.name, sizes, works))
     except NoWayError as error:
         raise UncalledError(f"{own.name} cannot be called with x: {error}") from error
+
+
+def way_into_plain(
+    layer: PlainLayer, forward: Sequence[inspect.Parameter], into: Callable[[Array], Any], widths: Sequence[int],
+    head: int,
+) -> Way:  # fmt: skip
+    """Return how an object of no library is called: with arrays, else with them in a class of its file's own.
+
+    Raises:
+        NoWayError: it cannot be called.
+    """
+    try:
+        return find_way(layer, forward, into, LAID, widths, head)
+    except NoWayError:
+        for box in boxes_of(layer):
+            layer.box = box
+            with suppress(NoWayError):
+                return find_way(layer, forward, into, LAID, widths, head)
+        raise
 
 
 def telling(found: Bound) -> Bound:

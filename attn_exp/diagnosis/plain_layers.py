@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import watching, watching_jax, watching_numpy
+from attn_exp.diagnosis.idle import idle_matrices
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
 from attn_exp.diagnosis.libraries import LIBRARIES
 from attn_exp.diagnosis.returned import parts_of
@@ -31,7 +33,7 @@ class PlainLayer:
     of_norms: frozenset[str] = frozenset()
 
     def __init__(self, made: Any) -> None:
-        self.module = made
+        self.module, self.box = made, Box()
         self.places: dict[str, tuple[Any, Any]] = {}
         self.library, single = "numpy", False
         for name, (home, key), array in arrays_in(made):
@@ -42,6 +44,8 @@ class PlainLayer:
             single |= self.library == "jax" or ("float32" in str(array.dtype) and self.library == "torch")
         self.rounding = ROUNDING_OF_SINGLE if single else 1e-7
         self.kind = "float32" if single else "float64"
+        self.empty = [name for name, array in self.parameters.items() if not array.any()]
+        """What holds zeros alone as it was made, as gradients do, and what an optimizer keeps."""
         self.forward: Callable[..., Any] = held_by(made, method_of(type(made))) or made
 
     @property
@@ -70,7 +74,11 @@ class PlainLayer:
         """How it is called now, last: as it is, or watching its operations."""
         if self.library == "jax":
             return [lambda positional, named: self.whole(self.now, positional, named)]
-        return [lambda positional, named: self.forward(*positional, **named)]
+        return [self.boxed]
+
+    def boxed(self, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Return what it says, given arrays in the class that its file has for them, where it takes no others."""
+        return self.box.opened(self.forward(*self.box.closed(positional), **self.box.closed(named)))
 
     @property
     def now(self) -> dict[str, Any]:
@@ -103,7 +111,7 @@ class PlainLayer:
                 return watching_jax.noted(self.applied, self.now, positional, named, theirs, notes)
             of_x = {name: value if name in theirs else notes.of_x(value) for name, value in named.items()}
             with watching_numpy.watching(notes):
-                return self.forward(*notes.of_x(positional), **of_x)
+                return self.boxed(notes.of_x(positional), of_x)
 
         self.calls.append(noting)
         try:
@@ -132,6 +140,20 @@ class PlainLayer:
             said = way.call(self, *given)
         return plain(next(iter(parts_of(said).values())))
 
+    def see_type(self, way: Any) -> None:
+        """Call it once: what answers in float32 computes in it, whatever type its arrays have."""
+        with held():
+            said = way.call(self, self.lent(np.random.default_rng(5).standard_normal((2, way.tokens or 7, way.width))))
+        if "float32" in str(getattr(next(iter(parts_of(said).values()), None), "dtype", "")):
+            self.rounding, self.kind = ROUNDING_OF_SINGLE, "float32"
+
+    def leave_out_idle(self, way: Any) -> None:
+        """Leave out what held zeros when it was made and changes nothing, as gradients do."""
+        x = np.random.default_rng(7).standard_normal((2, way.tokens or 7, way.width))
+        others = [name for name in self.places if name not in self.empty]
+        for name in idle_matrices(self, lambda: self.answer(way, x, x if way.memory else None), others):
+            del self.places[name]
+
     def without_norms(self) -> Any:
         """Nothing can be left out of what is no module."""
         return nullcontext()
@@ -140,6 +162,38 @@ class PlainLayer:
     def watched(self) -> Iterator[list[Any]]:
         """Nothing inside is seen."""
         yield []
+
+
+@dataclass(frozen=True)
+class Box:
+    """A class of a file's own that holds an array under a name, and counts with it; none where `kind` is None."""
+
+    kind: Any = None
+    key: str = ""
+
+    def closed(self, value: Any) -> Any:
+        """Return each array of floats in a box, also those in lists, tuples and mappings."""
+        if isinstance(value, tuple | list):
+            return type(value)(self.closed(one) for one in value)
+        if isinstance(value, Mapping):
+            return {name: self.closed(one) for name, one in value.items()}
+        is_array = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        return self.kind(value) if is_array and self.kind is not None else value
+
+    def opened(self, value: Any) -> Any:
+        """Return each box as what it holds, also those in lists and tuples."""
+        if self.kind is not None and isinstance(value, tuple | list):
+            return type(value)(self.opened(one) for one in value)
+        return getattr(value, self.key) if self.kind is not None and isinstance(value, self.kind) else value
+
+
+def boxes_of(layer: PlainLayer) -> Iterator[Box]:
+    """Yield the classes of what holds the arrays of a layer that hold an array that they are made of, as it is."""
+    array = np.random.default_rng(3).standard_normal((2, 3))
+    for kind, key in dict.fromkeys((type(home), key) for home, key in layer.places.values()):
+        with suppress(Exception):  # most are layers, and made of something else
+            if hasattr(kind, "__mul__") and np.allclose(getattr(kind(array), key), array):
+                yield Box(kind, key)
 
 
 def may_be_layer(function: Any) -> bool:
@@ -243,7 +297,7 @@ def arrays_in(made: Any, name: str = "", depth: int = 0, seen: set[int] | None =
     for key, value in inside(made):
         word = f"{name}.{key}" if name else str(key)
         if held_by(value, "dtype") is not None and held_by(value, "shape") is not None:
-            is_float = "float" in str(value.dtype)
+            is_float = "float" in str(value.dtype) and not isinstance(value, np.generic)  # a size is one, as sqrt(d) is
             if is_float and id(value) not in seen and not is_mask(value) and not isinstance(made, tuple):
                 seen.add(id(value))
                 yield word, (made, key), value

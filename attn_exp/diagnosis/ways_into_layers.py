@@ -527,6 +527,9 @@ def says_nothing(given: inspect.Parameter) -> bool:
 
 # Which way a layer is called
 
+MODES = dict.fromkeys(("training", "istraining", "train", "trainmode", "istrain"), True)
+MODES |= dict.fromkeys(("deterministic", "inference", "eval", "evaluation", "isinference"), False)
+"""What tells a call that this is training, where it has this default."""
 SIDE = {"q": "x", "k": "memory", "v": "memory"}
 
 
@@ -603,6 +606,8 @@ def way_into(
     others = [given for given in parameters if is_named(given) and given.name not in sides]
     needed = {given.name: candidates(given.name, str(given.annotation), head, is_needed=True)
               for given in others if given.default is given.empty}  # fmt: skip
+    needed |= {given.name: (constant(not given.default),) for given in others
+               if plain(given.name) in MODES and given.default is MODES[plain(given.name)]}  # fmt: skip
     more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
             for given in others if given.default is None or is_empty(given.default)}  # fmt: skip
     search, packs = Search(layer, into), packs_in(parameters)

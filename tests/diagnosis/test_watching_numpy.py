@@ -154,3 +154,85 @@ def test_a_layer_whose_matrices_nobody_finds_is_judged_by_what_is_seen_inside() 
 )
 def test_its_mistakes_are_named(layer: type, names: set[str]) -> None:
     assert set(attn_exp.check(layer, quick=True).mistakes) == names
+
+
+class Learned:
+    """A matrix with what an optimizer keeps of it."""
+
+    def __init__(self, into: int, out: int) -> None:
+        self.w = np.random.default_rng(into).standard_normal((into, out)) / 5
+        self.grad, self.momentum = np.zeros_like(self.w), np.zeros((into, out))
+
+
+class Drops:
+    """Each call is one of training where it is not told otherwise; its scale is a number of NumPy."""
+
+    def __init__(self, d_model: int, heads: int, dropout: float = 0.1) -> None:
+        self.heads, self.rate, self.scale = heads, dropout, np.sqrt(d_model // heads)
+        self.each = [Learned(d_model, d_model) for _ in range(4)]
+
+    def forward(self, x: Any, training: bool = True) -> Any:
+        q, k, v = ((x @ one.w).reshape(*x.shape[:2], self.heads, -1).transpose(0, 2, 1, 3) for one in self.each[:3])
+        weights = shares(q @ k.swapaxes(2, 3) / self.scale)
+        if training:
+            weights = weights * np.random.default_rng().binomial(1, 1 - self.rate, weights.shape)
+        return (weights @ v).transpose(0, 2, 1, 3).reshape(x.shape) @ self.each[3].w
+
+
+class Number:
+    """What counts in float32, and knows its gradient."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = np.array(data).astype(np.float32)
+        self.grad = np.zeros(self.data.shape, np.float32)
+
+    def __matmul__(self, other: Number) -> Number:
+        return Number(self.data @ other.data)
+
+    def __mul__(self, other: float) -> Number:
+        return Number(self.data * other)
+
+    def softmax(self) -> Number:
+        self.data -= self.data.max(-1, keepdims=True)
+        return Number(np.exp(self.data) / np.exp(self.data).sum(-1, keepdims=True))
+
+    def cut(self, heads: int) -> Number:
+        return Number(self.data.reshape(*self.data.shape[:2], heads, -1).transpose(0, 2, 1, 3))
+
+    def joined(self) -> Number:
+        return Number(self.data.transpose(0, 2, 1, 3).reshape(self.data.shape[0], self.data.shape[2], -1))
+
+    @property
+    def mirrored(self) -> Number:
+        return Number(self.data.swapaxes(-1, -2))
+
+
+class OfNumbers:
+    """It takes no plain array."""
+
+    scale = 1.0
+
+    def __init__(self, width: int, num_heads: int) -> None:
+        rng, self.num_heads = np.random.default_rng(2), num_heads
+        self.size = width // num_heads
+        self.wq, self.wk, self.wv, self.wo = (Number(rng.standard_normal((width, width)) / 5) for _ in range(4))
+
+    def forward(self, x: Number) -> Number:
+        q, k, v = ((x @ one).cut(self.num_heads) for one in (self.wq, self.wk, self.wv))
+        heads: Number = ((q @ k.mirrored) * (self.scale / self.size**0.5)).softmax() @ v
+        return heads.joined() @ self.wo
+
+
+class OfNumbersUnscaled(OfNumbers):
+    scale = 2.5
+
+
+@pytest.mark.parametrize("layer", [Drops, OfNumbers])
+def test_what_an_optimizer_keeps_and_what_boxes_numbers_are_in_hinders_nobody(layer: type) -> None:
+    verdict = attn_exp.check(layer, quick=True)
+    assert verdict.passed, verdict
+    assert not any(finding.said.endswith("never used") for finding in verdict.findings)
+
+
+def test_the_mistake_of_a_layer_of_boxed_numbers_is_named() -> None:
+    assert attn_exp.check(OfNumbersUnscaled, quick=True).mistakes == ("scale_other",)
