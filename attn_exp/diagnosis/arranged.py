@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from attn_exp.diagnosis.roles import TOKENS, Context, Layer, NotFoundError, Place, Probe, Roles, Search, restored
+from attn_exp.diagnosis.roles import Context, Layer, NotFoundError, Place, Probe, Roles, Search, restored
 from attn_exp.diagnosis.ways_into_layers import Way
 
 ORDERS = ((-2, -1), (-1, -2), (1, 2), (2, 1), (-1, 1), (1, -1))
@@ -23,7 +23,7 @@ def arrangements(
 ) -> list[Roles]:
     """Return the roles that a layer's parameters may have with so many heads, the likeliest first; maybe none."""
     with restored(layer) as before:
-        search = Search(layer, probe, way.width, hint, memory, before, way.tokens or TOKENS)
+        search = Search(layer, probe, way.width, hint, memory, before, way.tokens)
         try:
             context = search.context(gates=False)
             sources = context.sources()

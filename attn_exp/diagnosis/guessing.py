@@ -87,7 +87,8 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
     rule = next((values for fits, values in FIRST if fits(word, note)), None)
     if rule is None and known is not None:
         usual = [known, *(value for value in (sizes.width, sizes.size, sizes.heads) if value != known)]
-        usual += [1] if word in HEADS or about_heads(word) else []  # some run with one head alone
+        if word in HEADS or about_heads(word):  # what is called the size of one may be that of all; one is the last
+            usual = [known, sizes.size // 2, *usual[1:], 1]
     else:
         rule = rule or next(values for fits, values in THEN if fits(word, note))
         likely = [GRID] if use.is_squared and "drop" not in word else []
@@ -323,6 +324,7 @@ THEN: tuple[Rule, ...] = (
     (named("i", "depth"), lambda sizes: [0, 1]),
     (named("n", "nb", "num", "count", "parts"), lambda sizes: [sizes.heads, sizes.width, sizes.size]),
     (lambda word, note: word.endswith(("theta", "base")), lambda sizes: [10000.0, 1.0]),
+    (has("groupsize"), lambda sizes: [1, 2]),
     (has("kernel", "ksize"), lambda sizes: [1, 3]),
     (has("stride", "dilation", "ratio", "reduction", "expansion"), lambda sizes: [1, 2]),
     (has("padding"), lambda sizes: [0, 1]),

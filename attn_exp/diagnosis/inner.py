@@ -346,7 +346,7 @@ def of_answer(seen: Seen) -> tuple[Finding, str]:
     instead = dict[int, Callable[[Any], Any]]()
     for one, other in zip(seen.first, again, strict=True):
         rows = changed(one.q, other.q)
-        if rows.sum(axis=-1).max(initial=0) != 1:
+        if rows.sum(axis=-1).max(initial=0) != 1 or rows.shape[1] < x.shape[1]:  # several tokens may be one query
             return absent
         instead[one.at[2]] = partial(with_rows, rows=rows, swapped=one.swapped)
     (_, said), (_, before) = seen.ask(seen.x, seen.memory, instead), seen.ask(seen.x, seen.memory)

@@ -52,22 +52,35 @@ def takes_keys(layer: Layer, way: Way, word: str) -> bool:
     return any(accepts(layer, way, word, axes, value) for axes in OF_KEYS for value in (True, 1.0))
 
 
+def takes(layer: Layer, way: Way, word: str) -> bool:
+    """Say whether a layer takes any mask that hides nothing."""
+    return any(accepts(layer, way, word, axes, value) for axes in (*USUAL, *OF_KEYS) for value in KINDS)
+
+
+def word_of(way: Way, forward: Sequence[inspect.Parameter]) -> str:
+    """Return a layer's word for a mask that it can do without."""
+    return next((one.name for one in forward if role_of(one.name) == "mask" and one.name not in (*way.sides, *way.given)),
+                "")  # fmt: skip
+
+
+def takes_no_mask(layer: Layer, way: Way, forward: Sequence[inspect.Parameter]) -> bool:
+    """Say whether a layer has a word for a mask and refuses all that hide nothing."""
+    word = word_of(way, forward)
+    return bool(word) and not takes(layer, way, word)
+
+
 def taking_masks(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], head: int) -> Way:
     """Return the way with another argument otherwise, where a layer refuses all masks as it is called.
 
     Places of tokens may pick rows of a mask, say, and do so for all entries at once.
     """
     notes = {given.name: str(given.annotation) for given in forward}
-    word = next((name for name in notes if role_of(name) == "mask" and name not in (*way.sides, *way.given)), "")
-
-    def takes(one: Way) -> bool:
-        return any(accepts(layer, one, word, axes, value) for axes in (*USUAL, *OF_KEYS) for value in KINDS)
-
-    if not word or not way.given or takes(way):
+    word = word_of(way, forward)
+    if not way.given or not takes_no_mask(layer, way, forward):
         return way
     others = (replace(way, given={**way.given, name: make}) for name in way.given
               for make in candidates(name, notes.get(name, ""), head))  # fmt: skip
-    return next(filter(takes, others), way)
+    return next((one for one in others if takes(layer, one, word)), way)
 
 
 def mask_form(layer: Layer, way: Way, word: str) -> MaskForm:

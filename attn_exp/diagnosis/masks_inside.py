@@ -21,7 +21,7 @@ from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules
 
-FILL, AFTER = "mask_small_fill", "mask_after_softmax"
+FILL, AFTER, TILED = "mask_small_fill", "mask_after_softmax", "mask_tiled_over_heads"
 OTHERS = "other scores"
 """That has no name in the catalogue."""
 SAID = {
@@ -30,6 +30,7 @@ SAID = {
     FILL: "the logits of hidden keys are no lower than others, so that they keep weight",
     AFTER: "it is put on the weights, behind the softmax",
     TURNED: "it is read with queries and keys exchanged",
+    TILED: "each of its entries is put on the heads of others too",
     OTHERS: "with it, the scores of the keys that it does not hide are others",
 }
 MOST_SECONDS = 2.0
@@ -70,7 +71,9 @@ def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
             yield Finding(rung(word), REMARK, AS_MEANT), ""
         elif name:
             yield Finding(rung(word), BROKEN, SAID[name]), "" if name == OTHERS else name
-        else:
+        if name in ("", INVERTED) and is_tiled(seen, word, shown[name]):
+            yield Finding(f"entries of {rung(word)}", BROKEN, SAID[TILED]), TILED
+        elif name == "":
             yield Finding(rung(word), HELD, f"hides what it says ({shown[name]})"), ""
 
 
@@ -95,10 +98,43 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
     if np.array_equal(said, seen.said) and all(
         np.array_equal(one.weights, other.weights) for one, other in zip(again, seen.first, strict=True)
     ):
-        return IGNORED
+        return IGNORED if all(one.weights.shape[2] == tokens for one in again) else None  # else keys are no tokens
     pairs = zip(again, seen.first, strict=True)
     names = {of_core(one, other, of_rows(allowed, one) if masking in PADDINGS else allowed) for one, other in pairs}
     return names.pop() if len(names) == 1 else None
+
+
+def is_tiled(seen: Seen, word: str, masking: Masking) -> bool:
+    """Say whether a mask that is another for each entry is put on the heads as if those of all entries took turns."""
+    batch, tokens = seen.x.shape[:2]
+    if masking not in MASKINGS or not masking.axes.startswith("b "):
+        return False
+    allowed = np.random.default_rng(89).random((batch, 1, tokens, tokens)) < 0.6
+    allowed |= np.eye(tokens, dtype=bool)
+    at = At(Rules(), batch, max(seen.heads, 1), max(seen.heads, 1), tokens, tokens, seen.width, seen.width)
+    x, memory = seen.x.copy(), seen.memory.copy()
+    x[0] += 1.0
+    memory[0] += 1.0
+    with suppress(Exception):
+        given = {word: masking.held(masking.write(allowed, at))}
+        again, others = cores(seen.ask(seen.x, seen.memory, None, given)[0]), cores(seen.ask(x, memory)[0])
+        return bool(again) and all(
+            of_turns(one, plain, other, allowed[:, 0]) for one, plain, other in zip(again, seen.first, others, strict=True)
+        )
+    return False
+
+
+def of_turns(masked: Core, plain: Core, other: Core, allowed: Array) -> bool:
+    """Say whether what a mask hides or leaves `[b t s]` goes by turns, where rows of one entry lie together.
+
+    Those of the first entry are others in `other`.
+    """
+    count, batch = len(plain.logits), len(allowed)
+    first = (np.abs(other.k - plain.k).max(axis=(1, 2)) > CLOSE).nonzero()[0]
+    if masked.logits.shape[1:] != allowed.shape[1:] or not np.array_equal(first, np.arange(count // batch)):
+        return False
+    hidden, turns = masked.logits <= HIDDEN, allowed[np.arange(count) % batch]
+    return len(first) > 1 and (np.array_equal(hidden, turns) or np.array_equal(hidden, ~turns))
 
 
 def of_rows(allowed: Array, one: Core) -> Array:

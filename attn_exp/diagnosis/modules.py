@@ -28,7 +28,15 @@ from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_of
-from attn_exp.diagnosis.mask_forms import OF_ENTRY, MaskForm, mask_form, padding_form, takes_keys, taking_masks
+from attn_exp.diagnosis.mask_forms import (
+    OF_ENTRY,
+    MaskForm,
+    mask_form,
+    padding_form,
+    takes_keys,
+    takes_no_mask,
+    taking_masks,
+)
 from attn_exp.diagnosis.module_sizes import CAUSAL, CONFIG, HEADS, SHARED, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.named_matrices import (
     FUSED,
@@ -47,13 +55,21 @@ from attn_exp.diagnosis.projected_before import projected_before
 from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, kind_of, pure, without_self
 from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.several import mixes_as_known
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
-from attn_exp.diagnosis.tokens import are_apart, depending, entries_apart, takes_any_number, tokens_first
+from attn_exp.diagnosis.tokens import (
+    are_apart,
+    depending,
+    entries_apart,
+    groups_apart,
+    takes_any_number,
+    tokens_first,
+)
 from attn_exp.diagnosis.uses import uses_of
 from attn_exp.diagnosis.values_of_x import made_of_x
 from attn_exp.diagnosis.ways_into_layers import (
@@ -78,7 +94,7 @@ from attn_exp.rules.masks.causal import Causal
 
 MADE_WITH, SIZE = 3, 8
 """Heads of a module that is made of its class, where nobody asks for others, and the numbers of each."""
-OTHER_HEADS, OTHER_SIZE = 4, 10
+OTHER_HEADS, OTHER_SIZE = 4, 12
 """Those of the one that holds a name to the proof: of one size, `sqrt(width)` may be the size of a head by chance."""
 
 
@@ -166,15 +182,29 @@ def way_into_plain(
         raise
 
 
-def telling(found: Bound) -> Bound:
-    """Return a layer of which answers tell something.
+WINDOWS = ("kernel", "window", "block", "chunk", "group", "local", "span")
+"""Parts of words that say how many tokens see each other, of which there may be one."""
+
+
+def telling(found: Bound, windows: Sequence[str] = ()) -> Bound:
+    """Return a layer of which answers tell something; `windows` may say how many tokens see each other.
 
     Raises:
-        PoorError: its heads have one number each.
+        PoorError: its heads have one number each, or no token sees another.
     """
+    if windows and found.inside is not None and sees_itself_alone(found.inside, found.call, TorchLayer(found.origin)):
+        raise PoorError(found, "no token that sees another")
     if found.inside is not None and found.inside.arrays["W_q"].shape[1] == found.inside.heads:
         raise PoorError(found, "heads of one number")
     return found
+
+
+def sees_itself_alone(inside: Inside, call: Callable[..., Any], layer: TorchLayer) -> bool:
+    """Say whether each token of a layer sees no other."""
+    x, other = np.random.default_rng(59).standard_normal((2, 1, inside.tokens or TOKENS, len(inside.arrays["W_q"])))
+    changed = np.concatenate([other[:, :1], x[:, 1:]], axis=1)
+    first, again = (plain_numbers(next(iter(parts_of(call(layer.lent(one))).values()))) for one in (x, changed))
+    return np.array_equal(first[:, 1:], again[:, 1:])
 
 
 def with_again(own: OwnFunction, request: Request, make: Callable[[Sizes], Bound]) -> Bound:
@@ -239,8 +269,9 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
         module.eval()  # what it returns is not always the module
         heads = of_size.heads if is_told(own) else None
         found = of_module(module, own.name, request, of_size, heads, fresh=True, by_file=told)
-        return telling(found)
+        return telling(found, [one.name for one in given if any(map(plain(one.name).count, WINDOWS))])
 
+    given = parameters_of(own.function, own.name)
     torch.manual_seed(sizes.seed)
     made: Bound = construct(own.function, own.name, sizes, works)
     return (
@@ -372,7 +403,8 @@ def of_module(
     way, before = entries_apart(layer, tokens_first(layer, way)), way
     if fresh:
         awake(layer, way)
-    if way.axes != before.axes or not way.memory:
+    way = groups_apart(layer, way, [told or 0, *(count for word, count in whole_numbers(module) if word in HEADS)])
+    if not way.groups and (way.axes != before.axes or not way.memory):
         way = with_memory(layer, way, layer.lent)
     if are_apart(layer, way):
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
@@ -512,10 +544,17 @@ def with_way(
         return find_way(layer, forward, lambda array: lent.into(array, kind), *known)
 
     try:
-        return layer, way_into("float64")
+        way = way_into("float64")
     except NoWayError as error:
         if not error.about_type:
             raise
+    else:
+        if not takes_no_mask(layer, way, forward):
+            return layer, way
+        single = TorchLayer(layer.module, single=True)  # scores may be made float32 where there is a mask
+        if not takes_no_mask(single, replace(way, given={}), forward):
+            return single, way_into("float32")
+        return TorchLayer(layer.module.double()), way
     layer = TorchLayer(layer.module, single=True)
     return layer, way_into("float32")
 
@@ -944,8 +983,9 @@ def words_of(around: Around | None, aside: Sequence[str], way: Way) -> str:
     beside = any(isinstance(make, Side) for make in way.given.values())
     only = "not every number is taken" if way.tokens == HERE else "the only number that it takes"
     why = "as it takes no single one" if beside else only
-    said += [f"{way.tokens} tokens, {why}"] if way.tokens else []
+    said += [f"{way.tokens} tokens, {why}"] if way.tokens and not way.groups else []
     said += ["x as one row alone, of several that share their weights"] if ALONE in way.axes and "b" in way.axes else []
+    said += [f"x as one group of {way.tokens} tokens, of {len(way.groups)} that see no other"] if way.groups else []
     said += ["a batch of one entry, the only one that it takes"] if is_single(way) else []
     said += ["each token as the one query of a call"] if way.asks in ONE_QUERY else []
     in_turn = way.asks and way.asks not in ONE_QUERY
@@ -1026,7 +1066,7 @@ def roles_of(layer: Layer, way: Way) -> Roles:
         if way.memory:
             with suppress(NotFoundError):
                 return find(layer, ask, way.width, sounds_like, memory=True)
-        return find(layer, ask, way.width, sounds_like, tokens=way.tokens or TOKENS)
+        return find(layer, ask, way.width, sounds_like, tokens=way.tokens)
 
     with layer.without_norms():
         try:

@@ -162,12 +162,12 @@ def restored(layer: Layer) -> Iterator[dict[str, Array]]:
 
 
 def find(
-    layer: Layer, probe: Probe, width: int, hint: Callable[[str], str], memory: bool = False, tokens: int = TOKENS
+    layer: Layer, probe: Probe, width: int, hint: Callable[[str], str], memory: bool = False, tokens: int = 0
 ) -> Roles:  # fmt: skip
     """Return which parameter of a layer is which.
 
-    `width`: numbers of a token of x, of which the layer is given `tokens`; several that are alike stand for one where
-    it takes no other number. `hint` says which side a name sounds like, which counts only where what the
+    `width`: numbers of a token of x, of which the layer is given `tokens`, where it takes no other number: several that
+    are alike stand for one then. `hint` says which side a name sounds like, which counts only where what the
     parameters do leaves it open. `memory`: it takes keys and values from elsewhere.
 
     Raises:
@@ -202,10 +202,10 @@ class Search:
         before: Mapping[str, Array], tokens: int,
     ) -> None:  # fmt: skip
         self.layer, self.probe, self.width, self.hint, self.memory = layer, probe, width, hint, memory
-        self.tokens = tokens
+        self.tokens, self.is_fixed = tokens or TOKENS, tokens > 0
         self.rng = np.random.default_rng(41)
-        self.x = self.rng.standard_normal((1, tokens, width))
-        self.other = self.rng.standard_normal((1, tokens, width)) if memory else None
+        self.x = self.rng.standard_normal((1, self.tokens, width))
+        self.other = self.rng.standard_normal((1, self.tokens, width)) if memory else None
         self.before = before
         self.now: dict[str, Array] = {name: np.array(array) for name, array in before.items()}
         self.set_aside: dict[str, Array] = {}
@@ -315,7 +315,7 @@ class Search:
         """Return the answer for every token of x, `[t m]`."""
         tokens = tokens or self.tokens
         x = self.x[:, -tokens:]
-        if tokens == 1 and self.tokens != TOKENS:
+        if tokens == 1 and self.is_fixed:
             x = np.repeat(x, self.tokens, axis=1)
         said = self.probe(x) if self.other is None else self.probe(x, self.other[:, -tokens:])
         if said.ndim != 3 or said.shape[1] != x.shape[1]:

@@ -13,7 +13,7 @@ from threading import RLock
 from types import CodeType
 from typing import Any
 
-from attn_exp.diagnosis.module_sizes import LENGTH, Sizes
+from attn_exp.diagnosis.module_sizes import HEADS, INNER, LENGTH, SHARED, SIZE, WIDTH, Sizes
 from attn_exp.diagnosis.offer import plain
 
 OF_BATCH = ("batchsize", "bs", "bsz", "batch", "nbatch", "nbatches")
@@ -74,6 +74,18 @@ def of_calls(layer: Any) -> dict[str, int | str]:
     words = {name: plain(name) for name in numbers_read(type(getattr(layer, "module", layer)), making=False)}
     meant = {name: "batch" if word in OF_BATCH else "rows" if word in OF_ROWS else "" for name, word in words.items()}
     return {name: size for name, size in meant.items() if size}
+
+
+def of_counts(layer: Any) -> dict[str, int | str]:
+    """Return the whole numbers of its file that a layer reads when it is called, as few: what they count is tokens."""
+    read = numbers_read(type(getattr(layer, "module", layer)), making=False)
+    others = (*WIDTH, *INNER, *HEADS, *SHARED, *SIZE)
+    return {name: FEW for name, value in read.items()
+            if type(value) is int and value > FEW and plain(name) not in others}  # fmt: skip
+
+
+FEW = 2
+"""Rows, columns or frames, of each of which there is another."""
 
 
 @contextmanager

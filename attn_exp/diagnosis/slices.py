@@ -35,7 +35,7 @@ def made_of_slices(
     if len(small) not in (len("qkv"), len("qkv") * heads) or len({sizes[name] for name in small}) > 1:
         return None
     with restored(layer) as before:
-        search = Search(layer, probe, width, hint, False, before, TOKENS)
+        search = Search(layer, probe, width, hint, False, before, 0)
         search.draw()
         search.quieten([name for name in before if not search.is_matrix(name)])
         found = [one for name in small if (one := of_slices(search, name, heads, len(small) == len("qkv"))) is not None]

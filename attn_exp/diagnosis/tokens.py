@@ -149,6 +149,52 @@ def entries_apart(layer: Layer, way: Way) -> Way:
     return way
 
 
+def groups_apart(layer: Layer, way: Way, heads: Sequence[int]) -> Way:
+    """Return the way with x as one group of several, where tokens see those of their own group alone.
+
+    Windows of an image and blocks of a text are such groups. Heads that nobody exchanged with tokens look like as many
+    groups as there are `heads`: those of more tokens are larger then.
+    """
+    if len([axis for axis in way.axes if axis in SPACE]) != 1 or "m" not in way.axes or way.asks:
+        return way
+    with layer.without_norms(), suppress(Exception):
+        count = way.tokens or IN_GROUPS
+        groups = groups_of(layer, way, count)
+        if len({len(group) for group in groups}) > 1 and not way.tokens:  # the last one is not full
+            count = 2 * len(groups[0])
+            groups = groups_of(layer, way, count)
+        size = len(groups[0])
+        if len({len(group) for group in groups}) > 1 or not 1 < size < count:
+            return way
+        more = groups_of(layer, replace(way, tokens=0), count + size)
+        is_group = [len(group) for group in more] == [size] * (len(groups) + 1) if more else len(groups) not in heads
+        if is_group:
+            return replace(way, groups=tuple(map(tuple, groups)), tokens=size, memory=False)
+    return way
+
+
+IN_GROUPS = 12
+
+
+def groups_of(layer: Layer, way: Way, tokens: int) -> list[list[int]]:
+    """Return the tokens that see each other, in groups; none where some see one of another group, or a call fails."""
+    x, other = np.random.default_rng(47).standard_normal((2, 1, tokens, way.width))
+    try:
+        before = layer.answer(way, x, None)
+        seen = np.eye(tokens, dtype=np.bool_)
+        for at in range(tokens):
+            changed = x.copy()
+            changed[:, at] = other[:, at]
+            gap = np.abs(layer.answer(way, changed, None) - before)[0].max(axis=-1)
+            seen[at] |= gap > layer.rounding * 10 * gap.max()
+    except Exception:
+        return []
+    seen |= seen.T  # the later of two may see the earlier alone
+    if not (seen == (seen.astype(int) @ seen > 0)).all():
+        return []
+    return [list(map(int, np.flatnonzero(row))) for at, row in enumerate(seen) if not row[:at].any()]
+
+
 def of_one_row(layer: Layer, way: Way, places: Sequence[str]) -> Way:
     """Return the way with one row of an image, or one column, where all of them share their weights and no values.
 

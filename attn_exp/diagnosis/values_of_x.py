@@ -12,7 +12,6 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.roles import (
-    TOKENS,
     Layer,
     NotFoundError,
     Place,
@@ -31,7 +30,7 @@ def made_of_x(layer: Layer, probe: Probe, width: int, hint: Callable[[str], str]
         NotFoundError: of one token it answers with something else, or has no queries or no keys.
     """
     with restored(layer) as before:
-        search = Search(layer, probe, width, hint, False, before, TOKENS)
+        search = Search(layer, probe, width, hint, False, before, 0)
         search.draw()
         matrices = [name for name in search.now if search.is_matrix(name)]
         search.quieten([name for name in search.now if name not in matrices])

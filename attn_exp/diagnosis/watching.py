@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from attn_exp.arrays import Array
 
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "dot", "mv")
@@ -52,13 +54,14 @@ class Notes:
     sources: set[int]
     instead: Mapping[int, Callable[[Any], Any]]
     operations: list[Operation] = field(default_factory=list)
-    makers: dict[int, int] = field(default_factory=dict)
+    makers: dict[int, list[tuple[int, Array | None]]] = field(default_factory=dict)
+    """What made the numbers of a place, the first one first, and which of them where it was not all."""
     kept: list[Any] = field(default_factory=list)
 
     def note(self, name: str, given: Sequence[Any], numbers: tuple[float, ...], said: Any, *, before: Given) -> None:
         """Note an operation; `before` is what it was given, as it was then."""
         places = [place_of(one) for one in given]
-        made = tuple(self.makers.get(place) for place in places)
+        made = tuple(self.maker(one) for one in given)
         of_x = tuple(place in self.sources for place in places)
         outs = [one for one in (said if isinstance(said, tuple | list) else (said,)) if hasattr(one, "untyped_storage")]
         if not outs:
@@ -67,10 +70,29 @@ class Notes:
         for one in outs:
             place = place_of(one)
             if place not in places or name.endswith("_"):  # a view is no other numbers
-                self.makers[place] = len(self.operations)
+                self.makers.setdefault(place, []).append((len(self.operations), part_of(one)))
             if any(of_x):
                 self.sources.add(place)
         self.operations.append(Operation(name.rstrip("_"), before, made, of_x, numbers, plain(outs[0])))
+
+    def maker(self, tensor: Any) -> int | None:
+        """Return which operation made a tensor; one that changed another part of what it is a view of did not."""
+        makers = self.makers.get(place_of(tensor), [])
+        mine = part_of(tensor) if any(part is not None for _, part in makers) else None
+        return next((at for at, part in reversed(makers) if part is None or mine is None or np.isin(mine, part).any()),
+                    None)  # fmt: skip
+
+
+def part_of(tensor: Any) -> Array | None:
+    """Return which numbers of its place a view has, or None where it has all."""
+    count = tensor.untyped_storage().nbytes() // tensor.itemsize
+    if tensor.numel() == count:
+        return None
+    places = tensor.storage_offset() + sum(
+        (np.arange(length) * stride).reshape(-1, *[1] * after)
+        for after, length, stride in zip(range(tensor.ndim)[::-1], tensor.shape, tensor.stride(), strict=True)
+    )
+    return np.unique(places)
 
 
 def watched(

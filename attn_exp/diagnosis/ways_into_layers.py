@@ -23,7 +23,7 @@ from attn_exp.diagnosis.of_chance import is_noted_so, is_of_chance, lone_key, ra
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.packs import Pack, packs_in, taken_apart
 from attn_exp.diagnosis.returned import parts_of
-from attn_exp.diagnosis.sizes_of_files import exchanged, of_calls
+from attn_exp.diagnosis.sizes_of_files import exchanged, of_calls, of_counts
 from attn_exp.diagnosis.uses import keywords_read
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
@@ -62,6 +62,8 @@ class Way:
 
     def call(self, layer: Callable[..., Any], x: Any, memory: Any = None, **named: Any) -> Any:
         """Call a layer with x `[b t m]`, and return what it says with its first array as `[b t n]`."""
+        if self.groups:
+            return self.in_first_group(layer, x, memory, named)
         if self.asks in ONE_QUERY:
             return self.each_alone(layer, x, memory, named)
         if self.asks:
@@ -88,6 +90,23 @@ class Way:
     optional: frozenset[str] = frozenset()
     in_groups: frozenset[str] = frozenset()
     """Those of the memory that come in groups, as images do: `[b 1 s m]`."""
+
+    groups: tuple[tuple[int, ...], ...] = ()
+    """The tokens that a layer takes in groups that see no other, as windows of an image are: x is the first group."""
+
+    def in_first_group(self, layer: Callable[..., Any], x: Any, memory: Any, named: Mapping[str, Any]) -> Any:
+        """Return the answer for the tokens of one group, beside others of other numbers."""
+        order = np.argsort(np.concatenate(self.groups))
+        places = order % x.shape[1]  # of each token in its group
+        whole, others = (
+            None if one is None else join([one * 0.5**at for at in range(len(self.groups))], 1)[:, order]
+            for one in (x, memory)
+        )
+        sizes = tuple(x.shape[1:2]) * 2
+        masks = {word: in_each(mask, places, sizes) for word, mask in named.items()}
+        said = replace(self, groups=()).call(layer, whole, others, **masks)
+        first = next(iter(parts_of(said).values()), None)
+        return said if first is None or len(first.shape) < len("btm") else first[:, list(self.groups[0])]
 
     def each_alone(self, layer: Callable[..., Any], x: Any, memory: Any, named: Mapping[str, Any]) -> Any:
         """Return the answers for the tokens, each of which is the query of an entry of its own."""
@@ -131,6 +150,14 @@ class Way:
 
 
 ONE_QUERY = ("alone", "row")
+
+
+def in_each(mask: Any, places: Array, sizes: tuple[int, ...]) -> Any:
+    """Return a mask for the tokens of one group as one for those of all; anything else as it is."""
+    shape = tuple(getattr(mask, "shape", ()))
+    if shape[-1:] != sizes[-1:]:
+        return mask
+    return mask[..., places, :][..., places] if shape[-2:] == sizes else mask[..., places]
 
 
 def for_each_query(value: Any, batch: int, tokens: int) -> Any:
@@ -722,8 +749,20 @@ def in_a_rare_way(
         if way is not None:
             return with_memory(layer, way, into)
     counts = [*sorted(search.lengths), *(count for count in SQUARES if count not in search.lengths)]
+    way = of_one_number(search, start, axes, needed, counts)
+    if way is None and search.lengths and (told := of_counts(layer)):  # few, for what its file counts in hundreds
+        few = Search(layer, into, end=search.end)
+        few.filled(replace(start, axes=axes[0], told=told), needed)
+        way = of_one_number(search, replace(start, told=told), axes, needed, sorted(few.lengths))
+    return way
+
+
+def of_one_number(
+    search: Search, start: Way, axes: Sequence[str], needed: Mapping[str, Sequence[Make]], counts: Sequence[int]
+) -> Way | None:  # fmt: skip
+    """Return the way of calling a layer with the first of some numbers of tokens that it takes; None if it does not."""
     for tokens in (count for count in counts if 1 < count < start.width - 2):
-        fixed = Search(layer, into, tokens, search.end, search.others)
+        fixed = Search(search.layer, search.into, tokens, search.end, search.others)
         for order in axes:
             way = fixed.filled(replace(start, axes=order), needed)
             if way is not None:
