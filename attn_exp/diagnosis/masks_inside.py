@@ -119,7 +119,8 @@ def is_tiled(seen: Seen, word: str, masking: Masking) -> bool:
         given = {word: masking.held(masking.write(allowed, at))}
         again, others = cores(seen.ask(seen.x, seen.memory, None, given)[0]), cores(seen.ask(x, memory)[0])
         return bool(again) and all(
-            of_turns(one, plain, other, allowed[:, 0]) for one, plain, other in zip(again, seen.first, others, strict=True)
+            of_turns(one, plain, other, allowed[:, 0])
+            for one, plain, other in zip(again, seen.first, others, strict=True)
         )
     return False
 

@@ -348,6 +348,7 @@ def watching(notes: Notes) -> Iterator[None]:
     before = {name: getattr(np, name) for name in (*FRESH, *OF_ANY)}
     exchanged = {name: fresh(before[name]) for name in FRESH} | {name: of_any(name, before[name]) for name in OF_ANY}
     vars(np).update(exchanged)
+    notes.is_open = True  # entries may be called one by one
     try:
         yield
     finally:

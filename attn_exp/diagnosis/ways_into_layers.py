@@ -505,6 +505,8 @@ def always(*makes: Make) -> Callable[[list[int]], tuple[Make, ...]]:
     return lambda sizes: makes
 
 
+HEADS_TOLD = (3, 4, 2, 1)
+"""How many heads a call is told: of one alone, what is wrong with several does not show."""
 WIDE = (None, (-1, -1), -1, (2**20, 2**20), 2**20, 0)
 """What a window is given that hides nothing."""
 NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Make, ...]]], ...] = (
@@ -534,6 +536,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
      always(counted("t"), counted("b t"), nothing, constant(0))),
     (lambda word, note: any(part in word for part in ("past", "cache", "state", "prev")), stores),
     (lambda word, note: word == "residual", always(Filled("b t m", 0.0))),
+    (lambda word, note: "head" in word and "mask" not in word and "ensor" not in note, always(*map(constant, HEADS_TOLD))),
     (lambda word, note: "int" in note or word in ("startpos", "layeridx", "layer", "offset", "step", "layerid", "i"),
      always(constant(0), constant(1))),
     (lambda word, note: word.startswith("q") or "quer" in word, lambda sizes: (*of_heads(sizes), nothing)),
