@@ -24,9 +24,10 @@ from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
 from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matrices
+from attn_exp.diagnosis.function_layers import function_layers
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
-from attn_exp.diagnosis.libraries import DIGITS, library
+from attn_exp.diagnosis.libraries import DIGITS, library, wanted
 from attn_exp.diagnosis.makers import class_of
 from attn_exp.diagnosis.mask_forms import OF_ENTRY, MaskForm, mask_form, padding_form, takes_keys, taking_masks
 from attn_exp.diagnosis.module_sizes import CAUSAL, CONFIG, HEADS, SHARED, Sizes, about_heads, head_count, whole_numbers
@@ -49,6 +50,7 @@ from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.several import mixes_as_known
+from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.slices import made_of_slices
@@ -122,15 +124,8 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
     """
 
     def works(made: Any, of_size: Sizes) -> Bound:
-        layer = PlainLayer(evaluated(made))
-        redraw(layer, request.seed)
-        enlarge(layer, request.seed)
-        lent = library(layer.library)
-        forward, home = taken_by(layer.forward, own.name), {"numpy": np.dot, "jax": None}.get(layer.library, made)
-        widths = widths_of(layer, of_size if inspect.isclass(own.function) else None)
-        way = find_way(layer, forward, lambda array: lent.into(array, layer.kind), LAID, widths, of_size.size)
-        found = understood(layer, entries_apart(layer, tokens_first(layer, way)), forward, home or library_of_jax())
-        return telling(found)
+        known = of_size if inspect.isclass(own.function) else None
+        return of_arrays(PlainLayer(evaluated(made)), own.name, request, known, of_size.size)
 
     try:
         if not inspect.isclass(own.function):
@@ -140,6 +135,74 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         raise UserError(f"{own.name}: no projections found: {error}") from error
     except NoWayError as error:
         raise UncalledError(f"{own.name} cannot be called with x: {error}") from error
+
+
+def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | None, head: int) -> Bound:
+    """Return a layer of plain arrays whose roles are found by what they do.
+
+    Raises:
+        UserError: it cannot be called, or what it does is no attention.
+    """
+    redraw(layer, request.seed)
+    enlarge(layer, request.seed)
+    lent = library(layer.library)
+    home = {"numpy": np.dot, "jax": None}.get(layer.library, layer.forward)
+    forward = taken_by(layer.forward, name)
+    axes, widths = (*LAID, "mt"), widths_of(layer, sizes)
+    way = find_way(layer, forward, lambda array: lent.into(array, layer.kind), axes, widths, head)
+    way, home = entries_apart(layer, tokens_first(layer, way)), home or library_of_jax()
+    heads = sizes.heads if sizes is not None and sizes.heads > 1 else None
+    try:
+        found = telling(understood(layer, way, forward, home))
+    except NotFoundError:
+        named = as_names_say(layer, way, heads) if heads else None
+        if named is None:
+            raise
+        return with_roles(layer, way, forward, home, named)
+    if heads and found.inside is not None and found.inside.heads != heads and found.roles and not found.roles.sure:
+        named = as_names_say(layer, way, heads)
+        return found if named is None else with_roles(layer, way, forward, home, named)
+    return found
+
+
+def as_names_say(layer: PlainLayer, way: Way, heads: int) -> Roles | None:
+    """Return the roles that names say in a layer that may mix tokens with heads, as long as one token says the rest."""
+    said = {sounds_like(name) for name in layer.parameters}
+    if not {"q", "k", "v"} <= said:
+        return None
+    every = arrangements(layer, lambda x, memory=None: layer.answer(way, x, memory), way, sounds_like, False, heads)
+    return next(iter(every), None)
+
+
+def of_function(own: OwnFunction, request: Request) -> Bound | None:
+    """Return a function of x and arrays of which nothing is known as a layer that holds them; None of others."""
+    for name in wanted(own.function):
+        for made, lengths in function_layers(own.function, library(name, request.device)):
+            layer = PlainLayer(made)
+            layer.forward = made
+            sizes = Sizes(lengths.width, lengths.heads, lengths.inner // lengths.heads, lengths.heads, request.seed)
+            with suppress(UserError, NotFoundError):
+                found = of_arrays(layer, own.name, request, sizes, sizes.size)
+                return replace(found, inside=as_arguments_say(layer, found.inside))
+    return None
+
+
+def as_arguments_say(layer: PlainLayer, found: Inside | None) -> Inside | None:
+    """Return what a layer holds with each matrix and bias that the name of an argument says, as it was given.
+
+    Names bind: what is made of a matrix that is another's, or of twice a bias, is a mistake.
+    """
+    if found is None:
+        return None
+    arrays, own = dict(found.arrays), {re.split(r"[./]", name)[-1]: array for name, array in layer.parameters.items()}
+    biases = biases_of(list(own))
+    for name, array in own.items():
+        side, kind = side_of_name(biases.get(name, name)).removeprefix("W_"), "b" if name in biases else "W"
+        known = arrays.get(f"{kind}_{side}")
+        if known is not None and array.size == known.size and not np.array_equal(array.T, known):
+            arrays[f"{kind}_{side}"] = array.reshape(known.shape) if kind == "b" else array
+    fitting = all(array.shape == found.arrays[name].shape for name, array in arrays.items())
+    return replace(found, arrays=arrays) if fitting else found
 
 
 def telling(found: Bound) -> Bound:
