@@ -248,9 +248,13 @@ def copied(value: Any) -> Any:
 
 def holding(things: Mapping[str, Any]) -> dict[str, Any]:
     """Return copies of those of some things that hold arrays of more than one number."""
-    return {name: copied(value) for name, value in things.items() if not inspect.isroutine(value)
-            and not inspect.ismodule(value) and not inspect.isclass(value)
+    return {name: copied(value) for name, value in things.items() if is_thing(value)
             and any(array.ndim for _, _, array in arrays_in({name: value}))}  # fmt: skip
+
+
+def is_thing(value: Any) -> bool:
+    """Say whether something may hold arrays, and is no module, class or function."""
+    return not (inspect.isroutine(value) or inspect.ismodule(value) or inspect.isclass(value))
 
 
 # The search for the shapes of arguments
@@ -455,6 +459,15 @@ def size_named(name: str) -> Source | None:
     """Return the size that a name speaks of, if it does."""
     first = next(hinted(name.strip("_"), ""), None)
     return first if first in OF_SIZES else None
+
+
+def sizes_told(function: Any) -> dict[str, Source]:
+    """Return the sizes of a function's file that it reads, by their names, where it holds no arrays of these sizes."""
+    read = read_of_file(function) if inspect.isfunction(inspect.unwrap(function)) else {}
+    if any(array.ndim for _, _, array in arrays_in({name: value for name, value in read.items() if is_thing(value)})):
+        return {}
+    return {name: size for name, value in read.items() if type(value) is int
+            and (size := size_named(name)) is not None}  # fmt: skip
 
 
 # Functions as layers

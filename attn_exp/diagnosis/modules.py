@@ -715,7 +715,7 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     said = words_of(inside.around or around, aside, way) + (scaled and f" and {scaled}")
     call, offer = called(layer, way, forward, said)
     of_points = roles.heads == 1 and {"h", "w"} <= set(way.axes.lower())
-    offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, of_points=of_points)
+    offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, rarely_scaled=of_points)
     before = None if around is None or around.of_memory is not None else around.before
     if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
         call = with_normed_memory(call, before)

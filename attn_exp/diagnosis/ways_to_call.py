@@ -20,6 +20,7 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.constructing import construct
+from attn_exp.diagnosis.function_layers import sizes_told
 from attn_exp.diagnosis.guessing import takes_projection
 from attn_exp.diagnosis.layers import with_drawn_tensors_held
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
@@ -141,7 +142,7 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
     others = (
         adapted(own.function if inspect.isclass(own.function) else first.call, own.name) if may_differ else iter(())
     )
-    if may_differ and takes_size(first.call, own.name):
+    if may_differ and (takes_size(first.call, own.name) or sizes_told(first.call)):
         yield from others
     if known is not None or is_named(own, first):
         yield first
