@@ -17,6 +17,8 @@ from typing import Any
 from attn_exp.diagnosis import mappings
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import holds_size
+from attn_exp.diagnosis.function_layers import lying_there, sizes_told
+from attn_exp.diagnosis.libraries import stack
 from attn_exp.diagnosis.neutral import (
     ALL_AROUND,
     HEADS,
@@ -35,6 +37,7 @@ from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of,
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS, method_of
 from attn_exp.diagnosis.pure_layers import as_called, kind_of
+from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.uses import Use, uses_of
 from attn_exp.forms.pipeline import At
@@ -65,6 +68,10 @@ class Adapter:
     starred: str = ""
     in_columns: bool = False
     """Whether tokens are columns of what it returns."""
+    told: Mapping[str, Source] = field(default_factory=dict)
+    """Sizes of its file that are those of a call."""
+    one_query: str = ""
+    """In which layout it takes one query alone, without an axis for it: then each of a question is one call."""
 
     @property
     def holds_size(self) -> bool:
@@ -77,7 +84,29 @@ class Adapter:
         given.pop(own("heads"), None)
         context = Context(at, library, core)
         function = self.function.of(context) if isinstance(self.function, Making) else self.function
+        if self.one_query:
+            return self.of_each_query(function, context, given)
+        return self.answer(function, context, given)
+
+    def of_each_query(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
+        """Return the answers to the queries, each of which is a call."""
+        q, rows = context.given["q"], context.at.rows
+        axis, said = self.one_query.index("t"), []
+        for place in range(rows):
+            alone = {**context.given, "q": q[(*[slice(None)] * axis, place)]}
+            of_query = Context(replace(context.at, rows=1), context.library, alone)
+            words = {name: of_row(value, place, rows) for name, value in given.items()}
+            said.append(next(iter(parts_of(self.answer(function, of_query, words)).values())))
+        return stack(said, axis)
+
+    def answer(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
+        """Return what the function says to one call."""
         values = {name: source.make(context) for name, source in self.sources.items()}
+        with lying_there(function, {name: size.make(context) for name, size in self.told.items()}, {}):
+            return self.said(function, values, given)
+
+    def said(self, function: Callable[..., Any], values: dict[str, Any], given: Mapping[str, Any]) -> Any:
+        """Return what the function says to the values of its arguments, and to those that a question says."""
         if self.starred:
             return function(*values.values(), **given)
         values |= given
@@ -92,6 +121,7 @@ class Adapter:
     def __str__(self) -> str:
         """Say what the arguments are given that are none of q, k, v or x themselves, and of what it is made."""
         made = f"made of {self.function}" if isinstance(self.function, Making) and self.function.sources else ""
+        made = ", ".join(filter(None, (made, "each query in a call of its own" if self.one_query else "")))
         said = [f"{name}={source.text}" for name, source in self.sources.items() if source.text not in (*"qkvx", name)]
         return ", ".join([made, *said] if made else said)
 
@@ -121,6 +151,12 @@ class Making:
         return ", ".join(f"{name}={source.text}" for name, source in self.sources.items())
 
 
+def of_row(value: Any, place: int, rows: int) -> Any:
+    """Return what a mask `[... t s]` says of one query; all else as it is."""
+    shape = tuple(getattr(value, "shape", ()))
+    return value[..., place, :] if len(shape) > 1 and shape[-2] == rows else value
+
+
 def is_flax(made: Any) -> bool:
     """Say whether an object is a module of Flax, which is called with its parameters: here it has none."""
     return any(base.__module__.startswith("flax.linen") for base in type(made).__mro__)
@@ -143,6 +179,7 @@ class Arrangement:
     guessed: bool = False
     only_if_right: bool = False
     in_columns: bool = False
+    one_query: str = ""
 
 
 def adapted(function: Any, name: str) -> Iterator[Bound]:
@@ -152,6 +189,7 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
         UserError: what it takes is not known.
     """
     for called, parameters in targets(function, name):
+        told = sizes_told(called)
         uses = uses_of(function) if any(map(is_required, parameters)) else {}
         for arrangement in chain(of_mappings(parameters, uses), of_kept(parameters, uses), arrangements(parameters)):
             passed = {role_taken(given): given for given in reversed(parameters)
@@ -161,6 +199,8 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
                 given for given in parameters if given.name not in arrangement.sources and given not in passed.values()
             ]
             unknown = [given for given in rest if is_required(given) or counts(given, arrangement)]
+            if told:
+                yield bound_of(called, function, parameters, arrangement, passed, next(choices(unknown)), told)
             for extra in choices(unknown):
                 yield bound_of(called, function, parameters, arrangement, passed, extra)
             if "scale" in passed and is_required(passed["scale"]):  # what divides scores may be called so too
@@ -239,17 +279,19 @@ NOMINAL = Context(At(Rules(), 2, 6, 6, 9, 9, 8, 48), "numpy", {})
 def bound_of(
     called: Any, function: Any, parameters: Sequence[inspect.Parameter], arrangement: Arrangement,
     passed: Mapping[str, inspect.Parameter], extra: Mapping[str, Source],
+    of_file: Mapping[str, Source] = MappingProxyType({}),
 ) -> Bound:  # fmt: skip
     """Return one way to call a function as one that is known how to be called."""
     given = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     starred = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
     adapter = Adapter(
         called, {**arrangement.sources, **extra}, tuple(given), tuple(one.name for one in passed.values()),
-        starred if starred and not given else "", arrangement.in_columns,
+        starred if starred and not given else "", arrangement.in_columns, of_file,
+        arrangement.one_query,
     )  # fmt: skip
     names = {role: own(role) for role in arrangement.roles} | {role: one.name for role, one in passed.items()}
     names[SIZES] = own(SIZES)
-    used = [*extra.values(), *(called.sources.values() if isinstance(called, Making) else ())]
+    used = [*extra.values(), *of_file.values(), *(called.sources.values() if isinstance(called, Making) else ())]
     counts = arrangement.counts_heads or any(source is HEADS for source in used)
     if counts and "heads" not in names:
         names["heads"] = own("heads")
@@ -447,6 +489,13 @@ def of_heads(names: Sequence[str]) -> Iterator[Arrangement]:
     turned = Source("k.swapaxes(-1, -2)", lambda context: context.given["k"].swapaxes(-1, -2))
     sides = {name: turned if role == "k" else direct(role) for name, role in zip(names, "qkv", strict=True)}
     yield Arrangement(True, sides, ("bhtd", "htd"), guessed=True)
+    alone = {name: direct(role) for name, role in zip(names, "qkv", strict=True)}
+    for layout in OF_ONE_QUERY:
+        yield Arrangement(True, alone, (layout,), guessed=True, one_query=layout)
+
+
+OF_ONE_QUERY = ("td", "htd", "thd", "btd", "bhtd", "bthd")
+"""How keys and values may lie beside one query; it has their axes but t."""
 
 
 def head_list(role: str) -> Source:

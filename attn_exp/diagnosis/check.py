@@ -121,7 +121,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
             other = check_in_layout(own, replace(request, layout=WITHOUT_HEADS), quick, tell)
             if other.passed:
                 return other
-    inside = looked_into(verdict, tried)
+    inside = looked_into(verdict, tried) or with_its_surroundings(own, request, verdict, tried, tell)
     if inside is not None:
         return inside
     offer = ways_to_call.offer_by_names(own, request)
@@ -160,6 +160,22 @@ def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     """Return the verdict on a layer with what is seen of the attention inside, where nothing else explains it."""
     seen = tried.function.look() if is_unknown_at_once(verdict) else None
     return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
+
+
+def with_its_surroundings(
+    own: OwnFunction, request: Request, verdict: Verdict, tried: Tried, tell: Tell
+) -> Verdict | None:  # fmt: skip
+    """Return the verdict on a function of x and matrices as a layer, where nothing explains its answers else.
+
+    A norm, a residual or an MLP may stand around attention then.
+    """
+    if not is_unknown_at_once(verdict) or tried.function.inside is not None:
+        return None
+    for other in ways_to_call.as_a_layer(own, request, None):
+        if other.function.inside is not None and other.function.inside.around is not None:
+            seen = check_called(own, other, True, tell)
+            return seen if seen.passed or seen.mistakes or seen.right_under else None
+    return None
 
 
 def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell) -> Iterator[tuple[Finding, str]]:

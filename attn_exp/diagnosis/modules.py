@@ -24,9 +24,10 @@ from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
 from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matrices
-from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError
+from attn_exp.diagnosis.function_layers import function_layers
+from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
-from attn_exp.diagnosis.libraries import DIGITS, library
+from attn_exp.diagnosis.libraries import DIGITS, library, wanted
 from attn_exp.diagnosis.makers import class_of
 from attn_exp.diagnosis.mask_forms import (
     OF_ENTRY,
@@ -58,6 +59,7 @@ from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.several import mixes_as_known
+from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.slices import made_of_slices
@@ -138,22 +140,8 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
     """
 
     def works(made: Any, of_size: Sizes) -> Bound:
-        layer = PlainLayer(evaluated(made))
-        redraw(layer, request.seed)
-        enlarge(layer, request.seed)
-        lent = library(layer.library)
-        forward, home = taken_by(layer.forward, own.name), {"numpy": np.dot, "jax": None}.get(layer.library, made)
-        widths = widths_of(layer, of_size if inspect.isclass(own.function) else None)
-        way = way_into_plain(layer, forward, lambda array: lent.into(array, layer.kind), widths, of_size.size)
-        layer.see_type(way)
-        layer.leave_out_idle(way)
-        way = entries_apart(layer, tokens_first(layer, way))
-        look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
-        try:
-            found = understood(layer, way, forward, home or library_of_jax())
-        except NotFoundError as error:
-            raise UnreadError(f"{own.name}: no projections found: {error}", look) from error
-        return telling(replace(found, look=look))
+        known = of_size if inspect.isclass(own.function) else None
+        return of_arrays(PlainLayer(evaluated(made)), own.name, request, known, of_size.size)
 
     try:
         if not inspect.isclass(own.function):
@@ -172,14 +160,97 @@ def way_into_plain(
     Raises:
         NoWayError: it cannot be called.
     """
+    axes = (*LAID, "mt")
     try:
-        return find_way(layer, forward, into, LAID, widths, head)
+        return find_way(layer, forward, into, axes, widths, head)
     except NoWayError:
         for box in boxes_of(layer):
             layer.box = box
             with suppress(NoWayError):
-                return find_way(layer, forward, into, LAID, widths, head)
+                return find_way(layer, forward, into, axes, widths, head)
         raise
+
+
+def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | None, head: int) -> Bound:
+    """Return a layer of plain arrays whose roles are found by what they do.
+
+    Raises:
+        UserError: it cannot be called, or what it does is no attention.
+    """
+    redraw(layer, request.seed)
+    enlarge(layer, request.seed)
+    lent = library(layer.library)
+    home = {"numpy": np.dot, "jax": None}.get(layer.library, layer.forward)
+    forward = taken_by(layer.forward, name)
+    way = way_into_plain(layer, forward, lambda array: lent.into(array, layer.kind), widths_of(layer, sizes), head)
+    layer.see_type(way)
+    layer.leave_out_idle(way)
+    way, home = entries_apart(layer, tokens_first(layer, way)), home or library_of_jax()
+    look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
+    heads = sizes.heads if sizes is not None and sizes.heads > 1 else None
+    try:
+        found = understood(layer, way, forward, home)
+    except NotFoundError as error:
+        named = as_names_say(layer, way, heads) if heads else None
+        if named is None:
+            raise UnreadError(f"{name}: no projections found: {error}", look) from error
+        return replace(with_roles(layer, way, forward, home, named), look=look)
+    found = telling(replace(found, look=look))
+    if heads and found.inside is not None and found.inside.heads != heads and found.roles and not found.roles.sure:
+        named = as_names_say(layer, way, heads)
+        return found if named is None else replace(with_roles(layer, way, forward, home, named), look=look)
+    return found
+
+
+def as_names_say(layer: PlainLayer, way: Way, heads: int) -> Roles | None:
+    """Return the roles that names say in a layer that may mix tokens with heads, as long as one token says the rest."""
+    said = {sounds_like(name) for name in layer.parameters}
+    if not {"q", "k", "v"} <= said:
+        return None
+    every = arrangements(layer, lambda x, memory=None: layer.answer(way, x, memory), way, sounds_like, False, heads)
+    return next(iter(every), None)
+
+
+def of_function(own: OwnFunction, request: Request) -> Bound | None:
+    """Return a function of x and arrays of which nothing is known as a layer that holds them; None of others.
+
+    Raises:
+        UnreadError: its attention is seen inside, and its matrices are not found.
+    """
+    unread: UnreadError | None = None
+    for name in wanted(own.function):
+        for made, lengths in function_layers(own.function, library(name, request.device)):
+            layer = PlainLayer(made)
+            layer.forward = made
+            sizes = Sizes(lengths.width, lengths.heads, lengths.inner // lengths.heads, lengths.heads, request.seed)
+            try:
+                found = of_arrays(layer, own.name, request, sizes, sizes.size)
+                return replace(found, inside=as_arguments_say(layer, found.inside))
+            except UnreadError as error:
+                unread = unread or error
+            except (UserError, NotFoundError):
+                continue
+    if unread is not None and tells_all(unread.look()):
+        raise unread
+    return None
+
+
+def as_arguments_say(layer: PlainLayer, found: Inside | None) -> Inside | None:
+    """Return what a layer holds with each matrix and bias that the name of an argument says, as it was given.
+
+    Names bind: what is made of a matrix that is another's, or of twice a bias, is a mistake.
+    """
+    if found is None:
+        return None
+    arrays, own = dict(found.arrays), {re.split(r"[./]", name)[-1]: array for name, array in layer.parameters.items()}
+    biases = biases_of(list(own))
+    for name, array in own.items():
+        side, kind = side_of_name(biases.get(name, name)).removeprefix("W_"), "b" if name in biases else "W"
+        known = arrays.get(f"{kind}_{side}")
+        if known is not None and array.size == known.size and not np.array_equal(array.T, known):
+            arrays[f"{kind}_{side}"] = array.reshape(known.shape) if kind == "b" else array
+    fitting = all(array.shape == found.arrays[name].shape for name, array in arrays.items())
+    return replace(found, arrays=arrays) if fitting else found
 
 
 WINDOWS = ("kernel", "window", "block", "chunk", "group", "local", "span")
@@ -715,7 +786,7 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     said = words_of(inside.around or around, aside, way) + (scaled and f" and {scaled}")
     call, offer = called(layer, way, forward, said)
     of_points = roles.heads == 1 and {"h", "w"} <= set(way.axes.lower())
-    offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, of_points=of_points)
+    offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, rarely_scaled=of_points)
     before = None if around is None or around.of_memory is not None else around.before
     if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
         call = with_normed_memory(call, before)

@@ -225,7 +225,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"(q_?len|t|tq|l|n|seq_?len(gth)?|tgt_?len|t_?q|len_?q|query_?len(gth)?|T|L|N)", (ROWS, KEYS)),
     (r"(max_?(seq_?)?len|context_?length|n_?ctx)", (ROWS, KEYS)),
     (r"(k_?len|kv_?len|s|tk|src_?len|key_?len(gth)?|len_?k|S|t_?k)", (KEYS,)),
-    (r"(embed_?dim|d_?model|emb(ed)?(_?size)?|n_?embd|hidden_?(size|dim)|model_?dim|width|C|E|inner_?dim|n_?state)",
+    (r"(embed_?dim|d_?model|d_?m|emb(ed)?(_?size)?|n_?embd|hidden_?(size|dim)|model_?dim|width|C|E|inner_?dim|n_?state)",
      (WIDTH, SIZE)),
     (r"(d|dk|d_?k|d_?q|dim_?k|key_?dim|d_?head|head_?dim|dim_?head|head_?size|size_?per_?head|dim|d_?v|D|hd|hs)",
      (SIZE, WIDTH)),

@@ -73,8 +73,9 @@ class Offer:
     they are known, `said` what its other arguments are given, in words, and
     `guessed` that their names did not say which of them hold the arrays; `only_if_right`, that nothing did, so that a
     wrong answer is no wrong attention. `divides` says that scores are divided by the scale that is passed. `own_keys`
-    counts keys of a layer that are no token's, learned ones that were set to 0. `of_points` says that it is a layer of
-    one head over the points of an image, which nobody scales: non-local networks and SAGAN do not.
+    counts keys of a layer that are no token's, learned ones that were set to 0. `rarely_scaled` says that it is a layer
+    of one head over the points of an image, or of one query over states that are keys and values at once, which nobody
+    scales: non-local networks, SAGAN and Luong's dot score do not.
     """
 
     core: bool
@@ -87,7 +88,7 @@ class Offer:
     only_if_right: bool = False
     divides: bool = False
     own_keys: int = 0
-    of_points: bool = False
+    rarely_scaled: bool = False
 
     def takes(self, role: str) -> bool:
         """Say whether there is a parameter for that role."""
@@ -273,7 +274,8 @@ def at_of(case: Case) -> At:
     if given.x is not None:
         batch, rows, width = given.x.shape
         size = given.arrays["W_q"].shape[1] // recipe.heads
-        return At(recipe.rules, batch, recipe.heads, recipe.groups, rows, rows, size, width)
+        keys = rows if given.memory is None else given.memory.shape[1]
+        return At(recipe.rules, batch, recipe.heads, recipe.groups, rows, keys, size, width)
     assert given.q is not None and given.k is not None
     batch, heads, rows, size = given.q.shape
     return At(recipe.rules, batch, heads, given.k.shape[1], rows, given.k.shape[2], size, heads * size)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.unseen_norms import around_of_answers
 from attn_exp.diagnosis.ways_into_layers import APART, LAID, Way, turned
 from attn_exp.forms.around import Around, Norm, normed
 from attn_exp.forms.steps import join_heads, repeat_heads, split
@@ -85,6 +86,8 @@ def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -
         weight = inner.arrays["W_q"]
         queries = np.concatenate([weight, [inner.arrays.get("b_q", np.zeros(weight.shape[1]))]])
         known = after_it(replace(found, queries=queries), after, (one, many), plain, answer, rounding)
+    if known is None and not seen and not way.memory and not way.tokens:
+        return around_of_answers(lambda x: watch(x, None)[0], replace(inner, unit=1.0).of_one, way.width, rounding)
     return known
 
 

@@ -20,13 +20,14 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.constructing import construct
+from attn_exp.diagnosis.function_layers import sizes_told
 from attn_exp.diagnosis.guessing import takes_projection
 from attn_exp.diagnosis.layers import with_drawn_tensors_held
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.makers import called_by_method
 from attn_exp.diagnosis.masking import AXES, MASKINGS, PADDINGS, attribute_of
-from attn_exp.diagnosis.modules import bound, filled, is_module, sizes_of, taken_by
+from attn_exp.diagnosis.modules import bound, filled, is_module, of_function, sizes_of, taken_by
 from attn_exp.diagnosis.offer import Offer, at_of, offered, parameters_of
 from attn_exp.diagnosis.plain_layers import may_be_layer
 from attn_exp.diagnosis.pure_layers import kind_of
@@ -141,7 +142,7 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
     others = (
         adapted(own.function if inspect.isclass(own.function) else first.call, own.name) if may_differ else iter(())
     )
-    if may_differ and takes_size(first.call, own.name):
+    if may_differ and (takes_size(first.call, own.name) or sizes_told(first.call)):
         yield from others
     if known is not None or is_named(own, first):
         yield first
@@ -307,10 +308,16 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
     alike = nearly or rare or causal or unscaled or unmasked
-    found = alike or whatever_the_width(shaped) or spoke or meant(idle) or last
+    found = alike or whatever_the_width(shaped) or spoke or as_a_layer(own, request, known) or meant(idle) or last
     if found:
         return found[0]
     raise misfit or unfit(own, silent)
+
+
+def as_a_layer(own: OwnFunction, request: Request, known: Bound | None) -> list[Tried]:
+    """Return how a function is called as a layer that holds its other arguments, if it is one."""
+    function = None if known is not None or is_module(own.function) else of_function(own, request)
+    return [] if function is None else list(ways(own, request, function))[:1]
 
 
 def says_nothing(case: Case, output: Array) -> bool:

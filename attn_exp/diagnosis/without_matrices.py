@@ -6,7 +6,7 @@ they have, an answer tells: it has a row for each query, made of the rows of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
@@ -86,16 +86,18 @@ def bounds(function: Any, name: str, device: str) -> Iterator[Bound]:
             continue
         made = called.of(NOMINAL) if isinstance(called, Making) else called
         needed = [role for role, given in passed.items() if is_required(given)]
-        if any(role not in MASKS for role in needed):
+        if any(role not in (*MASKS, "lengths") for role in needed):
             continue
         for word in wanted(function):
-            found = next(of_library(made, inputs, word, device, [passed[role].name for role in needed]), None)
+            words = {passed[role].name: role for role in needed}
+            found = next(of_library(made, inputs, word, device, words), None)
             if found is not None:
                 plain, width = found
                 both = {"memory": "memory"} if len(inputs) > 1 else {}
-                words = {"x": "x", **both, **{role: given.name for role, given in passed.items()}}
+                taken = {"x": "x", **both, **{role: given.name for role, given in passed.items()}}
                 defaults = {role: told(given.default) for role, given in passed.items() if not is_required(given)}
-                offer = Offer(False, words, (), {**dict.fromkeys(both), **defaults}, said=said_of(plain))
+                offer = Offer(False, taken, (), {**dict.fromkeys(both), **defaults}, said=said_of(plain),
+                              rarely_scaled=bool(both) and "t" not in plain.axes[0])  # fmt: skip
                 arrays = {matrix: np.eye(width) for matrix in ("W_q", "W_k", "W_v")}
                 yield Bound(plain, function, offer, Inside(arrays, 1, 1))
                 return
@@ -108,7 +110,7 @@ def said_of(plain: Plain) -> str:
 
 
 def of_library(
-    function: Any, inputs: Sequence[str], word: str, device: str, masks: Sequence[str]
+    function: Any, inputs: Sequence[str], word: str, device: str, words: Mapping[str, str]
 ) -> Iterator[tuple[Plain, int]]:  # fmt: skip
     """Yield how a function is called that answers with a row for each query, made of the rows of its other input."""
     lent = library(word, device)
@@ -119,7 +121,10 @@ def of_library(
                 plain = Plain(function, names, axes)
                 memory = other if len(names) > 1 else x
                 given = [lent.into(array, lent.widest) for array in (x, memory)]
-                named = {mask: lent.into(np.ones((QUERIES, memory.shape[1]), bool), lent.widest) for mask in masks}
+                open_mask = np.ones((QUERIES, memory.shape[1]), bool)
+                whole = np.full(len(x), memory.shape[1], np.int64)
+                named = {name: lent.into(whole if role == "lengths" else open_mask, lent.widest)
+                         for name, role in words.items()}  # fmt: skip
                 try:
                     with held():
                         said = lent.back(plain(*given, **named))
