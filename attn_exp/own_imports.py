@@ -130,10 +130,14 @@ def keras_with_what_is_installed() -> Iterator[None]:
 
 
 def library_for_keras() -> str:
-    """Return which library Keras computes with: the one that its settings name, or else one that is installed."""
+    """Return which library Keras computes with: the one that its settings name, or else one that is installed.
+
+    PyTorch computes at once what JAX traces for each size anew, unless it is JAX that the file has imported before.
+    """
     noted = "tensorflow"
     with suppress(UserError, OSError, ValueError, AttributeError):
         home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
         noted = str(parsing.read_json(home / "keras.json", MOST_CODE).get("backend", noted))
-    names = (name for name in (noted, "jax", "torch") if name.isidentifier())
+    others = ("jax", "torch") if "jax" in sys.modules and "torch" not in sys.modules else ("torch", "jax")
+    names = (name for name in (noted, *others) if name.isidentifier())
     return next((name for name in names if importlib.util.find_spec(name) is not None), "")

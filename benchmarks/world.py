@@ -40,7 +40,7 @@ from attn_exp.own_imports import keras_with_what_is_installed
 
 LIMIT = 60.0
 """Seconds that one check may take."""
-LIBRARIES = ("torch", "jax", "flax", "haiku", "equinox", "keras")
+LIBRARIES = ("torch", "keras", "jax", "flax", "haiku", "equinox")
 """Imported before the first check, where they are installed and a `framework` names them."""
 COLUMNS = ("file", "name", "right_or_wrong", "grade", "names", "right_under", "computes", "error", "seconds")
 RIGHT, ALARM, WRONG, UNCALLED = "judged right", "false alarms", "wrong names", "not callable"

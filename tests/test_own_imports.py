@@ -87,7 +87,8 @@ def test_a_package_that_python_finds_is_imported_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("first", "there", "chosen"),
     [
-        ("", ("jax", "torch"), "jax"),
+        ("", ("jax", "torch"), "torch"),
+        ("import jax", ("jax", "torch"), "jax"),
         ("", ("torch",), "torch"),
         ("", ("tensorflow", "jax"), "tensorflow"),
         ("import os; os.environ.setdefault('KERAS_BACKEND', 'mine')", ("jax",), "mine"),
@@ -103,7 +104,9 @@ def test_keras_computes_with_what_is_installed(
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setenv("KERAS_BACKEND", "so that it is put back")
     monkeypatch.delenv("KERAS_BACKEND")
-    monkeypatch.delitem(sys.modules, "keras", raising=False)
+    for name in ("keras", "torch", "jax"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "jax.py").write_text("", encoding="utf-8")
     finders = [*sys.meta_path]
     assert own_code.module_of_functions(str(tmp_path / "file_of_keras.py")).keras.library == chosen
     assert sys.meta_path == finders

@@ -243,7 +243,7 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     if not has_rows(seen):
         yield Finding(rung, ABSENT, "its answer has no row for each token"), ""
         return
-    lost = set[str]()
+    lost, normed = set[str](), False
     for place in (0, 1):
         again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
         if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
@@ -251,8 +251,15 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         if any(are_together(*three) for three in zip(seen.first, again, of_other, strict=True)):
             yield Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
             return
-        lost |= {side for side in "qkv" for one, other in zip(seen.first, again, strict=True)
-                 if is_mixed(getattr(one, side), getattr(other, side))}  # fmt: skip
+        pairs = [(side, changed(getattr(one, side), getattr(other, side)))
+                 for one, other in zip(seen.first, again, strict=True) for side in "qkv"]  # fmt: skip
+        lost |= {side for side, touched in pairs if is_mixed(touched)}
+        normed |= any(touched.any() for _, touched in pairs) and all(
+            (touched.all(axis=1) | ~touched.any(axis=1)).all() for _, touched in pairs
+        )
+    if normed:
+        yield Finding(rung, ABSENT, "each token changes all rows, as one changes a norm over all tokens"), ""
+        return
     if not lost:
         yield Finding(rung, HELD, "each row of q, k and v is made of one token"), ""
         return
@@ -317,9 +324,8 @@ def is_of_points(one: Operation) -> bool:
     return one.name == "convolution" and prod(one.given[1].shape[2:]) == 1
 
 
-def is_mixed(rows: Array, others: Array) -> bool:
+def is_mixed(touched: Array) -> bool:
     """Say whether another token changes rows of one head that lie side by side; an input may come twice."""
-    touched = changed(rows, others)
     return bool((touched[:, 1:] & touched[:, :-1]).any())
 
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
-from attn_exp.diagnosis.traced import compiled
+from attn_exp.diagnosis.traced import compiled, of_arrays
+from attn_exp.diagnosis.watching import watched as watched_in_torch
 from attn_exp.diagnosis.watching_jax import Notes, noted
 
 HOMES = {"flax.linen": "linen", "flax.nnx": "nnx", "haiku": "haiku", "equinox": "equinox", "keras": "keras"}
@@ -235,6 +236,15 @@ class KerasLayer(PureLayer):
         """The layer as a function of its weights and of what it is given, in a row and by name; and these weights."""
         return stateless(self.layer), [one.value for one in self.layer.variables]
 
+    def told(self, call: Callable[[], Any], given: Sequence[Any], theirs: Collection[str], instead: Any) -> Any:
+        """Return the operations of a call and what it returns, in float64, also where PyTorch does them."""
+        if not is_done_by_torch():
+            return super().told(call, given, theirs, instead)
+        function, own = self.stateless
+        own = [one.double() if one.is_floating_point() else one for one in own]
+        with self.called_by(partial(function, own)), in_double(self.layer):
+            return watched_in_torch(call, [one for one in given if one is not None], instead)
+
     @contextmanager
     def called_by(self, noting: Callable[[Any, Any], Any]) -> Iterator[None]:
         """Let somebody else make its calls."""
@@ -291,8 +301,8 @@ class KerasLayer(PureLayer):
             self.leaves[name].assign(np.asarray(array, np.float32).reshape(self.leaves[name].shape))
 
     def lent(self, array: Array) -> Any:
-        """Return an array in the type of the layer."""
-        return np.asarray(array, np.float32)
+        """Return an array in the type of the layer, or as a tensor that it turns into that."""
+        return sys.modules["torch"].from_numpy(np.array(array)) if is_done_by_torch() else np.asarray(array, np.float32)
 
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
         """Return the answer of a call as NumPy has it."""
@@ -309,6 +319,24 @@ def numbers(tensor: Any) -> Array:
     """Return a tensor of Keras in NumPy, whatever computes it."""
     plain: Array = np.asarray(sys.modules["keras"].ops.convert_to_numpy(tensor), np.float64)
     return plain
+
+
+def is_done_by_torch() -> bool:
+    """Say whether it is PyTorch with which Keras computes."""
+    return bool(sys.modules["keras"].backend.backend() == "torch")
+
+
+@contextmanager
+def in_double(layer: Any) -> Iterator[None]:
+    """Let a layer of Keras, and those inside it, compute in float64 meanwhile."""
+    before = [(one, one.dtype_policy) for one in layer._flatten_layers()]
+    for one, _ in before:
+        one.dtype_policy = "float64"
+    try:
+        yield
+    finally:
+        for one, policy in before:
+            one.dtype_policy = policy
 
 
 def in_numpy(layer: Callable[..., Any]) -> Callable[..., Any]:
@@ -339,11 +367,24 @@ def taken_apart_once_built(layer: Any) -> Callable[..., Any]:
     whole = compiled(stateless(layer))
 
     def call(*positional: Any, **named: Any) -> Any:
-        if keras.backend.backend() != "jax" or not all(one.built for one in layer._flatten_layers()):
-            return layer(*positional, **named)
-        return whole([one.value for one in layer.variables], positional, named)
+        with errors_as_they_are(keras.config):
+            if keras.backend.backend() != "jax" or not all(one.built for one in layer._flatten_layers()):
+                return layer(*positional, **named)
+            return whole([one.value for one in layer.variables], positional, named)
 
     return call
+
+
+@contextmanager
+def errors_as_they_are(config: Any) -> Iterator[None]:
+    """Let Keras, whose settings are `config`, hand on errors as they are: it cannot make those of JAX anew."""
+    filters = config.is_traceback_filtering_enabled()
+    config.disable_traceback_filtering()
+    try:
+        yield
+    finally:
+        if filters:
+            config.enable_traceback_filtering()
 
 
 def as_called(made: Any) -> Any:

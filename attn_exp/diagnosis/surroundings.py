@@ -24,6 +24,8 @@ EXACT, IN_SINGLE = 1e-9, 3e-6
 """How near a norm is to what it is taken for, in float64 and in float32."""
 TOKENS, ENTRIES = 6, 2
 EPSILONS = (1e-5, 1e-6, 1e-8, 1e-12, 0.0, 1e-3, 1e-4, 1e-10)
+OF_ONE = ("mhw", "hwm", "mt")
+"""Orders of the axes of one entry."""
 GROUPS = (32, 1, 8, 16, 4, 2)
 
 Event = tuple[Any, Array, Array]
@@ -103,7 +105,7 @@ def in_tokens(event: Event, axes: str, batch: int, tokens: int) -> Event:
 
 def several(way: Way) -> tuple[int, int, int]:
     """Return the sizes of an x of several tokens that a layer is asked with; of one text each entry is a call."""
-    return 1 if way.axes == "tm" else ENTRIES, way.tokens or TOKENS, way.width
+    return ENTRIES if "b" in way.axes else 1, way.tokens or TOKENS, way.width
 
 
 def before_it(
@@ -181,7 +183,7 @@ def fitted(event: Event, x: Array, of_other: bool = False) -> Norm | None:
     """Return the norm along the last axis of `[b t m]` that gives what one returned; `x` says the sizes."""
     module, given, said = event
     batch, tokens = x.shape[:2]
-    for axes in (*LAID, "tbm", "bmp"):
+    for axes in (*LAID, "tbm", "bmp", *OF_ONE) if batch == 1 else (*LAID, "tbm", "bmp"):
         z, out = (arranged(array, axes, batch, tokens) for array in (given, said))
         if z is None or out is None or (not of_other and not same(z, x)):
             continue

@@ -25,7 +25,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         of_them, arrays, key = of_arrays(function, given)
         if key not in known:
             try:
-                known[key] = taken_apart(of_them, arrays)
+                known[key] = traced(of_them, arrays)
             except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError) as error:
                 if not is_about_values(error):
                     raise  # shapes that do not fit: step by step they do not either
@@ -35,6 +35,26 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         return known[key](*arrays)
 
     return whole
+
+
+def traced(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function of arrays of these sizes as NumPy does it; what it makes of none of them may be wanted at once.
+
+    Raises:
+        Exception: whatever it raises as it is traced.
+    """
+    import jax  # noqa: PLC0415 - the function is one of JAX
+
+    def at_once(*now: Any) -> Any:
+        with jax.ensure_compile_time_eval():
+            return function(*now)
+
+    try:
+        return taken_apart(function, arrays)
+    except Exception as error:
+        if not is_about_values(error):
+            raise
+        return taken_apart(at_once, arrays)
 
 
 def is_about_values(error: Exception) -> bool:

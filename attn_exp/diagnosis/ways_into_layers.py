@@ -982,8 +982,8 @@ def trouble(
 MOST_OTHERS = 4
 """Ways to call a layer that answers in another shape, that are kept."""
 AT_THE_END, IS_NAN = (2**60,), "its answer is NaN"
-WITHOUT_PLACE = tuple(f"torch.nn.modules.{part}" for part in (
-    "module", "container", "linear", "conv", "pooling", "batchnorm", "normalization"))  # fmt: skip
+WITHOUT_PLACE = ("keras.src.", *(f"torch.nn.modules.{part}" for part in (
+    "module", "container", "linear", "conv", "pooling", "batchnorm", "normalization")))  # fmt: skip
 """Layers in which nothing comes further: an error in one of them says no more than the place of its call."""
 
 

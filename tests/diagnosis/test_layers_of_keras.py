@@ -1,0 +1,75 @@
+"""Layers of Keras, computed with PyTorch or JAX."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import attn_exp
+from attn_exp.own_code import find_function
+
+pytest.importorskip("keras", reason="Keras is not installed: pip install keras")
+pytestmark = pytest.mark.long
+MADE_OF_TWO = """
+import keras
+from keras import ops
+
+class Layer(keras.layers.Layer):
+    def __init__(self, units, num_heads):
+        super().__init__()
+        self.heads, self.size = num_heads, units // num_heads
+        self.first = {side: keras.layers.Dense(units, activation="tanh") for side in "qkv"}
+        self.then = {side: keras.layers.Dense(units) for side in "qkv"}
+        self.last = keras.layers.Dense(units)
+
+    def call(self, x):
+        entries, rows, width = x.shape
+        q, k, v = (ops.transpose(ops.reshape(self.then[side](self.first[side](x)),
+                   (entries, rows, self.heads, self.size)), (0, 2, 1, 3)) for side in "qkv")
+        scores = ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) FACTOR
+        said = ops.transpose(ops.matmul(ops.softmax(scores, axis=-1), v), (0, 2, 1, 3))
+        return self.last(ops.reshape(said, (entries, rows, width)))
+"""
+
+
+def checked(text: str, folder: Path, *words: str) -> attn_exp.Verdict:
+    (folder / "layer_of_keras.py").write_text(text, encoding="utf-8")
+    return attn_exp.check(find_function(f"{folder / 'layer_of_keras.py'}:Layer").function, *words)
+
+
+@pytest.mark.parametrize(("factor", "names"), [("/ self.size ** 0.5", ()), ("", ("no_scale",))])
+def test_attention_inside_a_layer_of_keras_is_seen(factor: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    verdict = checked(MADE_OF_TWO.replace("FACTOR", factor), tmp_path)
+    assert verdict.passed == (not names) and verdict.mistakes == names, verdict
+
+
+OF_VALUES = """
+import os
+os.environ["KERAS_BACKEND"] = "jax"
+import keras
+from keras import ops
+
+class Layer(keras.layers.Layer):
+    def __init__(self, units):
+        super().__init__()
+        self.sides = [keras.layers.Dense(units) for _ in "qkv"]
+
+    def call(self, x, first=0):
+        q, k, v = (side(x) for side in self.sides)
+        start = ops.cast(first, "float32")
+        places = ops.arange(start, start + x.shape[1])
+        scores = ops.matmul(q, ops.transpose(k, (0, 2, 1))) / x.shape[2] ** 0.5
+        scores = ops.where(places[:, None] < places[None, :], -1e9, scores)
+        return ops.matmul(ops.softmax(scores, axis=-1), v)
+"""
+
+
+def test_numbers_that_are_wanted_at_once_are_there_on_jax(tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+    (tmp_path / "of_values.py").write_text(OF_VALUES, encoding="utf-8")
+    words = [sys.executable, "-m", "attn_exp", "check", f"{tmp_path / 'of_values.py'}:Layer", "mask=causal"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
