@@ -73,7 +73,7 @@ class Offer:
     they are known, `said` what its other arguments are given, in words, and
     `guessed` that their names did not say which of them hold the arrays; `only_if_right`, that nothing did, so that a
     wrong answer is no wrong attention. `divides` says that scores are divided by the scale that is passed. `own_keys`
-    counts keys of a layer that are no token's, learned ones that were set to 0. `of_points` says that it is a layer of
+    counts keys of a layer that are no token's, learned ones that were set to 0. `unscaled` says that it is a layer of
     one head over the points of an image, which nobody scales: non-local networks and SAGAN do not.
     """
 
@@ -87,7 +87,7 @@ class Offer:
     only_if_right: bool = False
     divides: bool = False
     own_keys: int = 0
-    of_points: bool = False
+    unscaled: bool = False
 
     def takes(self, role: str) -> bool:
         """Say whether there is a parameter for that role."""
