@@ -6,6 +6,7 @@ that can be read. Which children these are is found by what they are given, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import TorchLayer
+from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.roles import restored
 from attn_exp.diagnosis.ways_into_layers import HERE, Way
 
@@ -142,6 +144,20 @@ def at_rest(module: Any) -> dict[str, Array]:
         found[f"{path}.weight"] = weight
         if one.bias is not None:
             found[f"{path}.bias"] = np.zeros(tuple(one.bias.shape))
+    return found
+
+
+def heads_apart(layer: TorchLayer | PureLayer, heads: int) -> dict[str, Array]:
+    """Return the matrices that mix heads with each other, and their biases, as those that leave each as it is.
+
+    Such a matrix has as many rows and columns as there are heads, whatever other axes of length 1 it has.
+    """
+    own, found = layer.parameters, dict[str, Array]()
+    for name, array in own.items():
+        if [length for length in array.shape if length > 1] == [heads, heads]:
+            bias = re.sub("(weight|kernel)$", "bias", name)
+            found[name] = np.eye(heads).reshape(array.shape)
+            found |= {bias: np.zeros(heads)} if bias != name and bias in own else {}
     return found
 
 

@@ -222,6 +222,8 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     if given.default is None and (use.made_from or use.called) and sizes.value(given.name) is None:
         return [None, *by_use(given.name, use, sizes, known_of, [])]
     whole = type(given.default) is int and given.default > 1
+    if whole and any(part in word for part in PIECES):
+        return [GRID, given.default]
     known = sizes.value(given.name)
     if word == "winit" and known_of.library == "haiku":
         return [sys.modules["haiku"].initializers.VarianceScaling(1.0)]
@@ -296,6 +298,8 @@ GRID = 4
 """Rows and columns of an image in code that takes one size alone: its points are fewer than the numbers of each."""
 LARGEST_WINDOW = 16
 """Of an image: a larger one is of tokens in a row."""
+PIECES = ("chunk", "segmentlen", "segmentsize", "blocklen", "localsize")
+"""Parts of words that say how many tokens in a row see each other, of which there are few here, so that it shows."""
 SIDES_OF_IMAGES = ("resolution", "inputresolution", "imgsize", "imagesize", "fmapsize", "featsize", "featuresize",
                    "featuremapsize", "gridsize", "spatialsize")  # fmt: skip
 
@@ -325,6 +329,7 @@ THEN: tuple[Rule, ...] = (
     (named("n", "nb", "num", "count", "parts"), lambda sizes: [sizes.heads, sizes.width, sizes.size]),
     (lambda word, note: word.endswith(("theta", "base")), lambda sizes: [10000.0, 1.0]),
     (has("groupsize"), lambda sizes: [1, 2]),
+    (has(*PIECES), lambda sizes: [GRID, 2]),
     (has("kernel", "ksize"), lambda sizes: [1, 3]),
     (has("stride", "dilation", "ratio", "reduction", "expansion"), lambda sizes: [1, 2]),
     (has("padding"), lambda sizes: [0, 1]),

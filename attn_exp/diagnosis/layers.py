@@ -47,6 +47,12 @@ class TorchLayer:
             place = self.places[name]
             place.data.copy_(torch.as_tensor(np.ascontiguousarray(array)).reshape(place.shape))
 
+    def hide(self, names: Collection[str]) -> Callable[[], None]:
+        """Count some parameters no longer among those of the layer, and return what counts them again."""
+        before = self.places
+        self.places = {name: place for name, place in before.items() if name not in names}
+        return lambda: setattr(self, "places", before)
+
     @property
     def forward(self) -> Callable[..., Any]:
         """What says which arguments a call takes."""

@@ -23,7 +23,7 @@ from attn_exp.diagnosis.clock import ASKING_MORE, MAKING, is_over, while_there_i
 from attn_exp.diagnosis.configurations import is_plain
 from attn_exp.diagnosis.constructing import PoorError, construct, with_argument
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
-from attn_exp.diagnosis.exchanging import at_rest, exchanged, is_more_than_matrices
+from attn_exp.diagnosis.exchanging import at_rest, exchanged, heads_apart, is_more_than_matrices
 from attn_exp.diagnosis.function_layers import function_layers
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
@@ -88,6 +88,7 @@ from attn_exp.diagnosis.ways_into_layers import (
     read_otherwise,
     with_memory,
     with_one_query,
+    without_memories,
 )
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.forms.around import Around, Norm
@@ -445,17 +446,19 @@ def is_module(function: Any) -> bool:
 
 def of_module(
     module: Any, name: str, request: Request, sizes: Sizes | None = None, told: int | None = None, fresh: bool = False,
-    by_file: Mapping[str, int | str] | None = None,
+    by_file: Mapping[str, int | str] | None = None, alone: bool = False,
 ) -> Bound:  # fmt: skip
     """Return a module as a layer that holds its own matrices; one without parameters is a function of q, k and v.
 
     `sizes` are those that it was made with, `told` how many heads it has by the user's word, and what is `fresh` may be
-    given other numbers where all of them are the same. `by_file`: sizes that its file holds then.
+    given other numbers where all of them are the same. `by_file`: sizes that its file holds then. `alone`: nothing is a
+    memory beside x, whatever it is called.
 
     Raises:
         UserError: it cannot be called, has no projections that are known, or its heads are not.
     """
     forward = taken_by(module.forward, name)
+    forward = without_memories(forward) if alone else forward
     layer = TorchLayer(filled(with_drawn_tensors_held(module) if fresh else module, forward, sizes))
     if not layer.places or not any(tensor.ndim > 1 for tensor in layer.places.values()):
         return Bound(module, module, offered(module.forward, name))
@@ -474,19 +477,26 @@ def of_module(
     way, before = entries_apart(layer, tokens_first(layer, way)), way
     if fresh:
         awake(layer, way)
-    way = groups_apart(layer, way, [told or 0, *(count for word, count in whole_numbers(module) if word in HEADS)])
+    heads = told or next((count for word, count in whole_numbers(module) if word in HEADS), 0)
+    way = groups_apart(layer, way, heads)
     if not way.groups and (way.axes != before.axes or not way.memory):
         way = with_memory(layer, way, layer.lent)
     if are_apart(layer, way):
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
-    found = found or (with_convolutions_at_rest(layer, way, forward) if fresh else None)
+    found = found or (with_some_at_rest(layer, way, forward, module, heads) if fresh else None)
     look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
     try:
         return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
     except UserError as error:
-        raise UnreadError(str(error), look) from error
+        unread = UnreadError(str(error), look)
+        if alone or without_memories(forward) == forward or "memory" not in way.sides.values() or tells_all(look()):
+            raise unread from error
+    try:
+        return of_module(module, name, request, sizes, told, fresh, by_file, alone=True)
+    except UserError as error:
+        raise (error if isinstance(error, UnreadError) and tells_all(error.look()) else unread) from error
 
 
 def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str, str]:
@@ -519,22 +529,30 @@ def of_another_call(
     raise UncalledError(said) from error
 
 
-def with_convolutions_at_rest(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter]) -> Bound | None:
-    """Return a layer whose convolutions of each number by itself hand on what they are given; None of others."""
-    resting, places = at_rest(layer.module), dict(layer.places)
+def with_some_at_rest(
+    layer: TorchLayer | PureLayer, way: Way, forward: Sequence[inspect.Parameter], origin: Any, heads: int
+) -> Bound | None:  # fmt: skip
+    """Return a layer in which what stands beside its attention does nothing, if that can be; None of others.
+
+    Convolutions of each number by itself hand on what they are given, and matrices that mix heads leave each as it is.
+    """
+    convolutions = at_rest(layer.module) if isinstance(layer, TorchLayer) else {}
+    mixing_heads = heads_apart(layer, heads) if heads > 1 else {}
+    said = [words for words, of_those in (("its convolutions hand on what they are given", convolutions),
+                                          ("heads that are not mixed with each other", mixing_heads)) if of_those]  # fmt: skip
+    before = dict(layer.parameters)
+    resting = {name: array for name, array in {**convolutions, **mixing_heads}.items() if name in before}
     if not resting:
         return None
-    with restored(layer) as before:
-        layer.put({name: array for name, array in resting.items() if name in before})
-        layer.places = {name: place for name, place in places.items() if name not in resting}
-        found = if_understood(layer, way, forward, layer.module)
-        layer.places = places
+    layer.put(resting)
+    shown = layer.hide(resting)
+    found = if_understood(layer, way, forward, origin)
     if found is None or found.offer is None:
+        shown()
+        layer.put(before)
         return None
-    layer.put({name: array for name, array in resting.items() if name in places})
-    layer.places = {name: place for name, place in places.items() if name not in resting}
-    said = "; ".join(filter(None, (found.offer.said or "with", "its convolutions hand on what they are given")))
-    return replace(found, offer=replace(found.offer, said=said.replace("with;", "with")))
+    said = [found.offer.said or "with", *said]
+    return replace(found, offer=replace(found.offer, said="; ".join(said).replace("with;", "with")))
 
 
 def read_as_it_is(
@@ -786,13 +804,20 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     said = words_of(inside.around or around, aside, way) + (scaled and f" and {scaled}")
     call, offer = called(layer, way, forward, said)
     of_points = roles.heads == 1 and {"h", "w"} <= set(way.axes.lower())
-    offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, rarely_scaled=of_points)
+    unscaled = of_points or (not any(name.startswith("b_") for name in arrays) and has_table(roles))
+    offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, unscaled=unscaled)
     before = None if around is None or around.of_memory is not None else around.before
     if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
         call = with_normed_memory(call, before)
     needed = tuple(given.name for given in forward if given.default is given.empty)
     known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given), needed=needed)
     return replace(known, masked=masked_by(known, way, forward, said))
+
+
+def has_table(roles: Roles) -> bool:
+    """Say whether a layer has a number for each head and each of many distances."""
+    shapes = [array.shape for array in roles.neutral.values() if array.ndim == len(("distances", "heads"))]
+    return any(heads == roles.heads < distances for distances, heads in shapes)
 
 
 def fit(arrays: Mapping[str, Array], heads: int, groups: int) -> bool:
@@ -937,8 +962,10 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
         way = replace(way, told={**told, **way.told})
         forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(layer, way)
         look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
+        origin = np.dot if kind == "keras" else library_of_jax()
         try:
-            found = understood(layer, way, forward, np.dot if kind == "keras" else library_of_jax())
+            found = with_some_at_rest(layer, way, forward, origin, of_size.heads)
+            found = found or understood(layer, way, forward, origin)
         except NotFoundError as error:
             raise UnreadError(f"{own.name}: no projections found: {error}", look) from error
         return telling(replace(found, look=look))

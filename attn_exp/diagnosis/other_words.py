@@ -145,7 +145,7 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
     if caller.offer.own_keys and are_open(caller.request, "position"):
         logit = math.log(caller.offer.own_keys)
         single.append((f"score=sink score.sink.logit={logit!r}".removesuffix(".0"), with_score(Sink(logit))))
-    if caller.offer.rarely_scaled and are_open(caller.request, "scale"):
+    if caller.offer.unscaled and are_open(caller.request, "scale"):
         single.append((UNSCALED, lambda recipe: recipe.with_rules(scale=1.0)))
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
               if words == "score=alibi" and case.recipe.heads & (case.recipe.heads - 1)]  # fmt: skip

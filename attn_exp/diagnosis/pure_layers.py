@@ -17,7 +17,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
-from attn_exp.diagnosis.traced import compiled, of_arrays
+from attn_exp.diagnosis.traced import compiled
 from attn_exp.diagnosis.watching import watched as watched_in_torch
 from attn_exp.diagnosis.watching_jax import Notes, noted
 
@@ -77,6 +77,7 @@ class PureLayer:
     """The norms that were met at last, in the order of the calls."""
     module: Any = None
     """What its class made."""
+    hidden: set[str] = field(default_factory=set)
 
     @property
     def places(self) -> Mapping[str, Any]:
@@ -86,7 +87,12 @@ class PureLayer:
     @property
     def parameters(self) -> Mapping[str, Array]:
         """Every parameter, in float64."""
-        return {name: np.asarray(leaf, np.float64) for name, leaf in self.leaves.items()}
+        return {name: np.asarray(leaf, np.float64) for name, leaf in self.leaves.items() if name not in self.hidden}
+
+    def hide(self, names: Collection[str]) -> Callable[[], None]:
+        """Count some parameters no longer among those of the layer, and return what counts them again."""
+        self.hidden = set(names)
+        return self.hidden.clear
 
     def put(self, values: Mapping[str, Array]) -> None:
         """Write numbers into parameters."""
@@ -293,7 +299,7 @@ class KerasLayer(PureLayer):
     @property
     def parameters(self) -> Mapping[str, Array]:
         """Every weight, in float64."""
-        return {name: numbers(weight) for name, weight in self.leaves.items()}
+        return {name: numbers(weight) for name, weight in self.leaves.items() if name not in self.hidden}
 
     def put(self, values: Mapping[str, Array]) -> None:
         """Write numbers into weights."""

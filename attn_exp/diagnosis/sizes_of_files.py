@@ -16,7 +16,7 @@ from typing import Any
 from attn_exp.diagnosis.module_sizes import HEADS, INNER, LENGTH, SHARED, SIZE, WIDTH, Sizes
 from attn_exp.diagnosis.offer import plain
 
-OF_BATCH = ("batchsize", "bs", "bsz", "batch", "nbatch", "nbatches")
+OF_BATCH = ("batchsize", "bs", "bsz", "batch", "nbatch", "nbatches", "b", "numbatch")
 OF_ROWS = (*LENGTH, "sequencelength", "seqlength", "numtokens", "contextsize", "maxtokens", "context",
            "ctx", "maxcontext", "maxctx")  # fmt: skip
 """What a file calls the numbers of entries and of tokens of a call."""

@@ -149,7 +149,7 @@ def entries_apart(layer: Layer, way: Way) -> Way:
     return way
 
 
-def groups_apart(layer: Layer, way: Way, heads: Sequence[int]) -> Way:
+def groups_apart(layer: Layer, way: Way, heads: int) -> Way:
     """Return the way with x as one group of several, where tokens see those of their own group alone.
 
     Windows of an image and blocks of a text are such groups. Heads that nobody exchanged with tokens look like as many
@@ -167,7 +167,7 @@ def groups_apart(layer: Layer, way: Way, heads: Sequence[int]) -> Way:
         if len({len(group) for group in groups}) > 1 or not 1 < size < count:
             return way
         more = groups_of(layer, replace(way, tokens=0), count + size)
-        is_group = [len(group) for group in more] == [size] * (len(groups) + 1) if more else len(groups) not in heads
+        is_group = [len(group) for group in more] == [size] * (len(groups) + 1) if more else len(groups) != heads
         if is_group:
             return replace(way, groups=tuple(map(tuple, groups)), tokens=size, memory=False)
     return way

@@ -115,16 +115,22 @@ def is_of_a_library(kind: Any) -> bool:
     return home in LIBRARIES
 
 
-def own_names(tree: ast.AST) -> set[str]:
-    """Return the names of what a class keeps as it was given: `self.x = x`, `self.x = config.x`, declared fields."""
-    kept = set[str]()
+def own_names(tree: ast.AST) -> dict[str, str]:
+    """Return what a class keeps as it was given, and what that is called: `self.x = x`, `self.x = config.x`, fields."""
+    kept, taken = dict[str, str](), set[str]()
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            taken = {one.arg for one in (*node.args.args, *node.args.kwonlyargs)}
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            kept.add(node.target.id)
-        if isinstance(node, ast.Assign):
-            kept |= {target.attr for target, value in pairs_of(node) if isinstance(target, ast.Attribute)
-                     and ((isinstance(value, ast.Name) and plain(target.attr) == plain(value.id))
-                          or (isinstance(value, ast.Attribute) and target.attr == value.attr))}  # fmt: skip
+            kept[node.target.id] = node.target.id
+        for target, value in pairs_of(node) if isinstance(node, ast.Assign) else ():
+            if not isinstance(target, ast.Attribute):
+                continue
+            said = getattr(value, "id", getattr(value, "attr", ""))
+            if isinstance(value, ast.Name) and said in taken:
+                kept[target.attr] = said
+            elif target.attr == said or (isinstance(value, ast.Name) and plain(target.attr) == plain(said)):
+                kept[target.attr] = target.attr
     return kept
 
 
@@ -138,9 +144,14 @@ def pairs_of(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
 
 
 class Reader(ast.NodeVisitor):
-    """Reads the code of one class; `kept` are its attributes that are parameters, `helpers` functions that it calls."""
+    """Reads the code of one class; `kept` are its attributes that are parameters, and what these are called.
 
-    def __init__(self, found: dict[str, Use], kept: set[str], helpers: Mapping[str, Any] | None = None) -> None:
+    `helpers` are functions that it calls.
+    """
+
+    def __init__(
+        self, found: dict[str, Use], kept: Mapping[str, str], helpers: Mapping[str, Any] | None = None
+    ) -> None:
         self.found, self.kept, self.making, self.helpers = found, kept, False, helpers or {}
 
     def of(self, node: ast.AST) -> Use | None:
@@ -154,7 +165,7 @@ class Reader(ast.NodeVisitor):
             return "" if node.id in ("self", "nn", "torch", "F", "math", "np", "jnp", "jax") else node.id
         if isinstance(node, ast.Attribute):
             is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
-            return node.attr if (node.attr in self.kept if is_own else self.name_of(node.value)) else ""
+            return self.kept.get(node.attr, "") if is_own else node.attr if self.name_of(node.value) else ""
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and self.name_of(node.value):
             return node.slice.value if isinstance(node.slice.value, str) else ""
         return ""
@@ -211,7 +222,7 @@ class Reader(ast.NodeVisitor):
         except (OSError, TypeError, ValueError, SyntaxError):
             return
         inner: dict[str, Use] = {}
-        Reader(inner, set(), {other: one for other, one in self.helpers.items() if other != name}).visit(tree)
+        Reader(inner, {}, {other: one for other, one in self.helpers.items() if other != name}).visit(tree)
         given = [*zip(call.args, taken, strict=False), *((one.value, one.arg) for one in call.keywords)]
         for node, word in given:
             read = inner.get(word or "", Use())
@@ -299,7 +310,7 @@ class Reader(ast.NodeVisitor):
                 and (use := self.of(value)) is not None
             ):
                 self.found[target.id] = use  # what is taken out of a mapping has a name of its own
-            is_own = isinstance(target, ast.Attribute) and plain(target.attr) == plain(self.name_of(value))
+            is_own = isinstance(target, ast.Attribute) and self.name_of(target) == self.name_of(value)
             if is_own and (kept := self.of(value)) is not None:
                 kept.read -= 1
         parts = next((one.elts for one in node.targets if isinstance(one, ast.Tuple)), [])
@@ -388,7 +399,7 @@ def keywords_read(function: Any) -> dict[str, Any]:
     except (OSError, TypeError, SyntaxError):
         return {}
     found: dict[str, Use] = {}
-    Reader(found, set()).visit(tree)
+    Reader(found, {}).visit(tree)
     read = set(keys_taken(tree, stars[0])) if stars else set()
     words = [word for word in found[stars[0]].keys if word in read] if stars and stars[0] in found else []
     uses = {word: found.get(word, Use()) for word in words}

@@ -23,7 +23,7 @@ from attn_exp.diagnosis.of_chance import is_noted_so, is_of_chance, lone_key, ra
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.packs import Pack, packs_in, taken_apart
 from attn_exp.diagnosis.returned import parts_of
-from attn_exp.diagnosis.sizes_of_files import exchanged, of_calls, of_counts
+from attn_exp.diagnosis.sizes_of_files import OF_BATCH, exchanged, of_calls, of_counts
 from attn_exp.diagnosis.uses import keywords_read
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
@@ -414,6 +414,15 @@ def pair(one: Make, other: Make) -> Make:
     return lambda sizes: (one(sizes), other(sizes))
 
 
+def count_of(size: str) -> Make:
+    """Return what makes the number of entries, or of tokens, of a call."""
+    return lambda sizes: getattr(sizes, size)
+
+
+FRAMES = ("t", "f", "frames", "nframes", "numframes", "nt", "tokens", "ntokens", "numtokens")
+"""What people call the number of frames of a video, or of tokens."""
+
+
 def lengths(sizes: Sizes) -> Any:
     """Return the length of each entry of a batch: all keys."""
     return sizes.array(np.full(sizes.batch, sizes.keys, np.int64))
@@ -518,12 +527,16 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: "mask" in word or word in ("pad", "padding"),
      lambda sizes: (*MASKS, Filled("b h t s", True, sizes[0]))),
     (lambda word, note: "window" in word, lambda sizes: (*(constant(one) for one in WIDE), *MASKS[1:4])),
-    (lambda word, note: "len" in word, always(nothing, lengths)),
+    (lambda word, note: "len" in word, always(nothing, lengths, count_of("rows"))),
     (lambda word, note: "einops" in word or "pattern" in word, always(constant("b n d"))),
     (lambda word, note: "pos" in word and "start" not in word,
      always(counted("b t"), counted("t"), nothing, constant(0))),
-    (lambda word, note: word in ("h", "height", "hp", "patchh"), always(*(Side(0, beside) for beside in BESIDE))),
-    (lambda word, note: word in ("w", "width", "wp", "patchw"), always(*(Side(1, beside) for beside in BESIDE))),
+    (lambda word, note: word in OF_BATCH, always(count_of("batch"), nothing)),
+    (lambda word, note: word in FRAMES, always(count_of("rows"), nothing)),
+    (lambda word, note: word in ("h", "height", "hp", "patchh"),
+     always(*(Side(0, beside) for beside in BESIDE), constant(1))),
+    (lambda word, note: word in ("w", "width", "wp", "patchw"),
+     always(*(Side(1, beside) for beside in BESIDE), constant(1))),
     (lambda word, note: word in ("hw", "shape", "size", "xsize", "hwshape", "thw", "resolution", "gridsize"),
      always(*(Side(None, beside) for beside in BESIDE))),
     (lambda word, note: word in ("deterministic", "eval", "inference"), always(constant(True))),
@@ -566,7 +579,8 @@ SIDE = {"q": "x", "k": "memory", "v": "memory"}
 
 def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], frozenset[str]]:
     """Return which argument is x and which the memory, and those of them that may be left out."""
-    given_arrays = [given for given in parameters if is_named(given) and not is_noted_so(str(given.annotation))]
+    given_arrays = [given for given in parameters if is_named(given) and not is_noted_so(str(given.annotation))
+                    and given.annotation != NO_MEMORY]  # fmt: skip
     named = {given.name: plain(given.name) for given in given_arrays}
     needed = {given.name for given in parameters if given.default is given.empty}
     found: dict[str, str] = {}
@@ -584,6 +598,15 @@ def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], f
         name: "memory" for name, word in named.items() if BY_NAME.get(word) in ("k", "v") and name != first
     }  # fmt: skip
     return taken, frozenset(taken) - needed
+
+
+NO_MEMORY = "beside x"
+"""The note of an argument that is called as a memory is, and is none: numbers of each two tokens, say."""
+
+
+def without_memories(parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Return the parameters of a call with a note beside each that is called as a memory is."""
+    return [given.replace(annotation=NO_MEMORY) if plain(given.name) in MEMORY else given for given in parameters]
 
 
 def parameters_of_call(call: Callable[..., Any], given: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
@@ -1019,13 +1042,20 @@ def with_one_query(layer: Callable[..., Any], way: Way, into: Callable[[Array], 
     That may be what a call needs and nothing tells what it is.
     """
     others = {name for name in way.given if name not in way.sides and says_nothing(by_name(name))}
+    others = {name for name in others if is_of_tokens(way.given[name])} or others
     sides = dict(way.sides) | ({} if "memory" in way.sides.values() else dict.fromkeys(others, "memory"))
-    given = {name: make for name, make in way.given.items() if name not in sides}
+    given = {name: replace(make, shape=make.shape.replace("t", "b")) if isinstance(make, Filled) else make
+             for name, make in way.given.items() if name not in sides}  # fmt: skip
     for asks in ONE_QUERY if "memory" in sides.values() else ():
         one = with_memory(layer, replace(way, sides=sides, axes=LAID[0], given=given, asks=asks), into)
         if one.memory and not trouble(layer, one, into, way.width, HERE)[0]:
             return one
     return None
+
+
+def is_of_tokens(make: Make) -> bool:
+    """Say whether what an argument is given has as many numbers as a token."""
+    return isinstance(make, Filled) and "m" in make.shape
 
 
 def by_name(name: str) -> inspect.Parameter:

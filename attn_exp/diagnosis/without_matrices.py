@@ -97,7 +97,7 @@ def bounds(function: Any, name: str, device: str) -> Iterator[Bound]:
                 taken = {"x": "x", **both, **{role: given.name for role, given in passed.items()}}
                 defaults = {role: told(given.default) for role, given in passed.items() if not is_required(given)}
                 offer = Offer(False, taken, (), {**dict.fromkeys(both), **defaults}, said=said_of(plain),
-                              rarely_scaled=bool(both) and "t" not in plain.axes[0])  # fmt: skip
+                              unscaled=bool(both) and "t" not in plain.axes[0])  # fmt: skip
                 arrays = {matrix: np.eye(width) for matrix in ("W_q", "W_k", "W_v")}
                 yield Bound(plain, function, offer, Inside(arrays, 1, 1))
                 return
