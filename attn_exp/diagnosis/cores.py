@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import combinations, permutations
 from math import prod
 from typing import Any
 
@@ -56,6 +56,8 @@ class Core:
     normed: bool
     at: tuple[int, int, int]
     swapped: bool
+    is_bare: bool = False
+    """Whether there is no softmax: what becomes of the product is what v is mixed with."""
 
     @property
     def size(self) -> int:
@@ -63,10 +65,38 @@ class Core:
         return int(self.q.shape[-1])
 
 
-def cores(operations: Sequence[Operation]) -> list[Core]:
-    """Return each softmax among some operations that stands between two products, in the order of the call."""
-    found = (core(operations, place) for place in softmaxes(operations))
-    return [one for one in found if one is not None]
+def cores(operations: Sequence[Operation], tokens: int = 0) -> list[Core]:
+    """Return each softmax among some operations that stands between two products, in the order of the call.
+
+    Where there is none, it is each product of all `tokens` with all that stands before another product.
+    """
+    found = [one for place in softmaxes(operations) if (one := core(operations, place)) is not None]
+    return found or [one for place in range(len(operations)) if (one := without_softmax(operations, place, tokens))]
+
+
+def without_softmax(operations: Sequence[Operation], place: int, tokens: int) -> Core | None:
+    """Return what stands around a product of all tokens with all that is used as weights, times a number.
+
+    None of others, and where that number is the share of one of the keys, as what takes means of products does.
+    """
+    one = operations[place]
+    is_likely = one.is_product and one.name != "convolution" and all(one.of_x[-2:])
+    if not is_likely or one.said.shape[-2:] != (tokens, tokens) or one.given[-1].shape[-2] == tokens:
+        return None
+    mixing = mixed_with(operations, place)
+    if mixing is None or mixing[1] != 0:
+        return None
+    weights, v = (in_rows(each) for each in operations[mixing[0]].given[-2:])
+    q, k = in_rows(one.given[-2]), in_rows(one.given[-1]).swapaxes(1, 2)
+    if not operations[mixing[0]].of_x[-1] or weights.shape != in_rows(one.said).shape:
+        return None
+    scores, before = q @ k.swapaxes(1, 2), prod(multiplied(operations, made)[0] for made in one.made[-2:])
+    factor = float((weights * scores).sum() / max((scores**2).sum(), 1e-300))
+    is_mean = abs(factor * before * tokens - 1.0) < CLOSE
+    if is_mean or np.abs(weights - factor * scores).max() > CLOSE * np.abs(weights).max():
+        return None
+    at = (place, operations[mixing[0]].made[-2] or place, mixing[0])
+    return Core(q, k, v, scores, weights, weights, before, 1.0, False, at, False, is_bare=True)
 
 
 def softmaxes(operations: Sequence[Operation]) -> Iterator[int]:
@@ -81,14 +111,23 @@ def softmaxes(operations: Sequence[Operation]) -> Iterator[int]:
 
 
 def is_share(operations: Sequence[Operation], place: int) -> bool:
-    """Say whether a quotient is that of exponentials by their sum."""
+    """Say whether a quotient is that of exponentials by their sum, whichever of them are summed."""
     said = operations[place].said
-    if not (said >= 0).all():
+    if not (said >= 0).all() or not any(operations[one].name in ("exp", "exp2") for one in behind(operations, place)):
         return False
     sums = [said.sum(axis=axis) for axis in range(said.ndim) if said.shape[axis] > 1]
-    if not any(np.allclose(one, 1.0, atol=CLOSE) for one in sums):
+    return any(np.allclose(one, 1.0, atol=CLOSE) for one in sums) or is_divided_by_sums(operations, place)
+
+
+def is_divided_by_sums(operations: Sequence[Operation], place: int) -> bool:
+    """Say whether exponentials are divided by sums of the same ones, whatever is summed and wherever that is put."""
+    one, power = operations[place], operations[operations[place].made[0] or 0]
+    if one.name != "div" or len(one.given) < len("xy") or power.name != "exp" or one.given[0].ndim > MOST_AXES - 2:
         return False
-    return any(operations[one].name in ("exp", "exp2") for one in behind(operations, place))
+    powers, total = one.given[0], one.given[1].ravel()
+    along = (axes for count in range(1, powers.ndim + 1) for axes in combinations(range(powers.ndim), count))
+    sums = (powers.sum(axis=axes).ravel() for axes in along)
+    return any(sum_of.size == total.size and np.allclose(sum_of, total, rtol=CLOSE) for sum_of in sums)
 
 
 def behind(operations: Sequence[Operation], place: int) -> Iterator[int]:
@@ -139,14 +178,25 @@ def logits_of(operations: Sequence[Operation], place: int) -> Array:
     one = operations[place]
     if "softmax" in one.name:
         return one.given[0]
-    power = next((operations[made] for made in one.made[:1] if made is not None), one)
-    if power.name == "exp" and power.said.shape == one.said.shape:
+    power = power_of(operations, place)
+    if power is not None:
         below = next((operations[made] for made in power.made[:1] if made is not None), one)
-        if below.name == "sub" and is_shift(below, one.said.shape):
-            return below.given[0]
-        return power.given[0]
+        return below.given[0] if below.name == "sub" and is_shift(below, one.said.shape) else power.given[0]
     with np.errstate(all="ignore"):
         return np.log(one.said)
+
+
+def power_of(operations: Sequence[Operation], place: int) -> Operation | None:
+    """Return the operation that takes the powers of a softmax in parts, or None where it has other axes."""
+    one = operations[place]
+    power = next((operations[made] for made in one.made[:1] if made is not None), one)
+    return power if power.name in ("exp", "exp2") and power.said.shape == one.said.shape else None
+
+
+def is_raw(operations: Sequence[Operation], place: int) -> bool:
+    """Say whether the powers of a softmax in parts are taken of logits as they are."""
+    power = power_of(operations, place)
+    return power is not None and logits_of(operations, place) is power.given[0]
 
 
 def is_shift(one: Operation, shape: tuple[int, ...]) -> bool:
@@ -197,9 +247,14 @@ def fitted(operations: Sequence[Operation], place: int, logits: Array) -> Iterat
     scores = in_rows(one.said)
     if one.name == "convolution" or not all(one.of_x[-2:]) or scores.ndim != logits.ndim:
         return
+    shown, half = (logits > HIDDEN) & ~often(logits), len(logits) // 2
     for turned, said in ((False, scores), (True, scores.swapaxes(1, 2))):
         if said.shape == logits.shape:
-            yield multiple(logits, said, (logits > HIDDEN) & ~often(logits))[1], place, turned
+            gap = multiple(logits, said, shown)[1]
+            if len(logits) == 2 * half:  # what is added for the place alone is not in the difference of two entries
+                left, right = (array[:half] - array[half:] for array in (np.where(shown, logits, 0.0), said))
+                gap = min(gap, multiple(left, right, shown[:half] & shown[half:])[1])
+            yield gap, place, turned
 
 
 def often(logits: Array) -> Array:
@@ -271,6 +326,10 @@ class Seen:
     without_bias: Callable[[], Sequence[str]] = list
     """The sides whose bias changes nothing, where it should."""
 
+    def cores_of(self, x: Array, memory: Array) -> list[Core]:
+        """Return the cores of a call."""
+        return cores(self.ask(x, memory)[0], self.x.shape[1])
+
     @property
     def heads(self) -> int:
         """How many heads there are, where each is a softmax for each entry: 0 where that does not come out."""
@@ -312,7 +371,7 @@ def seen_inside(layer: TorchLayer | PureLayer | PlainLayer, way: Way, words: Map
     operations, said = ask(x, memory)
     if len(operations) > MOST_OPERATIONS:
         return None
-    first, second = cores(operations), cores(ask(other, of_other)[0])
+    first, second = (cores(each, tokens) for each in (operations, ask(other, of_other)[0]))
     same = [one.at for one in first] == [one.at for one in second]
     numbers = dict(whole_numbers(layer.module))
     heads = next((value for word, value in numbers.items() if word in HEADS and value > 0), 0)
@@ -326,7 +385,7 @@ def seen_inside(layer: TorchLayer | PureLayer | PlainLayer, way: Way, words: Map
         return list(idle_matrices(layer, answer))
 
     def named() -> dict[str, str]:
-        return sides_by_name(layer, first[0], lambda: cores(ask(x, memory)[0])[0])
+        return sides_by_name(layer, first[0], lambda: cores(ask(x, memory)[0], tokens)[0])
 
     every = matrices_of(layer.parameters)
     return Seen(

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from math import isclose, prod, sqrt
+from math import isclose, log, prod, sqrt
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import masks_inside
-from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, cores, multiple
+from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, is_raw, multiple
 from attn_exp.diagnosis.idle import UNUSED, are_projections, made_of_another
 from attn_exp.diagnosis.other_words import BLOCKS, INVERTED
 from attn_exp.diagnosis.request import Request
@@ -43,10 +43,23 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
         yield from of_positions(seen)
     for one, other in zip(seen.first, seen.second, strict=True):
         yield from of_scores(seen, one, other, request, others)
-        yield of_weights(seen, one)
+        yield from of_weights(seen, one)
     yield of_answer(seen) if reaches_answer(seen) else LOST
+    yield from of_large_inputs(seen)
     yield from of_matrices(seen)
     yield from masks_inside.of_words(seen)
+
+
+def of_large_inputs(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say whether the answer to large inputs is NaN, where powers are taken of logits as they are."""
+    if any(is_raw(seen.operations, one.at[1]) for one in seen.first if not one.is_bare):
+        with np.errstate(all="ignore"):
+            said = seen.ask(LARGE * seen.x, LARGE * seen.memory)[1]
+        if np.isnan(said).any():
+            yield Finding("large inputs inside", REMARK, "powers of large logits overflow"), "no_max_subtraction"
+
+
+LARGE = 1e3
 
 
 def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
@@ -56,7 +69,7 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
         if "v" in seen.without_bias():
             yield Finding(rung, BROKEN, "the bias of the values changes nothing"), "no_value_bias"
         return
-    of_one_input = cores(seen.ask(seen.x, seen.x)[0])
+    of_one_input = seen.cores_of(seen.x, seen.x)
 
     def is_alike(side: str, other: str) -> bool:
         pairs = [(getattr(one, side), getattr(one, other)) for one in of_one_input]
@@ -91,6 +104,9 @@ def of_scores(
     What is added to it whatever x is, is not in the difference of two questions.
     """
     rung = "the scores inside"
+    if are_shares(one.logits) and are_shares(other.logits):
+        yield Finding(rung, BROKEN, "they are shares already, as a softmax makes them"), "softmax_twice"
+        one, other = (replace(each, logits=np.log(np.maximum(each.logits, 1e-300))) for each in (one, other))
     hidden, filled = hidden_places(one, other)
     shown = ~(hidden | filled)
     factor, gap = factor_of(one, other, shown)
@@ -108,6 +124,11 @@ def of_scores(
         yield Finding(rung, REMARK, "q k^T is not all: other products of x are added to it"), ""
         return
     yield Finding(rung, BROKEN, "they are no multiple of q k^T, and what parts them changes with x"), ""
+
+
+def are_shares(logits: Array) -> bool:
+    """Say whether the logits of each query are none below 0, and sum to 1."""
+    return bool((logits >= 0).all() and np.allclose(logits.sum(axis=2), 1.0, atol=CLOSE))
 
 
 def factor_of(one: Core, other: Core, shown: Array) -> tuple[float, float]:
@@ -205,25 +226,81 @@ def names_of_scale(seen: Seen, one: Core, factor: float) -> list[str]:
     return [name for name, number in known.items() if isclose(factor, number, rel_tol=CLOSE * 10)]
 
 
-def of_weights(seen: Seen, one: Core) -> tuple[Finding, str]:
+def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
     """Say over which axis the weights sum to 1: those that a query mixes values with should.
 
     Where they sum to 1 over the queries, names say what a query is: keys may ask, and queries be asked.
     """
     rung = "the weights inside"
-    sums = {"keys": (2,), "queries": (1,), "entries and heads": (0,), "keys and queries": (1, 2)}
+    if one.is_bare:
+        yield Finding(rung, BROKEN, "no softmax makes them"), "no_softmax"
+        return
     shares = one.weights / (one.after or 1.0)
-    over = next((name for name, axes in sums.items() if np.allclose(shares.sum(axis=axes), 1.0, atol=CLOSE)), "")
+    over = next((over for over, whole in sums_of(seen, shares) if np.allclose(whole, 1.0, atol=CLOSE)), "")
+    is_turned = seen.named().get("q") == "k"
     if over == "keys" and not isclose(one.after, 1.0, rel_tol=CLOSE):
-        return Finding(
-            rung, BROKEN, f"they are multiplied by {one.after:.4g} behind the softmax"
-        ), "scale_after_softmax"
-    if over == "keys":
-        return Finding(rung, HELD, "each query's sum to 1"), ""
-    if over == "queries" and seen.named().get("q") == "k":
-        return Finding(rung, BROKEN, "each key's sum to 1: they are turned before they meet the values"), TRANSPOSED
-    name = {"queries": "softmax_over_queries"}.get(over, "")
-    return Finding(rung, BROKEN, f"they sum to 1 over the {over}" if over else "those of a query do not sum to 1"), name
+        said = f"they are multiplied by {one.after:.4g} behind the softmax"
+        yield Finding(rung, BROKEN, said), "scale_after_softmax"
+    elif over == "keys" and (other := of_other_powers(one, shares)):
+        yield Finding(rung, BROKEN, other[0]), other[1]
+    elif over == "keys":
+        yield Finding(rung, HELD, "each query's sum to 1"), ""
+    elif over == "queries" and is_turned:
+        yield Finding(rung, BROKEN, "each key's sum to 1: they are turned before they meet the values"), TRANSPOSED
+    elif over:
+        yield Finding(rung, BROKEN, f"they sum to 1 over the {over}"), OVER.get(over, "")
+    elif is_of_other_rows(one, shares):
+        yield Finding(rung, BROKEN, "each is divided by the sum of another row"), "keepdims_missing"
+    elif is_turned and is_of_other_rows(one, shares, turned=True):
+        yield Finding(rung, BROKEN, "each is divided by the sum of another row"), "keepdims_missing"
+        yield Finding(rung, BROKEN, "they are turned before they meet the values"), TRANSPOSED
+    else:
+        yield Finding(rung, BROKEN, "those of a query do not sum to 1"), ""
+
+
+def of_other_powers(one: Core, shares: Array) -> tuple[str, str] | None:
+    """Return what is wrong with the powers that weights are made of, and its name; None where nothing known is."""
+    largest = one.logits.max(axis=2)
+    if np.allclose(softmax(one.logits), shares, atol=CLOSE):
+        return None
+    if len(largest[0]) == one.logits.shape[2] and np.allclose(
+        softmax(one.logits - largest[:, None]), shares, atol=CLOSE
+    ):
+        return "the largest logit of another row is taken away", "keepdims_missing"
+    is_of_two = np.allclose(softmax(one.logits * log(2)), shares, atol=CLOSE)
+    return ("they are powers of 2", "softmax_base_2") if is_of_two else None
+
+
+def softmax(logits: Array) -> Array:
+    """Return shares along the last axis."""
+    with np.errstate(all="ignore"):
+        powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        shares: Array = powers / powers.sum(axis=-1, keepdims=True)
+    return shares
+
+
+OVER = {"queries": "softmax_over_queries", "keys and queries": "softmax_over_all", "heads": "softmax_over_heads",
+        "heads and keys": "softmax_over_heads_and_keys"}  # fmt: skip
+"""The mistakes of weights that sum to 1 over something else than the keys."""
+
+
+def sums_of(seen: Seen, shares: Array) -> Iterator[tuple[str, Array]]:
+    """Yield sums of weights over some axes, and what lies along these."""
+    along = {"keys": (2,), "queries": (1,), "entries and heads": (0,), "keys and queries": (1, 2)}
+    yield from ((over, shares.sum(axis=axes)) for over, axes in along.items())
+    if len(seen.first) == 1 and seen.heads > 1:
+        by_heads = shares.reshape(len(seen.x), seen.heads, *shares.shape[1:])
+        yield "heads", by_heads.sum(axis=1)
+        yield "heads and keys", by_heads.sum(axis=(1, 3))
+
+
+def is_of_other_rows(one: Core, shares: Array, *, turned: bool = False) -> bool:
+    """Say whether each weight is divided by the sum of the row that its key has as a query; `turned` with both."""
+    if shares.shape[1] != shares.shape[2]:
+        return False
+    powers = np.exp(one.logits - one.logits.max())
+    sums = powers.sum(axis=1)[:, :, None] if turned else powers.sum(axis=2)[:, None]
+    return bool(np.allclose(powers / sums, shares, rtol=CLOSE))
 
 
 TRANSPOSED = "weights_transposed"
@@ -272,7 +349,7 @@ def with_token_changed(seen: Seen, place: int, entry: int) -> list[Core]:
     """Return the cores of a call in which the first token of one entry is another, of x or of the memory."""
     given = [seen.x.copy(), seen.memory.copy()]
     given[place][entry, 0] += np.random.default_rng(71).standard_normal(seen.width)
-    return cores(seen.ask(*given)[0])
+    return seen.cores_of(*given)
 
 
 def are_together(one: Core, first: Core, second: Core) -> bool:
@@ -304,7 +381,7 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """
     rung = "the positions inside"
     x = np.broadcast_to(np.random.default_rng(79).standard_normal(seen.width), seen.x.shape).copy()
-    plain, larger = (cores(seen.ask(factor * x, factor * x)[0]) for factor in (1.0, 2.0))
+    plain, larger = (seen.cores_of(factor * x, factor * x) for factor in (1.0, 2.0))
     if not [one.at for one in plain] == [one.at for one in larger] == [one.at for one in seen.first]:
         return
     for one, other in zip(plain, larger, strict=True):
@@ -346,7 +423,7 @@ def of_answer(seen: Seen) -> tuple[Finding, str]:
         return Finding(rung, ABSENT, "neighbours are joined behind attention"), ""
     x = seen.x.copy()
     x[0, 1] += np.random.default_rng(73).standard_normal(seen.width)
-    again = cores(seen.ask(x, seen.memory)[0])
+    again = seen.cores_of(x, seen.memory)
     if [one.at for one in again] != [one.at for one in seen.first]:
         return absent
     instead = dict[int, Callable[[Any], Any]]()
@@ -453,7 +530,7 @@ def verdict(
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
     said = [(replace(one, state=HELD), "") if one in turned else (one, name) for one, name in said]
     broken = [one for one, _ in said if one.state == BROKEN]
-    names = tuple(dict.fromkeys(name for one, name in said if name and one.state == BROKEN))
+    names = tuple(dict.fromkeys(name for one, name in said if name and (one.state == BROKEN or broken)))
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
     words = [word for word, is_so in ((CAUSAL, all(map(is_causal, seen.first))), (BLOCKS, bool(turned))) if is_so]
     if not broken:

@@ -90,7 +90,7 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
     at = At(Rules(), batch, max(seen.heads, 1), max(seen.heads, 1), tokens, tokens, seen.width, seen.width)
     mask = masking.held(masking.write(allowed, at))
     operations, said = seen.ask(seen.x, seen.memory, None, {word: mask})
-    again = cores(operations)
+    again = cores(operations, seen.x.shape[1])
     if len(again) != len(seen.first) or any(
         one.weights.shape != other.weights.shape for one, other in zip(again, seen.first, strict=True)
     ):

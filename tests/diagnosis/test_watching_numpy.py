@@ -236,3 +236,92 @@ def test_what_an_optimizer_keeps_and_what_boxes_numbers_are_in_hinders_nobody(la
 
 def test_the_mistake_of_a_layer_of_boxed_numbers_is_named() -> None:
     assert attn_exp.check(OfNumbersUnscaled, quick=True).mistakes == ("scale_other",)
+
+
+class InOneText(Bent):
+    """One text `[t m]`; how its weights are made of its scores is its own affair."""
+
+    def weigh(self, scores: Any) -> Any:
+        return shares(scores)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (np.maximum(x @ self.w[side], 0) + x for side in "qkv")
+        said = self.weigh(q @ k.T / np.sqrt(q.shape[1])) @ v
+        return np.tanh(said + x) + (said + x) ** 2
+
+
+class OfOneHead(InOneText):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model, 1)
+
+
+class OtherSums(OfOneHead):
+    def weigh(self, scores: Any) -> Any:
+        return np.exp(scores) / np.exp(scores).sum(axis=1)
+
+
+class OtherMaxima(OfOneHead):
+    def weigh(self, scores: Any) -> Any:
+        powers = np.exp(scores - scores.max(axis=1))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+
+class OfAll(OfOneHead):
+    def weigh(self, scores: Any) -> Any:
+        powers = np.exp(scores - np.max(scores))
+        return powers / np.sum(powers)
+
+
+class Twice(OfOneHead):
+    def weigh(self, scores: Any) -> Any:
+        return shares(shares(scores))
+
+
+class OfTwo(OfOneHead):
+    def weigh(self, scores: Any) -> Any:
+        powers = np.exp2(scores - scores.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+
+class Scores(OfOneHead):
+    def weigh(self, scores: Any) -> Any:
+        return scores
+
+
+class Raw(OfOneHead):
+    def weigh(self, scores: Any) -> Any:
+        return np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+
+
+class RawUnscaled(OfOneHead):
+    def weigh(self, scores: Any) -> Any:
+        powers = np.exp(scores * scores.shape[0] ** 0.5)
+        return powers / powers.sum(axis=1, keepdims=True)
+
+
+class Means(OfOneHead):
+    """It takes means of products, and no softmax, on purpose."""
+
+    def weigh(self, scores: Any) -> Any:
+        return scores * np.sqrt(self.w["q"].shape[0]) / len(scores)
+
+
+@pytest.mark.parametrize(
+    ("layer", "names"),
+    [(OtherSums, {"keepdims_missing", "no_max_subtraction"}), (OtherMaxima, {"keepdims_missing"}),
+     (OfAll, {"softmax_over_all"}), (Twice, {"softmax_twice"}), (OfTwo, {"softmax_base_2"}), (Scores, {"no_softmax"})],
+)  # fmt: skip
+def test_what_is_wrong_with_weights_is_named_by_what_is_seen_inside(layer: type, names: set[str]) -> None:
+    assert set(attn_exp.check(layer, quick=True).mistakes) == names
+
+
+def test_powers_of_large_logits_are_a_remark_beside_what_is_right() -> None:
+    verdict = attn_exp.check(Raw, quick=True)
+    assert verdict.passed, verdict
+    assert "large inputs inside" in {finding.rung for finding in verdict.findings}
+    assert "no_max_subtraction" in attn_exp.check(RawUnscaled, quick=True).mistakes
+
+
+def test_what_means_no_softmax_has_no_name() -> None:
+    with pytest.raises(attn_exp.UserError):
+        attn_exp.check(Means, quick=True)
