@@ -105,11 +105,13 @@ def added(number: float) -> Change:
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
 
 
-def late(fill: float) -> Change:
-    """Return the change that puts this number in the place of weights that the mask forbids, after the softmax."""
+def late(fill: float, *, added: bool = False) -> Change:
+    """Return the change that puts a number in the place of weights that the mask forbids, after the softmax, or adds
+    it to them."""
 
     def after(step: Step, at: At, weights: Array, allowed: Array) -> Any:
-        return np.where(allowed, step(at, weights, allowed), fill)
+        shares = step(at, weights, allowed)
+        return np.where(allowed, shares, shares + fill if added else fill)
 
     return together(instead(forbid=lambda at, logits, allowed: logits), around("after", after))
 
@@ -221,7 +223,7 @@ MISTAKES = {
         fix="put -inf where the mask forbids, before the softmax",
         seen="timm PR 2236; memory-compressed-attention issue 2",
         stage="weights",
-        changes=(late(0.0), late(-math.inf)),
+        changes=(late(0.0), late(-math.inf), late(-1e9, added=True)),
         needs=("mask",),
     ),
     "mask_multiplied": Mistake(
