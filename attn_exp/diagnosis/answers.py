@@ -40,7 +40,7 @@ from attn_exp.diagnosis.clock import EXPLAINING, SEVERAL, while_there_is_time
 from attn_exp.diagnosis.conditions import only_there, that_hold, under
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
-from attn_exp.diagnosis.several import LARGE_FILL, in_several_parts, of_masks, together
+from attn_exp.diagnosis.several import INVERTED, LARGE_FILL, in_several_parts, of_masks, together
 from attn_exp.diagnosis.ways_to_call import failing
 from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
@@ -229,7 +229,9 @@ class Answers:
         usual = [one for one in (together((one, LARGE_FILL)) for one in likeliest) if self.gives(one)]
         if usual:
             return best(usual)
-        made = (together((one, late)) for one in likeliest for late in of_masks(self.single))
+        late = of_masks(self.single)
+        turned = [together((one, other)) for one in late if one.names == (INVERTED,) for other in late if other != one]
+        made = (together((one, other)) for one in likeliest for other in (*late, *turned))
         return best(self.closest([one for one in made if self.gives(one)]))
 
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
@@ -286,14 +288,14 @@ class Answers:
         return self.ask_right()
 
     def overflow_besides(self) -> Explained | None:
-        """Return one mistake or two that explain all but questions with large logits, where one of these overflows."""
+        """Return the mistakes that explain all but questions with large logits, where one of these overflows."""
         large = [answer.output for case, answer in self.seen if case.rung == LARGE]
         if all(output is None or np.isfinite(output).all() for output in large):
             return None
         rest = self.without_large()
         if is_right(rest.seen, rest.digits):
             return None
-        found = best(rest.single_that_fit()) or best(rest.pairs_that_fit())
+        found = best(rest.single_that_fit()) or best(rest.pairs_that_fit()) or rest.several_mistakes()
         return None if found is None else self.likelier(found)
 
     def without_large(self) -> Answers:

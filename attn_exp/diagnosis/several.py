@@ -29,6 +29,7 @@ LIKELY = frozenset((
     "softmax_over_queries", "softmax_over_heads", "softmax_over_all", "keepdims_missing",
 ))  # fmt: skip
 """Those that are tried together."""
+INVERTED = "mask_inverted"
 LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
 """What many put for -inf, which is no mistake; beside one it may be something else."""
 CLOSE = 1e-5

@@ -118,6 +118,26 @@ def test_they_are_mistakes_beside_others() -> None:
     assert not attn_exp.check(raw_and_in_place, quick=True).passed
 
 
+def hidden_late(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    weights = softmax(q @ k.T / np.sqrt(q.shape[-1]))
+    weights += 0 if mask is None else np.where(mask, -1e9, 0.0)
+    return weights @ v
+
+
+def of_one_sum_and_hidden_late(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    powers = np.exp(q @ k.T / np.sqrt(q.shape[-1]))
+    weights = powers / powers.sum()
+    weights += 0 if mask is None else np.where(mask, -1e9, 0.0)
+    return weights @ v
+
+
+def test_a_large_number_added_to_weights_is_a_mask_behind_the_softmax_also_beside_others() -> None:
+    assert attn_exp.check(hidden_late, quick=True).mistakes == ("mask_after_softmax",)
+    assert set(attn_exp.check(of_one_sum_and_hidden_late, quick=True).mistakes) == {
+        "mask_after_softmax", "softmax_over_all"
+    }  # fmt: skip
+
+
 def of_one_head(largest: bool | None, sums: bool) -> Any:
     def attention(q: Any, k: Any, v: Any) -> Any:
         scores = q @ k.T / np.sqrt(q.shape[1])
