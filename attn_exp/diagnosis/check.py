@@ -336,6 +336,7 @@ def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) ->
         request = tried.caller.request
         other = hiding(own, called, request, quick, tell) if other_words.are_open(request) else verdict
         verdict = read_otherwise(verdict, called, request, other)
+    verdict = looked_into(verdict, called) or verdict
     return verdict if verdict.mistakes and not verdict.passed else None
 
 

@@ -142,7 +142,9 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
 
     def works(made: Any, of_size: Sizes) -> Bound:
         known = of_size if inspect.isclass(own.function) else None
-        return of_arrays(PlainLayer(evaluated(made)), own.name, request, known, of_size.size)
+        found = of_arrays(PlainLayer(evaluated(made)), own.name, request, known, of_size.size)
+        told = of_size.heads if known is not None and is_told(own) else 1
+        return replace(found, named=of_heads_told(made, found.inside, told))
 
     try:
         if not inspect.isclass(own.function):
@@ -150,6 +152,16 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         return cast("Bound", construct(own.function, own.name, sizes, works))
     except NoWayError as error:
         raise UncalledError(f"{own.name} cannot be called with x: {error}") from error
+
+
+def of_heads_told(made: Any, found: Inside | None, told: int) -> Inside | None:
+    """Return what an object holds of one head as that of the heads that its class is told and keeps; None of others."""
+    is_kept = told > 1 and any(word in HEADS and value == told for word, value in whole_numbers(made))
+    if found is None or not is_kept or found.heads > 1 or any(
+        found.arrays[f"W_{side}"].shape[1] % told for side in "qkv"
+    ):  # fmt: skip
+        return None
+    return replace(found, heads=told, groups=told)
 
 
 def way_into_plain(

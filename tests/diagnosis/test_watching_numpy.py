@@ -325,3 +325,24 @@ def test_powers_of_large_logits_are_a_remark_beside_what_is_right() -> None:
 def test_what_means_no_softmax_has_no_name() -> None:
     with pytest.raises(attn_exp.UserError):
         attn_exp.check(Means, quick=True)
+
+
+class HeadsUncounted:
+    """It is told how many heads it has, and has one."""
+
+    def __init__(self, d_model: int, num_heads: int, root: bool = True) -> None:
+        self.num_heads, self.scale = num_heads, d_model**0.5 if root else 1.0
+        self.wq, self.wk, self.wv = np.random.default_rng(4).standard_normal((3, d_model, d_model)) / 5
+
+    def forward(self, x: Any) -> Any:
+        return shares((x @ self.wq) @ (x @ self.wk).swapaxes(1, 2) / self.scale) @ (x @ self.wv)
+
+
+class HeadsUncountedUnscaled(HeadsUncounted):
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads, root=False)
+
+
+def test_one_head_of_a_class_that_is_told_several_is_named_also_beside_another_mistake() -> None:
+    assert attn_exp.check(HeadsUncounted, quick=True).mistakes == ("single_head",)
+    assert set(attn_exp.check(HeadsUncountedUnscaled, quick=True).mistakes) == {"single_head", "no_scale"}
