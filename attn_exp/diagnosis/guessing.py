@@ -244,10 +244,10 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     """Return what stands for a default that is a size, and for None that is called; all others stay."""
     word, grids = plain(given.name), of_image(given, known_of)
     use = known_of.uses.get(given.name, Use())
-    if given.default is None and (use.made_from or use.called) and sizes.value(given.name) is None:
-        return [None, *by_use(given.name, use, sizes, known_of, [])]
-    if given.default is None and word.endswith(("module", "layer", "net", "encoder", "fn")):  # None may want another
-        return [None, *of_layers(given.name, sizes, known_of)]
+    is_used, is_part = use.made_from or use.called, word.endswith(("module", "layer", "net", "encoder", "fn"))
+    if given.default is None and (is_used or is_part) and sizes.value(given.name) is None:
+        said = by_use(given.name, use, sizes, known_of, [])
+        return [None, *(said or of_layers(given.name, sizes, known_of))]
     whole = type(given.default) is int and given.default > 1
     known = sizes.value(given.name)
     if word == "winit" and known_of.library == "haiku":

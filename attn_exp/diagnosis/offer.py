@@ -73,9 +73,9 @@ class Offer:
     they are known, `said` what its other arguments are given, in words, and
     `guessed` that their names did not say which of them hold the arrays; `only_if_right`, that nothing did, so that a
     wrong answer is no wrong attention. `divides` says that scores are divided by the scale that is passed. `own_keys`
-    counts keys of a layer that are no token's, learned ones that were set to 0. `rarely_scaled` says that it is a layer
-    of one head over the points of an image, or of one query over states that are keys and values at once, which nobody
-    scales: non-local networks, SAGAN and Luong's dot score do not.
+    counts keys of a layer that are no token's, learned ones that were set to 0. `rarely_scaled` says that it is a
+    layer of one head over the points of an image, or of one query over states that are keys and values at once, which
+    nobody scales: non-local networks, SAGAN and Luong's dot score do not.
     """
 
     core: bool
