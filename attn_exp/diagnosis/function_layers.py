@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
 from time import thread_time
 from typing import Any
 
@@ -26,10 +28,12 @@ from attn_exp.diagnosis.neutral import (
     HEADS,
     KEYS,
     OBJECT,
+    POSITIONS,
     ROWS,
     SHARE,
     SIZE,
     WIDTH,
+    ZERO,
     Context,
     Source,
     hinted,
@@ -144,7 +148,8 @@ class FunctionLayer:
     """A function as a layer of its x: `given` are its other arguments, of which arrays are the layer's own.
 
     `kept` and `closed` are what lies in its file and in its closure, copied: its own lie there again after each call.
-    `numbers` are sizes that depend on the call, by argument, and `told` those of its file.
+    `numbers` are sizes that depend on the call, by argument, and `told` those of its file. `caches` are arguments in
+    which it wants what earlier tokens left, at first as here: then each token is a call, with the axes of `step`.
     """
 
     function: Callable[..., Any]
@@ -155,12 +160,38 @@ class FunctionLayer:
     closed: dict[str, Any] = field(default_factory=dict)
     numbers: Mapping[str, Source] = field(default_factory=dict)
     told: Mapping[str, Source] = field(default_factory=dict)
+    caches: Mapping[str, tuple[Any]] = field(default_factory=dict)
+    step: str = ""
 
     @property
     def __signature__(self) -> inspect.Signature:
         return inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in self.taken])
 
     def __call__(self, **named: Any) -> Any:
+        return self.token_by_token(**named) if self.step else self.said(named)
+
+    def token_by_token(self, **named: Any) -> Any:
+        """Return the answers to tokens one after another, each with the caches that the one before it left.
+
+        Raises:
+            ValueError: there are several entries, and a call takes one.
+        """
+        word, answers = self.taken[0].name, []
+        x, state = named.pop(word), {name: copy.copy(start) for name, (start,) in self.caches.items()}
+        if x.ndim != len(self.step.replace("1", "t")) + ("1" not in self.step):
+            raise ValueError("a call takes one token")
+        counted = {name: 0 for name, source in self.numbers.items() if source in (ZERO, POSITIONS)}
+        for place in range(x.shape[-2]):
+            token = x[..., place, :]
+            token = token[..., None, :] if "1" in self.step else token
+            said = self.said({**named, **dict.fromkeys(counted, place), word: token, **state})
+            output, *rest = said if isinstance(said, tuple) else (said,)
+            state |= caches_in(rest, list(state))
+            answers.append(output[..., 0, :] if "1" in self.step else output)
+        return stack(answers, -2)
+
+    def said(self, named: Mapping[str, Any]) -> Any:
+        """Return what the function says to x and the other arguments that are no layer's own."""
         x = named[self.taken[0].name]
         batch, rows = (x.shape[0] if x.ndim > len("tm") else 1), x.shape[-2 if x.ndim > 1 else -1]
         context = self.lengths.context({"x": x}, type(x).__module__.partition(".")[0], batch, rows)
@@ -174,6 +205,12 @@ class FunctionLayer:
         """Return the layer with each stack of several matrices taken apart, so that each is one of its own."""
         given, kept, closed = (planes_of(held, self.lengths.heads) for held in (self.given, self.kept, self.closed))
         return replace(self, given=given, kept=kept, closed=closed)
+
+
+def caches_in(rest: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return what a call returned beside its output as the next caches; nothing where it changes those that it has."""
+    inner = rest[0] if len(rest) == 1 and len(names) > 1 and isinstance(rest[0], tuple | list) else rest
+    return dict(zip(names, inner, strict=True)) if len(inner) == len(names) else {}
 
 
 class Planes(list[Any]):
@@ -267,6 +304,16 @@ class Several:
     count: int
 
 
+@dataclass(frozen=True)
+class Form:
+    """Which argument is x, and its axes; where each token is a call, its axes, and what caches are at first."""
+
+    x: str
+    axes: str
+    step: str = ""
+    start: str = ""
+
+
 Leaf = str | int | Source | Several | Array | None
 """What an argument, or a part of one, is: an array of a shape in letters, a number, a list, or plainly a value."""
 
@@ -274,19 +321,22 @@ Leaf = str | int | Source | Several | Array | None
 class Search:
     """The search for what a function's arguments are, for x in one order of axes."""
 
-    def __init__(self, function: Any, x: str, axes: str, lengths: Lengths, lent: Library, end: float) -> None:
-        self.function, self.x, self.axes, self.lengths, self.lent, self.end = function, x, axes, lengths, lent, end
+    def __init__(self, function: Any, form: Form, lengths: Lengths, lent: Library, end: float) -> None:
+        self.function, self.form, self.lengths, self.lent, self.end = function, form, lengths, lent, end
         self.parameters = parameters_of(function, "")
         self.rng = np.random.default_rng(71)
         self.drawn: dict[tuple[Path, str], Any] = {}
         self.children: dict[Path, dict[str, bool]] = {}
         self.tries, self.ints = 0, dict[str, int]()
         needed = [one for one in self.parameters if is_needed(one)]
-        self.sides = [one for one in self.parameters if one.name == x or is_side(one)]
+        self.sides = [one for one in self.parameters if one.name == form.x or is_side(one)]
         self.words = [one for one in self.parameters if role_taken(one) in (*MASKS, "causal", "lengths")
                       and one not in self.sides]  # fmt: skip
         self.biases = biases_of([one.name for one in needed])
-        rest = [one for one in needed if one not in self.sides and one not in self.words]
+        names = [one.name for one in self.parameters if is_cache(one) and one.name != form.x] if form.step else []
+        self.caches = {name: (self.start_of(name, form.start),) for name in names}
+        self.sides = [one for one in self.sides if one.name not in names]
+        rest = [one for one in needed if one not in self.sides and one not in self.words and one.name not in names]
         self.open = [one.name for one in rest if self.is_open(one)]
         self.numbers = {one.name: sources_of(one)[0] for one in self.parameters if one.name not in self.open and (
             one in rest or is_number(one))}  # fmt: skip
@@ -324,23 +374,30 @@ class Search:
         said = layer(**sides)
         shape = tuple(next(iter(parts_of(said).values())).shape)
         lengths = {"b": self.lengths.batch, "t": self.lengths.rows}
-        fits = (lengths.get(axis, long) == long for axis, long in zip(self.axes, shape, strict=True))
-        return len(shape) == len(self.axes) and all(fits) and 0 not in shape
+        fits = (lengths.get(axis, long) == long for axis, long in zip(self.form.axes, shape, strict=True))
+        return len(shape) == len(self.form.axes) and all(fits) and 0 not in shape
 
     def drawn_x(self) -> Any:
         """Return x."""
-        return self.array(("x",), " ".join(self.axes))
+        return self.array(("x",), " ".join(self.form.axes))
 
     def layer(self, chosen: dict[Path, Leaf]) -> FunctionLayer:
         """Return the function as a layer, with what is chosen."""
         given = {name: self.value((name,), chosen) for name in self.open}
-        taken = sorted([*self.sides, *self.words], key=lambda one: one.name != self.x)
+        taken = sorted([*self.sides, *self.words], key=lambda one: one.name != self.form.x)
         code = inspect.unwrap(self.function)
         read, cells = read_of_file(code), cells_of(code)
         kept, closed = holding(read), holding({name: cell.cell_contents for name, cell in cells.items()})
         self.ints = {} if kept or closed else {name: value for name, value in read.items() if type(value) is int}
         told = {name: self.told(name, chosen) for name in self.ints}
-        return FunctionLayer(self.function, taken, self.lengths, given, kept, closed, self.numbers, told)
+        return FunctionLayer(
+            self.function, taken, self.lengths, given, kept, closed, self.numbers, told, self.caches, self.form.step
+        )
+
+    def start_of(self, name: str, start: str) -> Any:
+        """Return what a cache is before the first token: an empty array of a shape, a list, a mapping or None."""
+        plain_starts: dict[str, Any] = {"{}": {}, "[]": [], "": None}
+        return plain_starts[start] if start in plain_starts else self.array((name,), start)
 
     def told(self, name: str, chosen: Mapping[Path, Leaf]) -> Source:
         """Return what a number of the function's file is in a call: a size that its name says, or that fits."""
@@ -353,6 +410,8 @@ class Search:
 
     def whole(self, chosen: dict[Path, Leaf]) -> FunctionLayer:
         """Return the function as a layer in which nothing is open any more."""
+        if not self.counts_heads(chosen):  # all numbers are those of one
+            self.lengths = replace(self.lengths, heads=1)
         layer = self.layer(chosen)
         layer.given = {name: self.built((name,), chosen) for name in self.open}
         return layer.apart()
@@ -461,6 +520,20 @@ def size_named(name: str) -> Source | None:
     return first if first in OF_SIZES else None
 
 
+def is_cache(given: inspect.Parameter) -> bool:
+    """Say whether an argument is what earlier tokens left."""
+    return is_needed(given) and bool(re.search(r"(?i)cache|past|prev|hist", given.name))
+
+
+def searches(function: Any, x: str, lengths: Lengths, lent: Library, end: float) -> Iterator[Search]:
+    """Yield the searches for a function's arguments: with each order of axes of x, or of a token beside caches."""
+    if any(is_cache(one) and one.name != x for one in parameters_of(function, "")):
+        for start, (step, axes) in product(STARTS, STEPS):
+            yield Search(function, Form(x, axes, step, start), lengths, lent, end)
+    else:
+        yield from (Search(function, Form(x, axes), lengths, lent, end) for axes in AXES)
+
+
 def sizes_told(function: Any) -> dict[str, Source]:
     """Return the sizes of a function's file that it reads, by their names, where it holds no arrays of these sizes."""
     read = read_of_file(function) if inspect.isfunction(inspect.unwrap(function)) else {}
@@ -473,6 +546,10 @@ def sizes_told(function: Any) -> dict[str, Source]:
 # Functions as layers
 
 AXES = ("btm", "tm", "mt")
+STEPS = (("m", "tm"), ("1m", "tm"), ("bm", "btm"), ("b1m", "btm"))
+"""The axes of one token in a call, and of all of them."""
+STARTS = ("0 n", "0 h e", "h 0 e", "b 0 n", "b h 0 e", "b 0 h e", "", "[]", "{}")
+"""What a cache may be before the first token: an empty array, None, a list or a mapping."""
 SIZES = (Lengths(), Lengths(inner=24), Lengths(width=40, inner=40, heads=4))
 """Numbers of x and of all heads: others where that can be, else the same."""
 
@@ -483,14 +560,13 @@ def function_layers(function: Any, lent: Library) -> Iterator[tuple[FunctionLaye
         end = thread_time() + MOST_SECONDS
         inputs = inputs_of(called)
         for x in inputs[:2]:
-            for axes in AXES:
-                search = Search(called, x, axes, lengths, lent, end)
+            for search in searches(called, x, lengths, lent, end):
                 found = next(search.solutions(), None)
                 counts = found is not None and search.counts_heads(found)
                 if found is not None and (lengths.inner == lengths.width or not counts):
                     layer = search.whole(found)
                     if any(True for _ in arrays_in(layer)):
-                        yield layer, lengths if counts else replace(lengths, heads=1)
+                        yield layer, layer.lengths
                         break
 
 
@@ -519,8 +595,8 @@ def lengths_of(function: Any, usual: Lengths) -> Iterator[Lengths]:
 def inputs_of(function: Any) -> list[str]:
     """Return which arguments may be x, the likeliest first."""
     needed = [one for one in parameters_of(function, "") if is_needed(one)]
-    named = [one.name for one in needed if side_of_name(one.name) in ("x", "q")]
-    unknown = [one.name for one in needed if not is_known(one.name)]
+    named = [one.name for one in needed if side_of_name(one.name) in ("x", "q") and not is_cache(one)]
+    unknown = [one.name for one in needed if not is_known(one.name) and not is_cache(one)]
     return named[:1] or unknown
 
 

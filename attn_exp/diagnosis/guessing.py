@@ -17,12 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from attn_exp.diagnosis.module_sizes import BIAS, CAUSAL, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads
 from attn_exp.diagnosis.of_chance import is_of_chance, sources_of_chance
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sides import side_of_name
-from attn_exp.diagnosis.stand_ins import Later, classes, functions, layers, tables, without_places
+from attn_exp.diagnosis.stand_ins import HOMES, Later, classes, functions, layers, tables, without_places
 from attn_exp.diagnosis.uses import Use, is_of_a_library, owner_of, uses_of
 
 ENDS = (
@@ -78,6 +80,9 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
         return [projection(side_of_name(f"{given.name}_proj").removeprefix("W_"), sizes)]
     if is_side_of_image(word, known_of.kind):
         return [GRID, (GRID, GRID)]
+    shapes = [] if any(kind in note for kind in (*PLAIN, "module")) else shapes_of_matrix(given.name, sizes)
+    if shapes:
+        return [Later(drawn, shape, known_of.library) for shape in shapes]
     use = known_of.uses.get(given.name, Use())
     if angles := tables(given.name, use, sizes.size, known_of.library):
         return angles
@@ -106,6 +111,26 @@ OF_KEYS = ("linen", "equinox")
 """Kinds of layers of JAX whose classes take random keys."""
 PLAIN = ("int", "float", "bool", "str", "tuple", "list", "dict")
 """Annotations of what is no random key."""
+
+
+def shapes_of_matrix(name: str, sizes: Sizes) -> list[tuple[int, ...]]:
+    """Return the shapes that an array may have that a name says is a matrix or a bias of one; none of other names."""
+    inner, side = sizes.heads * sizes.size, side_of_name(name)
+    if re.fullmatch(r"[bB](_?[qkvo]|_?(query|key|value|out|qkv))|bias_?[qkvo]", name):
+        return [(inner,), (sizes.width,), (3 * inner,)]
+    if not (side.startswith("W_") or re.match(r"W(?!idth|indow)[A-Za-z_]", name)) or name.lower().endswith("proj"):
+        return []
+    wide = 3 * inner if side == "W_qkv" else inner
+    square = [(sizes.width, wide), (wide, sizes.width)]
+    return [*square, (sizes.heads, sizes.width, sizes.size), (sizes.width, sizes.heads, sizes.size)]
+
+
+def drawn(shape: tuple[int, ...], home: str) -> Any:
+    """Return an array of such a shape in the library of a kind of layers."""
+    array = np.random.default_rng(list(shape)).standard_normal(shape) / math.sqrt(shape[0])
+    if home == "torch":
+        return sys.modules["torch"].from_numpy(array)
+    return sys.modules["jax.numpy"].asarray(array) if home in HOMES and "jax.numpy" in sys.modules else array
 
 
 def by_note(given: inspect.Parameter, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:
@@ -219,8 +244,10 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     """Return what stands for a default that is a size, and for None that is called; all others stay."""
     word, grids = plain(given.name), of_image(given, known_of)
     use = known_of.uses.get(given.name, Use())
-    if given.default is None and (use.made_from or use.called) and sizes.value(given.name) is None:
-        return [None, *by_use(given.name, use, sizes, known_of, [])]
+    is_used, is_part = use.made_from or use.called, word.endswith(("module", "layer", "net", "encoder", "fn"))
+    if given.default is None and (is_used or is_part) and sizes.value(given.name) is None:
+        said = by_use(given.name, use, sizes, known_of, [])
+        return [None, *(said or of_layers(given.name, sizes, known_of))]
     whole = type(given.default) is int and given.default > 1
     if whole and any(part in word for part in PIECES):
         return [GRID, given.default]

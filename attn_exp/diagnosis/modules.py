@@ -238,7 +238,10 @@ def of_function(own: OwnFunction, request: Request) -> Bound | None:
             sizes = Sizes(lengths.width, lengths.heads, lengths.inner // lengths.heads, lengths.heads, request.seed)
             try:
                 found = of_arrays(layer, own.name, request, sizes, sizes.size)
-                return replace(found, inside=as_arguments_say(layer, found.inside))
+                assert found.offer is not None
+                words = "; ".join(filter(None, (found.offer.said, IN_STEPS if made.step else "")))
+                offer = replace(found.offer, said=words)
+                return replace(found, offer=offer, inside=as_arguments_say(layer, found.inside))
             except UnreadError as error:
                 unread = unread or error
             except (UserError, NotFoundError):
@@ -246,6 +249,9 @@ def of_function(own: OwnFunction, request: Request) -> Bound | None:
     if unread is not None and tells_all(unread.look()):
         raise unread
     return None
+
+
+IN_STEPS = "each token in a call of its own, with what those before it left"
 
 
 def as_arguments_say(layer: PlainLayer, found: Inside | None) -> Inside | None:

@@ -97,6 +97,20 @@ def made(d_model: int, n_heads: int) -> Callable[..., Any]:
     return attend
 
 
+def in_steps(token: Any, K_cache: Any, V_cache: Any, W_q: Any, W_k: Any, W_v: Any) -> Any:
+    K_cache, V_cache = np.vstack([K_cache, token @ W_k]), np.vstack([V_cache, token @ W_v])
+    weights = softmax(K_cache @ (token @ W_q) / np.sqrt(K_cache.shape[1]))
+    return weights @ V_cache, K_cache, V_cache
+
+
+def in_steps_unscaled(x_t: Any, cache: Any, params: Any, n_heads: int) -> Any:
+    """The mapping is changed where it lies."""
+    q, k, v = ((x_t @ params[word]).reshape(n_heads, -1) for word in ("q", "k", "v"))
+    cache["k"], cache["v"] = [*cache.get("k", []), k], [*cache.get("v", []), v]
+    scores = np.einsum("hd,shd->hs", q, np.stack(cache["k"]))
+    return np.einsum("hs,shd->hd", softmax(scores), np.stack(cache["v"])).reshape(-1) @ params["out"]
+
+
 @pytest.mark.parametrize("function", [block, in_columns, lists_of_heads, of_its_file, made])
 def test_what_a_function_holds_is_found_by_what_it_does(function: Callable[..., Any]) -> None:
     before = np.array(TABLE)
@@ -109,7 +123,83 @@ def test_what_a_function_holds_is_found_by_what_it_does(function: Callable[..., 
 @pytest.mark.parametrize(
     ("function", "name"),
     [(block_scaled_by_all, "scale_by_sqrt_d_model"), (in_columns_over_rows, "softmax_over_queries"),
-     (lists_of_heads_by_view, "heads_not_transposed"), (of_its_file_turned, "weights_transposed")],
+     (in_steps_unscaled, "no_scale"), (lists_of_heads_by_view, "heads_not_transposed"),
+     (of_its_file_turned, "weights_transposed")],
 )  # fmt: skip
 def test_mistakes_of_such_functions_are_named(function: Callable[..., Any], name: str) -> None:
     assert attn_exp.check(function, quick=True).mistakes == (name,)
+
+
+def test_a_step_with_a_cache_is_attention_that_looks_back() -> None:
+    verdict = attn_exp.check(in_steps, quick=True)
+    assert verdict.right_under == "mask=causal" and "with what those before it left" in str(verdict), str(verdict)
+    assert attn_exp.check(in_steps, "mask=causal", quick=True).passed
+
+
+def of_one_query(query: Any, keys: Any, values: Any, mask: Any = None) -> Any:
+    scores = keys @ query / np.sqrt(len(query))
+    return softmax(scores if mask is None else np.where(mask, scores, -np.inf)) @ values
+
+
+def of_one_query_of_heads(q: Any, k_cache: Any, v_cache: Any) -> Any:
+    scores = np.einsum("hd,shd->hs", q, k_cache) / np.sqrt(q.shape[-1])
+    return np.einsum("hs,shd->hd", softmax(scores, 0), v_cache)
+
+
+def test_one_query_may_be_a_call() -> None:
+    assert attn_exp.check(of_one_query, quick=True).passed
+    assert attn_exp.check(of_one_query_of_heads, quick=True).mistakes == ("softmax_over_heads",)
+
+
+batch_size, n_head, seq_len, head_dim = 4, 2, 16, 32
+
+
+def of_sizes_above(Q: Any, K: Any, V: Any) -> Any:
+    out = np.zeros((batch_size, n_head, seq_len, head_dim))
+    for entry in range(batch_size):
+        for head in range(n_head):
+            scores = Q[entry, head] @ K[entry, head].T / np.sqrt(head_dim)
+            out[entry, head] = softmax(scores) @ V[entry, head]
+    return out
+
+
+def test_sizes_of_a_file_are_those_of_a_call() -> None:
+    verdict = attn_exp.check(of_sizes_above, quick=True)
+    assert verdict.passed and "[b h t d]" in str(verdict), str(verdict)
+    assert (batch_size, n_head, seq_len, head_dim) == (4, 2, 16, 32)
+
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+
+
+class OfMatrices(torch.nn.Module):  # type: ignore[misc] # torch may be missing
+    def __init__(self, Wk: Any, Wq: Any, Wv: Any, Wmerge: Any, emb: int, heads: int = 8) -> None:
+        super().__init__()
+        self.sides = torch.nn.ParameterList([Wq, Wk, Wv])
+        self.merge = torch.nn.Linear(emb, emb, bias=False)
+        assert self.merge.weight.shape == Wmerge.shape
+        self.merge.weight = torch.nn.Parameter(Wmerge)
+        self.heads = heads
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = ((x @ side).unflatten(-1, (self.heads, -1)).transpose(1, 2) for side in self.sides)
+        said = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.merge(said.transpose(1, 2).flatten(-2))
+
+
+class OfStates(torch.nn.Module):  # type: ignore[misc] # as above
+    """One query beside states that are keys and values, of which some are filler."""
+
+    def forward(self, hidden: Any, states: Any, src_lens: Any) -> Any:
+        scores = torch.einsum("bd,bsd->bs", hidden, states)
+        filler = torch.arange(states.shape[1]) >= src_lens[:, None]
+        weights = scores.masked_fill(filler, -1e9).softmax(-1)
+        return torch.einsum("bs,bsd->bd", weights, states), weights
+
+
+def test_a_class_may_be_made_of_matrices() -> None:
+    assert attn_exp.check(OfMatrices, quick=True).passed
+
+
+def test_a_query_beside_states_is_not_scaled() -> None:
+    assert attn_exp.check(OfStates, quick=True).right_under == "scale=1"
