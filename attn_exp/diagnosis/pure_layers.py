@@ -17,6 +17,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
+from attn_exp.diagnosis.libraries import in_jax
 from attn_exp.diagnosis.traced import compiled
 from attn_exp.diagnosis.watching import watched as watched_in_torch
 from attn_exp.diagnosis.watching_jax import Notes, noted
@@ -152,9 +153,7 @@ class PureLayer:
 
     def lent(self, array: Array) -> Any:
         """Return an array in the library and the type of the layer."""
-        import jax.numpy as jnp  # noqa: PLC0415 - the layer brought it
-
-        return jnp.asarray(array, jnp.float32)
+        return in_jax(array, np.float32)
 
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
         """Return the answer of a call as NumPy has it."""
