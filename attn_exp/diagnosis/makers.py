@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import MethodType
@@ -13,7 +14,7 @@ from typing import Any
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.module_sizes import Sizes
 from attn_exp.diagnosis.offer import offered
-from attn_exp.diagnosis.pure_layers import kind_of
+from attn_exp.diagnosis.pure_layers import Pair, kind_of
 from attn_exp.errors import UserError
 from attn_exp.own_code import LeftError
 
@@ -29,7 +30,17 @@ def class_of(function: Any, name: str, sizes: Sizes, is_layer: Callable[[Any], b
         made = construct(function, name, sizes, lambda one, _: one)
     except (Exception, LeftError):
         return None
+    if is_pair(made):
+        return standing_for(function, Pair, lambda said: Pair(*said[:2]))
     return standing_for(function, type(made)) if is_layer(made) and not inspect.isclass(made) else None
+
+
+def is_pair(made: Any) -> bool:
+    """Say whether something is two functions of JAX, of which one makes parameters and the other one applies them."""
+    if "jax" not in sys.modules or not isinstance(made, tuple) or len(made) < len("ia"):
+        return False
+    named = [inspect.signature(one).parameters if inspect.isroutine(one) else {} for one in made[:2]]
+    return all(named) and len(named[1]) > 1
 
 
 def may_make(function: Any, name: str) -> bool:
@@ -41,14 +52,17 @@ def may_make(function: Any, name: str) -> bool:
     return False
 
 
-def standing_for(function: Any, kind: Any) -> Any:
-    """Return a class that is made as a function makes its layers, and looks like one of theirs."""
+def standing_for(function: Any, kind: Any, layer_of: Callable[[Any], Any] = lambda said: said) -> Any:
+    """Return a class that is made as a function makes its layers, and looks like one of theirs.
+
+    `layer_of` makes a layer of what the function returns.
+    """
 
     def init(self: Any, *given: Any, **named: Any) -> None:
         """Do nothing: the function made the layer."""
 
     def new(cls: Any, *given: Any, **named: Any) -> Any:
-        return function(*given, **named)
+        return layer_of(function(*given, **named))
 
     signature = inspect.signature(function)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)

@@ -28,7 +28,7 @@ from attn_exp.diagnosis.function_layers import function_layers
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library, wanted
-from attn_exp.diagnosis.makers import class_of
+from attn_exp.diagnosis.makers import class_of, may_make
 from attn_exp.diagnosis.mask_forms import (
     OF_ENTRY,
     MaskForm,
@@ -400,8 +400,10 @@ def may_share_heads(own: OwnFunction) -> bool:
 
 
 def may_be_causal(own: OwnFunction) -> bool:
-    """Say whether a layer is one of a class that is told whether it is causal."""
-    if not inspect.isclass(own.function):
+    """Say whether a layer is one of a class, or made by a function, that is told whether it is causal."""
+    if not inspect.isclass(own.function) and not (
+        inspect.isfunction(own.function) and may_make(own.function, own.name)
+    ):
         return False
     return any(word in CAUSAL for word in words_of_class(own))
 
@@ -1041,6 +1043,8 @@ def forward_of(kind: str, made: Any) -> Callable[..., Any]:
     """
     if kind == "keras" and any(base.__name__ in ("Functional", "Sequential") for base in type(made).__mro__):
         return graph_of(made)
+    if kind == "pair":
+        return without_self(made.apply)
     forward: Callable[..., Any] = made.call if kind == "keras" else made.forward if kind == "haiku" else made.__call__
     return forward
 

@@ -379,3 +379,27 @@ def test_numbers_of_a_file_are_exchanged(library: str, tmp_path: Path) -> None:
     pytest.importorskip(library, reason=f"{library} is not installed: pip install {library}")
     verdict = verdict_on(OF_NUMBERS_OF_ITS_FILE[library], tmp_path)
     assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict
+
+
+OF_TWO = f"""{ATTEND}
+def layer(width, heads, scaled=True):
+    def start(rng, shape):
+        draw = jax.nn.initializers.glorot_normal()
+        return (*shape[:-1], width), [draw(key, (shape[-1], width)) for key in jax.random.split(rng, 4)]
+
+    def apply(params, inputs, rng=None):
+        *sides, last = params
+        q, k, v = (inputs @ side for side in sides)
+        k = k FACTOR
+        return jax.vmap(lambda *one: attend(*one, heads))(q, k, v) @ last
+
+    return start, apply
+"""
+
+
+@pytest.mark.parametrize(("factor", "names"), [("", ()), ("* (width // heads) ** 0.5", ("no_scale",))])
+def test_two_functions_are_a_layer(factor: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+    (tmp_path / "of_two.py").write_text(OF_TWO.replace("FACTOR", factor), encoding="utf-8")
+    verdict = check(find_function(f"{tmp_path / 'of_two.py'}:layer"), Request(), quick=True)
+    assert verdict.passed == (not names) and verdict.mistakes == names, verdict
