@@ -28,7 +28,7 @@ from attn_exp.diagnosis.function_layers import function_layers
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library, wanted
-from attn_exp.diagnosis.makers import class_of, may_make
+from attn_exp.diagnosis.makers import class_around, class_of, may_make
 from attn_exp.diagnosis.mask_forms import (
     OF_ENTRY,
     MaskForm,
@@ -110,6 +110,8 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     home = kind_of(own.function)
     if home:
         return with_again(own, request, partial(of_pure, own, request=request, kind=home))
+    if around := class_around(own.function):
+        return bound(replace(own, function=around), request)
     if not is_module(own.function):
         is_plain = may_be_layer(own.function) and holds_matrices(own, request)
         plain = with_again(own, request, partial(of_plain, own, request=request)) if is_plain else None
