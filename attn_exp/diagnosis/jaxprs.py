@@ -6,9 +6,11 @@ What is not known here is done by JAX.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ ELEMENTWISE: dict[str, Rule] = {
     "square": np.square, "nextafter": np.nextafter, "is_finite": np.isfinite, "sign": np.sign,
 }  # fmt: skip
 OF_FLOATS: dict[str, Rule] = {
+    "erf": np.vectorize(math.erf, [float]), "erf_inv": np.vectorize(lambda x: inverse_of_erf(float(x)), [float]),
     "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x), "logistic": lambda x: 1 / (1 + np.exp(-x)),
 }  # fmt: skip
 """Those that do something else with whole numbers, as what becomes a whole number may."""
@@ -74,6 +77,13 @@ def part(array: Any, *, start_indices: Any, limit_indices: Any, strides: Any) ->
     return array[tuple(slice(*place) for place in zip(start_indices, limit_indices, steps, strict=True))]
 
 
+def part_from(array: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
+    """Return what lies behind a place along each axis, which is moved back where there is not enough."""
+    room = zip(starts, array.shape, slice_sizes, strict=True)
+    first = [min(max(int(start), 0), length - size) for start, length, size in room]
+    return array[tuple(slice(start, start + size) for start, size in zip(first, slice_sizes, strict=True))]
+
+
 def chosen(which: Any, *cases: Any) -> Any:
     """Return of each number the case that is chosen."""
     return np.where(which, cases[1], cases[0]) if which.dtype == np.bool_ else np.choose(which, cases)
@@ -92,6 +102,11 @@ def padded(array: Any, number: Any, *, padding_config: Sequence[tuple[int, int, 
     return whole[tuple(slice(max(-low, 0), min(high, 0) or None) for low, high, _ in padding_config)]
 
 
+def inverse_of_erf(x: float) -> float:
+    """Return the number whose erf is x."""
+    return NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2) if abs(x) < 1 else math.copysign(math.inf, x)
+
+
 def summed_so_far(array: Any, *, axis: int, reverse: bool) -> Any:
     """Return the sum up to each place of an axis."""
     return np.flip(np.cumsum(np.flip(array, axis), axis), axis) if reverse else np.cumsum(array, axis)
@@ -107,6 +122,29 @@ def quotient(left: Any, right: Any) -> Any:
 def shifted(array: Any, by: Any) -> Any:
     """Return bits moved to the right; of numbers with a sign JAX does it."""
     return array >> by if array.dtype.kind == "u" else NotImplemented
+
+
+def convolved(x: Any, kernel: Any, **params: Any) -> Any:
+    """Return what a kernel makes of the places that it lies on, one after the other."""
+    numbers, apart, padding = (params[word] for word in ("dimension_numbers", "rhs_dilation", "padding"))
+    if params["batch_group_count"] > 1 or max(params["lhs_dilation"]) > 1 or min(map(min, padding)) < 0:
+        return NotImplemented
+    x, kernel = np.transpose(x, numbers.lhs_spec), np.transpose(kernel, numbers.rhs_spec)
+    places = range(2, x.ndim)
+    spans = [(length - 1) * step + 1 for length, step in zip(kernel.shape[2:], apart, strict=True)]
+    x = np.pad(x, [(0, 0), (0, 0), *padding])
+    whole = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(places))
+    steps: tuple[Any, ...] = (
+        slice(None),
+        slice(None),
+        *(slice(None, None, step) for step in (*params["window_strides"], *apart)),
+    )
+    whole = whole[steps]
+    groups = params["feature_group_count"]
+    parts = zip(np.split(whole, groups, 1), np.split(kernel, groups, 0), strict=True)
+    inside = [1, *range(x.ndim, whole.ndim)]
+    said = np.concatenate([np.tensordot(one, other, (inside, [1, *places])) for one, other in parts], -1)
+    return np.moveaxis(said, -1, 1).transpose(np.argsort(numbers.out_spec))
 
 
 def recast(array: Any, *, new_dtype: Any) -> Any:
@@ -129,7 +167,9 @@ OTHERS: dict[str, Rule] = {
     "integer_pow": lambda x, *, y: x**y if y >= 0 else 1 / x**-y,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "div": quotient, "rem": lambda x, y: np.fmod(x, y) if y.all() or x.dtype.kind == "f" else NotImplemented,
-    "tile": lambda x, *, reps: np.tile(x, reps), "shift_right_logical": shifted, "bitcast_convert_type": recast,
+    "tile": lambda x, *, reps: np.tile(x, reps), "shift_right_logical": shifted, "conv_general_dilated": convolved,
+    "dynamic_slice": part_from, "bitcast_convert_type": recast,
+    "complex": lambda real, imag: real + 1j * imag, "real": np.real, "imag": np.imag, "conj": lambda x, **_: np.conj(x),
     "stop_gradient": lambda x: x, "copy": lambda x: x, "copy_p": lambda x: x,
     "optimization_barrier": lambda *several: list(several),
 }  # fmt: skip
@@ -158,7 +198,7 @@ def rule_of(name: str, params: Mapping[str, Any], given: Sequence[Any]) -> Rule 
 
 def is_number(kind: Any) -> bool:
     """Say whether a type is one of numbers that NumPy knows, or of half precision."""
-    return kind is not None and (kind.kind in "biuf" or is_half(kind))
+    return kind is not None and (kind.kind in "biufc" or is_half(kind))
 
 
 def is_half(kind: Any) -> bool:
@@ -231,7 +271,7 @@ def one_step(step: Any, name: str, arrays: Sequence[Any], rule: Rule | None) -> 
 
 def is_wider(array: Any, kind: Any) -> bool:
     """Say whether an array holds numbers of more digits than an operation is for."""
-    return isinstance(array, np.ndarray) and array.dtype == np.float64 != kind.dtype
+    return isinstance(array, np.ndarray) and array.dtype in (np.float64, np.complex128) and array.dtype != kind.dtype
 
 
 def in_float64(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
@@ -250,8 +290,8 @@ def in_float64(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
 
 
 def is_float(kind: Any) -> bool:
-    """Say whether a type is one of floats, of any precision."""
-    return str(kind).startswith(("float", "bfloat"))
+    """Say whether a type is one of floats, of any precision, or of complex numbers."""
+    return str(kind).startswith(("float", "bfloat", "complex"))
 
 
 def as_kind(array: Any, kind: Any) -> Any:
@@ -260,9 +300,11 @@ def as_kind(array: Any, kind: Any) -> Any:
 
 
 def wide(array: Any) -> Any:
-    """Return floats in float64; all else as it is."""
+    """Return floats in float64, complex numbers in twice that; all else as it is."""
     held = as_array(array)
-    return held.astype(np.float64) if isinstance(held, np.ndarray) and is_float(held.dtype) else held
+    if not isinstance(held, np.ndarray) or not is_float(held.dtype):
+        return held
+    return held.astype(np.complex128 if held.dtype.kind == "c" else np.float64)
 
 
 def random_bits(key: Any, kind: Any) -> Any:

@@ -126,11 +126,18 @@ def of_jax() -> Library:
     widest = "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32"
     return Library(
         "jax",
-        lambda array, kind: jnp.asarray(array if array.dtype.kind in "bi" else array.astype(jnp.dtype(kind))),
+        lambda array, kind: in_jax(array, None if array.dtype.kind in "bi" else jnp.dtype(kind)),
         lambda array: wide(np.asarray(array)),
         read_array,
         widest,
     )
+
+
+def in_jax(array: Array, kind: Any = None) -> Any:
+    """Return a copy of an array as one of JAX's: `jnp.asarray` would be compiled anew for each shape."""
+    import jax  # noqa: PLC0415
+
+    return jax.device_put(np.array(array, kind))
 
 
 def wanted(function: Any) -> tuple[str, ...]:

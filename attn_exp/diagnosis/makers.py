@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import MethodType
@@ -12,8 +13,8 @@ from typing import Any
 
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.module_sizes import Sizes
-from attn_exp.diagnosis.offer import offered
-from attn_exp.diagnosis.pure_layers import kind_of
+from attn_exp.diagnosis.offer import BY_NAME, offered, plain
+from attn_exp.diagnosis.pure_layers import Pair, kind_of
 from attn_exp.errors import UserError
 from attn_exp.own_code import LeftError
 
@@ -29,7 +30,90 @@ def class_of(function: Any, name: str, sizes: Sizes, is_layer: Callable[[Any], b
         made = construct(function, name, sizes, lambda one, _: one)
     except (Exception, LeftError):
         return None
+    if is_pair(made):
+        return standing_for(function, Pair, lambda said: Pair(*said[:2]))
     return standing_for(function, type(made)) if is_layer(made) and not inspect.isclass(made) else None
+
+
+def class_around(function: Any) -> Any:
+    """Return a class of layers that do what a function does which makes layers of haiku or Keras each time; or None.
+
+    Its class is made of the numbers that the function takes, and called with all else.
+    """
+    code = getattr(function, "__code__", None)
+    names = names_in(code) if code is not None else set()
+    space = getattr(function, "__globals__", {})
+    homes = {str(getattr(space.get(name), "__name__", "")).partition(".")[0] for name in names}
+    homes |= {str(getattr(space.get(name), "__module__", "")).partition(".")[0] for name in names}
+    if not inspect.isfunction(function) or "self" in inspect.signature(function).parameters:
+        return None
+    if "haiku" in homes and "haiku" in sys.modules:
+        return of_haiku(function)
+    layers = vars(sys.modules["keras"].layers) if "keras" in homes and "keras" in sys.modules else {}
+    return of_keras(function) if any(inspect.isclass(layers.get(name)) for name in names) else None
+
+
+def names_in(code: Any) -> set[str]:
+    """Return the names that code speaks, and the functions in it."""
+    inner = [one for one in code.co_consts if inspect.iscode(one)]
+    return set(code.co_names).union(*map(names_in, inner))
+
+
+def numbers_apart(function: Any) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
+    """Return which parameters of a function count something, and all others, of which the first is x."""
+    first, *rest = inspect.signature(function).parameters.values()
+
+    def is_number(one: inspect.Parameter) -> bool:
+        is_array = BY_NAME.get(plain(one.name)) in ("x", "q", "k", "v", "mask", "padding")
+        known = Sizes(8, 2, 4, 2).value(one.name) is not None and not is_array
+        return known or "int" in str(one.annotation) or type(one.default) in (int, float)
+
+    numbers = [one.replace(kind=one.KEYWORD_ONLY) for one in rest if is_number(one)]
+    return numbers, [first, *(one for one in rest if not is_number(one))]
+
+
+def of_haiku(function: Any) -> Any:
+    """Return a class of haiku that does what a function does."""
+    numbers, others = numbers_apart(function)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+
+    def init(self: Any, **said: Any) -> None:
+        sys.modules["haiku"].Module.__init__(self)
+        self.said = said
+
+    def call(self: Any, *given: Any, **named: Any) -> Any:
+        return function(**dict(zip([one.name for one in others], given, strict=False)), **named, **self.said)
+
+    vars(init)["__signature__"] = inspect.Signature([own, *numbers])
+    vars(call)["__signature__"] = inspect.Signature([own, *others])
+    space = {"__init__": init, "__call__": call, "__module__": function.__module__, "owner": function}
+    return type(function.__name__, (sys.modules["haiku"].Module,), space)
+
+
+def of_keras(function: Any) -> Any:
+    """Return a class of graphs of Keras that do what a function does with its first arguments."""
+    keras = sys.modules["keras"]
+    numbers, others = numbers_apart(function)
+    inputs = [one.name for one in others if one.default is one.empty]
+
+    def graph(*, d_model: int, **said: Any) -> Any:
+        given = {name: keras.Input((None, d_model), name=name) for name in inputs}
+        made = function(**given, **said)
+        return keras.Model(list(given.values()) if len(given) > 1 else next(iter(given.values())), made)
+
+    width = inspect.Parameter("d_model", inspect.Parameter.KEYWORD_ONLY)
+    numbers = [one for one in numbers if one.name != width.name]
+    vars(graph)["__signature__"] = inspect.Signature([width, *numbers])
+    graph.__module__, graph.__name__ = function.__module__, function.__name__
+    return standing_for(graph, keras.Model)
+
+
+def is_pair(made: Any) -> bool:
+    """Say whether something is two functions of JAX, of which one makes parameters and the other one applies them."""
+    if "jax" not in sys.modules or not isinstance(made, tuple) or len(made) < len("ia"):
+        return False
+    named = [inspect.signature(one).parameters if inspect.isroutine(one) else {} for one in made[:2]]
+    return all(named) and len(named[1]) > 1
 
 
 def may_make(function: Any, name: str) -> bool:
@@ -41,14 +125,17 @@ def may_make(function: Any, name: str) -> bool:
     return False
 
 
-def standing_for(function: Any, kind: Any) -> Any:
-    """Return a class that is made as a function makes its layers, and looks like one of theirs."""
+def standing_for(function: Any, kind: Any, layer_of: Callable[[Any], Any] = lambda said: said) -> Any:
+    """Return a class that is made as a function makes its layers, and looks like one of theirs.
+
+    `layer_of` makes a layer of what the function returns.
+    """
 
     def init(self: Any, *given: Any, **named: Any) -> None:
         """Do nothing: the function made the layer."""
 
     def new(cls: Any, *given: Any, **named: Any) -> Any:
-        return function(*given, **named)
+        return layer_of(function(*given, **named))
 
     signature = inspect.signature(function)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)

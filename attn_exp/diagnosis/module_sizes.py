@@ -35,7 +35,7 @@ LENGTH = ("contextlength", "maxlen", "blocksize", "maxseqlen", "maxpositionembed
 DROPOUT = ("dropout", "attndropout", "dropoutp", "pdropout", "attnpdrop", "residpdrop", "attentiondropout",
            "residdropout", "droprate", "pdrop", "attentionprobsdropoutprob", "hiddendropoutprob")  # fmt: skip
 BIAS = ("bias", "qkvbias", "attentionbias", "usebias")
-CAUSAL = ROLES["causal"]
+CAUSAL = (*ROLES["causal"], "masked", "ismasked", "usemask", "autoregressive", "maskfuture", "causalmasking")
 CONFIG = ("config", "cfg", "args", "conf", "hparams", "params", "modelargs")
 """What a class calls its one parameter that holds all others."""
 

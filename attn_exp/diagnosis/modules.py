@@ -28,7 +28,7 @@ from attn_exp.diagnosis.function_layers import function_layers
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
 from attn_exp.diagnosis.libraries import DIGITS, library, wanted
-from attn_exp.diagnosis.makers import class_of
+from attn_exp.diagnosis.makers import class_around, class_of, may_make
 from attn_exp.diagnosis.mask_forms import (
     OF_ENTRY,
     MaskForm,
@@ -110,6 +110,8 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     home = kind_of(own.function)
     if home:
         return with_again(own, request, partial(of_pure, own, request=request, kind=home))
+    if around := class_around(own.function):
+        return bound(replace(own, function=around), request)
     if not is_module(own.function):
         is_plain = may_be_layer(own.function) and holds_matrices(own, request)
         plain = with_again(own, request, partial(of_plain, own, request=request)) if is_plain else None
@@ -418,8 +420,10 @@ def may_share_heads(own: OwnFunction) -> bool:
 
 
 def may_be_causal(own: OwnFunction) -> bool:
-    """Say whether a layer is one of a class that is told whether it is causal."""
-    if not inspect.isclass(own.function):
+    """Say whether a layer is one of a class, or made by a function, that is told whether it is causal."""
+    if not inspect.isclass(own.function) and not (
+        inspect.isfunction(own.function) and may_make(own.function, own.name)
+    ):
         return False
     return any(word in CAUSAL for word in words_of_class(own))
 
@@ -1059,6 +1063,8 @@ def forward_of(kind: str, made: Any) -> Callable[..., Any]:
     """
     if kind == "keras" and any(base.__name__ in ("Functional", "Sequential") for base in type(made).__mro__):
         return graph_of(made)
+    if kind == "pair":
+        return without_self(made.apply)
     forward: Callable[..., Any] = made.call if kind == "keras" else made.forward if kind == "haiku" else made.__call__
     return forward
 

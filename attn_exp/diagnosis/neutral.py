@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.libraries import in_jax
 from attn_exp.forms.pipeline import At
 
 
@@ -42,9 +43,7 @@ class Context:
             made = torch.as_tensor(array, device=like.device)
             return made.to(like.dtype) if is_float else made
         if self.library == "jax":
-            import jax.numpy as jnp  # noqa: PLC0415
-
-            return jnp.asarray(array, like.dtype if is_float else None)
+            return in_jax(array, like.dtype if is_float else None)
         return array.astype(like.dtype) if is_float else array
 
 

@@ -15,7 +15,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis import watching, watching_jax, watching_numpy
 from attn_exp.diagnosis.idle import idle_matrices
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
-from attn_exp.diagnosis.libraries import LIBRARIES
+from attn_exp.diagnosis.libraries import LIBRARIES, in_jax
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.traced import compiled
 from attn_exp.own_code import held
@@ -328,9 +328,7 @@ def like(array: Array, other: Any) -> Any:
     if home == "torch":
         return other.new_tensor(array)
     if home == "jax":
-        import jax.numpy as jnp  # noqa: PLC0415 - the other is one of its own
-
-        return jnp.asarray(array, other.dtype)
+        return in_jax(array, other.dtype)
     return array
 
 

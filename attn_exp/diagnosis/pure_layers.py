@@ -17,6 +17,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
+from attn_exp.diagnosis.libraries import in_jax
 from attn_exp.diagnosis.traced import compiled
 from attn_exp.diagnosis.watching import watched as watched_in_torch
 from attn_exp.diagnosis.watching_jax import Notes, noted
@@ -25,9 +26,20 @@ HOMES = {"flax.linen": "linen", "flax.nnx": "nnx", "haiku": "haiku", "equinox": 
 """Where the base class of a layer lives, and what kind of layer that makes it."""
 
 
+@dataclass(frozen=True)
+class Pair:
+    """What makes the parameters of a layer, of a random key and perhaps the shape of x, and what applies them to x, as
+    stax has them."""
+
+    init: Callable[..., Any]
+    apply: Callable[..., Any]
+
+
 def kind_of(function: Any) -> str:
     """Return which library a layer, or a class of them, comes from; nothing where it is none of these."""
     kind = function if inspect.isclass(function) else type(function)
+    if issubclass(kind, Pair):
+        return "pair"
     for base in kind.__mro__:
         if base.__name__ in ("Module", "Layer"):
             for home, name in HOMES.items():
@@ -152,9 +164,7 @@ class PureLayer:
 
     def lent(self, array: Array) -> Any:
         """Return an array in the library and the type of the layer."""
-        import jax.numpy as jnp  # noqa: PLC0415 - the layer brought it
-
-        return jnp.asarray(array, jnp.float32)
+        return in_jax(array, np.float32)
 
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
         """Return the answer of a call as NumPy has it."""
@@ -420,7 +430,14 @@ def as_called(made: Any) -> Any:
 def pure(kind: str, made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
     """Return what a class made as a layer; `example` calls a function as the layer is to be called, and returns what
     that says, so that those that have no parameters before a call get them."""
-    makers = {"linen": of_linen, "nnx": of_nnx, "haiku": of_haiku, "equinox": of_equinox, "keras": of_keras}
+    makers = {
+        "linen": of_linen,
+        "nnx": of_nnx,
+        "haiku": of_haiku,
+        "equinox": of_equinox,
+        "keras": of_keras,
+        "pair": of_pair,
+    }
     layer = makers[kind](made, example)
     layer.module = made
     return layer
@@ -449,6 +466,35 @@ def of_linen(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLay
 
     met = met_by(sys.modules["flax.linen"].intercept_methods, lambda module: "/".join(module.path))
     return PureLayer(leaves, applied, made.__call__, meeting=met)
+
+
+def of_pair(made: Pair, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    """Return two functions as a layer: the first makes parameters in a first call of the second."""
+    import jax  # noqa: PLC0415
+
+    found = dict[str, Any]()
+
+    def initial(*positional: Any, **named: Any) -> Any:
+        given = next(iter((*positional, *named.values())), None)
+        shape = jax.tree_util.tree_map(np.shape, given)
+        needed = [one for one in inspect.signature(made.init).parameters.values() if one.default is one.empty]
+        said = made.init(*(jax.random.PRNGKey(0), shape)[: len(needed)])
+        with_shape = isinstance(said, tuple) and len(said) == len("sp") and is_shape(said[0])
+        found["params"] = said[1] if with_shape else said
+        return made.apply(found["params"], *positional, **named)
+
+    example(initial)
+    leaves, whole = flattened(found["params"])
+
+    def applied(now: Mapping[str, Any]) -> Callable[..., Any]:
+        return partial(made.apply, whole([now[name] for name in leaves]))
+
+    return PureLayer(leaves, applied, without_self(made.apply))
+
+
+def is_shape(said: Any) -> bool:
+    """Say whether something is the shape of an array."""
+    return isinstance(said, tuple) and all(isinstance(length, int) for length in said)
 
 
 def of_haiku(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:

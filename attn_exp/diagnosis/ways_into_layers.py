@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.libraries import home, join, stack
+from attn_exp.diagnosis.libraries import home, in_jax, join, stack
 from attn_exp.diagnosis.of_chance import is_noted_so, is_of_chance, lone_key, random_key
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.packs import Pack, packs_in, taken_apart
@@ -139,7 +138,7 @@ class Way:
     ) -> Any:  # fmt: skip
         """Return the answers to the entries of a batch, each of which is a call; `of_entries` are words of each."""
         said = [
-            self.call(layer, x[at : at + 1], None if memory is None else memory[at : at + 1],
+            self.call(layer, entry_of(x, at), None if memory is None else entry_of(memory, at),
                       **named, **{word: array[at] for word, array in (of_entries or {}).items()})
             for at in range(x.shape[0])
         ]  # fmt: skip
@@ -147,6 +146,13 @@ class Way:
         if any(one is None for one in first):
             return said[0]
         return join([one if hasattr(one, "detach") else np.asarray(one) for one in first], 0)
+
+
+def entry_of(array: Any, at: int) -> Any:
+    """Return one entry of a batch, as a batch of one."""
+    if type(array).__module__.partition(".")[0] == "jaxlib":  # JAX compiles each step anew for each size
+        return in_jax(np.asarray(array)[at : at + 1])
+    return array[at : at + 1]
 
 
 ONE_QUERY = ("alone", "row")
@@ -200,9 +206,7 @@ def beside(array: Array, x: Any) -> Any:
             return made.to(x.dtype.to_complex())
         return made.to(x.dtype) if made.is_floating_point() else made
     if home in ("jax", "jaxlib"):
-        import jax.numpy as jnp  # noqa: PLC0415
-
-        return jnp.asarray(array.astype(x.dtype) if array.dtype.kind == "f" else array)
+        return in_jax(array, x.dtype if array.dtype.kind == "f" else None)
     return array.astype(x.dtype) if array.dtype.kind == "f" else array
 
 
@@ -221,7 +225,7 @@ def lay(x: Any, axes: str) -> Any:
     if axes == "btm":
         return x
     if type(x).__module__.partition(".")[0] == "jaxlib":  # JAX compiles each step anew for each size
-        return sys.modules["jax.numpy"].asarray(lay(np.asarray(x), axes))
+        return in_jax(lay(np.asarray(x), axes))
     places, apart = [axis for axis in axes if axis in SPACE], [axis for axis in axes if axis in APART + ALONE]
     for axis in apart[::-1]:
         x = stack((x, x * 0.5)[: long(axis)], 1)

@@ -13,6 +13,13 @@ from attn_exp.diagnosis.jaxprs import taken_apart
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
 jnp: Any = pytest.importorskip("jax.numpy")
 
+
+def convolved(x: Any, kernel: Any, step: Any, padding: Any, apart: Any, groups: int) -> Any:
+    return jax.lax.conv_general_dilated(
+        x, kernel, step, padding, None, apart, ("NHWC", "HWIO", "NHWC"), feature_group_count=groups
+    )
+
+
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "a softmax": lambda x: jax.nn.softmax(x, -1),
     "products with batches": lambda x: jnp.einsum("bthd,bshd->bhts", *[x.reshape(2, 5, 2, 3)] * 2),
@@ -20,7 +27,14 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "other orders of axes": lambda x: (x.reshape(2, 5, 3, 2, order="F"), x.ravel(order="F"), jnp.moveaxis(x, 1, 2)),
     "a causal mask": lambda x: jnp.where(jnp.tril(jnp.ones((5, 5))) == 0, -jnp.inf, x @ x.mT),
     "fused attention": lambda x: jax.nn.dot_product_attention(*[x[..., None, :]] * 3, is_causal=True),
-    "activations": lambda x: (jax.nn.gelu(x), jax.nn.silu(x), jax.nn.relu(x), jnp.tanh(x), jax.lax.erf(x)),
+    "activations": lambda x: (
+        jax.nn.gelu(x),
+        jax.nn.silu(x),
+        jax.nn.relu(x),
+        jnp.tanh(x),
+        jax.lax.erf(x),
+        jax.lax.erf_inv(jnp.tanh(x)),
+    ),
     "padding": lambda x: (
         jnp.pad(x, ((0, 0), (1, 0), (0, 2))),
         jax.lax.pad(x, 0.5, ((0, 0, 0), (-1, 2, 0), (0, -3, 0))),
@@ -35,6 +49,18 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "writing": lambda x: x.at[:, 0].set(1.0),
     "loops": lambda x: (jax.lax.scan(lambda sum_, y: (sum_ + y, sum_ * y), x[0], x), jax.lax.map(jnp.sin, x)),
     "mapped": jax.vmap(lambda y: jax.nn.softmax(y @ y.T) @ y),
+    "convolutions": lambda x: [
+        convolved(x.reshape(2, 5, 3, 2), x.reshape(-1)[: np.prod(kernel)].reshape(kernel), step, padding, apart, groups)
+        for kernel, step, padding, apart, groups in (
+            ((1, 1, 2, 30), (1, 1), "VALID", (1, 1), 1),
+            ((3, 2, 2, 5), (2, 1), "SAME", (1, 2), 1),
+            ((3, 2, 1, 10), (1, 2), ((0, 1), (2, 0)), (2, 1), 2),
+        )
+    ],
+    "complex numbers": lambda x: [
+        (y.real, y.imag, jnp.conj(y).imag) for y in [jax.lax.complex(x, -x) * jnp.exp(1j * jnp.arange(6.0))[None]]
+    ],
+    "parts from a place": lambda x: [jax.lax.dynamic_slice(x, (0, at, -9), (2, 3, 2)) for at in (-2, 1, 4)],
     "computed again": jax.checkpoint(lambda x: jnp.sin(jnp.cos(x))),
     "half precision": lambda x: jax.nn.softmax(x.astype(jnp.bfloat16) @ x.astype(jnp.bfloat16).mT * 3 - 1, -1),
     "half precision and sums": lambda x: x.astype(jnp.float16).sum(-1) + jnp.float16(0.3),

@@ -379,3 +379,44 @@ def test_numbers_of_a_file_are_exchanged(library: str, tmp_path: Path) -> None:
     pytest.importorskip(library, reason=f"{library} is not installed: pip install {library}")
     verdict = verdict_on(OF_NUMBERS_OF_ITS_FILE[library], tmp_path)
     assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict
+
+
+OF_TWO = f"""{ATTEND}
+def layer(width, heads, scaled=True):
+    def start(rng, shape):
+        draw = jax.nn.initializers.glorot_normal()
+        return (*shape[:-1], width), [draw(key, (shape[-1], width)) for key in jax.random.split(rng, 4)]
+
+    def apply(params, inputs, rng=None):
+        *sides, last = params
+        q, k, v = (inputs @ side for side in sides)
+        k = k FACTOR
+        return jax.vmap(lambda *one: attend(*one, heads))(q, k, v) @ last
+
+    return start, apply
+"""
+
+
+@pytest.mark.parametrize(("factor", "names"), [("", ()), ("* (width // heads) ** 0.5", ("no_scale",))])
+def test_two_functions_are_a_layer(factor: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+    (tmp_path / "of_two.py").write_text(OF_TWO.replace("FACTOR", factor), encoding="utf-8")
+    verdict = check(find_function(f"{tmp_path / 'of_two.py'}:layer"), Request(), quick=True)
+    assert verdict.passed == (not names) and verdict.mistakes == names, verdict
+
+
+OF_HAIKU_ALONE = f"""{ATTEND}
+import haiku as hk
+
+def layer(x, num_heads, mask=None):
+    q, k, v = (hk.Linear(x.shape[-1], name=name)(x) for name in ("query", "key", "value"))
+    said = jax.vmap(lambda *one: attend(*one, num_heads, mask))(q, k, v)
+    return x + hk.Linear(x.shape[-1])(said)
+"""
+
+
+def test_a_function_that_haiku_transforms_is_a_layer(tmp_path: Path) -> None:
+    pytest.importorskip("haiku", reason="haiku is not installed: pip install dm-haiku")
+    (tmp_path / "of_haiku_alone.py").write_text(OF_HAIKU_ALONE, encoding="utf-8")
+    verdict = check(find_function(f"{tmp_path / 'of_haiku_alone.py'}:layer"), Request(), quick=True)
+    assert verdict.passed and any("a residual after" in one.said for one in verdict.findings), verdict
