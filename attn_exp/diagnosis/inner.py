@@ -251,6 +251,10 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         if any(are_together(*three) for three in zip(seen.first, again, of_other, strict=True)):
             yield Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
             return
+        if all(is_of_features(one.v, other.v) for one, other in zip(seen.first, again, strict=True)):
+            said = "rows of q, k and v are features, each with a number of every token: these attend to each other"
+            yield Finding(rung, REMARK if all(one.normed for one in seen.first) else BROKEN, said), ""
+            return
         pairs = [(side, changed(getattr(one, side), getattr(other, side)))
                  for one, other in zip(seen.first, again, strict=True) for side in "qkv"]  # fmt: skip
         lost |= {side for side, touched in pairs if is_mixed(touched)}
@@ -327,6 +331,15 @@ def is_of_points(one: Operation) -> bool:
 def is_mixed(touched: Array) -> bool:
     """Say whether another token changes rows of one head that lie side by side; an input may come twice."""
     return bool((touched[:, 1:] & touched[:, :-1]).any())
+
+
+def is_of_features(rows: Array, others: Array) -> bool:
+    """Say whether another token changes one column of several rows `[n s e]`, in all of them, and no other column."""
+    if rows.shape != others.shape or rows.shape[1] < len("kv"):
+        return False
+    touched = np.abs(rows - others) > CLOSE * np.abs(rows).max(initial=0.0)
+    touched = touched[touched.any(axis=(1, 2))]
+    return bool(touched.size and (touched.sum(axis=2) == 1).all() and touched.all(axis=1).any(axis=1).all())
 
 
 def changed(rows: Array, others: Array) -> Array:
