@@ -6,7 +6,7 @@ here by numbers alone. That is less than a check of the whole layer says, and it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -248,12 +248,9 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
         if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
             return
-        if any(are_together(*three) for three in zip(seen.first, again, of_other, strict=True)):
-            yield Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
-            return
-        if all(is_of_features(one.v, other.v) for one, other in zip(seen.first, again, strict=True)):
-            said = "rows of q, k and v are features, each with a number of every token: these attend to each other"
-            yield Finding(rung, REMARK if all(one.normed for one in seen.first) else BROKEN, said), ""
+        others = of_no_tokens(rung, list(zip(seen.first, again, of_other, strict=True)))
+        if others is not None:
+            yield others
             return
         pairs = [(side, changed(getattr(one, side), getattr(other, side)))
                  for one, other in zip(seen.first, again, strict=True) for side in "qkv"]  # fmt: skip
@@ -270,6 +267,16 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
     said = f"rows of {', '.join(sorted(lost))} are made of parts of several tokens"
     yield Finding(rung, BROKEN, said), known.get(tuple(sorted(lost)), "")
+
+
+def of_no_tokens(rung: str, threes: Sequence[tuple[Core, Core, Core]]) -> tuple[Finding, str] | None:
+    """Return what is to be said where rows are those of several entries, or features; None where they are tokens."""
+    if any(are_together(*three) for three in threes):
+        return Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
+    if all(is_of_features(one.v, other.v) for one, other, _ in threes):
+        said = "rows of q, k and v are features, each with a number of every token: these attend to each other"
+        return Finding(rung, REMARK if all(one.normed for one, _, _ in threes) else BROKEN, said), ""
+    return None
 
 
 def with_token_changed(seen: Seen, place: int, entry: int) -> list[Core]:

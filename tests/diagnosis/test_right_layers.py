@@ -36,6 +36,10 @@ class Fused(torch.nn.Module):
         q, k, v = self.parts(x)
         return self.out((self.weigh(q, k) @ v).transpose(-3, -2).flatten(-2))
 
+
+class Plain(Fused):
+    """It is called with x alone."""
+
     def forward(self, x: Any) -> Any:
         return self.attend(x)
 
@@ -101,7 +105,7 @@ class NotTurned(Fused):
         return self.out((self.weigh(q, k) @ v).reshape(x.shape))
 
 
-class Talking(Fused):
+class Talking(Plain):
     """Heads are mixed before and behind the softmax."""
 
     def __init__(self, dim: int, heads: int) -> None:
@@ -175,7 +179,7 @@ class InnerAttention(torch.nn.Module):
         return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
 
 
-class Temperature(Fused):
+class Temperature(Plain):
     """Scores are multiplied by a number of each head; all are the same at first."""
 
     def __init__(self, dim: int, heads: int) -> None:
