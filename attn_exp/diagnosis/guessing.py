@@ -216,9 +216,23 @@ ORDINARY = ("softmax", "full", "vanilla", "standard", "default", "normal", "scal
 def of_layers(name: str, sizes: Sizes, known_of: About) -> list[Any]:
     """Return layers that a class may want by this name: those of the other classes of its file, then a library's."""
     spoken_of = plain(name).endswith(("attention", "attn", "module", "layer", "fn", "block"))
-    beside = [Later(known_of.make, one, sizes, known_of.within) for one in beside_of(known_of) if spoken_of]
+    taken = known_of.uses.get(name, Use()).taken
+    kinds = sorted(beside_of(known_of), key=lambda kind: not takes_so_many(kind, taken)) if spoken_of else []
+    beside = [Later(known_of.make, one, sizes, known_of.within) for one in kinds]
     without = without_places(name, known_of.library, sizes.width)
     return [*without, *beside, *layers(name, known_of.library, sizes.width)]
+
+
+def takes_so_many(kind: Any, count: int) -> bool:
+    """Say whether a layer of a class can be called with so many arguments."""
+    call = getattr(kind, "forward", getattr(kind, "call", None))
+    if not count or not inspect.isfunction(call):
+        return True
+    given = list(inspect.signature(call).parameters.values())[1:]
+    needed = [
+        one for one in given if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    return len(needed) <= count and (len(given) >= count or any(one.kind is one.VAR_POSITIONAL for one in given))
 
 
 def beside_of(known_of: About) -> list[Any]:
@@ -242,15 +256,13 @@ def in_lists(values: list[Any], count: int) -> list[Any]:
 
 def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]:
     """Return what stands for a default that is a size, and for None that is called; all others stay."""
-    word, grids = plain(given.name), of_image(given, known_of)
+    word, grids = plain(given.name), of_pieces(given) or of_image(given, known_of)
     use = known_of.uses.get(given.name, Use())
     is_used, is_part = use.made_from or use.called, word.endswith(("module", "layer", "net", "encoder", "fn"))
     if given.default is None and (is_used or is_part) and sizes.value(given.name) is None:
         said = by_use(given.name, use, sizes, known_of, [])
         return [None, *(said or of_layers(given.name, sizes, known_of))]
     whole = type(given.default) is int and given.default > 1
-    if whole and any(part in word for part in PIECES):
-        return [GRID, given.default]
     known = sizes.value(given.name)
     if word == "winit" and known_of.library == "haiku":
         return [sys.modules["haiku"].initializers.VarianceScaling(1.0)]
@@ -270,6 +282,12 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     if whole and counts_tokens(word):  # a table has room for more; a view takes so many alone
         own, known, is_size = [given.default], FEW, True
     return [*own, sizes.width if known is None else known] if is_size else []
+
+
+def of_pieces(given: inspect.Parameter) -> list[Any]:
+    """Return what stands for a default number of tokens in a row that see each other; nothing of other defaults."""
+    is_piece = type(given.default) is int and given.default > 1 and any(part in plain(given.name) for part in PIECES)
+    return [GRID, given.default] if is_piece else []
 
 
 def of_image(given: inspect.Parameter, known_of: About) -> list[Any]:

@@ -59,8 +59,8 @@ def takes(layer: Layer, way: Way, word: str) -> bool:
 
 def word_of(way: Way, forward: Sequence[inspect.Parameter]) -> str:
     """Return a layer's word for a mask that it can do without."""
-    return next((one.name for one in forward if role_of(one.name) == "mask" and one.name not in (*way.sides, *way.given)),
-                "")  # fmt: skip
+    words = (one.name for one in forward if role_of(one.name) == "mask")
+    return next((word for word in words if word not in (*way.sides, *way.given)), "")
 
 
 def takes_no_mask(layer: Layer, way: Way, forward: Sequence[inspect.Parameter]) -> bool:

@@ -52,18 +52,7 @@ def rungs(seen: Seen) -> set[str]:
 def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say of each word for a mask what it does inside, and the name of what is wrong with it."""
     for word, role in seen.words.items():
-        shown = dict[str, Masking]()
-        start = thread_time()
-        ways = PADDINGS if role == "padding" else (*MASKINGS, *PADDINGS)
-        for masking in sorted(ways, key=lambda way: way.kind != "booleans"):
-            if masking.kind != "booleans" and {INVERTED, TURNED} & set(shown):
-                break  # it answers to booleans, and is judged by them
-            with suppress(Exception):  # a layer may take no mask that is written so
-                found = shown_by(seen, word, masking)
-                if found is not None:
-                    shown.setdefault(found, masking)
-            if "" in shown or thread_time() - start > MOST_SECONDS:
-                break
+        shown = shown_in_some_way(seen, word, role)
         name = next((one for one in RANK if one in shown), IGNORED if IGNORED in shown else None)
         if name is None:
             yield Finding(rung(word), ABSENT, "in no way of writing it does it hide what it says"), ""
@@ -75,6 +64,23 @@ def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
             yield Finding(f"entries of {rung(word)}", BROKEN, SAID[TILED]), TILED
         elif name == "":
             yield Finding(rung(word), HELD, f"hides what it says ({shown[name]})"), ""
+
+
+def shown_in_some_way(seen: Seen, word: str, role: str) -> dict[str, Masking]:
+    """Return what a mask of that name does, and in which way of writing it first."""
+    shown = dict[str, Masking]()
+    start = thread_time()
+    ways = PADDINGS if role == "padding" else (*MASKINGS, *PADDINGS)
+    for masking in sorted(ways, key=lambda way: way.kind != "booleans"):
+        if masking.kind != "booleans" and {INVERTED, TURNED} & set(shown):
+            break  # it answers to booleans, and is judged by them
+        with suppress(Exception):  # a layer may take no mask that is written so
+            found = shown_by(seen, word, masking)
+            if found is not None:
+                shown.setdefault(found, masking)
+        if "" in shown or thread_time() - start > MOST_SECONDS:
+            break
+    return shown
 
 
 def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
@@ -118,10 +124,8 @@ def is_tiled(seen: Seen, word: str, masking: Masking) -> bool:
     with suppress(Exception):
         given = {word: masking.held(masking.write(allowed, at))}
         again, others = cores(seen.ask(seen.x, seen.memory, None, given)[0]), cores(seen.ask(x, memory)[0])
-        return bool(again) and all(
-            of_turns(one, plain, other, allowed[:, 0])
-            for one, plain, other in zip(again, seen.first, others, strict=True)
-        )
+        every = zip(again, seen.first, others, strict=True)
+        return bool(again) and all(of_turns(*three, allowed[:, 0]) for three in every)
     return False
 
 

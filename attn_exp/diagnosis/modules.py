@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, cast
 
@@ -120,7 +120,7 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     if not inspect.isclass(own.function):
         copied = without_slopes(copy.deepcopy(own.function).double().eval())
         enlarge(TorchLayer(copied), request.seed)
-        return of_module(copied, own.name, request, None, request.head)
+        return of_module(copied, Known(own.name, request, told=request.head))
     return with_again(own, request, partial(of_class, own, request=request))
 
 
@@ -360,7 +360,7 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
         module = made.double()
         module.eval()  # what it returns is not always the module
         heads = of_size.heads if is_told(own) else None
-        found = of_module(module, own.name, request, of_size, heads, fresh=True, by_file=told)
+        found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told))
         return telling(found, [one.name for one in given if any(map(plain(one.name).count, WINDOWS))])
 
     given = parameters_of(own.function, own.name)
@@ -466,38 +466,66 @@ def is_module(function: Any) -> bool:
     return any(home.startswith("torch.nn") for home in named)
 
 
-def of_module(
-    module: Any, name: str, request: Request, sizes: Sizes | None = None, told: int | None = None, fresh: bool = False,
-    by_file: Mapping[str, int | str] | None = None, alone: bool = False,
-) -> Bound:  # fmt: skip
-    """Return a module as a layer that holds its own matrices; one without parameters is a function of q, k and v.
+@dataclass(frozen=True)
+class Known:
+    """What is known of a module before it is called: its name, what is asked, and how it was made.
 
     `sizes` are those that it was made with, `told` how many heads it has by the user's word, and what is `fresh` may be
-    given other numbers where all of them are the same. `by_file`: sizes that its file holds then. `alone`: nothing is a
-    memory beside x, whatever it is called.
+    given other numbers where all of them are the same. `by_file`: sizes that its file holds then.
+    """
+
+    name: str
+    request: Request
+    sizes: Sizes | None = None
+    told: int | None = None
+    fresh: bool = False
+    by_file: Mapping[str, int | str] = field(default_factory=dict)
+
+
+def of_module(module: Any, known: Known) -> Bound:
+    """Return a module as a layer that holds its own matrices; one without parameters is a function of q, k and v.
 
     Raises:
         UserError: it cannot be called, has no projections that are known, or its heads are not.
     """
-    forward = taken_by(module.forward, name)
-    forward = without_memories(forward) if alone else forward
-    layer = TorchLayer(filled(with_drawn_tensors_held(module) if fresh else module, forward, sizes))
+    forward = taken_by(module.forward, known.name)
+    layer = TorchLayer(filled(with_drawn_tensors_held(module) if known.fresh else module, forward, known.sizes))
     if not layer.places or not any(tensor.ndim > 1 for tensor in layer.places.values()):
-        return Bound(module, module, offered(module.forward, name))
-    if fresh:
-        redraw(layer, request.seed)
-        enlarge(layer, request.seed)
+        return Bound(module, module, offered(module.forward, known.name))
+    if known.fresh:
+        redraw(layer, known.request.seed)
+        enlarge(layer, known.request.seed)
         rest_batch_norms(module)
+    try:
+        return of_layer(layer, forward, known)
+    except UnreadError as error:
+        others = without_memories(forward)
+        if others == forward or tells_all(error.look()):
+            raise
+        unread = error
+    try:  # what is called as a memory is may be something else, as numbers of each two tokens are
+        return of_layer(layer, others, known)
+    except UserError as error:
+        raise (error if isinstance(error, UnreadError) and tells_all(error.look()) else unread) from error
+
+
+def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Known) -> Bound:
+    """Return a layer of PyTorch that is called with what it takes, `forward`.
+
+    Raises:
+        UserError: it cannot be called, has no projections that are known, or its heads are not.
+    """
+    module, name, request, sizes, told = layer.module, known.name, known.request, known.sizes, known.told
     try:
         layer, way = with_way(layer, forward, request, sizes)
     except UserError as error:
-        return of_another_call(layer, forward, request, sizes, told, error, name)
+        return of_another_call(layer, forward, known, error)
     if way.axes == "tm" and are_apart(layer, way):
         way = with_one_query(layer, way, layer.lent) or way
-    way = replace(way, told={**(by_file or {}), **way.told})
+    way = replace(way, told={**known.by_file, **way.told})
     way = taking_masks(layer, depending(layer, way), forward, head_size(layer, sizes))
     way, before = entries_apart(layer, tokens_first(layer, way)), way
-    if fresh:
+    if known.fresh:
         awake(layer, way)
     heads = told or next((count for word, count in whole_numbers(module) if word in HEADS), 0)
     way = groups_apart(layer, way, heads)
@@ -507,18 +535,12 @@ def of_module(
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
-    found = found or (with_some_at_rest(layer, way, forward, module, heads) if fresh else None)
+    found = found or (with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None)
     look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
     try:
         return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
     except UserError as error:
-        unread = UnreadError(str(error), look)
-        if alone or without_memories(forward) == forward or "memory" not in way.sides.values() or tells_all(look()):
-            raise unread from error
-    try:
-        return of_module(module, name, request, sizes, told, fresh, by_file, alone=True)
-    except UserError as error:
-        raise (error if isinstance(error, UnreadError) and tells_all(error.look()) else unread) from error
+        raise UnreadError(str(error), look) from error
 
 
 def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str, str]:
@@ -528,23 +550,23 @@ def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str,
 
 
 def of_another_call(
-    layer: TorchLayer, forward: Sequence[inspect.Parameter], request: Request, sizes: Sizes | None, told: int | None,
-    error: UserError, name: str,
+    layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Known, error: UserError
 ) -> Bound:  # fmt: skip
     """Return a module that gives no row for each token as a layer of its own queries, or as its names say.
 
     Raises:
         UserError: it is none of these; attention may be seen inside.
     """
+    name, request = known.name, known.request
     said = f"{name} cannot be called with x: {error}"
     if not isinstance(error, NoWayError):
         raise UncalledError(said) from error
     for other in learned_queries.asked(layer.module, error.answered) if error.answered else ():
         with suppress(UserError):
-            return of_module(other, name, request, sizes, told)
+            return of_module(other, replace(known, fresh=False))
     if error.way is not None:
         with suppress(UserError):
-            return by_names(layer.module, name, request, error.way, told, NotFoundError(str(error)))
+            return by_names(layer.module, name, request, error.way, known.told, NotFoundError(str(error)))
     if error.others:
         see = partial(first_seen, layer, error.others, lambda way: words_for_masks(way, forward))
         raise OtherShapeError(said, Look(name, cache(see), request)) from error
@@ -560,9 +582,10 @@ def with_some_at_rest(
     """
     convolutions = at_rest(layer.module) if isinstance(layer, TorchLayer) else {}
     mixing_heads = heads_apart(layer, heads) if heads > 1 else {}
-    said = [words for words, of_those in (("its convolutions hand on what they are given", convolutions),
-                                          ("heads that are not mixed with each other", mixing_heads)) if of_those]  # fmt: skip
-    before = dict(layer.parameters)
+    words = {"its convolutions hand on what they are given": convolutions,
+             "heads that are not mixed with each other": mixing_heads}  # fmt: skip
+    said = [one for one, those in words.items() if those]
+    before = {name: np.array(array) for name, array in layer.parameters.items()}
     resting = {name: array for name, array in {**convolutions, **mixing_heads}.items() if name in before}
     if not resting:
         return None
@@ -617,7 +640,7 @@ def projected(module: Any, way: Way, request: Request, told: int | None, name: s
     """
     for made, words in projected_before(module, way):
         with suppress(UserError):
-            found = of_module(made, name, request, None, told)
+            found = of_module(made, Known(name, request, told=told))
             if found.offer is not None and not matrices_set_aside(found):
                 said = "; ".join(filter(None, (found.offer.said, words)))
                 return replace(found, offer=replace(found.offer, said=said if found.offer.said else f"with {said}"))
@@ -799,9 +822,11 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     Raises:
         NotFoundError: what it computes is no attention that is known.
     """
+    before = {name: np.array(array) for name, array in layer.parameters.items()}
     try:
         return with_roles(layer, way, forward, origin, roles_of(layer, way))
     except NotFoundError:
+        layer.put(before)  # what stands beside attention may be 0 by now
         other = of_parts_of_x(layer, way, forward, origin)
         if other is None:
             raise
@@ -1369,8 +1394,8 @@ def by_names(
         return Inside(arrays, count, arrays["W_k"].shape[1] // (arrays["W_q"].shape[1] // count), tokens=way.tokens)
 
     count = len(separate_heads(module)) or head_count(module, arrays, told, right, name)
-    found = inside(count)
-    if not fit(arrays, count, found.groups):
+    found = inside(count) if count <= arrays["W_q"].shape[1] else None
+    if found is None or not fit(arrays, count, found.groups):
         raise UserError(f"{name}: no projections found; {error}")
     return Bound(call, module, offer, found)
 
@@ -1415,7 +1440,8 @@ def as_function(own: OwnFunction, request: Request, module: Bound) -> Bound:
 def of_sizes(own: OwnFunction, request: Request, x: Any, heads: int, arrays: Mapping[str, Any]) -> Bound:
     """Return a class made in the sizes of x and a run's matrices; a module as it is, in a copy."""
     if not inspect.isclass(own.function):
-        return of_module(without_slopes(copy.deepcopy(own.function).double().eval()), own.name, request, None, heads)
+        module = without_slopes(copy.deepcopy(own.function).double().eval())
+        return of_module(module, Known(own.name, request, told=heads))
     size, bias = arrays["W_q"].shape[1] // heads, any(name.startswith("b_") for name in arrays)
     sizes = Sizes(x.shape[-1], heads, size, arrays["W_k"].shape[1] // size, request.seed, bias)
     return of_class(own, sizes, request)

@@ -175,8 +175,10 @@ def find(
     """
     with restored(layer) as before:
 
-        def again() -> Search:
-            return Search(layer, probe, width, hint, memory, before, tokens)
+        def again(steady: Sequence[str] = ()) -> Search:
+            search = Search(layer, probe, width, hint, memory, before, tokens)
+            search.steady = steady
+            return search
 
         search = again()
         if not search.is_answering():
@@ -186,12 +188,20 @@ def find(
         except NotFoundError:
             with suppress(NotFoundError):  # beside keys that are no token's, queries and keys do what gates do
                 return again().roles(gates=False)
+            if factors := [name for name, array in before.items() if is_factor(array)]:
+                with suppress(NotFoundError):  # scores that are multiplied by 0 say nothing of queries and keys
+                    return again(factors).roles()
             after = list(reversed(search.rest))  # what comes after attention stands behind it
             others = [*((True, name) for name in (*after, "")), *((False, name) for name in after)]
             for added, name in while_there_is_time(others, MAKING, "other ways to read its matrices"):
                 with suppress(NotFoundError):
                     return again().roles(without=name, added=added)
             raise
+
+
+def is_factor(array: Array) -> bool:
+    """Say whether a parameter may multiply scores: one number but 0, alone or for each head."""
+    return bool(array.any()) and array.size == max(array.shape, default=1) and not np.ptp(array)
 
 
 class Search:
@@ -202,6 +212,7 @@ class Search:
         before: Mapping[str, Array], tokens: int,
     ) -> None:  # fmt: skip
         self.layer, self.probe, self.width, self.hint, self.memory = layer, probe, width, hint, memory
+        self.steady: Sequence[str] = ()
         self.tokens, self.is_fixed = tokens or TOKENS, tokens > 0
         self.rng = np.random.default_rng(41)
         self.x = self.rng.standard_normal((1, self.tokens, width))
@@ -289,7 +300,8 @@ class Search:
         return len([length for length in self.before[name].shape if length > 1]) > 1
 
     def quieten(self, names: Sequence[str]) -> None:
-        """Set all that is no matrix to 0, or to 1 where 0 would leave a matrix without effect."""
+        """Set all that is no matrix to 0, or to 1 where 0 would leave a matrix without effect; what is steady stays."""
+        names = [name for name in names if name not in self.steady]
         matrices = [name for name in self.now if self.is_matrix(name) and self.matters(name)]
         for name in names:
             self.write(name, np.zeros_like(self.now[name]))

@@ -609,8 +609,10 @@ NO_MEMORY = "beside x"
 
 
 def without_memories(parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
-    """Return the parameters of a call with a note beside each that is called as a memory is."""
-    return [given.replace(annotation=NO_MEMORY) if plain(given.name) in MEMORY else given for given in parameters]
+    """Return the parameters of a call with a note beside each that is taken for a memory for its name alone."""
+    sides, _ = sides_of(parameters)
+    return [given.replace(annotation=NO_MEMORY) if plain(given.name) in MEMORY and sides.get(given.name) == "memory"
+            else given for given in parameters]  # fmt: skip
 
 
 def parameters_of_call(call: Callable[..., Any], given: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:

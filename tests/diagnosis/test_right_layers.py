@@ -1,0 +1,268 @@
+"""Right layers of PyTorch as many authors write them: they are made, called and judged right; and mistakes beside them.
+
+Windows and blocks of tokens, heads that are mixed with each other, sizes that hang together, arguments of many kinds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attn_exp
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
+
+from attn_exp.experiment.verdict import Verdict
+
+
+class Fused(torch.nn.Module):
+    """A layer of x that makes q, k and v with one matrix."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.dim = heads, dim
+        self.qkv, self.out = torch.nn.Linear(dim, 3 * dim), torch.nn.Linear(dim, dim)
+
+    def parts(self, x: Any) -> Any:
+        return self.qkv(x).unflatten(-1, (3, self.heads, -1)).transpose(-4, -2).unbind(-3)
+
+    def weigh(self, q: Any, k: Any) -> Any:
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+
+    def attend(self, x: Any) -> Any:
+        q, k, v = self.parts(x)
+        return self.out((self.weigh(q, k) @ v).transpose(-3, -2).flatten(-2))
+
+
+class Plain(Fused):
+    """It is called with x alone."""
+
+    def forward(self, x: Any) -> Any:
+        return self.attend(x)
+
+
+class Windows(Fused):
+    """Its tokens are an image of rows, cut into square windows."""
+
+    def __init__(self, dim: int, heads: int, input_resolution: tuple[int, int], window_size: int = 7) -> None:
+        super().__init__(dim, heads)
+        self.sides, self.window = input_resolution, window_size
+
+    def forward(self, x: Any) -> Any:
+        height, width = self.sides
+        assert x.shape[1] == height * width, "another image"
+        tall, wide = height // self.window, width // self.window
+        cut = x.unflatten(1, (tall, self.window, wide, self.window)).transpose(2, 3)
+        said = self.attend(cut.flatten(3, 4)).unflatten(3, (self.window, self.window)).transpose(2, 3)
+        return said.flatten(1, 4)
+
+
+class Pieces(Fused):
+    """Tokens see those of their own piece alone; the last one is filled up with keys that are hidden."""
+
+    def __init__(self, dim: int, heads: int, chunk_size: int) -> None:
+        super().__init__(dim, heads)
+        self.piece = chunk_size
+
+    def forward(self, x: Any) -> Any:
+        batch, tokens, _ = x.shape
+        more = -tokens % self.piece
+        shown = torch.nn.functional.pad(torch.ones(tokens, dtype=torch.bool), (0, more)).view(-1, 1, 1, self.piece)
+        q, k, v = self.parts(torch.nn.functional.pad(x, (0, 0, 0, more)).view(batch, -1, self.piece, self.dim))
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~shown, float("-inf"))
+        return self.out((scores.softmax(-1) @ v).transpose(2, 3).reshape(batch, -1, self.dim))[:, :tokens]
+
+
+class InPieces(Fused):
+    """The number of tokens in a piece has no default; in evaluation with a mask its scores are float32."""
+
+    def __init__(self, dim: int, heads: int, kernel_size: int) -> None:
+        super().__init__(dim, heads)
+        self.piece = kernel_size
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = self.parts(x.unflatten(1, (-1, self.piece)))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            count = x.shape[1] // self.piece
+            cut = mask.unflatten(-1, (count, self.piece)).unflatten(-3, (count, self.piece))
+            own = torch.stack([cut[:, :, at, :, at] for at in range(count)], 1)
+            scores = scores.float().masked_fill(own == 0, -1e9)
+        return self.out((scores.softmax(-1) @ v).transpose(2, 3).flatten(3).flatten(1, 2))
+
+
+class NotTurned(Fused):
+    """Heads that nobody exchanged with tokens look like as many pieces as there are heads."""
+
+    def parts(self, x: Any) -> Any:
+        return (part.reshape(len(x), self.heads, x.shape[1], -1) for part in self.qkv(x).chunk(3, -1))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.parts(x)
+        return self.out((self.weigh(q, k) @ v).reshape(x.shape))
+
+
+class Talking(Plain):
+    """Heads are mixed before and behind the softmax."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.before, self.behind = torch.nn.Linear(heads, heads), torch.nn.Conv2d(heads, heads, 1)
+
+    def weigh(self, q: Any, k: Any) -> Any:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        return self.behind(self.before(scores.movedim(1, -1)).movedim(-1, 1).softmax(-1))
+
+
+class Grouped(Fused):
+    """Tokens side by side are one, of as many numbers."""
+
+    def __init__(self, dim: int, heads: int, group_size: int) -> None:
+        super().__init__(dim, heads)
+        self.group = group_size
+
+    def forward(self, x: Any) -> Any:
+        more = -x.shape[1] % self.group
+        q, k, v = (torch.nn.functional.pad(part, (0, 0, 0, more)).reshape(len(x), -1, self.heads, self.group * self.dim
+                   // self.heads).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))  # fmt: skip
+        hidden = torch.arange(k.shape[2]) * self.group >= x.shape[1]
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(hidden, float("-inf"))
+        said = (scores.softmax(-1) @ v).transpose(1, 2).reshape(len(x), -1, self.dim)
+        return self.out(said[:, : x.shape[1]])
+
+
+class OfFrames(Fused):
+    """A call is told how many entries and frames there are; frames of each place see each other."""
+
+    def forward(self, x: Any, B: int, T: int) -> Any:
+        places = x.reshape(B, T, x.shape[1] // T, x.shape[2]).transpose(1, 2)
+        return self.attend(places).transpose(1, 2).reshape(x.shape)
+
+
+class Distances(torch.nn.Module):
+    """Biases for distances and no others, and no scale, as T5 has it."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.heads = num_heads
+        self.q, self.k, self.v, self.o = (torch.nn.Linear(d_model, d_model, bias=False) for _ in range(4))
+        self.table = torch.nn.Embedding(32, num_heads)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (side(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for side in (self.q, self.k, self.v))
+        place = torch.arange(x.shape[1])
+        bias = self.table((place[:, None] - place).clamp(-16, 15) + 16).permute(2, 0, 1)
+        return self.o(((q @ k.mT + bias).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class Handed(torch.nn.Module):
+    """It is made of another layer, which it keeps under another name."""
+
+    def __init__(self, attention: Any, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.inner, self.heads = attention, n_heads
+        self.query, self.key, self.value, self.out = (torch.nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, queries: Any, keys: Any, values: Any) -> Any:
+        sides = zip((self.query, self.key, self.value), (queries, keys, values), strict=True)
+        q, k, v = (side(given).unflatten(-1, (self.heads, -1)).transpose(1, 2) for side, given in sides)
+        return self.out(self.inner(q, k, v).transpose(1, 2).flatten(2))
+
+
+class InnerAttention(torch.nn.Module):
+    """What it is made of."""
+
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+class Temperature(Plain):
+    """Scores are multiplied by a number of each head; all are the same at first."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.qkv = torch.nn.Linear(dim, 3 * dim, bias=False)
+        self.temperature = torch.nn.Parameter(torch.full((heads, 1, 1), (dim // heads) ** -0.5))
+
+    def weigh(self, q: Any, k: Any) -> Any:
+        return (q @ k.mT * self.temperature).softmax(-1)
+
+
+class History(Fused):
+    """One query for each entry, what it looks at, and which of it counts."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.query = torch.nn.Linear(dim, dim)
+
+    def forward(self, target: Any, history: Any, valid: Any) -> Any:
+        _, k, v = self.parts(history)
+        q = self.query(target).unflatten(-1, (self.heads, -1)).unsqueeze(2)
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(valid[:, None, None] == 0, -1e9)
+        return self.out((scores.softmax(-1) @ v).flatten(1))
+
+
+class Pairs(Fused):
+    """What is called as a memory often is holds numbers of each two tokens."""
+
+    def __init__(self, dim: int, heads: int, c_z: int) -> None:
+        super().__init__(dim, heads)
+        self.bias = torch.nn.Linear(c_z, heads, bias=False)
+
+    def forward(self, m: Any, z: Any) -> Any:
+        q, k, v = self.parts(m)
+        scores = q @ k.mT / q.shape[-1] ** 0.5 + self.bias(z).permute(0, 3, 1, 2)
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class Channels(Fused):
+    """Features attend to each other, each a row of one number of every token, as in Restormer and XCiT."""
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (part.mT for part in self.parts(x))
+        q, k = (torch.nn.functional.normalize(part, dim=-1) for part in (q, k))
+        said = ((q @ k.mT).softmax(-1) @ v).permute(0, 3, 1, 2).flatten(2)
+        return self.out(said)
+
+
+def checked(kind: Any, *words: str) -> Verdict:
+    return attn_exp.check(f"{Path(__file__)}:{kind.__name__}", *words)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Windows, Pieces, InPieces, Talking, Grouped, OfFrames, Handed, Temperature, History, Pairs],
+    ids=lambda kind: str(kind.__name__),
+)
+def test_right_layers_are_right(kind: Any) -> None:
+    """Each is made of sizes of its own and called in its own way."""
+    verdict = checked(kind)
+    assert verdict.passed, str(verdict)
+    assert not verdict.right_under
+
+
+def test_pieces_are_one_group() -> None:
+    """Tokens of the other pieces are said to stand beside x."""
+    assert "that see no other" in str(checked(Pieces))
+
+
+def test_heads_that_nobody_turned_are_no_pieces() -> None:
+    """Tokens that share a head see each other alone; more tokens share it where there are more."""
+    assert checked(NotTurned).mistakes == ("heads_not_transposed",)
+
+
+def test_distances_are_not_scaled() -> None:
+    """A layer with biases for distances and no others may have no scale."""
+    verdict = checked(Distances)
+    assert verdict.passed, str(verdict)
+    assert verdict.right_under == "scale=1"
+
+
+def test_features_may_attend_to_each_other() -> None:
+    """That is meant where rows are normed over the tokens, and said."""
+    verdict = checked(Channels)
+    assert verdict.passed, str(verdict)
+    assert "these attend to each other" in str(verdict)
