@@ -696,11 +696,9 @@ def way_into(
     rest = {name: makes for name, makes in needed.items() if name not in unknown}
     if unknown and not memories and (other := in_some_order(search, start, rest, axes)) is not None:
         return with_memory(layer, other, into)  # keys are made of one of them
-    for lies in BESIDE_IMAGES if unknown or memories else ():
-        beside = replace(start, of_memory=lies, optional=optional)
-        images = [order for order in axes if "w" in order]
-        if images and (other := in_some_order(search, beside, rest, images)) is not None:
-            return with_memory(layer, other, into)
+    beside = replace(start, optional=optional)
+    if (unknown or memories) and (other := beside_an_image(search, beside, rest, axes)) is not None:
+        return with_memory(layer, other, into)
     for width in dict.fromkeys((search.width or widths[0], widths[0])):
         likely = Way(sides, axes[0], {}, positional, width=width, packs=packs)
         way = with_sizes_told(search, likely, axes, needed) or of_one_query(search, likely, needed)
@@ -1077,6 +1075,17 @@ def by_name(name: str) -> inspect.Parameter:
 
 BESIDE_IMAGES = ("btm", "tm")
 """How tokens of a text lie that are keys of an image."""
+
+
+def beside_an_image(
+    search: Search, start: Way, options: Mapping[str, Sequence[Make]], axes: Sequence[str]
+) -> Way | None:  # fmt: skip
+    """Return the way of calling a layer with an image as x and a text as its memory; None if it takes no such."""
+    images = [order for order in axes if "w" in order]
+    for lies in BESIDE_IMAGES if images else ():
+        if (way := in_some_order(search, replace(start, of_memory=lies), options, images)) is not None:
+            return way
+    return None
 
 
 def with_unknown_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any], needed: set[str]) -> Way:
