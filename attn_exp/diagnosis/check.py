@@ -108,6 +108,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
             raise
         return seen
     verdict = as_meant(check_called(own, tried, quick, tell), tried.caller.offer)
+    verdict = (looked_into(verdict, tried) if are_of_masks(verdict) else None) or verdict
     verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, unused(tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, all_one_head(tried.function))
@@ -158,8 +159,23 @@ def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell
 
 def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     """Return the verdict on a layer with what is seen of the attention inside, where nothing else explains it."""
-    seen = tried.function.look() if is_unknown_at_once(verdict) else None
-    return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
+    if is_unknown_at_once(verdict):
+        seen = tried.function.look()
+        return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
+    if NOTHING not in verdict.computes or not are_of_masks(verdict):
+        return None
+    seen = tried.function.look()  # masks alone are wrong, in a way that answers do not show
+    of_masks = seen is not None and all(mistake(name).group == "masks" for name in seen.mistakes)
+    if seen is None or not seen.mistakes or not of_masks:
+        return None
+    shown = (one for one in seen.findings if one.state == BROKEN)
+    return replace(verdict, mistakes=seen.mistakes, computes=seen.computes, findings=(*verdict.findings, *shown))
+
+
+def are_of_masks(verdict: Verdict) -> bool:
+    """Say whether all that is wrong in a function's answers is wrong where a mask is given."""
+    wrong = {one.rung for one in verdict.findings if one.state == BROKEN}
+    return wrong <= {*ABOUT_MASKS, *MASKS_OF_MORE}
 
 
 def with_its_surroundings(

@@ -228,15 +228,16 @@ def mixed_with(operations: Sequence[Operation], place: int) -> tuple[int, int] |
 def order_of_axes(array: Array, other: Array) -> tuple[tuple[int, ...], float] | None:
     """Return the order in which the axes of an array make a multiple of another, which may have fewer, and the factor.
 
-    Zeros of the other are not held against it: a mask may have been put on it.
+    Zeros of the other are not held against it, nor what is far below all shares: a mask may have been put on it.
     """
     if array.size != other.size:
         return None
+    kept = (other != 0) & (other > HIDDEN)
     for order in permutations(range(array.ndim)):
         tried = array.transpose(order).reshape(other.shape)
-        place = np.unravel_index(np.abs(np.where(other != 0, tried, 0.0)).argmax(), other.shape)
+        place = np.unravel_index(np.abs(np.where(kept, tried, 0.0)).argmax(), other.shape)
         factor = float(other[place] / tried[place]) if tried[place] else 0.0
-        if (np.abs(factor * tried - other)[other != 0] <= 1e-9 * max(abs(factor), 1.0)).all():
+        if (np.abs(factor * tried - other)[kept] <= 1e-9 * max(abs(factor), 1.0)).all():
             return order, factor
     return None
 

@@ -36,6 +36,9 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
 
     `others` is the same layer in other sizes.
     """
+    if are_channels(seen):
+        yield from of_channels(seen)
+        return
     tokens = list(of_tokens(seen))
     yield from tokens
     yield from of_heads(seen)
@@ -366,6 +369,42 @@ def with_token_changed(seen: Seen, place: int, entry: int) -> list[Core]:
 def are_together(one: Core, first: Core, second: Core) -> bool:
     """Say whether tokens of two entries, each changed in a call of its own, are keys of the same softmax."""
     return bool((changed(one.k, first.k).any(axis=1) & changed(one.k, second.k).any(axis=1)).any())
+
+
+def are_channels(seen: Seen) -> bool:
+    """Say whether each row of q, k and v is a channel, whose numbers are those of the tokens, one of each."""
+    tokens = seen.x.shape[1]
+    sides = [getattr(one, side) for one in seen.first for side in "qkv"]
+    if not has_rows(seen) or any(rows.shape[-1] != tokens for rows in sides):
+        return False
+    again = with_token_changed(seen, 0, 0)
+    if [one.at for one in again] != [one.at for one in seen.first]:
+        return False
+    pairs = [(getattr(one, side), getattr(other, side)) for one, other in zip(seen.first, again, strict=True)
+             for side in "qkv"]  # fmt: skip
+    columns = [changed(rows.swapaxes(1, 2), others.swapaxes(1, 2)) for rows, others in pairs]
+    is_one = all(moved.sum(axis=-1).max() == 1 for moved in columns)
+    return is_one and len({tuple(np.flatnonzero(moved.any(axis=0))) for moved in columns}) == 1
+
+
+def of_channels(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say what holds of attention among channels, which is meant where the layer says so: no one number is its scale."""
+    if seen.speaks_of_channels() or all(one.normed for one in seen.first):
+        yield Finding("the tokens inside", HELD, f"{AMONG_CHANNELS}: each row of q, k and v is one"), ""
+    else:
+        yield Finding("the tokens inside", BROKEN, f"{AMONG_CHANNELS}: each row of q, k and v is one"), ""
+    for one, other in zip(seen.first, seen.second, strict=True):
+        hidden, filled = hidden_places(one, other)
+        factor, gap = factor_of(one, other, ~(hidden | filled))
+        if gap >= CLOSE * 10:
+            yield Finding("the scores inside", REMARK, "they are no multiple of q k^T, and among channels may be so"), ""
+        else:
+            yield Finding("the scores inside", HELD, f"{factor * one.before:.4g} times q k^T"), ""
+        yield of_weights(seen, one)
+    yield of_answer(seen) if reaches_answer(seen) else LOST
+
+
+AMONG_CHANNELS = "attention is among channels, not among tokens"
 
 
 def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from time import thread_time
 
 import numpy as np
@@ -33,6 +34,8 @@ SAID = {
     TILED: "each of its entries is put on the heads of others too",
     OTHERS: "with it, the scores of the keys that it does not hide are others",
 }
+FILLER = 2
+"""Tokens at the end that are filler, where a mask is of keys alone."""
 MOST_SECONDS = 2.0
 """That ways to write a mask are looked for."""
 RANK = ("", INVERTED, TURNED, OTHERS, FILL, AFTER)
@@ -92,7 +95,7 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
     allowed = np.random.default_rng(83).random((tokens, tokens)) < 0.6
     allowed |= np.eye(tokens, dtype=bool)
     if masking in PADDINGS:
-        allowed = np.broadcast_to(np.arange(tokens) < tokens - 2, (tokens, tokens))
+        allowed = np.broadcast_to(np.arange(tokens) < tokens - FILLER, (tokens, tokens))
     at = At(Rules(), batch, max(seen.heads, 1), max(seen.heads, 1), tokens, tokens, seen.width, seen.width)
     mask = masking.held(masking.write(allowed, at))
     operations, said = seen.ask(seen.x, seen.memory, None, {word: mask})
@@ -105,9 +108,18 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
         np.array_equal(one.weights, other.weights) for one, other in zip(again, seen.first, strict=True)
     ):
         return IGNORED if all(one.weights.shape[2] == tokens for one in again) else None  # else keys are no tokens
-    pairs = zip(again, seen.first, strict=True)
+    pairs = list(zip(again, seen.first, strict=True))
     names = {of_core(one, other, of_rows(allowed, one) if masking in PADDINGS else allowed) for one, other in pairs}
+    if names == {None} and masking in PADDINGS:  # what becomes of the queries of filler is nobody's affair
+        kept = [[of_first_rows(one, tokens - FILLER) for one in both] for both in pairs]
+        names = {of_core(one, other, of_rows(allowed, one)) for one, other in kept}
     return names.pop() if len(names) == 1 else None
+
+
+def of_first_rows(one: Core, rows: int) -> Core:
+    """Return one softmax of the first queries alone."""
+    q, scores, logits, weights = (array[:, :rows] for array in (one.q, one.scores, one.logits, one.weights))
+    return replace(one, q=q, scores=scores, logits=logits, weights=weights)
 
 
 def is_tiled(seen: Seen, word: str, masking: Masking) -> bool:
@@ -161,7 +173,7 @@ def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
         return None
     for places in (~allowed, allowed):  # of a mistake, either may be what the mask means
         closed = places & open_before
-        if closed.any() and np.array_equal((masked.weights == 0) & (plain.weights != 0), closed):
+        if closed.any() and is_put_on_weights(masked, plain, closed):
             return AFTER
         gap = masked.logits - plain.logits
         kept = np.where(closed, 0.0, gap)  # a softmax by hand shows logits but for a number of each row
@@ -170,3 +182,11 @@ def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
         if not (moved & ~closed).any() and 2 * moved.sum() > closed.sum():
             return FILL
     return None
+
+
+def is_put_on_weights(masked: Core, plain: Core, closed: Array) -> bool:
+    """Say whether weights are one number where a mask hides, as 0 or -inf, and in all other places as without it."""
+    numbers = masked.weights[closed]
+    if (numbers != numbers[0]).any() or not (plain.weights[closed] != numbers[0]).all():
+        return False
+    return numbers[0] == 0 or np.allclose(masked.weights[~closed], plain.weights[~closed], atol=CLOSE)

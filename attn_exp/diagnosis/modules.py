@@ -948,20 +948,25 @@ def is_averaged(found: Bound) -> bool:
 
 
 def of_heads_averaged(layer: Layer, way: Way, inside: Inside) -> Inside:
-    """Return a layer of one value for several heads, whose answers are averaged, as heads of equal values.
+    """Return a layer of one value for several heads, whose answers or weights are averaged, as heads of equal values.
 
     Each number of the answer has the same weights then, so that it seems to have one head.
     """
     queries, values = (inside.arrays[f"W_{side}"].shape[1] for side in "qv")
-    count = queries // max(values, 1)
-    if inside.heads > 1 or count < len("qk") or queries % values or inside.arrays["W_k"].shape[1] != queries:
+    if inside.heads > 1 or inside.arrays["W_k"].shape[1] != queries:
         return inside
-    arrays = dict(inside.arrays)
-    arrays |= {name: np.concatenate([arrays[name]] * count, axis=-1) for name in ("W_v", "b_v") if name in arrays}
-    last = arrays.get("W_o", np.eye(values))
-    arrays["W_o"] = np.concatenate([last] * count) / count
-    averaged = replace(inside, arrays=arrays, heads=count, groups=count)
-    return averaged if last_token(layer, way)(averaged) else inside
+    told = [value for word, value in whole_numbers(getattr(layer, "module", layer)) if word in HEADS]
+    last = inside.arrays.get("W_o", np.eye(values))
+    for count in dict.fromkeys([*told, *([queries // values] if values and queries % values == 0 else [])]):
+        if count < len("qk") or queries % count:
+            continue
+        arrays = dict(inside.arrays)
+        arrays |= {name: np.concatenate([arrays[name]] * count, axis=-1) for name in ("W_v", "b_v") if name in arrays}
+        arrays["W_o"] = np.concatenate([last] * count) / count
+        averaged = replace(inside, arrays=arrays, heads=count, groups=count)
+        if last_token(layer, way)(averaged):
+            return averaged
+    return inside
 
 
 def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Bound:

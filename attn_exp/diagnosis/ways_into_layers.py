@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.clock import end_of
 from attn_exp.diagnosis.libraries import home, in_jax, join, stack
 from attn_exp.diagnosis.of_chance import is_noted_so, is_of_chance, lone_key, random_key
 from attn_exp.diagnosis.offer import BY_NAME, plain
@@ -67,11 +68,12 @@ class Way:
             return self.each_alone(layer, x, memory, named)
         if self.asks:
             return self.each_in_turn(layer, x, named)
-        if "b" not in self.axes and x.shape[0] > 1:
+        theirs = self.of_memory or self.axes
+        if not ("b" in self.axes and "b" in theirs) and x.shape[0] > 1:
             return self.one_by_one(layer, x, memory, named)
         other = x if memory is None else memory
         sizes = Sizes(x.shape[0], x.shape[1], other.shape[1], x)
-        arguments = {name: lay(x if side == "x" else other, self.axes) for name, side in self.sides.items()
+        arguments = {name: lay(x, self.axes) if side == "x" else lay(other, theirs) for name, side in self.sides.items()
                      if side == "x" or memory is not None or name not in self.optional}  # fmt: skip
         arguments |= {name: arguments[name][:, None] for name in self.in_groups if name in arguments}
         arguments |= {name: make(sizes) for name, make in self.given.items()}
@@ -87,6 +89,8 @@ class Way:
 
     packs: tuple[Pack, ...] = ()
     optional: frozenset[str] = frozenset()
+    of_memory: str = ""
+    """How the memory lies, where it lies otherwise than x: beside an image, as the tokens of a text."""
     in_groups: frozenset[str] = frozenset()
     """Those of the memory that come in groups, as images do: `[b 1 s m]`."""
 
@@ -522,6 +526,9 @@ HEADS_TOLD = (3, 4, 2, 1)
 """How many heads a call is told: of one alone, what is wrong with several does not show."""
 WIDE = (None, (-1, -1), -1, (2**20, 2**20), 2**20, 0)
 """What a window is given that hides nothing."""
+OF_IMAGES = ("size", "xsize", "thw", "resolution", "inputresolution", "gridsize", "featsize", "targetsize", "imgsize",
+             "imagesize", "spatialsize", "mapsize", "featuresize", "outputsize", "patchresolution", "gridsizes")
+"""What people call height and width in one."""
 NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Make, ...]]], ...] = (
     (lambda word, note: word.endswith(("cos", "cosine")), table(1.0)),
     (lambda word, note: word.endswith(("sin", "sine")), table(0.0)),
@@ -541,7 +548,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
      always(*(Side(0, beside) for beside in BESIDE), constant(1))),
     (lambda word, note: word in ("w", "width", "wp", "patchw"),
      always(*(Side(1, beside) for beside in BESIDE), constant(1))),
-    (lambda word, note: word in ("hw", "shape", "size", "xsize", "hwshape", "thw", "resolution", "gridsize"),
+    (lambda word, note: word in OF_IMAGES or (word.endswith(("hw", "shape", "shapes")) and note != "int"),
      always(*(Side(None, beside) for beside in BESIDE))),
     (lambda word, note: word in ("deterministic", "eval", "inference"), always(constant(True))),
     (lambda word, note: "bool" in note or word in ("training", "train", "outputattentions", "usecache", "decode",
@@ -685,7 +692,7 @@ def way_into(
                 start = Way(sides, order, {}, positional, width=width, optional=left, in_groups=groups, packs=packs)
                 way = search.filled(start, options)
                 if way is not None:
-                    return with_memory(layer, way, into)
+                    return with_unknown_memory(layer, with_memory(layer, way, into), into, set(needed))
                 fitting = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", search.said)
                 if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
                     known.append(int(fitting[3]))
@@ -695,6 +702,9 @@ def way_into(
     rest = {name: makes for name, makes in needed.items() if name not in unknown}
     if unknown and not memories and (other := in_some_order(search, start, rest, axes)) is not None:
         return with_memory(layer, other, into)  # keys are made of one of them
+    beside = replace(start, optional=optional)
+    if (unknown or memories) and (other := beside_an_image(search, beside, rest, axes)) is not None:
+        return with_memory(layer, other, into)
     for width in dict.fromkeys((search.width or widths[0], widths[0])):
         likely = Way(sides, axes[0], {}, positional, width=width, packs=packs)
         way = with_sizes_told(search, likely, axes, needed) or of_one_query(search, likely, needed)
@@ -839,7 +849,7 @@ class Search:
         others: list[Way] | None = None,
     ) -> None:  # fmt: skip
         self.layer, self.into, self.tokens = layer, into, tokens
-        self.end = end or process_time() + MOST_SECONDS
+        self.end = end or end_of(MOST_SECONDS)
         self.first, self.said, self.tries, self.about_type = "", "", 0, False
         self.lengths, self.of_one = set[int](), False
         self.furthest: tuple[int, ...] = ()
@@ -925,8 +935,8 @@ def told_apart(chosen: Mapping[str, Make]) -> tuple[str, ...]:
     return tuple(map(repr, chosen.values()))
 
 
-MOST_SECONDS = 15.0
-"""Of a processor, in which a way to call a layer is looked for."""
+MOST_SECONDS = 12.0
+"""Of a check, in which ways to call its layer are looked for, in whichever sizes that is made."""
 
 
 def twins(name: str, make: Make, options: Mapping[str, Sequence[Make]]) -> dict[str, Make]:
@@ -1067,6 +1077,36 @@ def is_of_tokens(make: Make) -> bool:
 def by_name(name: str) -> inspect.Parameter:
     """Return a parameter of which nothing but its name is known."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+
+
+BESIDE_IMAGES = ("btm", "tm")
+"""How tokens of a text lie that are keys of an image."""
+
+
+def beside_an_image(
+    search: Search, start: Way, options: Mapping[str, Sequence[Make]], axes: Sequence[str]
+) -> Way | None:  # fmt: skip
+    """Return the way of calling a layer with an image as x and a text as its memory; None if it takes no such."""
+    images = [order for order in axes if "w" in order]
+    for lies in BESIDE_IMAGES if images else ():
+        if (way := in_some_order(search, replace(start, of_memory=lies), options, images)) is not None:
+            return way
+    return None
+
+
+def with_unknown_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any], needed: set[str]) -> Way:
+    """Return the way with what a call needs and nothing tells what it is as tokens that an image attends to, where
+    the layer answers to such of another number."""
+    unknown = {name for name in way.given if name in needed and says_nothing(by_name(name))}
+    if not unknown or "w" not in way.axes or "memory" in way.sides.values():
+        return way
+    given = {name: make for name, make in way.given.items() if name not in unknown}
+    sides = {**way.sides, **dict.fromkeys(unknown, "memory")}
+    for lies in BESIDE_IMAGES:
+        one = replace(way, sides=sides, given=given, of_memory=lies)
+        if not trouble(layer, one, into, way.width, HERE)[0] and with_memory(layer, one, into).memory:
+            return replace(one, memory=True)
+    return way
 
 
 def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way:

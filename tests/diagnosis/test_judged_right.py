@@ -194,6 +194,19 @@ class Averaged(nn.Module):
         return self.last(torch.stack([share @ self.v_layer(v) for share in shares]).mean(0))
 
 
+class WeightsAveraged(nn.Module):
+    """Heads whose weights are averaged before they meet one value of the whole width."""
+
+    def __init__(self, d_model: int, n_head: int) -> None:
+        super().__init__()
+        self.n_head, self.value, self.last = n_head, nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+        self.pairs = nn.Linear(d_model, 2 * d_model)
+
+    def forward(self, x: Any) -> Any:
+        q, k = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in self.pairs(x).chunk(2, -1))
+        return self.last((q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1).mean(1) @ self.value(x))
+
+
 class BothKinds(nn.Module):
     """Attention of `[t b m]` that adds its mask, and hides keys of filler where the other is True."""
 
@@ -240,6 +253,7 @@ REMARKS = {"nan_leaks", "empty_row_nan"}
         (OfSquares, [], ""),
         (OfNodes, [], ""),
         (Averaged, [], ""),
+        (WeightsAveraged, [], ""),
         (WithOwnKeys, [], f"score=sink score.sink.logit={math.log(3)}"),
         (WithOneOwnKey, [], "score=sink score.sink.logit=0"),
         (BothKinds, [], "convention=torch_mha"),

@@ -135,7 +135,15 @@ class OnWeights(Asked):
         return weights if self.mask is None else weights.masked_fill(self.mask == 0, 0.0)
 
 
-@pytest.mark.parametrize("layer", [Asked, OfEntries, Added, OfKeys])
+class OfPairs(Asked):
+    """A mask of tokens that are no filler, which hides the rows of filler too."""
+
+    def masked(self, scores: Any) -> Any:
+        real = self.mask.bool()
+        return scores.masked_fill(~(real[:, None] & real[:, :, None])[:, None], -1e9)
+
+
+@pytest.mark.parametrize("layer", [Asked, OfEntries, Added, OfKeys, OfPairs])
 def test_a_mask_that_hides_what_it_says_is_asked_inside(layer: type[nn.Module]) -> None:
     verdict = attn_exp.check(layer(24, 3), quick=True)
     assert verdict.passed and "hides what it says" in str(verdict), verdict
@@ -184,3 +192,30 @@ def test_a_mask_with_which_scores_are_others_is_no_right_one() -> None:
 def test_true_hides_under_the_word_for_padding_of_the_library() -> None:
     verdict = attn_exp.check(KeysPadded(24, 3), quick=True)
     assert verdict.passed, verdict
+
+
+class LowWeights(nn.Module):
+    """Projections that anybody finds, and -inf where a mask hides, put on the weights."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.net, self.out = heads, nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.net(x).chunk(3, -1))
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return self.out((self.hidden(weights, mask) @ v).transpose(1, 2).flatten(2))
+
+    def hidden(self, weights: Any, mask: Any) -> Any:
+        return weights if mask is None else weights.masked_fill(mask == 0, -torch.inf)
+
+
+class PairsAfter(LowWeights):
+    def hidden(self, weights: Any, mask: Any) -> Any:
+        return weights if mask is None else weights * (mask[:, None] & mask[:, :, None])[:, None]
+
+
+@pytest.mark.parametrize("layer", [LowWeights, PairsAfter])
+def test_a_mask_that_answers_do_not_explain_is_looked_at_inside(layer: type[nn.Module]) -> None:
+    verdict = attn_exp.check(layer)
+    assert verdict.mistakes == ("mask_after_softmax",), verdict
