@@ -397,7 +397,10 @@ def of_channels(seen: Seen) -> Iterator[tuple[Finding, str]]:
         hidden, filled = hidden_places(one, other)
         factor, gap = factor_of(one, other, ~(hidden | filled))
         if gap >= CLOSE * 10:
-            yield Finding("the scores inside", REMARK, "they are no multiple of q k^T, and among channels may be so"), ""
+            yield (
+                Finding("the scores inside", REMARK, "they are no multiple of q k^T, and among channels may be so"),
+                "",
+            )
         else:
             yield Finding("the scores inside", HELD, f"{factor * one.before:.4g} times q k^T"), ""
         yield of_weights(seen, one)

@@ -526,8 +526,24 @@ HEADS_TOLD = (3, 4, 2, 1)
 """How many heads a call is told: of one alone, what is wrong with several does not show."""
 WIDE = (None, (-1, -1), -1, (2**20, 2**20), 2**20, 0)
 """What a window is given that hides nothing."""
-OF_IMAGES = ("size", "xsize", "thw", "resolution", "inputresolution", "gridsize", "featsize", "targetsize", "imgsize",
-             "imagesize", "spatialsize", "mapsize", "featuresize", "outputsize", "patchresolution", "gridsizes")
+OF_IMAGES = (
+    "size",
+    "xsize",
+    "thw",
+    "resolution",
+    "inputresolution",
+    "gridsize",
+    "featsize",
+    "targetsize",
+    "imgsize",
+    "imagesize",
+    "spatialsize",
+    "mapsize",
+    "featuresize",
+    "outputsize",
+    "patchresolution",
+    "gridsizes",
+)
 """What people call height and width in one."""
 NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Make, ...]]], ...] = (
     (lambda word, note: word.endswith(("cos", "cosine")), table(1.0)),
