@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -326,6 +328,8 @@ class Seen:
     """The names of all matrices."""
     without_bias: Callable[[], Sequence[str]] = list
     """The sides whose bias changes nothing, where it should."""
+    speaks_of_channels: Callable[[], bool] = bool
+    """Whether the layer's class says that it means attention among channels."""
 
     def cores_of(self, x: Array, memory: Array) -> list[Core]:
         """Return the cores of a call."""
@@ -391,7 +395,7 @@ def seen_inside(layer: TorchLayer | PureLayer | PlainLayer, way: Way, words: Map
     every = matrices_of(layer.parameters)
     return Seen(
         ask, x, memory, said, operations, first, second, way.width, heads, words, idle, named, every,
-        partial(idle_biases, layer, answer),
+        partial(idle_biases, layer, answer), partial(speaks_of_channels, layer.module),
     )  # fmt: skip
 
 
@@ -410,3 +414,14 @@ def sides_by_name(
                          and not np.allclose(getattr(after, one), getattr(before, one))]  # fmt: skip
                 found |= {moved[0]: side} if len(moved) == 1 else {}
     return found
+
+
+def speaks_of_channels(module: Any) -> bool:
+    """Say whether a class says that it means attention among channels, as those of DANet, XCiT and DaViT do."""
+    with suppress(OSError, TypeError):
+        return bool(OF_CHANNELS.search(inspect.getsource(type(module))))
+    return False
+
+
+OF_CHANNELS = re.compile(r"(?i)(among|across|between|over|cross).?(the )?channels?|channel.?(wise|att|self|mix|block)|"
+                         r"covariance|transposed.(self.?)?attention|\bxca\b")  # fmt: skip

@@ -372,42 +372,47 @@ def are_together(one: Core, first: Core, second: Core) -> bool:
 
 
 def are_channels(seen: Seen) -> bool:
-    """Say whether each row of q, k and v is a channel, whose numbers are those of the tokens, one of each."""
-    tokens = seen.x.shape[1]
-    sides = [getattr(one, side) for one in seen.first for side in "qkv"]
-    if not has_rows(seen) or any(rows.shape[-1] != tokens for rows in sides):
+    """Say whether each row of q, k and v is a channel, with one number of each token, however many there are."""
+    if not has_rows(seen) or not have_tokens_in_rows(seen.first, seen.x.shape[1]):
         return False
+    with suppress(Exception):  # it may take no other number of tokens
+        twice = [np.concatenate([side, side[:, ::-1]], axis=1) for side in (seen.x, seen.memory)]
+        longer = seen.cores_of(*twice)
+        if not longer or not have_tokens_in_rows(longer, twice[0].shape[1]):
+            return False
+    joined = any(one.name in NEIGHBOURS and not is_of_points(one) for one in seen.operations)
+    if joined or all(one.normed for one in seen.first):  # a norm of a channel is one of all tokens
+        return True
     again = with_token_changed(seen, 0, 0)
     if [one.at for one in again] != [one.at for one in seen.first]:
         return False
-    pairs = [(getattr(one, side), getattr(other, side)) for one, other in zip(seen.first, again, strict=True)
-             for side in "qkv"]  # fmt: skip
-    columns = [changed(rows.swapaxes(1, 2), others.swapaxes(1, 2)) for rows, others in pairs]
-    is_one = all(moved.sum(axis=-1).max() == 1 for moved in columns)
-    return is_one and len({tuple(np.flatnonzero(moved.any(axis=0))) for moved in columns}) == 1
+    moved = [
+        changed(getattr(one, side).swapaxes(1, 2), getattr(other, side).swapaxes(1, 2))
+        for one, other in zip(seen.first, again, strict=True) for side in "qkv"
+    ]  # fmt: skip
+    return all(of_side.sum(axis=-1).max() == 1 for of_side in moved)
+
+
+def have_tokens_in_rows(several: Sequence[Core], tokens: int) -> bool:
+    """Say whether each row of all that is multiplied has a number for each token."""
+    return all(rows.shape[-1] == tokens for one in several for rows in (one.q, one.k, one.v))
 
 
 def of_channels(seen: Seen) -> Iterator[tuple[Finding, str]]:
-    """Say what holds of attention among channels, which is meant where the layer says so: no one number is its scale."""
-    if seen.speaks_of_channels() or all(one.normed for one in seen.first):
-        yield Finding("the tokens inside", HELD, f"{AMONG_CHANNELS}: each row of q, k and v is one"), ""
-    else:
-        yield Finding("the tokens inside", BROKEN, f"{AMONG_CHANNELS}: each row of q, k and v is one"), ""
+    """Say what holds of attention among channels, where that is meant: no one number is its scale."""
+    is_meant = seen.speaks_of_channels() or all(one.normed for one in seen.first)
+    said = "each row of q, k and v is a channel, and its numbers are those of the tokens"
+    yield Finding(CHANNELS, HELD if is_meant else BROKEN, said), ""
     for one, other in zip(seen.first, seen.second, strict=True):
         hidden, filled = hidden_places(one, other)
         factor, gap = factor_of(one, other, ~(hidden | filled))
-        if gap >= CLOSE * 10:
-            yield (
-                Finding("the scores inside", REMARK, "they are no multiple of q k^T, and among channels may be so"),
-                "",
-            )
-        else:
-            yield Finding("the scores inside", HELD, f"{factor * one.before:.4g} times q k^T"), ""
-        yield of_weights(seen, one)
-    yield of_answer(seen) if reaches_answer(seen) else LOST
+        said = f"{factor * one.before:.4g} times q k^T" if gap < CLOSE * 10 else "they are no multiple of q k^T"
+        yield Finding("the scores inside", HELD if gap < CLOSE * 10 else REMARK, said), ""
+        yield from of_weights(seen, one)
+    yield of_answer(seen, among_channels=True) if reaches_answer(seen) else LOST
 
 
-AMONG_CHANNELS = "attention is among channels, not among tokens"
+CHANNELS = "the channels inside"
 
 
 def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
@@ -476,8 +481,11 @@ def changed(rows: Array, others: Array) -> Array:
     return other
 
 
-def of_answer(seen: Seen) -> tuple[Finding, str]:
-    """Say whether what a query mixes reaches its own token alone, as far as no neighbours are joined on purpose."""
+def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
+    """Say whether what a query mixes reaches its own token alone, as far as no neighbours are joined on purpose.
+
+    Where queries are channels, what they mix of a token should.
+    """
     rung = "the answer"
     absent = Finding(rung, ABSENT, "which token is whose is not known"), ""
     after = seen.operations[min(one.at[2] for one in seen.first) + 1 :]
@@ -490,18 +498,20 @@ def of_answer(seen: Seen) -> tuple[Finding, str]:
         return absent
     instead = dict[int, Callable[[Any], Any]]()
     for one, other in zip(seen.first, again, strict=True):
-        rows = changed(one.q, other.q)
+        rows = changed(*(side.swapaxes(1, 2) if among_channels else side for side in (one.q, other.q)))
         if rows.sum(axis=-1).max(initial=0) != 1 or rows.shape[1] < x.shape[1]:  # several tokens may be one query
             return absent
-        instead[one.at[2]] = partial(with_rows, rows=rows, swapped=one.swapped)
+        instead[one.at[2]] = partial(with_rows, rows=rows, swapped=one.swapped != among_channels)
     (_, said), (_, before) = seen.ask(seen.x, seen.memory, instead), seen.ask(seen.x, seen.memory)
     if said.shape != before.shape or said.shape[:2] != seen.x.shape[:2]:
         return absent
     reached = (np.abs(said - before) > CLOSE * np.abs(before).max()).reshape(*said.shape[:2], -1).any(axis=-1)
     if reached.sum() > 1 or not reached[0, 1]:
         places = ", ".join(str(place + 1) for place in np.flatnonzero(reached.any(axis=0)))
-        return Finding(rung, BROKEN, f"what the query of token 2 mixes reaches token {places}"), "heads_merged_wrong"
-    return Finding(rung, HELD, "what a query mixes reaches its own token alone"), ""
+        whose = "channels mix of token 2" if among_channels else "the query of token 2 mixes"
+        return Finding(rung, BROKEN, f"what {whose} reaches token {places}"), "heads_merged_wrong"
+    whose = "channels mix of a token" if among_channels else "a query mixes"
+    return Finding(rung, HELD, f"what {whose} reaches its own token alone"), ""
 
 
 LOST = Finding("the answer", BROKEN, "what the queries mix does not reach it"), ""
@@ -596,7 +606,8 @@ def verdict(
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
     words = [word for word, is_so in ((CAUSAL, all(map(is_causal, seen.first))), (BLOCKS, bool(turned))) if is_so]
     if not broken:
-        computes = "attention of the queries, keys and values that it makes of x in a way of its own"
+        whose = "among channels instead of tokens, " if any(one.rung == CHANNELS for one, _ in said) else ""
+        computes = f"attention {whose}of the queries, keys and values that it makes of x in a way of its own"
     elif all(name for one, name in said if one.state == BROKEN):
         computes = f"attention with {' and '.join(names)}"
     else:

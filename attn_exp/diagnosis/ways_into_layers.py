@@ -697,22 +697,13 @@ def way_into(
     bare = Way({}, axes[0], {}, positional, width=widths[0])
     if (instead := with_x_instead(search, others, needed, bare, axes, set(sides) - optional)) is not None:
         return instead
-    starts = [(needed, optional, axes), *starts_anew(needed, more, optional, axes)]
     memories = frozenset(name for name, side in sides.items() if side == "memory")
-    grouped = len(starts)
-    starts += [(options, frozenset[str](), axes[:1]) for options in (needed, needed | more)] if memories else []
-    for place, (options, left, orders) in enumerate(starts):
-        groups = memories if place >= grouped else frozenset[str]()
-        for order in orders:
-            for width in (known := list(widths)):
-                start = Way(sides, order, {}, positional, width=width, optional=left, in_groups=groups, packs=packs)
-                way = search.filled(start, options)
-                if way is not None:
-                    return with_unknown_memory(layer, with_memory(layer, way, into), into, set(needed))
-                fitting = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", search.said)
-                if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
-                    known.append(int(fitting[3]))
-                search.tries = 0
+    starts = [(needed, optional, axes, frozenset[str]()),
+              *((*start, frozenset[str]()) for start in starts_anew(needed, more, optional, axes))]  # fmt: skip
+    starts += [(given, frozenset[str](), axes[:1], memories) for given in (needed, needed | more)] if memories else []
+    usual = in_a_usual_way(search, replace(bare, sides=sides, packs=packs), starts, widths)
+    if usual is not None:
+        return with_unknown_memory(layer, with_memory(layer, usual, into), into, set(needed))
     unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
     start, search.tries = Way(sides | unknown, axes[0], {}, positional, width=widths[0], packs=packs), 0
     rest = {name: makes for name, makes in needed.items() if name not in unknown}
@@ -728,6 +719,26 @@ def way_into(
         if way is not None:
             return way
     raise NoWayError(search)
+
+
+def in_a_usual_way(
+    search: Search, bare: Way, starts: Sequence[tuple[*Start, frozenset[str]]], widths: Sequence[int]
+) -> Way | None:  # fmt: skip
+    """Return the first way of calling with x in one of some orders and widths; the last of a start come in groups.
+
+    A width that an error of a product asks for is tried too.
+    """
+    for options, left, orders, groups in starts:
+        for order in orders:
+            for width in (known := list(widths)):
+                way = search.filled(replace(bare, axes=order, width=width, optional=left, in_groups=groups), options)
+                if way is not None:
+                    return way
+                fitting = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", search.said)
+                if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
+                    known.append(int(fitting[3]))
+                search.tries = 0
+    return None
 
 
 Start = tuple[Mapping[str, Sequence[Make]], frozenset[str], Sequence[str]]
