@@ -120,8 +120,8 @@ def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
         if set(mistake.needs) <= present and not mistake.remark and mistake.group != "precision":
-            for change in mistake.changes:
-                yield Candidate((name,), everywhere(change))
+            for place, change in enumerate(mistake.changes):
+                yield Candidate((name, *filter(None, mistake.also[place : place + 1])), everywhere(change))
             if mistake.group == "scale" and any(case.explicit_scale for case in cases):
                 yield from (Candidate((name,), where_not_said(change)) for change in mistake.changes)
 
@@ -282,7 +282,7 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
     telling = [(candidate, fields_changed(candidate, some)) for candidate in likely if tells(candidate, some)]
     for (one, first), (other, second) in itertools.combinations(telling, 2):
         if one.names != other.names:
-            names = tuple(sorted((*one.names, *other.names)))
+            names = tuple(sorted({*one.names, *other.names}))
             yield Candidate(names, composed(one, other))
             if order_matters(first, second):
                 yield Candidate(names, composed(other, one))

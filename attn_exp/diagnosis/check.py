@@ -115,7 +115,8 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))
-    if verdict.passed or verdict.mistakes or request.layout:
+    unexplained = is_unknown_at_once(verdict)  # beside matrices that nobody uses, which have a name
+    if verdict.passed or (verdict.mistakes and not unexplained) or request.layout:
         return verdict
     if only_masks_fail(verdict) and tried.caller.layout in WITH_HEADS:
         with suppress(UserError):  # it may take no arrays of fewer axes
@@ -123,8 +124,8 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
             if other.passed:
                 return other
     inside = looked_into(verdict, tried) or with_its_surroundings(own, request, verdict, tried, tell)
-    if inside is not None:
-        return inside
+    if inside is not None or verdict.mistakes:
+        return inside or verdict
     offer = ways_to_call.offer_by_names(own, request)
     layouts = ("bhtd", "bthd") if offer is not None and offer.takes("heads") else ("bthd",)
     layouts = ("thd",) if tried.caller.layout == "htd" else layouts
@@ -238,7 +239,9 @@ def as_seen_inside(verdict: Verdict, seen: Verdict, caller: Caller) -> Verdict:
         or seen.right_under
         or (seen.passed and not (masked and inner.UNREAD_WITH_MASKS in seen.not_asked))
     ):
-        return replace(seen, seconds=verdict.seconds)
+        names = tuple(dict.fromkeys((*seen.mistakes, *verdict.mistakes)))
+        passed, under = (seen.passed, seen.right_under) if names == seen.mistakes else (False, "")
+        return replace(seen, seconds=verdict.seconds, mistakes=names, passed=passed, right_under=under)
     first = next((f"{one.rung}: {one.said}" for one in seen.findings if one.state == BROKEN), "")
     said = f"Inside, {first}" if first else "Inside, q, k and v are multiplied, weighed and mixed as they should be"
     return replace(verdict, computes=f"{verdict.computes.rstrip('.')}. {said}", findings=(

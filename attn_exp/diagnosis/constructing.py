@@ -106,7 +106,7 @@ def unless_by_chance(search: Search, made: Any) -> Any:
     if not isinstance(first, OtherShapeError):  # what is made may be anything else than a layer
         return made
     inside = getattr(made, "inside", None)
-    if inside is not None and inside.tokens and first.look.see() is not None:
+    if inside is not None and inside.tokens and first.look.seen() is not None:
         raise first
     return made
 

@@ -42,9 +42,10 @@ class Core:
     """One softmax with what goes into it and what it mixes; the first axis counts entries and heads.
 
     `q [n t d]` and `k [n s d]` are those of the product `scores [n t s]`; `logits` and `weights` are `[n t s]`, `v [n s
-    e]`. `before` is by what q and k were multiplied before the product, and `after` by what the weights were behind the
-    softmax; `normed` says that q and k were given a size of their own. `at` are the places of the product of q and k,
-    of the softmax and of the product with v among the operations; `swapped` says that this one returned `[n e t]`.
+    e]`, and `shares` what the softmax returned, before anything is put on it. `before` is by what q and k were
+    multiplied before the product, and `after` by what the weights were behind the softmax; `normed` says that q and k
+    were given a size of their own. `at` are the places of the product of q and k, of the softmax and of the product
+    with v among the operations; `swapped` says that this one returned `[n e t]`.
     """
 
     q: Array
@@ -52,6 +53,7 @@ class Core:
     v: Array
     scores: Array
     logits: Array
+    shares: Array
     weights: Array
     before: float
     after: float
@@ -98,7 +100,7 @@ def without_softmax(operations: Sequence[Operation], place: int, tokens: int) ->
     if is_mean or np.abs(weights - factor * scores).max() > CLOSE * np.abs(weights).max():
         return None
     at = (place, operations[mixing[0]].made[-2] or place, mixing[0])
-    return Core(q, k, v, scores, weights, weights, before, 1.0, False, at, False, is_bare=True)
+    return Core(q, k, v, scores, weights, weights, weights, before, 1.0, False, at, False, is_bare=True)
 
 
 def softmaxes(operations: Sequence[Operation]) -> Iterator[int]:
@@ -158,18 +160,20 @@ def core(operations: Sequence[Operation], place: int) -> Core | None:
         return None
     order, after = found
     logits = logits_of(operations, place).transpose(order).reshape(weights.shape)
+    shares = shares.transpose(order).reshape(weights.shape)
     products = sorted(place for place in behind(operations, place) if operations[place].is_product)
     fits = [fit for product in products for fit in fitted(operations, product, logits)]
     if not fits:
         return None
-    _, product, turned = min(fits, key=lambda fit: fit[0])
+    # turned only where that is sure: beside what is added to them, either may be nearer by chance
+    _, product, turned = min(fits, key=lambda fit: (fit[2] and fit[0] > CLOSE, fit[0]))
     given = [in_rows(one) for one in operations[product].given[-2:]]
     sides = [given[0], given[1].swapaxes(1, 2)]
     q, k = sides[::-1] if turned else sides
     scores = q @ k.swapaxes(1, 2)  # what the product returns may be scaled, or have something added to it
     before = [multiplied(operations, made) for made in operations[product].made[-2:]]
     factor, normed = prod(factor for factor, _ in before), any(normed for _, normed in before)
-    return Core(q, k, v, scores, logits, weights, factor, after, normed, (product, place, at), side == 1)
+    return Core(q, k, v, scores, logits, shares, weights, factor, after, normed, (product, place, at), side == 1)
 
 
 def logits_of(operations: Sequence[Operation], place: int) -> Array:
@@ -230,16 +234,17 @@ def mixed_with(operations: Sequence[Operation], place: int) -> tuple[int, int] |
 def order_of_axes(array: Array, other: Array) -> tuple[tuple[int, ...], float] | None:
     """Return the order in which the axes of an array make a multiple of another, which may have fewer, and the factor.
 
-    Zeros of the other are not held against it, nor what is far below all shares: a mask may have been put on it.
+    Zeros of the other are not held against it, nor what is no number or far below all shares: a mask may have been put
+    on it.
     """
     if array.size != other.size:
         return None
-    kept = (other != 0) & (other > HIDDEN)
+    kept = (other != 0) & (other > HIDDEN) & np.isfinite(other)
     for order in permutations(range(array.ndim)):
         tried = array.transpose(order).reshape(other.shape)
         place = np.unravel_index(np.abs(np.where(kept, tried, 0.0)).argmax(), other.shape)
         factor = float(other[place] / tried[place]) if tried[place] else 0.0
-        if (np.abs(factor * tried - other)[kept] <= 1e-9 * max(abs(factor), 1.0)).all():
+        if kept.any() and (np.abs(factor * tried - other)[kept] <= 1e-9 * max(abs(factor), 1.0)).all():
             return order, factor
     return None
 

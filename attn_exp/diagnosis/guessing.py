@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.diagnosis.module_sizes import BIAS, CAUSAL, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads
+from attn_exp.diagnosis.module_sizes import BIAS, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads, is_switch_of_causal
 from attn_exp.diagnosis.of_chance import is_of_chance, sources_of_chance
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.pure_layers import kind_of
@@ -64,7 +64,7 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
     note = note_of(given)
     if "jax" in sys.modules and is_of_chance(given.name, note, made=known_of.library in OF_KEYS):
         return [*([] if given.default is given.empty else [given.default]), *sources_of_chance(given.name, note)]
-    if sizes.causal is not None and plain(given.name) in CAUSAL:
+    if sizes.causal is not None and is_switch_of_causal(given):
         return [sizes.causal]
     return (
         instead_of_default(given, sizes, known_of)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.named_matrices import FUSED, sounds_like
+from attn_exp.diagnosis.named_matrices import FILLERS, FUSED, sounds_like
 from attn_exp.diagnosis.roles import Layer, restored
 
 INSTEAD = {("k", "q"): "keys_from_queries", ("q", "k"): "keys_from_queries", ("v", "q"): "values_from_queries",
@@ -53,7 +53,20 @@ def are_projections(idle: Collection[str], every: Collection[str]) -> bool:
     return sides(idle) == SIDES and not sides([name for name in every if name not in idle])
 
 
+def is_of_any(name: str) -> bool:
+    """Say whether a name speaks of any layer, as `linear.weight` and `linears.3` do."""
+    words = [part.rstrip("s") for part in re.split(r"[\W_\d]+", name.lower()) if part]
+    return all(word in FILLERS for word in words)
+
+
+def may_be_output(idle: Collection[str], every: Collection[str]) -> bool:
+    """Say whether a matrix among idle ones is that of the output by its name, and no other matrix is."""
+    said = {name for name in idle if sounds_like(name) == "o"}
+    return bool(said) and {name for name in every if sounds_like(name) == "o"} == said
+
+
 SIDES = {"q", "k", "v"}
+NO_OUTPUT = "no_output_projection"
 UNUSED = "projections_unused"
 
 
@@ -74,9 +87,13 @@ def idle_biases(layer: Layer, answer: Callable[[], Array]) -> list[str]:
 def made_of_another(idle: Sequence[str], is_alike: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with each side whose matrix is idle, by its name, and the name of the mistake.
 
-    `is_alike` says whether two sides are made with the same matrix. Where all three are, it is that which is used.
+    `is_alike` says whether two sides are made with the same matrix. Where all three are, it is that which is used. A
+    name that speaks of any layer, as `linears.2` does, is that of the side that is made with another's.
     """
     sides = {sounds_like(name): name for name in reversed(idle)}
+    unsaid = [name for name in idle if is_of_any(name)]
+    if unsaid:
+        sides |= {side: unsaid[0] for side, other in INSTEAD if not set(sides) & set("qkv") and is_alike(side, other)}
     for side, name in sides.items():
         for other in "qkv":
             if other not in sides and (side, other) in INSTEAD and is_alike(side, other):

@@ -7,7 +7,7 @@ here by numbers alone. That is less than a check of the whole layer says, and it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from math import isclose, log, prod, sqrt
@@ -17,8 +17,15 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import masks_inside
-from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, is_raw, multiple
-from attn_exp.diagnosis.idle import UNUSED, are_projections, made_of_another
+from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, cores, is_raw, multiple
+from attn_exp.diagnosis.idle import (
+    NO_OUTPUT,
+    UNUSED,
+    are_projections,
+    is_of_any,
+    made_of_another,
+    may_be_output,
+)
 from attn_exp.diagnosis.other_words import BLOCKS, INVERTED
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.watching import Operation
@@ -82,8 +89,16 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
     yield from ((Finding(rung, BROKEN, why), name) for why, name in instead)
     if not instead:
         raw = are_projections(idle, seen.matrices) and all(is_of_inputs(seen, one) for one in seen.first)
+        name = UNUSED if raw else NO_OUTPUT if has_rows(seen) and is_without_output(seen, idle) else ""
         said = f"{', '.join(idle)} changes nothing: it is made and never used"
-        yield Finding(rung, BROKEN if raw else REMARK, said), UNUSED if raw else ""
+        yield Finding(rung, BROKEN if name else REMARK, said), name
+
+
+def is_without_output(seen: Seen, idle: Sequence[str]) -> bool:
+    """Say whether idle matrices are that of the output: by name, or one of any name where none comes behind."""
+    last = max(one.at[2] for one in seen.first)
+    none = not any(one.is_product for one in seen.operations[last + 1 :])
+    return may_be_output(idle, seen.matrices) or (none and len(idle) == 1 and is_of_any(idle[0]))
 
 
 def is_of_inputs(seen: Seen, one: Core) -> bool:
@@ -204,7 +219,9 @@ def of_scale(
     late = isclose(factor, 1.0, rel_tol=room) and not isclose(one.after, 1.0, rel_tol=room)
     if one.normed or late:
         why = "queries or keys are normed" if one.normed else "the weights are instead"
-        return Finding("the scale inside", REMARK, f"{said}; {why}"), ""
+        of_model = late and isclose(one.after, seen.width**-0.5, rel_tol=room) and seen.width != one.size
+        state, name = (BROKEN, "scale_by_sqrt_d_model") if of_model else (REMARK, "")
+        return Finding("the scale inside", state, f"{said}; {why}"), name
     names = names_of_scale(seen, one, factor)
     other = others()
     if other is not None and len(other.first) == len(other.second) == len(seen.first):
@@ -224,27 +241,24 @@ def names_of_scale(seen: Seen, one: Core, factor: float) -> list[str]:
     known = {
         "no_scale": 1.0, "scale_by_d": 1 / one.size, "scale_by_sqrt_d_model": 1 / sqrt(seen.width),
         "scale_multiplied": sqrt(one.size), "scale_by_sqrt_heads": 1 / sqrt(heads), "scale_by_heads": 1 / heads,
-        "scale_by_sqrt_queries": 1 / sqrt(rows), "scale_by_sqrt_keys": 1 / sqrt(keys), "scale_by_keys": 1 / keys,
+        "scale_by_sqrt_keys": 1 / sqrt(keys), "scale_by_sqrt_queries": 1 / sqrt(rows), "scale_by_keys": 1 / keys,
     }  # fmt: skip
     return [name for name, number in known.items() if isclose(factor, number, rel_tol=CLOSE * 10)]
 
 
 def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
-    """Say over which axis the weights sum to 1: those that a query mixes values with should.
+    """Say over which axis the softmax gives 1, which should be the keys, and what is put on its weights behind it.
 
-    Where they sum to 1 over the queries, names say what a query is: keys may ask, and queries be asked.
+    Where it is the queries, names say what a query is: keys may ask, and queries be asked.
     """
     rung = "the weights inside"
     if one.is_bare:
         yield Finding(rung, BROKEN, "no softmax makes them"), "no_softmax"
         return
-    shares = one.weights / (one.after or 1.0)
-    over = next((over for over, whole in sums_of(seen, shares) if np.allclose(whole, 1.0, atol=CLOSE)), "")
+    shares = one.shares
+    over = next((over for over, whole in sums_of(seen, shares) if are_one(whole)), "")
     is_turned = seen.named().get("q") == "k"
-    if over == "keys" and not isclose(one.after, 1.0, rel_tol=CLOSE):
-        said = f"they are multiplied by {one.after:.4g} behind the softmax"
-        yield Finding(rung, BROKEN, said), "scale_after_softmax"
-    elif over == "keys" and (other := of_other_powers(one, shares)):
+    if over == "keys" and (other := of_other_powers(one, shares)):
         yield Finding(rung, BROKEN, other[0]), other[1]
     elif over == "keys":
         yield Finding(rung, HELD, "each query's sum to 1"), ""
@@ -259,12 +273,19 @@ def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
         yield Finding(rung, BROKEN, "they are turned before they meet the values"), TRANSPOSED
     else:
         yield Finding(rung, BROKEN, "those of a query do not sum to 1"), ""
+    yield from of_changed_weights(seen, one)
+
+
+def are_one(sums: Array) -> bool:
+    """Say whether sums are 1; of a row whose keys are all hidden there may be no number."""
+    known = sums[~np.isnan(sums)]
+    return bool(known.size and np.allclose(known, 1.0, atol=CLOSE))
 
 
 def of_other_powers(one: Core, shares: Array) -> tuple[str, str] | None:
     """Return what is wrong with the powers that weights are made of, and its name; None where nothing known is."""
     largest = one.logits.max(axis=2)
-    if np.allclose(softmax(one.logits), shares, atol=CLOSE):
+    if np.allclose(softmax(one.logits), shares, atol=CLOSE, equal_nan=True):
         return None
     if len(largest[0]) == one.logits.shape[2] and np.allclose(
         softmax(one.logits - largest[:, None]), shares, atol=CLOSE
@@ -306,6 +327,26 @@ def is_of_other_rows(one: Core, shares: Array, *, turned: bool = False) -> bool:
     return bool(np.allclose(powers / sums, shares, rtol=CLOSE))
 
 
+def of_changed_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
+    """Say what is put on weights behind the softmax: other numbers by chance, a causal mask, or a factor."""
+    rung = "behind the softmax"
+
+    def lost(core: Core) -> Array:
+        hidden: Array = ((core.weights == 0) | ~np.isfinite(core.weights)) & (core.shares > 0)
+        return hidden
+
+    if lost(one).any():
+        places = lost(one).any(axis=0)
+        again = cores(seen.ask(seen.x, seen.memory)[0])[seen.first.index(one)]
+        if not np.array_equal(lost(again), lost(one)):
+            yield Finding(rung, BROKEN, "in evaluation, other weights are dropped in each call"), "dropout_on"
+            return
+        name = "mask_after_softmax" if np.array_equal(places, np.triu(np.ones_like(places), 1)) else ""
+        yield Finding(rung, BROKEN, "the weights of later keys are hidden" if name else "some weights are hidden"), name
+    if not isclose(one.after, 1.0, rel_tol=CLOSE):
+        yield Finding(rung, BROKEN, f"weights are multiplied by {one.after:.4g}"), "scale_after_softmax"
+
+
 TRANSPOSED = "weights_transposed"
 
 
@@ -328,7 +369,7 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
         if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
             return
-        others = of_no_tokens(rung, list(zip(seen.first, again, of_other, strict=True)))
+        others = of_no_tokens(seen, rung, list(zip(seen.first, again, of_other, strict=True)))
         if others is not None:
             yield others
             return
@@ -349,14 +390,24 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     yield Finding(rung, BROKEN, said), known.get(tuple(sorted(lost)), "")
 
 
-def of_no_tokens(rung: str, threes: Sequence[tuple[Core, Core, Core]]) -> tuple[Finding, str] | None:
-    """Return what is to be said where rows are those of several entries, or features; None where they are tokens."""
+def of_no_tokens(
+    seen: Seen, rung: str, threes: Sequence[tuple[Core, Core, Core]]
+) -> tuple[Finding, str] | None:  # fmt: skip
+    """Return what is to be said where rows are those of several entries, heads or features; None where tokens."""
+    if len(threes) == 1 and are_heads_of_tokens(seen, threes[0][0]):
+        return Finding(rung, BROKEN, "the heads of one token are the keys of a softmax"), "heads_not_transposed"
     if any(are_together(*three) for three in threes):
         return Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
     if all(is_of_features(one.v, other.v) for one, other, _ in threes):
         said = "rows of q, k and v are features, each with a number of every token: these attend to each other"
         return Finding(rung, REMARK if all(one.normed for one, _, _ in threes) else BROKEN, said), ""
     return None
+
+
+def are_heads_of_tokens(seen: Seen, one: Core) -> bool:
+    """Say whether there is a softmax for each token, with as many queries and keys as the layer says it has heads."""
+    tokens, several = seen.x.shape[1], seen.told > 1 and seen.told != seen.x.shape[1]
+    return several and seen.heads == tokens and one.weights.shape[1:] == (seen.told, seen.told)
 
 
 def with_token_changed(seen: Seen, place: int, entry: int) -> list[Core]:
@@ -502,8 +553,10 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
         if rows.sum(axis=-1).max(initial=0) != 1 or rows.shape[1] < x.shape[1]:  # several tokens may be one query
             return absent
         instead[one.at[2]] = partial(with_rows, rows=rows, swapped=one.swapped != among_channels)
-    (_, said), (_, before) = seen.ask(seen.x, seen.memory, instead), seen.ask(seen.x, seen.memory)
-    if said.shape != before.shape or said.shape[:2] != seen.x.shape[:2]:
+    as_it_is = {at: partial(with_rows, rows=np.zeros((1, 1), bool), swapped=False) for at in instead}
+    (_, said), (_, before) = seen.ask(seen.x, seen.memory, instead), seen.ask(seen.x, seen.memory, as_it_is)
+    by_chance = not np.array_equal(before, seen.ask(seen.x, seen.memory, as_it_is)[1])
+    if by_chance or said.shape != before.shape or said.shape[:2] != seen.x.shape[:2]:
         return absent
     reached = (np.abs(said - before) > CLOSE * np.abs(before).max()).reshape(*said.shape[:2], -1).any(axis=-1)
     if reached.sum() > 1 or not reached[0, 1]:
@@ -529,8 +582,8 @@ def doubled(said: Any) -> Any:
 
 
 def with_rows(said: Any, rows: Array, *, swapped: bool) -> Any:
-    """Return what a product of weights and values returned, with other numbers in some rows `[n t]`."""
-    other = said.copy() if isinstance(said, np.ndarray) else said.clone()
+    """Return what a product of weights and values returned, with other numbers in some rows `[n t]`; without NaN."""
+    other = np.nan_to_num(said) if isinstance(said, np.ndarray) else said.nan_to_num()
     of_all = other if other.ndim == len("nte") else other[None]
     of_all = of_all.swapaxes(1, 2) if swapped else of_all
     for n, row in zip(*np.nonzero(rows), strict=True):
@@ -554,25 +607,32 @@ class Look:
     """What looks inside a layer once, when it is first called, and returns the verdict on what it sees, or None.
 
     `see` returns what is seen there, and `others` the same of one of its class in other sizes, which its scale is held
-    against; None where that is not seen.
+    against; None where that is not seen. Meanwhile the layer has the numbers that it had `at_first`: what was set aside
+    to read its matrices may hide what they do.
     """
 
     name: str
     see: Callable[[], Seen | None]
     request: Request
     others: Callable[[], Seen | None] = lambda: None
+    at_first: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     @cached_property
     def verdict(self) -> Verdict | None:
         """The verdict on what is seen; a layer may take no other numbers than those that it was asked."""
-        with suppress(Exception):
+        with suppress(Exception), self.at_first():
             return verdict(self.name, self.see, self.request, cache(self.others))
         return None
+
+    def seen(self) -> Seen | None:
+        """Return what is seen."""
+        with self.at_first():
+            return self.see()
 
     @property
     def is_rich(self) -> bool:
         """Whether heads have several numbers each: those of one tell little."""
-        seen = self.see()
+        seen = self.seen()
         return seen is not None and all(one.size > 1 for one in seen.first)
 
     def __call__(self) -> Verdict | None:

@@ -23,6 +23,7 @@ from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules
 
 FILL, AFTER, TILED = "mask_small_fill", "mask_after_softmax", "mask_tiled_over_heads"
+OF_QUERIES = "padding_on_queries"
 OTHERS = "other scores"
 """That has no name in the catalogue."""
 SAID = {
@@ -32,6 +33,7 @@ SAID = {
     AFTER: "it is put on the weights, behind the softmax",
     TURNED: "it is read with queries and keys exchanged",
     TILED: "each of its entries is put on the heads of others too",
+    OF_QUERIES: "it hides the queries of what it says, and no keys",
     OTHERS: "with it, the scores of the keys that it does not hide are others",
 }
 FILLER = 2
@@ -57,6 +59,8 @@ def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
     for word, role in seen.words.items():
         shown = shown_in_some_way(seen, word, role)
         name = next((one for one in RANK if one in shown), IGNORED if IGNORED in shown else None)
+        if name == TURNED and shown[name] in PADDINGS:
+            name = OF_QUERIES
         if name is None:
             yield Finding(rung(word), ABSENT, "in no way of writing it does it hide what it says"), ""
         elif name == TURNED and is_of_edges(word):

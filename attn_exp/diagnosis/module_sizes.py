@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,8 +37,16 @@ DROPOUT = ("dropout", "attndropout", "dropoutp", "pdropout", "attnpdrop", "resid
            "residdropout", "droprate", "pdrop", "attentionprobsdropoutprob", "hiddendropoutprob")  # fmt: skip
 BIAS = ("bias", "qkvbias", "attentionbias", "usebias")
 CAUSAL = (*ROLES["causal"], "masked", "ismasked", "usemask", "autoregressive", "maskfuture", "causalmasking")
+MASKED = ("mask", "masking", "futuremask")
+"""What a class may call whether it is causal, where it takes a boolean for it."""
 CONFIG = ("config", "cfg", "args", "conf", "hparams", "params", "modelargs")
 """What a class calls its one parameter that holds all others."""
+
+
+def is_switch_of_causal(given: inspect.Parameter) -> bool:
+    """Say whether a parameter of a class tells whether it is causal."""
+    word = plain(given.name)
+    return word in CAUSAL or (word in MASKED and isinstance(given.default, bool))
 
 
 NOT_HEADS = ("dim", "size", "kv", "group", "key", "value", "max", "drop")

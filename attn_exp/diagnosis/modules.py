@@ -38,7 +38,17 @@ from attn_exp.diagnosis.mask_forms import (
     takes_no_mask,
     taking_masks,
 )
-from attn_exp.diagnosis.module_sizes import CAUSAL, CONFIG, HEADS, SHARED, Sizes, about_heads, head_count, whole_numbers
+from attn_exp.diagnosis.module_sizes import (
+    CAUSAL,
+    CONFIG,
+    HEADS,
+    SHARED,
+    Sizes,
+    about_heads,
+    head_count,
+    is_switch_of_causal,
+    whole_numbers,
+)
 from attn_exp.diagnosis.named_matrices import (
     FUSED,
     layer_of,
@@ -316,7 +326,7 @@ def with_again(own: OwnFunction, request: Request, make: Callable[[Sizes], Bound
             look = make(sizes_of(request, OTHER_HEADS, OTHER_SIZE)).look
         except UnreadError as error:
             look = error.look
-        return look.see() if isinstance(look, Look) else None
+        return look.seen() if isinstance(look, Look) else None
 
     try:
         made = make(sizes_of(request))
@@ -420,12 +430,18 @@ def may_share_heads(own: OwnFunction) -> bool:
 
 
 def may_be_causal(own: OwnFunction) -> bool:
-    """Say whether a layer is one of a class, or made by a function, that is told whether it is causal."""
+    """Say whether a layer is one of a class, or made by a function, that is told whether it is causal.
+
+    A switch that speaks of a mask says so where the layer is given none when it is called.
+    """
     if not inspect.isclass(own.function) and not (
         inspect.isfunction(own.function) and may_make(own.function, own.name)
     ):
         return False
-    return any(word in CAUSAL for word in words_of_class(own))
+    call = getattr(own.function, "forward", own.function.__call__)
+    takes_mask = any(role_of(name) in ("mask", "padding") for name in inspect.signature(call).parameters)
+    switches = () if takes_mask else parameters_of(own.function, own.name)
+    return any(word in CAUSAL for word in words_of_class(own)) or any(map(is_switch_of_causal, switches))
 
 
 def words_of_class(own: OwnFunction) -> list[str]:
@@ -534,13 +550,23 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
     if are_apart(layer, way):
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
+    now = {name: np.array(array) for name, array in layer.parameters.items()}
+    see = cache(partial(seen_inside, layer, way, words_for_masks(way, forward)))
+    look = Look(name, see, request, at_first=partial(with_numbers_of_now, layer, now))
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     found = found or (with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None)
-    look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
     try:
         return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
     except UserError as error:
         raise UnreadError(str(error), look) from error
+
+
+@contextmanager
+def with_numbers_of_now(layer: Layer, now: Mapping[str, Array]) -> Iterator[None]:
+    """Let a layer have these numbers again, of what it still holds, meanwhile."""
+    with restored(layer) as before:
+        layer.put({name: now[name] for name in before if name in now})
+        yield
 
 
 def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str, str]:
@@ -564,12 +590,14 @@ def of_another_call(
     for other in learned_queries.asked(layer.module, error.answered) if error.answered else ():
         with suppress(UserError):
             return of_module(other, replace(known, fresh=False))
+    ways = [*filter(None, [error.way]), *error.others]
+    look = Look(name, cache(partial(first_seen, layer, ways, lambda way: words_for_masks(way, forward))), request)
     if error.way is not None:
         with suppress(UserError):
-            return by_names(layer.module, name, request, error.way, known.told, NotFoundError(str(error)))
-    if error.others:
-        see = partial(first_seen, layer, error.others, lambda way: words_for_masks(way, forward))
-        raise OtherShapeError(said, Look(name, cache(see), request)) from error
+            found = by_names(layer.module, name, request, error.way, known.told, NotFoundError(str(error)))
+            return replace(found, look=look)
+    if ways:
+        raise OtherShapeError(said, look) from error
     raise UncalledError(said) from error
 
 
@@ -1294,12 +1322,17 @@ def awake(layer: TorchLayer, way: Way) -> None:
 
 
 def redraw(layer: TorchLayer | PlainLayer, seed: int) -> None:
-    """Give matrices, biases and norms numbers of their own where all of theirs are the same, or were never set."""
-    rng = np.random.default_rng([seed, 23])
+    """Give matrices, biases and norms numbers of their own where all of theirs are the same, or were never set.
+
+    So is done where they are those of another one: a copy of a layer starts with what that has.
+    """
+    rng, known = np.random.default_rng([seed, 23]), set[bytes]()
     for name, array in layer.parameters.items():
         size = float(np.abs(array).max(initial=0.0))
         unset = not UNSET[0] < size < UNSET[1] and size != 0.0  # NaN too: `torch.empty` holds whatever was there
-        if array.size < 2 or (np.ptp(array) and not unset):
+        copied = array.tobytes() in known
+        known.add(array.tobytes())
+        if array.size < 2 or (np.ptp(array) and not unset and not copied):
             continue
         array = np.zeros_like(array) if unset else array  # noqa: PLW2901
         if sum(length > 1 for length in array.shape) > 1 and name not in layer.of_norms:

@@ -23,7 +23,8 @@ FILLERS = ("conv", "mapping", "matrix", "linear", "lin", "proj", "projection", "
            "map", "mat", "dense", "attn", "net")  # fmt: skip
 """Words around the one that says which projection a layer is."""
 WORDS = {"q": "q", "query": "q", "queries": "q", "k": "k", "key": "k", "keys": "k", "v": "v", "value": "v",
-         "values": "v", "o": "o", "out": "o", "output": "o"}  # fmt: skip
+         "values": "v", "o": "o", "out": "o", "output": "o", "concat": "o", "combine": "o", "unify": "o",
+         "unifyheads": "o"}  # fmt: skip
 
 
 def sounds_like(name: str) -> str:

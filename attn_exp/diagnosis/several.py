@@ -50,7 +50,7 @@ def together(parts: Sequence[Candidate]) -> Candidate:
     """Return mistakes made one after another."""
     made = parts[0]
     for other in parts[1:]:
-        names = tuple(sorted((*made.names, *other.names)))
+        names = tuple(sorted({*made.names, *other.names}))
         made = Candidate(names, composed(made, other), made.fitted or other.fitted)
     return made
 
@@ -65,7 +65,7 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
     """
     parts = by_part(single)
     heads = [one for one in parts["heads"] if not mixes or set(one.names) & set(MIXING)]
-    late = [one for one in parts["scale"] if one.names == ("scale_after_softmax",)]
+    late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
     unscaled = list[Candidate]()
     for head, mixed, shared in itertools.product(heads, parts["products"], [*parts["softmax"], *late]):
         first = together((head, mixed, shared))

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
-from attn_exp.diagnosis.idle import UNUSED, are_projections, idle_matrices, made_of_another, matrices_of
+from attn_exp.diagnosis.idle import (
+    NO_OUTPUT,
+    UNUSED,
+    are_projections,
+    idle_matrices,
+    is_of_any,
+    made_of_another,
+    matrices_of,
+)
 from attn_exp.diagnosis.modules import is_averaged
-from attn_exp.diagnosis.named_matrices import FILLERS, sounds_like
+from attn_exp.diagnosis.named_matrices import sounds_like
 from attn_exp.diagnosis.projected_before import PUT_BEFORE
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding
 
 RUNG = "every matrix is used"
-NO_OUTPUT = "no_output_projection"
 
 
 def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
@@ -62,7 +68,6 @@ def all_one_head(function: Bound) -> Iterator[tuple[Finding, str]]:
 
 
 def may_be_output(name: str, array: Array, case: Case) -> bool:
-    """Say whether a matrix takes the heads side by side, and its name speaks of any layer, as `linear.weight` does."""
-    words = [part for part in re.split(r"[\W_\d]+", name.lower()) if part]
+    """Say whether a matrix takes the heads side by side, and its name speaks of any layer."""
     inner = len(case.given.arrays["W_q"][0])
-    return inner in array.shape and all(word in FILLERS for word in words)
+    return inner in array.shape and is_of_any(name)

@@ -20,8 +20,9 @@ class Mistake:
     wild. `stage` is the first stage that it changes. `changes` are the ways in which people make it: each takes a
     recipe and returns the wrong one. Without any, only several calls show it, and the check finds it by asking twice.
     `needs` are the settings without which nobody could tell: all of them must be asked for. A `remark` is no failure:
-    plain code that is otherwise right does it too. `of_code`: no numbers on paper are held against it, only functions.
-    `group` is the file that it stands in.
+    plain code that is otherwise right does it too. `also` names for each of the first changes what else it gets wrong
+    at once, if anything. `of_code`: no numbers on paper are held against it, only functions. `group` is the file that
+    it stands in.
     """
 
     says: str
@@ -31,6 +32,7 @@ class Mistake:
     changes: tuple[Change, ...] = ()
     needs: tuple[str, ...] = ()
     remark: bool = False
+    also: tuple[str, ...] = ()
     of_code: bool = False
     group: str = ""
 

@@ -164,5 +164,6 @@ MISTAKES = {
             after_softmax(lambda at: (at.heads * at.size) ** -0.5),  # of all heads side by side
             after_softmax(lambda at: 1.0 / at.size),
         ),
+        also=("", "scale_by_sqrt_d_model", "scale_by_sqrt_d_model"),
     ),
 }

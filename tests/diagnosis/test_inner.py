@@ -225,7 +225,7 @@ class Joined(Bent):
         (Unscaled, "no_scale"), (ByWidth, "scale_by_sqrt_d_model"), (Fixed, "scale_other"),
         (DownTheQueries, "softmax_over_queries"), (Viewed, "heads_not_transposed"), (KeysViewed, "keys_viewed"),
         (Joined, "heads_merged_wrong"), (ByHeads, "scale_by_sqrt_heads"), (Uncut, "single_head"),
-        (ByKeys, "scale_by_sqrt_queries"),
+        (ByKeys, "scale_by_sqrt_keys"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_inside_is_named(layer: type[nn.Module], name: str) -> None:

@@ -1,0 +1,245 @@
+"""Layers of PyTorch with several mistakes at once, each of which is named."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+import attn_exp  # noqa: E402
+from tests.diagnosis.test_inner import Distances, Slopes  # noqa: E402
+
+
+class Plain(nn.Module):
+    """A right layer with a word for a mask, whose parts are bent below."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.size = heads, dim // heads
+        self.queries, self.keys, self.values = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.out = nn.Linear(dim, dim)
+
+    def cut(self, x: Any) -> Any:
+        return x.unflatten(-1, (self.heads, self.size)).transpose(1, 2)
+
+    def scaled(self, scores: Any) -> Any:
+        return scores / self.size**0.5
+
+    def hidden(self, scores: Any, mask: Any) -> Any:
+        return scores if mask is None else scores.masked_fill(mask == 0, float("-inf"))
+
+    def shares(self, scores: Any, mask: Any) -> Any:
+        return self.hidden(scores, mask).softmax(-1)
+
+    def sides(self, x: Any) -> Any:
+        return self.queries(x), self.keys(x), self.values(x)
+
+    def joined(self, context: Any) -> Any:
+        return self.out(context.transpose(1, 2).flatten(2))
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = map(self.cut, self.sides(x))
+        return self.joined(self.shares(self.scaled(q @ k.mT), mask) @ v)
+
+
+class Causal(Plain):
+    """It is causal by itself, and takes no mask."""
+
+    first = 1
+    """The first key behind a query that it does not see."""
+
+    def hidden(self, scores: Any, mask: Any) -> Any:
+        return scores.masked_fill(torch.ones_like(scores).triu(self.first).bool(), float("-inf"))
+
+    def forward(self, x: Any) -> Any:  # type: ignore[override]  # it takes no mask
+        return super().forward(x)
+
+
+class CausalOverHeads(Causal):
+    """What everybody hides has no share: a softmax over heads gives no number there."""
+
+    def scaled(self, scores: Any) -> Any:
+        return scores
+
+    def shares(self, scores: Any, mask: Any) -> Any:
+        return self.hidden(scores, mask).softmax(1)
+
+
+class StrictOfQueries(Causal):
+    """The first query sees nothing, and keys are made of queries."""
+
+    first = 0
+
+    def sides(self, x: Any) -> Any:
+        return self.queries(x), self.queries(x), self.values(x)
+
+
+class HiddenLate(Causal):
+    """Its causal mask is put on the weights, and values are the keys."""
+
+    def sides(self, x: Any) -> Any:
+        return self.queries(x), self.keys(x), self.keys(x)
+
+    def shares(self, scores: Any, mask: Any) -> Any:
+        return self.hidden(scores.softmax(-1), mask).nan_to_num(neginf=0.0)
+
+
+class OfCopies(Plain):
+    """Its matrices start as copies of one, and have no name of their own; values are the keys."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        del self.queries, self.keys, self.values, self.out
+        self.linears = nn.ModuleList(copy.deepcopy(nn.Linear(dim, dim)) for _ in range(1))
+        self.linears.extend(copy.deepcopy(self.linears[0]) for _ in range(3))
+
+    def sides(self, x: Any) -> Any:
+        return self.linears[0](x), self.linears[1](x), self.linears[1](x)
+
+    def scaled(self, scores: Any) -> Any:
+        return scores
+
+    def joined(self, context: Any) -> Any:
+        return self.linears[3](context.transpose(1, 2).flatten(2))
+
+
+class LastOfCopies(OfCopies):
+    """The last of its matrices is never used."""
+
+    def sides(self, x: Any) -> Any:
+        return [self.linears[place](x) for place in range(3)]
+
+    def scaled(self, scores: Any) -> Any:
+        return scores / self.size**0.5
+
+    def joined(self, context: Any) -> Any:
+        return context.transpose(1, 2).flatten(2)
+
+
+class NeverJoined(Plain):
+    """Attention runs over the heads of one token, and the last matrix is never used."""
+
+    def cut(self, x: Any) -> Any:
+        return x.unflatten(-1, (self.heads, self.size))
+
+    def joined(self, context: Any) -> Any:
+        return context.flatten(2)
+
+
+class LateByModel(Plain):
+    """The weights are divided by the root of the model's size."""
+
+    def scaled(self, scores: Any) -> Any:
+        return scores
+
+    def shares(self, scores: Any, mask: Any) -> Any:
+        return super().shares(scores, mask) / (self.heads * self.size) ** 0.5
+
+
+class OnQueries(Plain):
+    """A padding hides queries, and the scale is that of the model."""
+
+    def scaled(self, scores: Any) -> Any:
+        return scores / (self.heads * self.size) ** 0.5
+
+    def forward(self, x: Any, pad_mask: Any = None) -> Any:
+        return super().forward(x, None if pad_mask is None else pad_mask[:, None, :, None])
+
+    def hidden(self, scores: Any, mask: Any) -> Any:
+        return scores if mask is None else scores.masked_fill(mask == 0, -1e18)
+
+
+class Block(nn.Module):
+    """A block whose attention has a softmax over the heads; what stands around it is set aside to read its matrices."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.inner, self.norm = self.Kind(dim, heads), nn.LayerNorm(dim)
+        self.more = nn.Sequential(nn.Linear(dim, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim))
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        x = self.norm(x + self.inner(x, mask))
+        return self.norm(x + self.more(x))
+
+    class Kind(Plain):
+        def shares(self, scores: Any, mask: Any) -> Any:
+            return self.hidden(scores, mask).softmax(1)
+
+        def hidden(self, scores: Any, mask: Any) -> Any:
+            return scores if mask is None else scores.masked_fill(mask == 0, -1e10)
+
+
+class BlockOfChance(Block):
+    """Weights are dropped in evaluation too."""
+
+    class Kind(Plain):
+        def shares(self, scores: Any, mask: Any) -> Any:
+            return nn.functional.dropout(super().shares(scores, mask), 0.2)
+
+
+class Switched(Plain):
+    """A word of its class says that it is causal, and then the mask is put on the weights."""
+
+    def __init__(self, dim: int, heads: int, mask: bool = False) -> None:
+        super().__init__(dim, heads)
+        self.mask = mask
+
+    def shares(self, scores: Any, mask: Any) -> Any:
+        late = torch.ones_like(scores).triu(1).bool() & torch.tensor(self.mask)
+        return scores.softmax(-1).masked_fill(late, 0.0)
+
+    def forward(self, x: Any) -> Any:  # type: ignore[override]  # it takes no mask
+        return super().forward(x)
+
+
+class OnePerToken(Plain):
+    """Tokens and heads are exchanged twice: there is a softmax for each token, over its heads, turned by places."""
+
+    def cut(self, x: Any) -> Any:
+        turned = x.reshape(len(x), self.heads, -1, self.size)
+        angles = torch.arange(turned.shape[2])[:, None] / torch.arange(1, self.size // 2 + 1)
+        first, second = turned.chunk(2, -1)
+        turned = [first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()]
+        return torch.cat(turned, -1).transpose(1, 2)
+
+    def joined(self, context: Any) -> Any:
+        return self.out(context.transpose(1, 2).reshape(len(context), context.shape[1], -1))
+
+
+@pytest.mark.parametrize(
+    ("layer", "names"),
+    [
+        (CausalOverHeads, {"no_scale", "softmax_over_heads"}),
+        (StrictOfQueries, {"causal_strict", "keys_from_queries"}),
+        (HiddenLate, {"mask_after_softmax", "values_from_keys"}),
+        (OfCopies, {"no_scale", "values_from_keys"}),
+        (LastOfCopies, {"no_output_projection"}),
+        (NeverJoined, {"heads_not_transposed", "no_output_projection"}),
+        (LateByModel, {"scale_after_softmax", "scale_by_sqrt_d_model"}),
+        (OnQueries, {"padding_on_queries", "scale_by_sqrt_d_model"}),
+        (Block, {"softmax_over_heads"}),
+        (BlockOfChance, {"dropout_on"}),
+        (Switched, {"mask_after_softmax"}),
+        (OnePerToken, {"heads_not_transposed"}),
+    ],
+)
+def test_each_of_several_mistakes_is_named(layer: type[nn.Module], names: set[str]) -> None:
+    torch.manual_seed(5)
+    verdict = attn_exp.check(layer, quick=True)
+    assert set(verdict.mistakes) == names and not verdict.passed, verdict
+
+
+@pytest.mark.parametrize("seed", [3, 10, 31])
+@pytest.mark.parametrize("layer", [Slopes, Distances])
+def test_what_is_added_to_scores_is_not_taken_for_keys_of_another_entry(layer: type[nn.Module], seed: int) -> None:
+    torch.manual_seed(seed)
+    assert attn_exp.check(layer(24, 3), quick=True).passed
+
+
+def test_plain_layers_bent_above_are_right() -> None:
+    assert attn_exp.check(Plain, quick=True).passed
+    assert attn_exp.check(Causal, quick=True).right_under == "mask=causal"
