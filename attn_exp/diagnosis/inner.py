@@ -417,7 +417,7 @@ CHANNELS = "the channels inside"
 
 def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether there is one head where the layer says that it has several, and which of several share keys."""
-    if seen.heads == 1 < seen.told:
+    if seen.heads == 1 < seen.told and seen.first[0].size not in (seen.told, seen.width // seen.told):
         said = f"one, of {seen.first[0].size} numbers, and not {seen.told}"
         yield Finding("the heads inside", BROKEN, said), "single_head"
     one, heads = seen.first[0], seen.heads

@@ -343,6 +343,31 @@ class HeadsUncountedUnscaled(HeadsUncounted):
         super().__init__(d_model, num_heads, root=False)
 
 
+class HeadOfSize:
+    """What it calls `n_head` is how many numbers its one head has."""
+
+    def __init__(self, n_in: int, n_head: int) -> None:
+        self.n_head = n_head
+        self.wq, self.wk, self.wv = np.random.default_rng(4).standard_normal((3, n_in, n_head)) / 3
+
+    def __call__(self, x: Any) -> Any:
+        return shares((x @ self.wq) @ (x @ self.wk).swapaxes(1, 2) / np.sqrt(self.n_head)) @ (x @ self.wv)
+
+
+class HeadOfSeveral(HeadOfSize):
+    """It is one of so many heads as it is told."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, d_model // num_heads)
+        self.num_heads = num_heads
+
+
+@pytest.mark.parametrize("layer", [HeadOfSize, HeadOfSeveral])
+def test_a_head_that_is_smaller_than_x_is_none_for_several(layer: type) -> None:
+    verdict = attn_exp.check(layer, quick=True)
+    assert verdict.passed, verdict
+
+
 def test_one_head_of_a_class_that_is_told_several_is_named_also_beside_another_mistake() -> None:
     assert attn_exp.check(HeadsUncounted, quick=True).mistakes == ("single_head",)
     assert set(attn_exp.check(HeadsUncountedUnscaled, quick=True).mistakes) == {"single_head", "no_scale"}
