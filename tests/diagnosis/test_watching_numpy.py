@@ -322,9 +322,19 @@ def test_powers_of_large_logits_are_a_remark_beside_what_is_right() -> None:
     assert "no_max_subtraction" in attn_exp.check(RawUnscaled, quick=True).mistakes
 
 
-def test_what_means_no_softmax_has_no_name() -> None:
+class MeansBehind(Means):
+    """It takes them behind the product with the values."""
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (np.maximum(x @ self.w[side], 0) + x for side in "qkv")
+        said = q @ k.T @ v / len(x)
+        return np.tanh(said + x) + (said + x) ** 2
+
+
+@pytest.mark.parametrize("layer", [Means, MeansBehind])
+def test_what_means_no_softmax_has_no_name(layer: type) -> None:
     with pytest.raises(attn_exp.UserError):
-        attn_exp.check(Means, quick=True)
+        attn_exp.check(layer, quick=True)
 
 
 class HeadsUncounted:
