@@ -423,6 +423,8 @@ def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
     one, heads = seen.first[0], seen.heads
     if len(seen.first) > 1 or heads < len("hhh") or len(one.k) != heads * len(seen.x):
         return
+    if one.weights.shape[1] != seen.x.shape[1]:  # each query may be an entry of its own, and they share their keys
+        return
     whose = [
         next(other for other in range(heads) if np.array_equal(one.k[other], one.k[head])) for head in range(heads)
     ]
