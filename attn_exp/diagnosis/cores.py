@@ -96,11 +96,19 @@ def without_softmax(operations: Sequence[Operation], place: int, tokens: int) ->
         return None
     scores, before = q @ k.swapaxes(1, 2), prod(multiplied(operations, made)[0] for made in one.made[-2:])
     factor = float((weights * scores).sum() / max((scores**2).sum(), 1e-300))
-    is_mean = abs(factor * before * tokens - 1.0) < CLOSE
+    is_mean = abs(factor * before * tokens - 1.0) < CLOSE or is_divided(operations, mixing[0], tokens)
     if is_mean or np.abs(weights - factor * scores).max() > CLOSE * np.abs(weights).max():
         return None
     at = (place, operations[mixing[0]].made[-2] or place, mixing[0])
     return Core(q, k, v, scores, weights, weights, weights, before, 1.0, False, at, False, is_bare=True)
+
+
+def is_divided(operations: Sequence[Operation], place: int, number: int) -> bool:
+    """Say whether what an operation returns is divided by a number, or multiplied by one over it."""
+    others = [one for one in operations[place + 1 :] if place in one.made and one.name in ("div", "mul")]
+    known = [(one, float(array.ravel()[0])) for one in others for array in one.given if array.size == 1]
+    known += [(one, factor) for one in others for factor in one.numbers]
+    return any(abs((1 / factor if one.name == "mul" else factor) - number) < CLOSE for one, factor in known if factor)
 
 
 def softmaxes(operations: Sequence[Operation]) -> Iterator[int]:

@@ -468,11 +468,13 @@ CHANNELS = "the channels inside"
 
 def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether there is one head where the layer says that it has several, and which of several share keys."""
-    if seen.heads == 1 < seen.told:
+    if seen.heads == 1 < seen.told and seen.first[0].size not in (seen.told, seen.width // seen.told):
         said = f"one, of {seen.first[0].size} numbers, and not {seen.told}"
         yield Finding("the heads inside", BROKEN, said), "single_head"
     one, heads = seen.first[0], seen.heads
     if len(seen.first) > 1 or heads < len("hhh") or len(one.k) != heads * len(seen.x):
+        return
+    if one.weights.shape[1] != seen.x.shape[1]:  # each query may be an entry of its own, and they share their keys
         return
     whose = [
         next(other for other in range(heads) if np.array_equal(one.k[other], one.k[head])) for head in range(heads)

@@ -167,13 +167,16 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
 
 
 def of_heads_told(made: Any, found: Inside | None, told: int) -> Inside | None:
-    """Return what an object holds of one head as that of the heads that its class is told and keeps; None of others."""
+    """Return what an object holds of one head as that of the heads that its class is told and keeps; None of others.
+
+    A head that has fewer numbers than x may be one of several, or what is told is how many it has.
+    """
     is_kept = told > 1 and any(word in HEADS and value == told for word, value in whole_numbers(made))
-    if found is None or not is_kept or found.heads > 1 or any(
-        found.arrays[f"W_{side}"].shape[1] % told for side in "qkv"
-    ):  # fmt: skip
+    if found is None or not is_kept or found.heads > 1:
         return None
-    return replace(found, heads=told, groups=told)
+    shapes = [found.arrays[f"W_{side}"].shape for side in "qkv"]
+    is_whole = all(columns == shapes[0][0] and columns % told == 0 for _, columns in shapes)
+    return replace(found, heads=told, groups=told) if is_whole else None
 
 
 def way_into_plain(

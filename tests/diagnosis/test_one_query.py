@@ -60,3 +60,22 @@ def test_one_query_for_each_entry_is_asked(kind: Any) -> None:
 
 def test_a_mask_of_keys_hides_others_from_each_query() -> None:
     assert attn_exp.check(Leaking, quick=True).mistakes == ("mask_small_fill",)
+
+
+class BentOfOneQuery(nn.Module):
+    """It bends its queries, keys and values, so that it is seen from inside alone."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.each = heads, nn.ModuleList(nn.Linear(dim, dim) for _ in range(3))
+
+    def forward(self, query: Any, key: Any, value: Any) -> Any:
+        assert query.shape[1] == 1
+        q, k, v = (one(x).relu().unflatten(2, (self.heads, -1)).transpose(1, 2)
+                   for one, x in zip(self.each, (query, key, value), strict=True))  # fmt: skip
+        said = ((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).transpose(1, 2).flatten(2)
+        return torch.tanh(said + query) + (said + query) ** 2
+
+
+def test_entries_of_one_query_each_are_no_heads_that_share_keys() -> None:
+    assert "kv_heads_tiled" not in attn_exp.check(BentOfOneQuery, quick=True).mistakes

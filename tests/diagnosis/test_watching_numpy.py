@@ -322,9 +322,19 @@ def test_powers_of_large_logits_are_a_remark_beside_what_is_right() -> None:
     assert "no_max_subtraction" in attn_exp.check(RawUnscaled, quick=True).mistakes
 
 
-def test_what_means_no_softmax_has_no_name() -> None:
+class MeansBehind(Means):
+    """It takes them behind the product with the values."""
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (np.maximum(x @ self.w[side], 0) + x for side in "qkv")
+        said = q @ k.T @ v / len(x)
+        return np.tanh(said + x) + (said + x) ** 2
+
+
+@pytest.mark.parametrize("layer", [Means, MeansBehind])
+def test_what_means_no_softmax_has_no_name(layer: type) -> None:
     with pytest.raises(attn_exp.UserError):
-        attn_exp.check(Means, quick=True)
+        attn_exp.check(layer, quick=True)
 
 
 class HeadsUncounted:
@@ -341,6 +351,31 @@ class HeadsUncounted:
 class HeadsUncountedUnscaled(HeadsUncounted):
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__(d_model, num_heads, root=False)
+
+
+class HeadOfSize:
+    """What it calls `n_head` is how many numbers its one head has."""
+
+    def __init__(self, n_in: int, n_head: int) -> None:
+        self.n_head = n_head
+        self.wq, self.wk, self.wv = np.random.default_rng(4).standard_normal((3, n_in, n_head)) / 3
+
+    def __call__(self, x: Any) -> Any:
+        return shares((x @ self.wq) @ (x @ self.wk).swapaxes(1, 2) / np.sqrt(self.n_head)) @ (x @ self.wv)
+
+
+class HeadOfSeveral(HeadOfSize):
+    """It is one of so many heads as it is told."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, d_model // num_heads)
+        self.num_heads = num_heads
+
+
+@pytest.mark.parametrize("layer", [HeadOfSize, HeadOfSeveral])
+def test_a_head_that_is_smaller_than_x_is_none_for_several(layer: type) -> None:
+    verdict = attn_exp.check(layer, quick=True)
+    assert verdict.passed, verdict
 
 
 def test_one_head_of_a_class_that_is_told_several_is_named_also_beside_another_mistake() -> None:
