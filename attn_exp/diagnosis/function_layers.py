@@ -342,8 +342,9 @@ class Search:
             one in rest or is_number(one))}  # fmt: skip
 
     def is_open(self, given: inspect.Parameter) -> bool:
-        """Say whether nothing is known of an argument, or only that it holds others."""
-        return not is_known(given.name) or given.name in self.biases or OBJECT in sources_of(given)
+        """Say whether nothing is sure of an argument: its name says nothing, a size, or only that it holds others."""
+        name = given.name
+        return not is_known(name) or name in self.biases or size_named(name) is not None or OBJECT in sources_of(given)
 
     def solutions(self, chosen: dict[Path, Leaf] | None = None) -> Iterator[dict[Path, Leaf]]:
         """Yield what arguments may be with which a call gives an answer for each token."""
@@ -413,18 +414,20 @@ class Search:
         if not self.counts_heads(chosen):  # all numbers are those of one
             self.lengths = replace(self.lengths, heads=1)
         layer = self.layer(chosen)
-        layer.given = {name: self.built((name,), chosen) for name in self.open}
+        sizes = {name: leaf for name in self.open if isinstance(leaf := chosen.get((name,)), Source)}
+        layer.given = {name: self.built((name,), chosen) for name in self.open if name not in sizes}
+        layer.numbers = {**self.numbers, **sizes}
         return layer.apart()
 
     def counts_heads(self, chosen: Mapping[Path, Leaf]) -> bool:
         """Say whether a call is told a number of heads, or has a matrix for each: then they have as many numbers as
         x, which its code may count on."""
-        sources = [*self.numbers.values(), *map(size_named, self.ints)]
+        sources = [*self.numbers.values(), *map(size_named, self.ints), *chosen.values()]
         sources += [size_named(name) for inner in self.children.values() for name in inner]
         parts = [
             leaf for leaf in chosen.values() if isinstance(leaf, Several) or (isinstance(leaf, str) and "h" in leaf)
         ]
-        return bool(parts) or any(source in (HEADS, GROUPS, SHARE) for source in sources)
+        return bool(parts) or any(source is one for source in sources for one in (HEADS, GROUPS, SHARE))
 
     def value(self, path: Path, chosen: Mapping[Path, Leaf], is_name: bool = False) -> Any:
         """Return what lies at a path, as far as it is chosen."""
@@ -472,6 +475,9 @@ class Search:
             return [self.lent.into(one, self.lent.widest) for one in ones]
         if path[0] == OF_FILE:
             return [ROWS, BATCH] if how == "a number" else [self.ints[name]] if how == "a limit" else []
+        size = size_named(name) if len(path) == 1 else None
+        if size is not None and how != "a list":
+            return [size]
         if how == "a number":
             return [SIZE, HEADS, WIDTH, ROWS, BATCH]
         is_bias = is_vector(name) or name in self.biases
@@ -483,7 +489,7 @@ class Search:
                     and len(other) == len(path) and is_vector(str(other[-1])) == is_vector(name)]  # fmt: skip
         counts = dict.fromkeys((self.lengths.heads, *ENTRIES))
         lists = [Several(count) for count in counts] if how == "a list" else []
-        shapes = ("m e", *shapes) if isinstance(path[-1], int) else shapes
+        shapes = ("m e", *shapes) if any(isinstance(step, int) for step in path) and not is_bias else shapes
         likely = lists if how == "a list" and not siblings else []
         return list(dict.fromkeys([*likely, *siblings[:1], *shapes, *lists, *([] if lists else [SIZE])]))
 
@@ -559,7 +565,7 @@ def function_layers(function: Any, lent: Library) -> Iterator[tuple[FunctionLaye
     for called, lengths in ways_to_make(function, lent):
         end = thread_time() + MOST_SECONDS
         inputs = inputs_of(called)
-        for x in inputs[:2]:
+        for x in inputs[:3]:
             for search in searches(called, x, lengths, lent, end):
                 found = next(search.solutions(), None)
                 counts = found is not None and search.counts_heads(found)
@@ -597,7 +603,8 @@ def inputs_of(function: Any) -> list[str]:
     needed = [one for one in parameters_of(function, "") if is_needed(one)]
     named = [one.name for one in needed if side_of_name(one.name) in ("x", "q") and not is_cache(one)]
     unknown = [one.name for one in needed if not is_known(one.name) and not is_cache(one)]
-    return named[:1] or unknown
+    unknown.sort(key=lambda name: side_of_name(name).startswith("W"))
+    return named[:1] or [*unknown[:2], *(one.name for one in needed if size_named(one.name) and not is_cache(one))]
 
 
 def made_by(function: Any, lengths: Lengths, lent: Library) -> Any:
@@ -606,7 +613,10 @@ def made_by(function: Any, lengths: Lengths, lent: Library) -> Any:
     if not all(is_known(one.name) for one in taken if is_needed(one)):
         return function
     context = lengths.context({"x": lent.into(np.zeros(1), lent.widest)}, lent.name)
-    given = {one.name: sources_of(one)[0].make(context) for one in taken if is_needed(one) or is_number(one)}
+    sources = {one.name: sources_of(one)[0] for one in taken if is_needed(one) or is_number(one)}
+    if HEADS in sources.values() and WIDTH not in sources.values():  # what else is a size is that of x
+        sources = {name: WIDTH if source is SIZE else source for name, source in sources.items()}
+    given = {name: source.make(context) for name, source in sources.items()}
     with suppress(Exception, LeftError), held():
         made = function(**given)
         if callable(made) and not inspect.isclass(made):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -195,12 +196,12 @@ def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | Non
     redraw(layer, request.seed)
     enlarge(layer, request.seed)
     lent = library(layer.library)
-    home = {"numpy": np.dot, "jax": None}.get(layer.library, layer.forward)
+    home = {"numpy": np.dot, "jax": None}.get(layer.library) or getattr(sys.modules.get("torch"), "matmul", None)
     forward = taken_by(layer.forward, name)
     way = way_into_plain(layer, forward, lambda array: lent.into(array, layer.kind), widths_of(layer, sizes), head)
     layer.see_type(way)
     layer.leave_out_idle(way)
-    way, home = entries_apart(layer, tokens_first(layer, way)), home or library_of_jax()
+    way, home = entries_apart(layer, tokens_first(layer, way)), home if layer.library != "jax" else library_of_jax()
     look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
     heads = sizes.heads if sizes is not None and sizes.heads > 1 else None
     try:
