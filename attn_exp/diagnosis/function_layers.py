@@ -56,7 +56,8 @@ OF_SIZES = (HEADS, GROUPS, SHARE, SIZE, WIDTH, BATCH, ROWS, KEYS)
 MASKS = ("mask", "padding", "query_padding")
 OF_FILE = ""
 """Where numbers lie of which the function's file has one each."""
-MOST_TRIES, MOST_SECONDS = 600, 1.5
+MOST_TRIES, MOST_SECONDS = (40, 600), 1.5
+"""Tries for one order of axes, in a first look at each and in a second, and seconds for all of them."""
 
 
 @dataclass(frozen=True)
@@ -327,7 +328,12 @@ class Search:
         self.rng = np.random.default_rng(71)
         self.drawn: dict[tuple[Path, str], Any] = {}
         self.children: dict[Path, dict[str, bool]] = {}
-        self.tries, self.ints = 0, dict[str, int]()
+        self.tries, self.most = 0, MOST_TRIES[-1]
+        code = inspect.unwrap(function)
+        read, cells = read_of_file(code), cells_of(code)
+        self.kept, self.closed = holding(read), holding({name: cell.cell_contents for name, cell in cells.items()})
+        is_bare = not self.kept and not self.closed
+        self.ints = {name: value for name, value in read.items() if type(value) is int} if is_bare else {}
         needed = [one for one in self.parameters if is_needed(one)]
         self.sides = [one for one in self.parameters if one.name == form.x or is_side(one)]
         self.words = [one for one in self.parameters if role_taken(one) in (*MASKS, "causal", "lengths")
@@ -350,7 +356,7 @@ class Search:
         """Yield what arguments may be with which a call gives an answer for each token."""
         chosen = chosen or {}
         self.tries += 1
-        if self.tries > MOST_TRIES or thread_time() > self.end:
+        if self.tries > self.most or thread_time() > self.end:
             return
         try:
             with held(), np.errstate(all="ignore"):
@@ -372,8 +378,7 @@ class Search:
         """
         layer, sides = self.layer(chosen), {one.name: self.drawn_x() for one in self.sides}
         sides |= {one.name: self.value((one.name,), chosen) for one in self.words if is_needed(one)}
-        said = layer(**sides)
-        shape = tuple(next(iter(parts_of(said).values())).shape)
+        shape = shape_of_answer(layer, sides) if self.lent.name == "jax" else shape_of(layer(**sides))
         lengths = {"b": self.lengths.batch, "t": self.lengths.rows}
         fits = (lengths.get(axis, long) == long for axis, long in zip(self.form.axes, shape, strict=True))
         return len(shape) == len(self.form.axes) and all(fits) and 0 not in shape
@@ -386,14 +391,11 @@ class Search:
         """Return the function as a layer, with what is chosen."""
         given = {name: self.value((name,), chosen) for name in self.open}
         taken = sorted([*self.sides, *self.words], key=lambda one: one.name != self.form.x)
-        code = inspect.unwrap(self.function)
-        read, cells = read_of_file(code), cells_of(code)
-        kept, closed = holding(read), holding({name: cell.cell_contents for name, cell in cells.items()})
-        self.ints = {} if kept or closed else {name: value for name, value in read.items() if type(value) is int}
         told = {name: self.told(name, chosen) for name in self.ints}
         return FunctionLayer(
-            self.function, taken, self.lengths, given, kept, closed, self.numbers, told, self.caches, self.form.step
-        )
+            self.function, taken, self.lengths, given, self.kept, self.closed, self.numbers, told, self.caches,
+            self.form.step,
+        )  # fmt: skip
 
     def start_of(self, name: str, start: str) -> Any:
         """Return what a cache is before the first token: an empty array of a shape, a list, a mapping or None."""
@@ -464,7 +466,7 @@ class Search:
             numbers = self.rng.standard_normal(lengths)
             if path != ("x",):
                 numbers = numbers / np.sqrt(lengths[-2]) * 1.3 if len(lengths) > 1 else 1 + 0.3 * numbers
-            self.drawn[path, shape] = self.lent.into(numbers, self.lent.widest)
+            self.drawn[path, shape] = lent_at_once(self.lent, numbers)
         return self.drawn[path, shape]
 
     def leaves(self, path: Path, how: str, chosen: Mapping[Path, Leaf]) -> list[Leaf]:
@@ -497,6 +499,37 @@ class Search:
         """Return the shapes that a mask may have."""
         t, b = self.lengths.rows, self.lengths.batch
         return [(t, t), (b, t, t), (b, 1, t, t), (b, t), (t,)]
+
+
+def lent_at_once(lent: Library, numbers: Array) -> Any:
+    """Return an array in its library, also while JAX traces a call."""
+    if lent.name != "jax":
+        return lent.into(numbers, lent.widest)
+    import jax  # noqa: PLC0415 - the function is one of its own
+
+    with jax.ensure_compile_time_eval():
+        return lent.into(numbers, lent.widest)
+
+
+def shape_of(said: Any) -> tuple[int, ...]:
+    """Return the shape of the first array of an answer."""
+    return tuple(next(iter(parts_of(said).values())).shape)
+
+
+def shape_of_answer(layer: FunctionLayer, given: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of the answer of a function of JAX, which computes nothing for it where it can be traced."""
+    import jax  # noqa: PLC0415 - the function is one of its own
+
+    arrays = {name: value for name, value in given.items() if hasattr(value, "dtype")}
+    rest = {name: value for name, value in given.items() if name not in arrays}
+    before = jax.config.jax_traceback_filtering
+    try:
+        jax.config.update("jax_traceback_filtering", "off")  # it takes longer than the call
+        return shape_of(jax.eval_shape(lambda held: layer(**held, **rest), arrays))
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # it wants values
+        return shape_of(layer(**given))
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
 
 
 def is_needed(given: inspect.Parameter) -> bool:
@@ -564,16 +597,17 @@ def function_layers(function: Any, lent: Library) -> Iterator[tuple[FunctionLaye
     """Yield a function as a layer, in each way with which a call gives an answer for each token."""
     for called, lengths in ways_to_make(function, lent):
         end = thread_time() + MOST_SECONDS
-        inputs = inputs_of(called)
-        for x in inputs[:3]:
-            for search in searches(called, x, lengths, lent, end):
-                found = next(search.solutions(), None)
-                counts = found is not None and search.counts_heads(found)
-                if found is not None and (lengths.inner == lengths.width or not counts):
-                    layer = search.whole(found)
-                    if any(True for _ in arrays_in(layer)):
-                        yield layer, layer.lengths
-                        break
+        every = [one for x in inputs_of(called)[:3] for one in searches(called, x, lengths, lent, end)]
+        for most, search in product(MOST_TRIES, every):
+            search.tries, search.most = 0, most
+            found = next(search.solutions(), None)
+            if found is None:
+                continue
+            if lengths.inner == lengths.width or not search.counts_heads(found):
+                layer = search.whole(found)
+                if any(True for _ in arrays_in(layer)):
+                    yield layer, layer.lengths
+            break
 
 
 def ways_to_make(function: Any, lent: Library) -> Iterator[tuple[Any, Lengths]]:

@@ -28,7 +28,7 @@ from attn_exp.diagnosis.exchanging import at_rest, exchanged, heads_apart, is_mo
 from attn_exp.diagnosis.function_layers import function_layers
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
-from attn_exp.diagnosis.libraries import DIGITS, library, wanted
+from attn_exp.diagnosis.libraries import DIGITS, library, modules_named, wanted
 from attn_exp.diagnosis.makers import class_around, class_of, may_make
 from attn_exp.diagnosis.mask_forms import (
     OF_ENTRY,
@@ -234,7 +234,8 @@ def of_function(own: OwnFunction, request: Request) -> Bound | None:
         UnreadError: its attention is seen inside, and its matrices are not found.
     """
     unread: UnreadError | None = None
-    for name in wanted(own.function):
+    names = wanted(own.function)
+    for name in names[:1] if modules_named(own.function) else names:
         for made, lengths in function_layers(own.function, library(name, request.device)):
             layer = PlainLayer(made)
             layer.forward = made
@@ -246,7 +247,9 @@ def of_function(own: OwnFunction, request: Request) -> Bound | None:
                 offer = replace(found.offer, said=words)
                 return replace(found, offer=offer, inside=as_arguments_say(layer, found.inside))
             except UnreadError as error:
-                unread = unread or error
+                if unread is not None:
+                    break
+                unread = error
             except (UserError, NotFoundError):
                 continue
     if unread is not None and tells_all(unread.look()):
