@@ -86,6 +86,8 @@ class Lengths:
 MATRICES = ("m n", "n m", "m m", "n n", "m 3n", "3n m", "m 2n", "m f", "f m", "h m e", "h e m", "m h e", "h e", "m e",
             "3 m n", "3 h m e", "m 3 h e", "m 3 n", "2n f", "e e", "h e e")  # fmt: skip
 VECTORS = ("n", "m", "f", "3n", "2n", "e", "n 1", "m 1", "f 1", "1 n", "1 m", "h e", "h 1 e", "1", "3 n", "3 h e")
+TABLE = "64 m"
+"""The shape of what has a row for each place of a token."""
 ENTRIES = (3, 4, 1, 2, 6, 8)
 """How many members a list may have."""
 
@@ -107,7 +109,7 @@ class Unset:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return self._known((*self._path, key), False)
-        raise UnsetError(self._path, "a list")
+        raise UnsetError(self._path, "a table" if isinstance(key, slice | tuple) else "a list")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -482,15 +484,17 @@ class Search:
             return [size]
         if how == "a number":
             return [SIZE, HEADS, WIDTH, ROWS, BATCH]
-        is_bias = is_vector(name) or name in self.biases
-        shapes: tuple[str, ...] = (*VECTORS, *MATRICES) if is_bias else (*MATRICES, *VECTORS)
+        is_bias = is_vector(path) or name in self.biases
+        is_matrix = not is_bias and bool(side_of_name(name))
+        shapes: tuple[str, ...] = (*VECTORS, *MATRICES) if is_bias else (*MATRICES, *(() if is_matrix else VECTORS))
         if isinstance(path[-1], int) and path[-1] > 0:
             return [chosen[(*path[:-1], 0)]]  # members of a list are alike
         kinds = str | Several if how == "a list" else str
         siblings = [leaf for other, leaf in reversed(list(chosen.items())) if isinstance(leaf, kinds)
-                    and len(other) == len(path) and is_vector(str(other[-1])) == is_vector(name)]  # fmt: skip
+                    and len(other) == len(path) and is_vector(other) == is_vector(path)]  # fmt: skip
         counts = dict.fromkeys((self.lengths.heads, *ENTRIES))
         lists = [Several(count) for count in counts] if how == "a list" else []
+        shapes = (TABLE, *shapes) if how == "a table" else shapes
         shapes = ("m e", *shapes) if any(isinstance(step, int) for step in path) and not is_bias else shapes
         likely = lists if how == "a list" and not siblings else []
         return list(dict.fromkeys([*likely, *siblings[:1], *shapes, *lists, *([] if lists else [SIZE])]))
@@ -522,14 +526,15 @@ def shape_of_answer(layer: FunctionLayer, given: Mapping[str, Any]) -> tuple[int
 
     arrays = {name: value for name, value in given.items() if hasattr(value, "dtype")}
     rest = {name: value for name, value in given.items() if name not in arrays}
-    before = jax.config.jax_traceback_filtering
+    settings: Any = jax.config
+    before = settings.jax_traceback_filtering
     try:
-        jax.config.update("jax_traceback_filtering", "off")  # it takes longer than the call
+        settings.update("jax_traceback_filtering", "off")  # it takes longer than the call
         return shape_of(jax.eval_shape(lambda held: layer(**held, **rest), arrays))
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # it wants values
         return shape_of(layer(**given))
     finally:
-        jax.config.update("jax_traceback_filtering", before)
+        settings.update("jax_traceback_filtering", before)
 
 
 def is_needed(given: inspect.Parameter) -> bool:
@@ -547,10 +552,12 @@ def is_side(given: inspect.Parameter) -> bool:
     return is_needed(given) and (side_of_name(given.name) in ("x", "q", "k", "v") or plain(given.name) in MEMORY)
 
 
-def is_vector(name: str) -> bool:
-    """Say whether a name speaks of a bias, or of what a norm holds."""
-    word = plain(name)
-    return word.startswith(("b", "g", "ln", "norm")) or any(part in word for part in ("bias", "gamma", "beta", "gain"))
+def is_vector(path: Path) -> bool:
+    """Say whether a name on the way to an array speaks of a bias, or of what a norm holds."""
+    return any(isinstance(step, str) and OF_VECTORS.fullmatch(step.lower()) is not None for step in path)
+
+
+OF_VECTORS = re.compile(r"b\d*|b_\w+|b[qkvo]\w{0,3}|g\d*|.*(bias|beta|gamma|gain|norm|ln).*")
 
 
 def size_named(name: str) -> Source | None:

@@ -134,8 +134,20 @@ def a_mapping_for_each_head(x: Any, heads: Any, W_out: Any) -> Any:
     return np.concatenate(said, -1) @ W_out
 
 
+def with_a_table_of_places(x: Any, pos_enc: Any, Wq: Any, Wk: Any, Wv: Any) -> Any:
+    x = x + pos_enc[: len(x)]
+    return softmax((x @ Wq) @ (x @ Wk).T / np.sqrt(Wq.shape[1])) @ (x @ Wv)
+
+
+def of_two_mappings(X: Any, W: Any, b: Any, num_heads: int = 2) -> Any:
+    """Biases by the names of their matrices: a vector for one would fit too."""
+    q, k, v = (np.stack(np.split(X @ W[side] + b[side], num_heads, -1)) for side in "qkv")
+    context = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+    return np.concatenate(list(context), -1) @ W["o"] + b["o"]
+
+
 OF_FUNCTIONS = [
-    block, in_columns, lists_of_heads, of_its_file, made, rows_of_numbers, rows_one_by_one, tokens_before_entries,
+    with_a_table_of_places, of_two_mappings, block, in_columns, lists_of_heads, of_its_file, made, rows_of_numbers, rows_one_by_one, tokens_before_entries,
     a_mapping_for_each_head,
 ]  # fmt: skip
 
