@@ -147,7 +147,8 @@ def of_two_mappings(X: Any, W: Any, b: Any, num_heads: int = 2) -> Any:
 
 
 OF_FUNCTIONS = [
-    with_a_table_of_places, of_two_mappings, block, in_columns, lists_of_heads, of_its_file, made, rows_of_numbers, rows_one_by_one, tokens_before_entries,
+    with_a_table_of_places, of_two_mappings,
+    block, in_columns, lists_of_heads, of_its_file, made, rows_of_numbers, rows_one_by_one, tokens_before_entries,
     a_mapping_for_each_head,
 ]  # fmt: skip
 
