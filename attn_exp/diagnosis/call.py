@@ -129,7 +129,8 @@ class Caller:
             given = {side: laid(getattr(case.given, side), self.layout) for side in "qkv"}
         else:
             assert case.given.x is not None
-            given = {"x": case.given.x[0] if self.layout == "td" else case.given.x, **case.given.arrays}
+            x = case.given.x[0] if self.layout == "td" else case.given.x
+            given = {"x": x.swapaxes(0, 1).copy() if self.layout == TOKENS_FIRST else x, **case.given.arrays}
             if case.given.memory is not None:
                 given["memory"] = case.given.memory
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
@@ -199,6 +200,10 @@ MOST_NUMBERS = 2**16
 """Of an answer, beside four times those of its weights and of its output."""
 
 
+TOKENS_FIRST = "tbm"
+"""The layout of x where tokens lie before entries."""
+
+
 def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
     """Return an answer without axes of length 1 that it has too many, or with those that it lacks, and what is wrong.
 
@@ -215,6 +220,8 @@ def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Ar
 
 def unlaid_layer(array: Array, layout: str) -> Array:
     """Return a layer's answer as `[b t m]`; one that has other axes stays as it is."""
+    if layout == TOKENS_FIRST and array.ndim == len("tbm"):
+        return array.swapaxes(0, 1)
     return array[None] if layout == "td" and array.ndim == len("tm") else array
 
 

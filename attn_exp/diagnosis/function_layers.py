@@ -56,7 +56,8 @@ OF_SIZES = (HEADS, GROUPS, SHARE, SIZE, WIDTH, BATCH, ROWS, KEYS)
 MASKS = ("mask", "padding", "query_padding")
 OF_FILE = ""
 """Where numbers lie of which the function's file has one each."""
-MOST_TRIES, MOST_SECONDS = 600, 1.5
+MOST_TRIES, MOST_SECONDS = (40, 600), 1.5
+"""Tries for one order of axes, in a first look at each and in a second, and seconds for all of them."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class Lengths:
 MATRICES = ("m n", "n m", "m m", "n n", "m 3n", "3n m", "m 2n", "m f", "f m", "h m e", "h e m", "m h e", "h e", "m e",
             "3 m n", "3 h m e", "m 3 h e", "m 3 n", "2n f", "e e", "h e e")  # fmt: skip
 VECTORS = ("n", "m", "f", "3n", "2n", "e", "n 1", "m 1", "f 1", "1 n", "1 m", "h e", "h 1 e", "1", "3 n", "3 h e")
+TABLE = "64 m"
+"""The shape of what has a row for each place of a token."""
 ENTRIES = (3, 4, 1, 2, 6, 8)
 """How many members a list may have."""
 
@@ -106,7 +109,7 @@ class Unset:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return self._known((*self._path, key), False)
-        raise UnsetError(self._path, "a list")
+        raise UnsetError(self._path, "a table" if isinstance(key, slice | tuple) else "a list")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -327,7 +330,12 @@ class Search:
         self.rng = np.random.default_rng(71)
         self.drawn: dict[tuple[Path, str], Any] = {}
         self.children: dict[Path, dict[str, bool]] = {}
-        self.tries, self.ints = 0, dict[str, int]()
+        self.tries, self.most = 0, MOST_TRIES[-1]
+        code = inspect.unwrap(function)
+        read, cells = read_of_file(code), cells_of(code)
+        self.kept, self.closed = holding(read), holding({name: cell.cell_contents for name, cell in cells.items()})
+        is_bare = not self.kept and not self.closed
+        self.ints = {name: value for name, value in read.items() if type(value) is int} if is_bare else {}
         needed = [one for one in self.parameters if is_needed(one)]
         self.sides = [one for one in self.parameters if one.name == form.x or is_side(one)]
         self.words = [one for one in self.parameters if role_taken(one) in (*MASKS, "causal", "lengths")
@@ -342,14 +350,15 @@ class Search:
             one in rest or is_number(one))}  # fmt: skip
 
     def is_open(self, given: inspect.Parameter) -> bool:
-        """Say whether nothing is known of an argument, or only that it holds others."""
-        return not is_known(given.name) or given.name in self.biases or OBJECT in sources_of(given)
+        """Say whether nothing is sure of an argument: its name says nothing, a size, or only that it holds others."""
+        name = given.name
+        return not is_known(name) or name in self.biases or size_named(name) is not None or OBJECT in sources_of(given)
 
     def solutions(self, chosen: dict[Path, Leaf] | None = None) -> Iterator[dict[Path, Leaf]]:
         """Yield what arguments may be with which a call gives an answer for each token."""
         chosen = chosen or {}
         self.tries += 1
-        if self.tries > MOST_TRIES or thread_time() > self.end:
+        if self.tries > self.most or thread_time() > self.end:
             return
         try:
             with held(), np.errstate(all="ignore"):
@@ -371,8 +380,7 @@ class Search:
         """
         layer, sides = self.layer(chosen), {one.name: self.drawn_x() for one in self.sides}
         sides |= {one.name: self.value((one.name,), chosen) for one in self.words if is_needed(one)}
-        said = layer(**sides)
-        shape = tuple(next(iter(parts_of(said).values())).shape)
+        shape = shape_of_answer(layer, sides) if self.lent.name == "jax" else shape_of(layer(**sides))
         lengths = {"b": self.lengths.batch, "t": self.lengths.rows}
         fits = (lengths.get(axis, long) == long for axis, long in zip(self.form.axes, shape, strict=True))
         return len(shape) == len(self.form.axes) and all(fits) and 0 not in shape
@@ -385,14 +393,11 @@ class Search:
         """Return the function as a layer, with what is chosen."""
         given = {name: self.value((name,), chosen) for name in self.open}
         taken = sorted([*self.sides, *self.words], key=lambda one: one.name != self.form.x)
-        code = inspect.unwrap(self.function)
-        read, cells = read_of_file(code), cells_of(code)
-        kept, closed = holding(read), holding({name: cell.cell_contents for name, cell in cells.items()})
-        self.ints = {} if kept or closed else {name: value for name, value in read.items() if type(value) is int}
         told = {name: self.told(name, chosen) for name in self.ints}
         return FunctionLayer(
-            self.function, taken, self.lengths, given, kept, closed, self.numbers, told, self.caches, self.form.step
-        )
+            self.function, taken, self.lengths, given, self.kept, self.closed, self.numbers, told, self.caches,
+            self.form.step,
+        )  # fmt: skip
 
     def start_of(self, name: str, start: str) -> Any:
         """Return what a cache is before the first token: an empty array of a shape, a list, a mapping or None."""
@@ -413,18 +418,20 @@ class Search:
         if not self.counts_heads(chosen):  # all numbers are those of one
             self.lengths = replace(self.lengths, heads=1)
         layer = self.layer(chosen)
-        layer.given = {name: self.built((name,), chosen) for name in self.open}
+        sizes = {name: leaf for name in self.open if isinstance(leaf := chosen.get((name,)), Source)}
+        layer.given = {name: self.built((name,), chosen) for name in self.open if name not in sizes}
+        layer.numbers = {**self.numbers, **sizes}
         return layer.apart()
 
     def counts_heads(self, chosen: Mapping[Path, Leaf]) -> bool:
         """Say whether a call is told a number of heads, or has a matrix for each: then they have as many numbers as
         x, which its code may count on."""
-        sources = [*self.numbers.values(), *map(size_named, self.ints)]
+        sources = [*self.numbers.values(), *map(size_named, self.ints), *chosen.values()]
         sources += [size_named(name) for inner in self.children.values() for name in inner]
         parts = [
             leaf for leaf in chosen.values() if isinstance(leaf, Several) or (isinstance(leaf, str) and "h" in leaf)
         ]
-        return bool(parts) or any(source in (HEADS, GROUPS, SHARE) for source in sources)
+        return bool(parts) or any(source is one for source in sources for one in (HEADS, GROUPS, SHARE))
 
     def value(self, path: Path, chosen: Mapping[Path, Leaf], is_name: bool = False) -> Any:
         """Return what lies at a path, as far as it is chosen."""
@@ -461,7 +468,7 @@ class Search:
             numbers = self.rng.standard_normal(lengths)
             if path != ("x",):
                 numbers = numbers / np.sqrt(lengths[-2]) * 1.3 if len(lengths) > 1 else 1 + 0.3 * numbers
-            self.drawn[path, shape] = self.lent.into(numbers, self.lent.widest)
+            self.drawn[path, shape] = lent_at_once(self.lent, numbers)
         return self.drawn[path, shape]
 
     def leaves(self, path: Path, how: str, chosen: Mapping[Path, Leaf]) -> list[Leaf]:
@@ -472,18 +479,23 @@ class Search:
             return [self.lent.into(one, self.lent.widest) for one in ones]
         if path[0] == OF_FILE:
             return [ROWS, BATCH] if how == "a number" else [self.ints[name]] if how == "a limit" else []
+        size = size_named(name) if len(path) == 1 else None
+        if size is not None and how != "a list":
+            return [size]
         if how == "a number":
             return [SIZE, HEADS, WIDTH, ROWS, BATCH]
-        is_bias = is_vector(name) or name in self.biases
-        shapes: tuple[str, ...] = (*VECTORS, *MATRICES) if is_bias else (*MATRICES, *VECTORS)
+        is_bias = is_vector(path) or name in self.biases
+        is_matrix = not is_bias and bool(side_of_name(name))
+        shapes: tuple[str, ...] = (*VECTORS, *MATRICES) if is_bias else (*MATRICES, *(() if is_matrix else VECTORS))
         if isinstance(path[-1], int) and path[-1] > 0:
             return [chosen[(*path[:-1], 0)]]  # members of a list are alike
         kinds = str | Several if how == "a list" else str
         siblings = [leaf for other, leaf in reversed(list(chosen.items())) if isinstance(leaf, kinds)
-                    and len(other) == len(path) and is_vector(str(other[-1])) == is_vector(name)]  # fmt: skip
+                    and len(other) == len(path) and is_vector(other) == is_vector(path)]  # fmt: skip
         counts = dict.fromkeys((self.lengths.heads, *ENTRIES))
         lists = [Several(count) for count in counts] if how == "a list" else []
-        shapes = ("m e", *shapes) if isinstance(path[-1], int) else shapes
+        shapes = (TABLE, *shapes) if how == "a table" else shapes
+        shapes = ("m e", *shapes) if any(isinstance(step, int) for step in path) and not is_bias else shapes
         likely = lists if how == "a list" and not siblings else []
         return list(dict.fromkeys([*likely, *siblings[:1], *shapes, *lists, *([] if lists else [SIZE])]))
 
@@ -491,6 +503,38 @@ class Search:
         """Return the shapes that a mask may have."""
         t, b = self.lengths.rows, self.lengths.batch
         return [(t, t), (b, t, t), (b, 1, t, t), (b, t), (t,)]
+
+
+def lent_at_once(lent: Library, numbers: Array) -> Any:
+    """Return an array in its library, also while JAX traces a call."""
+    if lent.name != "jax":
+        return lent.into(numbers, lent.widest)
+    import jax  # noqa: PLC0415 - the function is one of its own
+
+    with jax.ensure_compile_time_eval():
+        return lent.into(numbers, lent.widest)
+
+
+def shape_of(said: Any) -> tuple[int, ...]:
+    """Return the shape of the first array of an answer."""
+    return tuple(next(iter(parts_of(said).values())).shape)
+
+
+def shape_of_answer(layer: FunctionLayer, given: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of the answer of a function of JAX, which computes nothing for it where it can be traced."""
+    import jax  # noqa: PLC0415 - the function is one of its own
+
+    arrays = {name: value for name, value in given.items() if hasattr(value, "dtype")}
+    rest = {name: value for name, value in given.items() if name not in arrays}
+    settings: Any = jax.config
+    before = settings.jax_traceback_filtering
+    try:
+        settings.update("jax_traceback_filtering", "off")  # it takes longer than the call
+        return shape_of(jax.eval_shape(lambda held: layer(**held, **rest), arrays))
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # it wants values
+        return shape_of(layer(**given))
+    finally:
+        settings.update("jax_traceback_filtering", before)
 
 
 def is_needed(given: inspect.Parameter) -> bool:
@@ -508,10 +552,12 @@ def is_side(given: inspect.Parameter) -> bool:
     return is_needed(given) and (side_of_name(given.name) in ("x", "q", "k", "v") or plain(given.name) in MEMORY)
 
 
-def is_vector(name: str) -> bool:
-    """Say whether a name speaks of a bias, or of what a norm holds."""
-    word = plain(name)
-    return word.startswith(("b", "g", "ln", "norm")) or any(part in word for part in ("bias", "gamma", "beta", "gain"))
+def is_vector(path: Path) -> bool:
+    """Say whether a name on the way to an array speaks of a bias, or of what a norm holds."""
+    return any(isinstance(step, str) and OF_VECTORS.fullmatch(step.lower()) is not None for step in path)
+
+
+OF_VECTORS = re.compile(r"b\d*|b_\w+|b[qkvo]\w{0,3}|g\d*|.*(bias|beta|gamma|gain|norm|ln).*")
 
 
 def size_named(name: str) -> Source | None:
@@ -558,16 +604,17 @@ def function_layers(function: Any, lent: Library) -> Iterator[tuple[FunctionLaye
     """Yield a function as a layer, in each way with which a call gives an answer for each token."""
     for called, lengths in ways_to_make(function, lent):
         end = thread_time() + MOST_SECONDS
-        inputs = inputs_of(called)
-        for x in inputs[:2]:
-            for search in searches(called, x, lengths, lent, end):
-                found = next(search.solutions(), None)
-                counts = found is not None and search.counts_heads(found)
-                if found is not None and (lengths.inner == lengths.width or not counts):
-                    layer = search.whole(found)
-                    if any(True for _ in arrays_in(layer)):
-                        yield layer, layer.lengths
-                        break
+        every = [one for x in inputs_of(called)[:3] for one in searches(called, x, lengths, lent, end)]
+        for most, search in product(MOST_TRIES, every):
+            search.tries, search.most = 0, most
+            found = next(search.solutions(), None)
+            if found is None:
+                continue
+            if lengths.inner == lengths.width or not search.counts_heads(found):
+                layer = search.whole(found)
+                if any(True for _ in arrays_in(layer)):
+                    yield layer, layer.lengths
+            break
 
 
 def ways_to_make(function: Any, lent: Library) -> Iterator[tuple[Any, Lengths]]:
@@ -597,7 +644,8 @@ def inputs_of(function: Any) -> list[str]:
     needed = [one for one in parameters_of(function, "") if is_needed(one)]
     named = [one.name for one in needed if side_of_name(one.name) in ("x", "q") and not is_cache(one)]
     unknown = [one.name for one in needed if not is_known(one.name) and not is_cache(one)]
-    return named[:1] or unknown
+    unknown.sort(key=lambda name: side_of_name(name).startswith("W"))
+    return named[:1] or [*unknown[:2], *(one.name for one in needed if size_named(one.name) and not is_cache(one))]
 
 
 def made_by(function: Any, lengths: Lengths, lent: Library) -> Any:
@@ -606,7 +654,10 @@ def made_by(function: Any, lengths: Lengths, lent: Library) -> Any:
     if not all(is_known(one.name) for one in taken if is_needed(one)):
         return function
     context = lengths.context({"x": lent.into(np.zeros(1), lent.widest)}, lent.name)
-    given = {one.name: sources_of(one)[0].make(context) for one in taken if is_needed(one) or is_number(one)}
+    sources = {one.name: sources_of(one)[0] for one in taken if is_needed(one) or is_number(one)}
+    if HEADS in sources.values() and WIDTH not in sources.values():  # what else is a size is that of x
+        sources = {name: WIDTH if source is SIZE else source for name, source in sources.items()}
+    given = {name: source.make(context) for name, source in sources.items()}
     with suppress(Exception, LeftError), held():
         made = function(**given)
         if callable(made) and not inspect.isclass(made):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from attn_exp.diagnosis.exchanging import at_rest, exchanged, heads_apart, is_mo
 from attn_exp.diagnosis.function_layers import function_layers
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
-from attn_exp.diagnosis.libraries import DIGITS, library, wanted
+from attn_exp.diagnosis.libraries import DIGITS, library, modules_named, wanted
 from attn_exp.diagnosis.makers import class_around, class_of, may_make
 from attn_exp.diagnosis.mask_forms import (
     OF_ENTRY,
@@ -208,12 +209,12 @@ def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | Non
     redraw(layer, request.seed)
     enlarge(layer, request.seed)
     lent = library(layer.library)
-    home = {"numpy": np.dot, "jax": None}.get(layer.library, layer.forward)
+    home = {"numpy": np.dot, "jax": None}.get(layer.library) or getattr(sys.modules.get("torch"), "matmul", None)
     forward = taken_by(layer.forward, name)
     way = way_into_plain(layer, forward, lambda array: lent.into(array, layer.kind), widths_of(layer, sizes), head)
     layer.see_type(way)
     layer.leave_out_idle(way)
-    way, home = entries_apart(layer, tokens_first(layer, way)), home or library_of_jax()
+    way, home = entries_apart(layer, tokens_first(layer, way)), home if layer.library != "jax" else library_of_jax()
     look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
     heads = sizes.heads if sizes is not None and sizes.heads > 1 else None
     try:
@@ -246,7 +247,8 @@ def of_function(own: OwnFunction, request: Request) -> Bound | None:
         UnreadError: its attention is seen inside, and its matrices are not found.
     """
     unread: UnreadError | None = None
-    for name in wanted(own.function):
+    names = wanted(own.function)
+    for name in names[:1] if modules_named(own.function) else names:
         for made, lengths in function_layers(own.function, library(name, request.device)):
             layer = PlainLayer(made)
             layer.forward = made
@@ -258,7 +260,9 @@ def of_function(own: OwnFunction, request: Request) -> Bound | None:
                 offer = replace(found.offer, said=words)
                 return replace(found, offer=offer, inside=as_arguments_say(layer, found.inside))
             except UnreadError as error:
-                unread = unread or error
+                if unread is not None:
+                    break
+                unread = error
             except (UserError, NotFoundError):
                 continue
     if unread is not None and tells_all(unread.look()):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,7 @@ def parts_of(said: Any) -> dict[str, Any]:
 
     Several in a list that have one shape, such as heads, are a part more, all of them together.
     """
+    said = rows_of(said)
     if hasattr(said, "shape"):
         return {"output": said}
     if isinstance(said, tuple | list):
@@ -71,6 +74,21 @@ def parts_of(said: Any) -> dict[str, Any]:
     return dict(leaf for name in ordered for leaf in leaves(named[name], str(name)))
 
 
+def rows_of(said: Any) -> Any:
+    """Return rows that come one by one, or lists of numbers, as one array; all else as it is."""
+    fewest = len("out")
+    if isinstance(said, GeneratorType):
+        fewest = 0
+        said = list(islice(said, MOST_ROWS))
+    if isinstance(said, list) and said and all(isinstance(row, list) for row in said):
+        with suppress(ValueError, TypeError):  # of other things, or of several lengths
+            return np.array(said, np.float64)
+    shapes = {tuple(getattr(row, "shape", ())) for row in said} if isinstance(said, list) else set()
+    is_rows = len(shapes) == 1 and len(next(iter(shapes))) == 1 and len(said) > fewest
+    return stack(said, 0) if is_rows else said
+
+
+MOST_ROWS = 2**12
 OUTPUTS = ("output", "out", "context", "attn_output", "result", "o")
 STACKED = "all that it returned"
 

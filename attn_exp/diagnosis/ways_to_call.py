@@ -17,7 +17,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis import without_matrices
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, is_size, targets
 from attn_exp.diagnosis.bound import Bound
-from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.call import TOKENS_FIRST, Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.function_layers import sizes_told
@@ -310,8 +310,30 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     alike = nearly or rare or causal or unscaled or unmasked
     found = alike or whatever_the_width(shaped) or spoke or as_a_layer(own, request, known) or meant(idle) or last
     if found:
-        return found[0]
+        return with_tokens_first(found[0])
     raise misfit or unfit(own, silent)
+
+
+def with_tokens_first(tried: Tried) -> Tried:
+    """Return a way to call a function of x and matrices with tokens before entries, where entries see each other else.
+
+    What is wrong with the one order may be right with the other.
+    """
+    caller, x = tried.caller, tried.case.given.x
+    is_open = x is not None and tried.function.inside is None and caller.layout == "bhtd" and not is_right(tried)
+    if not is_open or tried.answer.output is None or x is None:
+        return tried
+    several = np.concatenate([x, x[:, ::-1]])
+    pairs = [
+        replace(tried.case, given=replace(tried.case.given, x=pair)) for pair in (several, several * [[[1.0]], [[0.5]]])
+    ]
+
+    def mixes(one: Caller) -> bool:
+        before, after = (one(case).output for case in pairs)
+        return before is None or after is None or not np.allclose(before[0], after[0])
+
+    other = replace(caller, layout=TOKENS_FIRST)
+    return replace(tried, caller=other, answer=other(tried.case)) if mixes(caller) and not mixes(other) else tried
 
 
 def as_a_layer(own: OwnFunction, request: Request, known: Bound | None) -> list[Tried]:

@@ -111,7 +111,49 @@ def in_steps_unscaled(x_t: Any, cache: Any, params: Any, n_heads: int) -> Any:
     return np.einsum("hs,shd->hd", softmax(scores), np.stack(cache["v"])).reshape(-1) @ params["out"]
 
 
-@pytest.mark.parametrize("function", [block, in_columns, lists_of_heads, of_its_file, made])
+def rows_of_numbers(x: Any, wq: Any, wk: Any, wv: Any) -> Any:
+    """Its answer is lists of numbers."""
+    q, k, v = x @ wq, x @ wk, x @ wv
+    return [[float(number) for number in softmax(row @ k.T / np.sqrt(len(row))) @ v] for row in q]
+
+
+def rows_one_by_one(q: Any, k: Any, v: Any) -> Any:
+    for row in q:
+        yield softmax(row @ k.T / np.sqrt(len(row))) @ v
+
+
+def tokens_before_entries(x: Any, W_q: Any, W_k: Any, W_v: Any) -> Any:
+    q, k, v = x @ W_q, x @ W_k, x @ W_v
+    scores = np.einsum("tbd,sbd->bts", q, k) / np.sqrt(q.shape[-1])
+    return np.einsum("bts,sbd->tbd", softmax(scores), v)
+
+
+def a_mapping_for_each_head(x: Any, heads: Any, W_out: Any) -> Any:
+    sides = [[x @ head[word] for word in ("Wq", "Wk", "Wv")] for head in heads]
+    said = [softmax(q @ k.T / np.sqrt(q.shape[-1])) @ v for q, k, v in sides]
+    return np.concatenate(said, -1) @ W_out
+
+
+def with_a_table_of_places(x: Any, pos_enc: Any, Wq: Any, Wk: Any, Wv: Any) -> Any:
+    x = x + pos_enc[: len(x)]
+    return softmax((x @ Wq) @ (x @ Wk).T / np.sqrt(Wq.shape[1])) @ (x @ Wv)
+
+
+def of_two_mappings(X: Any, W: Any, b: Any, num_heads: int = 2) -> Any:
+    """Biases by the names of their matrices: a vector for one would fit too."""
+    q, k, v = (np.stack(np.split(X @ W[side] + b[side], num_heads, -1)) for side in "qkv")
+    context = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+    return np.concatenate(list(context), -1) @ W["o"] + b["o"]
+
+
+OF_FUNCTIONS = [
+    with_a_table_of_places, of_two_mappings,
+    block, in_columns, lists_of_heads, of_its_file, made, rows_of_numbers, rows_one_by_one, tokens_before_entries,
+    a_mapping_for_each_head,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", OF_FUNCTIONS)
 def test_what_a_function_holds_is_found_by_what_it_does(function: Callable[..., Any]) -> None:
     before = np.array(TABLE)
     verdict = attn_exp.check(function, quick=True)
@@ -195,6 +237,17 @@ class OfStates(torch.nn.Module):  # type: ignore[misc] # as above
         filler = torch.arange(states.shape[1]) >= src_lens[:, None]
         weights = scores.masked_fill(filler, -1e9).softmax(-1)
         return torch.einsum("bs,bsd->bd", weights, states), weights
+
+
+to_q, to_k, to_v = (torch.nn.Linear(12, 12, bias=False) for _ in range(3))
+
+
+def with_layers_above(x: Any) -> Any:
+    return torch.softmax(to_q(x) @ to_k(x).mT / 12**0.5, -1) @ to_v(x)
+
+
+def test_layers_of_a_file_are_those_of_a_function() -> None:
+    assert attn_exp.check(with_layers_above, quick=True).passed
 
 
 def test_a_class_may_be_made_of_matrices() -> None:
