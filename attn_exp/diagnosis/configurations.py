@@ -107,7 +107,7 @@ class Asked(dict[str, Any]):
 
 
 class AskedFields:
-    """A configuration that hands out fields as they are asked for, and is no mapping: Flax NNX takes those apart."""
+    """A configuration that hands out fields as they are asked for, and is no mapping: Flax takes those apart."""
 
     def __init__(self, asked: Asked) -> None:
         vars(self)["asked"] = asked
@@ -116,6 +116,9 @@ class AskedFields:
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(vars(self)["asked"], name)
+
+    def __getitem__(self, name: Any) -> Any:
+        return vars(self)["asked"][name]
 
     def __deepcopy__(self, memo: Any) -> AskedFields:
         return self

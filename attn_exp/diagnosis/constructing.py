@@ -241,10 +241,12 @@ class Search:
                 with_fields(said[one.name], {name: getattr(asked, name) for name in lacking})
             elif one.default is one.empty and (is_config(plain(one.name)) or use.holds_others):
                 frozen = self.about.library == "linen" and use.keys and not use.fields  # Flax keeps a copy of a mapping
-                of_fields = AskedFields(asked) if self.about.is_nnx and not use.keys else asked
+                is_no_mapping = (self.about.is_nnx and not use.keys) or self.about.library == "linen"
+                of_fields = AskedFields(asked) if is_no_mapping else asked
                 said[one.name] = {key: asked[key] for key in use.keys} if frozen else of_fields
             elif one.default is None and is_config(plain(one.name)):
-                said[one.name] = choices.choose(one.name, [None, asked])
+                instead = AskedFields(asked) if self.about.library == "linen" else asked
+                said[one.name] = choices.choose(one.name, [None, instead])
             elif values := guesses(one, sizes, self.about):
                 said[one.name] = choices.choose(one.name, values)
         return said

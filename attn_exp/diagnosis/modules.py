@@ -1038,14 +1038,32 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
             example(layer)
         return layer, ways[0]
 
+    def of_another_shape(error: NoWayError, made: Any) -> OtherShapeError:
+        x = np.random.default_rng(17).standard_normal((2, error.others[0].tokens or HERE, error.others[0].width))
+        made = unbuilt(made) if kind == "keras" else made
+        layer = pure(kind, made, lambda call: error.others[0].call(call, lent.into(x, "float32")))
+        redraw(layer, request.seed)
+        forward = taken_by(forward_of(kind, made), own.name)
+        see = partial(first_seen, layer, error.others, lambda way: words_for_masks(way, forward))
+        return OtherShapeError(f"{own.name} cannot be called with x: {error}", Look(own.name, cache(see), request))
+
     def works(made: Any, of_size: Sizes) -> Bound:
         orders = OF_ONE if kind == "equinox" else OF_MANY
-        if kind == "keras" and not made.built:  # a call that fails may leave it built for other axes
-            layer, way = in_the_first_order(lambda order: called_in(unbuilt(made), of_size, (order,)), orders)
-        else:
-            layer, way = called_in(made, of_size, orders)
+        try:
+            if kind == "keras" and not made.built:  # a call that fails may leave it built for other axes
+                layer, way = in_the_first_order(lambda order: called_in(unbuilt(made), of_size, (order,)), orders)
+            else:
+                layer, way = called_in(made, of_size, orders)
+        except NoWayError as error:
+            if not error.others:
+                raise
+            raise of_another_shape(error, made) from error
         if not layer.leaves:
             return Bound(own.function, np.dot if kind == "keras" else library_of_jax())
+        if inspect.isclass(own.function):
+            redraw(layer, request.seed)
+            enlarge(layer, request.seed)
+            awake(layer, way)
         way = replace(way, told={**told, **way.told})
         forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(layer, way)
         look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
@@ -1085,7 +1103,7 @@ def in_the_first_order(
     """Return what the first order of axes gives with which a call does not fail.
 
     Raises:
-        NoWayError: all fail; it is that of the first.
+        NoWayError: all fail; it is that of the first, or of the first that gave an answer of another shape.
     """
     errors = list[NoWayError]()
     for order in orders:
@@ -1093,7 +1111,7 @@ def in_the_first_order(
             return call(order)
         except NoWayError as error:
             errors.append(error)
-    raise errors[0]
+    raise next((error for error in errors if error.others), errors[0])
 
 
 def library_of_jax() -> Any:
@@ -1306,7 +1324,7 @@ def numbers_off(layer: Layer, way: Way, roles: Roles, inside: Inside, aside: lis
     return aside
 
 
-def awake(layer: TorchLayer, way: Way) -> None:
+def awake(layer: TorchLayer | PureLayer, way: Way) -> None:
     """Set to 1 what is 0 in a new layer and keeps its matrices from changing anything, as a gain of a residual does."""
     off = {name: np.ones_like(array) for name, array in layer.parameters.items()
            if not array.any() and sum(length > 1 for length in array.shape) < 2}  # fmt: skip
@@ -1328,7 +1346,7 @@ def awake(layer: TorchLayer, way: Way) -> None:
             layer.put({name: 0 * ones})
 
 
-def redraw(layer: TorchLayer | PlainLayer, seed: int) -> None:
+def redraw(layer: TorchLayer | PlainLayer | PureLayer, seed: int) -> None:
     """Give matrices, biases and norms numbers of their own where all of theirs are the same, or were never set.
 
     So is done where they are those of another one: a copy of a layer starts with what that has.
@@ -1348,7 +1366,7 @@ def redraw(layer: TorchLayer | PlainLayer, seed: int) -> None:
             layer.put({name: array + 0.2 * rng.standard_normal(array.shape)})
 
 
-def enlarge(layer: TorchLayer | PlainLayer, seed: int) -> None:
+def enlarge(layer: TorchLayer | PlainLayer | PureLayer, seed: int) -> None:
     """Give other numbers to matrices and gains that are near 0: attention beside a residual would not be seen.
 
     Many start so: `gain=1e-5` of a last matrix, a factor of 1e-6 for each feature of what is added.

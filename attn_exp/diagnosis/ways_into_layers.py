@@ -29,7 +29,7 @@ from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
 
 MOST_TRIES = 160
-ENTRIES, HERE, THERE = 2, 7, 5
+ENTRIES, HERE, THERE, IN_ROWS = 2, 7, 5, 6
 """Entries, and tokens of x and of the memory, in a first call: no size of a layer is likely to be one of them."""
 MEMORY = ("context", "memory", "encoderhiddenstates", "xa", "y", "data", "media", "cond", "keyvaluestates", "kv",
           "source", "inputskv", "xkv", "keyvalue", "crossinput", "xcross", "encoderoutput", "encoderoutputs", "enc",
@@ -942,6 +942,8 @@ class Search:
         said, place = trouble(self.layer, way, self.into, way.width, self.tokens)
         if not said:  # a table for two entries may pass for one of pairs
             said, place = trouble(self.layer, way, self.into, way.width, self.tokens, ENTRIES + 1)
+        if not said and "hw" in way.axes and self.tokens == HERE:  # all tokens lay in one row
+            said, place = trouble(self.layer, way, self.into, way.width, IN_ROWS)
         self.first, self.said = self.first or said, said
         self.way = self.way or (way if said == IS_NAN else None)
         if place > self.furthest:

@@ -420,3 +420,28 @@ def test_a_function_that_haiku_transforms_is_a_layer(tmp_path: Path) -> None:
     (tmp_path / "of_haiku_alone.py").write_text(OF_HAIKU_ALONE, encoding="utf-8")
     verdict = check(find_function(f"{tmp_path / 'of_haiku_alone.py'}:layer"), Request(), quick=True)
     assert verdict.passed and any("a residual after" in one.said for one in verdict.findings), verdict
+
+
+OF_SETTINGS = f"""{ATTEND}
+import typing
+import flax.linen as nn
+
+class Layer(nn.Module):
+    cfg: typing.Any = None
+
+    def setup(self):
+        if self.cfg is None:
+            raise ValueError("what is it made of?")
+        self.width = self.cfg.d_model
+        self.sides = nn.Dense(3 * self.width, use_bias=self.cfg.get("bias", False))
+
+    def __call__(self, x):
+        return jax.vmap(lambda one: attend(*jnp.split(one, 3, -1), self.cfg["n_heads"]))(self.sides(x))
+"""
+
+
+def test_settings_that_a_layer_of_flax_cannot_do_without_are_given(tmp_path: Path) -> None:
+    pytest.importorskip("flax", reason="Flax is not installed: pip install flax")
+    (tmp_path / "of_settings.py").write_text(OF_SETTINGS, encoding="utf-8")
+    verdict = check(find_function(f"{tmp_path / 'of_settings.py'}:Layer"), Request(), quick=True)
+    assert verdict.passed, verdict
