@@ -537,9 +537,11 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     found = found or (with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None)
     look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
+    own = {name: np.array(array) for name, array in layer.parameters.items()}
     try:
         return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
     except UserError as error:
+        layer.put(own)  # what was set to 0 to read it is not seen inside
         raise UnreadError(str(error), look) from error
 
 
