@@ -360,7 +360,9 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
         module = made.double()
         module.eval()  # what it returns is not always the module
         heads = of_size.heads if is_told(own) else None
-        found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told))
+        count = of_size.heads if any(map(COUNTS_HEADS.search, words_of_class(own))) else 0
+        found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told, heads=count))
+        found = found if found.named is not None else replace(found, named=as_its_class_is_told(found, count))
         return telling(found, [one.name for one in given if any(map(plain(one.name).count, WINDOWS))])
 
     given = parameters_of(own.function, own.name)
@@ -471,7 +473,8 @@ class Known:
     """What is known of a module before it is called: its name, what is asked, and how it was made.
 
     `sizes` are those that it was made with, `told` how many heads it has by the user's word, and what is `fresh` may be
-    given other numbers where all of them are the same. `by_file`: sizes that its file holds then.
+    given other numbers where all of them are the same. `by_file`: sizes that its file holds then. `heads`: how many its
+    class was told that it has, by a word that counts nothing else, or 0.
     """
 
     name: str
@@ -480,6 +483,7 @@ class Known:
     told: int | None = None
     fresh: bool = False
     by_file: Mapping[str, int | str] = field(default_factory=dict)
+    heads: int = 0
 
 
 def of_module(module: Any, known: Known) -> Bound:
@@ -536,7 +540,7 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     found = found or (with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None)
-    look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
+    look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward), known.heads)), request)
     own = {name: np.array(array) for name, array in layer.parameters.items()}
     try:
         return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
@@ -811,6 +815,20 @@ def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> 
     if as_found and all(same(array, found.arrays[key]) for key, array in arrays.items()):
         return None
     return Inside(arrays, heads, groups, found.around, found.tokens)
+
+
+def as_its_class_is_told(found: Bound, heads: int) -> Inside | None:
+    """Return the matrices of a layer of one head as those of several, where its class was told that it has so many."""
+    inside = found.inside
+    if inside is None or inside.heads != 1 or heads < len("qk") or is_averaged(found):
+        return None
+    if any(inside.arrays[f"W_{side}"].shape[1] % heads for side in "qkv"):
+        return None
+    return Inside(inside.arrays, heads, heads, inside.around, inside.tokens)
+
+
+COUNTS_HEADS = re.compile("heads$|^heads|n(um)?head|headcount|headnum")
+"""What a word is like that counts heads, and nothing else about them."""
 
 
 def same(one: Array, other: Array | None) -> bool:
