@@ -706,7 +706,7 @@ def with_exchanged(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parame
     """
     squares = [replace(way, axes=way.axes.replace("hw", "HW"), tokens=0)] if "hw" in way.axes else []
     for one in (*squares, way) if way.tokens else (way, *squares):
-        with suppress(NotFoundError, RuntimeError), exchanged(layer, one) as names:
+        with suppress(Exception), exchanged(layer, one) as names:  # it may take no such image
             if not names and one is way:
                 continue
             try:
@@ -874,7 +874,7 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     unscaled = of_points or (not any(name.startswith("b_") for name in arrays) and has_table(roles))
     offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, unscaled=unscaled)
     before = None if around is None or around.of_memory is not None else around.before
-    if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
+    if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in NORMED_ALONE:
         call = with_normed_memory(call, before)
     needed = tuple(given.name for given in forward if given.default is given.empty)
     known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given), needed=needed)
@@ -949,14 +949,19 @@ def positive_values(name: str, array: Array) -> Array:
     return np.abs(array) if name in ("W_v", "b_v", "W_o", "b_o") else array
 
 
+NORMED_ALONE = ("LayerNorm", "RMSNorm", "GroupNorm")
+
+
 def with_normed_memory(call: Callable[..., Any], norm: Norm) -> Callable[..., Any]:
     """Return a layer that norms x and not its memory: of x alone keys are those of x as the norm leaves it."""
 
     def with_memory(x: Any, memory: Any = None, **keywords: Any) -> Any:
         if memory is None:
-            apart = x if norm.kind == "RMSNorm" else x - x.mean(-1, keepdim=True)
-            spread = (apart.square().mean(-1, keepdim=True) + norm.eps).sqrt()
-            memory = apart / spread * x.new_tensor(norm.gain) + x.new_tensor(norm.shift)
+            of_groups = norm.kind == "GroupNorm"  # over all tokens
+            rows, axes = (x.unflatten(-1, (norm.groups, -1)), (1, 3)) if of_groups else (x, (-1,))
+            apart = rows if norm.kind == "RMSNorm" else rows - rows.mean(axes, keepdim=True)
+            spread = (apart.square().mean(axes, keepdim=True) + norm.eps).sqrt()
+            memory = (apart / spread).reshape(x.shape) * x.new_tensor(norm.gain) + x.new_tensor(norm.shift)
         return call(x, memory, **keywords)
 
     return with_memory
