@@ -366,10 +366,13 @@ def first_seen(
     return None
 
 
-def seen_inside(layer: TorchLayer | PureLayer | PlainLayer, way: Way, words: Mapping[str, str]) -> Seen | None:
+def seen_inside(
+    layer: TorchLayer | PureLayer | PlainLayer, way: Way, words: Mapping[str, str], told: int = 0
+) -> Seen | None:  # fmt: skip
     """Return what is seen of attention inside a layer, or None where there is none that can be read.
 
-    `words` are those for masks that it takes, and what each is: a `mask`, or a `padding`.
+    `words` are those for masks that it takes, and what each is: a `mask`, or a `padding`. `told`: how many heads its
+    class was told, where it keeps no number of them.
     """
     tokens = way.tokens or (OF_IMAGE if "w" in way.axes.lower() else TOKENS)
     x, memory, other, of_other = np.random.default_rng(67).standard_normal((4, 2, tokens, way.width))
@@ -392,7 +395,7 @@ def seen_inside(layer: TorchLayer | PureLayer | PlainLayer, way: Way, words: Map
     first, second = (cores(each, tokens) for each in (operations, ask(other, of_other)[0]))
     same = [one.at for one in first] == [one.at for one in second]
     numbers = dict(whole_numbers(layer.module))
-    heads = next((value for word, value in numbers.items() if word in HEADS and value > 0), 0)
+    heads = next((value for word, value in numbers.items() if word in HEADS and value > 0), told)
     if not first or not same or all(one.weights.shape[2] == 1 for one in first):  # one key has a weight of 1
         return None
 

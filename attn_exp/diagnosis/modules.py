@@ -377,7 +377,9 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
         module = made.double()
         module.eval()  # what it returns is not always the module
         heads = of_size.heads if is_told(own) else None
-        found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told))
+        count = of_size.heads if any(map(COUNTS_HEADS.search, words_of_class(own))) else 0
+        found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told, heads=count))
+        found = found if found.named is not None else replace(found, named=as_its_class_is_told(found, count))
         return telling(found, [one.name for one in given if any(map(plain(one.name).count, WINDOWS))])
 
     given = parameters_of(own.function, own.name)
@@ -494,7 +496,8 @@ class Known:
     """What is known of a module before it is called: its name, what is asked, and how it was made.
 
     `sizes` are those that it was made with, `told` how many heads it has by the user's word, and what is `fresh` may be
-    given other numbers where all of them are the same. `by_file`: sizes that its file holds then.
+    given other numbers where all of them are the same. `by_file`: sizes that its file holds then. `heads`: how many its
+    class was told that it has, by a word that counts nothing else, or 0.
     """
 
     name: str
@@ -503,6 +506,7 @@ class Known:
     told: int | None = None
     fresh: bool = False
     by_file: Mapping[str, int | str] = field(default_factory=dict)
+    heads: int = 0
 
 
 def of_module(module: Any, known: Known) -> Bound:
@@ -558,7 +562,7 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
     now = {name: np.array(array) for name, array in layer.parameters.items()}
-    see = cache(partial(seen_inside, layer, way, words_for_masks(way, forward)))
+    see = cache(partial(seen_inside, layer, way, words_for_masks(way, forward), known.heads))
     look = Look(name, see, request, at_first=partial(with_numbers_of_now, layer, now))
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     found = found or (with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None)
@@ -735,7 +739,7 @@ def with_exchanged(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parame
     """
     squares = [replace(way, axes=way.axes.replace("hw", "HW"), tokens=0)] if "hw" in way.axes else []
     for one in (*squares, way) if way.tokens else (way, *squares):
-        with suppress(NotFoundError, RuntimeError), exchanged(layer, one) as names:
+        with suppress(Exception), exchanged(layer, one) as names:  # it may take no such image
             if not names and one is way:
                 continue
             try:
@@ -846,6 +850,20 @@ def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> 
     return Inside(arrays, heads, groups, found.around, found.tokens)
 
 
+def as_its_class_is_told(found: Bound, heads: int) -> Inside | None:
+    """Return the matrices of a layer of one head as those of several, where its class was told that it has so many."""
+    inside = found.inside
+    if inside is None or inside.heads != 1 or heads < len("qk") or is_averaged(found):
+        return None
+    if any(inside.arrays[f"W_{side}"].shape[1] % heads for side in "qkv"):
+        return None
+    return Inside(inside.arrays, heads, heads, inside.around, inside.tokens)
+
+
+COUNTS_HEADS = re.compile("heads$|^heads|n(um)?head|headcount|headnum")
+"""What a word is like that counts heads, and nothing else about them."""
+
+
 def same(one: Array, other: Array | None) -> bool:
     """Say whether two arrays are the same."""
     return other is not None and np.array_equal(one, other)
@@ -889,7 +907,7 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     unscaled = of_points or (not any(name.startswith("b_") for name in arrays) and has_table(roles))
     offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, unscaled=unscaled)
     before = None if around is None or around.of_memory is not None else around.before
-    if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
+    if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in NORMED_ALONE:
         call = with_normed_memory(call, before)
     needed = tuple(given.name for given in forward if given.default is given.empty)
     known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given), needed=needed)
@@ -964,14 +982,19 @@ def positive_values(name: str, array: Array) -> Array:
     return np.abs(array) if name in ("W_v", "b_v", "W_o", "b_o") else array
 
 
+NORMED_ALONE = ("LayerNorm", "RMSNorm", "GroupNorm")
+
+
 def with_normed_memory(call: Callable[..., Any], norm: Norm) -> Callable[..., Any]:
     """Return a layer that norms x and not its memory: of x alone keys are those of x as the norm leaves it."""
 
     def with_memory(x: Any, memory: Any = None, **keywords: Any) -> Any:
         if memory is None:
-            apart = x if norm.kind == "RMSNorm" else x - x.mean(-1, keepdim=True)
-            spread = (apart.square().mean(-1, keepdim=True) + norm.eps).sqrt()
-            memory = apart / spread * x.new_tensor(norm.gain) + x.new_tensor(norm.shift)
+            of_groups = norm.kind == "GroupNorm"  # over all tokens
+            rows, axes = (x.unflatten(-1, (norm.groups, -1)), (1, 3)) if of_groups else (x, (-1,))
+            apart = rows if norm.kind == "RMSNorm" else rows - rows.mean(axes, keepdim=True)
+            spread = (apart.square().mean(axes, keepdim=True) + norm.eps).sqrt()
+            memory = (apart / spread).reshape(x.shape) * x.new_tensor(norm.gain) + x.new_tensor(norm.shift)
         return call(x, memory, **keywords)
 
     return with_memory

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.clock import MAKING, while_there_is_time
+from attn_exp.diagnosis.clock import EXPLAINING, MAKING, is_over, while_there_is_time
 
 TOKENS = 3
 OPEN = 40.0
@@ -422,7 +422,13 @@ class Search:
         return tuple(column for column in columns if self.is_straight(name, inputs, (column,)))
 
     def is_straight(self, name: str, inputs: tuple[int, ...], columns: Sequence[int]) -> bool:
-        """Say whether the answer to one token goes in a line where columns do."""
+        """Say whether the answer to one token goes in a line where columns do.
+
+        Raises:
+            NotFoundError: a check has been at work for so long that its attention is looked at inside instead.
+        """
+        if is_over(EXPLAINING, "which of its matrices is which"):
+            raise NotFoundError("too many of its columns bend the answer")
         step = self.column(name, inputs, columns, self.rng.standard_normal(self.width)) - self.now[name]
         there, back = (self.under(name, self.now[name] + sign * step, 1) for sign in (1.0, -1.0))
         return not self.moved((there + back) / 2, self.answer(1))

@@ -706,11 +706,10 @@ def way_into(
         return with_unknown_memory(layer, with_memory(layer, usual, into), into, set(needed))
     unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
     start, search.tries = Way(sides | unknown, axes[0], {}, positional, width=widths[0], packs=packs), 0
-    rest = {name: makes for name, makes in needed.items() if name not in unknown}
-    if unknown and not memories and (other := in_some_order(search, start, rest, axes)) is not None:
-        return with_memory(layer, other, into)  # keys are made of one of them
-    beside = replace(start, optional=optional)
-    if (unknown or memories) and (other := beside_an_image(search, beside, rest, axes)) is not None:
+    rest = {name: makes for name, makes in needed.items() if name not in unknown}  # keys are made of one
+    other = None if memories or not unknown else in_some_order(search, start, rest, axes)
+    other = other or beside_an_image(search, replace(start, optional=optional), rest, axes)
+    if other is not None:
         return with_memory(layer, other, into)
     for width in dict.fromkeys((search.width or widths[0], widths[0])):
         likely = Way(sides, axes[0], {}, positional, width=width, packs=packs)
@@ -1117,7 +1116,7 @@ def beside_an_image(
 ) -> Way | None:  # fmt: skip
     """Return the way of calling a layer with an image as x and a text as its memory; None if it takes no such."""
     images = [order for order in axes if "w" in order]
-    for lies in BESIDE_IMAGES if images else ():
+    for lies in BESIDE_IMAGES if images and "memory" in start.sides.values() else ():
         if (way := in_some_order(search, replace(start, of_memory=lies), options, images)) is not None:
             return way
     return None

@@ -354,3 +354,48 @@ class Forgets(CausalInside):
 def test_what_a_layer_makes_of_its_mask_and_its_last_matrix_is_named(function: Any, name: str) -> None:
     verdict = attn_exp.check(function)
     assert verdict.mistakes == (name,), verdict
+
+
+class Inner(nn.Module):
+    """One head, of any width."""
+
+    axis = -1
+
+    def __init__(self, wide: int, out: int) -> None:
+        super().__init__()
+        self.sides: Any = nn.ModuleList(nn.Linear(wide, out) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (net(x) for net in self.sides)
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(self.axis) @ v
+
+
+class InnerDown(Inner):
+    axis = -2
+
+
+class AsWideAsAll(nn.Module):
+    """It is told how many heads it has, keeps no number of them, and makes one head as wide as all."""
+
+    inner: type[Inner] = Inner
+
+    def __init__(self, input_dim: int, heads_num: int, head_dim: int = 15) -> None:
+        super().__init__()
+        self.all_heads, self.last = (
+            self.inner(input_dim, head_dim * heads_num),
+            nn.Linear(head_dim * heads_num, input_dim),
+        )
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.all_heads(x))
+
+
+class AsWideAsAllDown(AsWideAsAll):
+    inner = InnerDown
+
+
+@pytest.mark.parametrize(
+    ("layer", "names"), [(AsWideAsAll, {"single_head"}), (AsWideAsAllDown, {"single_head", "softmax_over_queries"})]
+)
+def test_one_head_where_a_class_is_told_several_is_named(layer: Any, names: set[str]) -> None:
+    assert set(attn_exp.check(layer, quick=True).mistakes) == names

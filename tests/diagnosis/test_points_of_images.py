@@ -46,3 +46,32 @@ def test_a_mistake_beside_it_is_named_alone() -> None:
 
 def test_whoever_asks_for_a_scale_is_told_that_there_is_none() -> None:
     assert attn_exp.check(Points, "scale=true", quick=True).mistakes == ("no_scale",)
+
+
+class OfOneSize(nn.Module):
+    """It takes maps of one size alone, queries, keys and values of their own, and says so with an error of its own."""
+
+    def __init__(self, dim: int, heads: int = 4, resolution: int = 4) -> None:
+        super().__init__()
+        self.heads, self.resolution = heads, resolution
+        self.after = nn.Sequential(nn.GELU(), nn.Conv2d(dim, dim, 1))
+
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        assert tuple(q.shape[-2:]) == (self.resolution, self.resolution), "maps of another size"
+        q, k, v = (one.flatten(2).unflatten(1, (self.heads, -1)).mT for one in (q, k, v))
+        context = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+        return self.after(self.joined(context).unflatten(-1, (self.resolution, -1)))
+
+    def joined(self, context: Any) -> Any:
+        return context.mT.flatten(1, 2)
+
+
+class OfOneSizeJoinedWrongly(OfOneSize):
+    def joined(self, context: Any) -> Any:
+        return context.reshape(len(context), -1, self.resolution**2)
+
+
+@pytest.mark.parametrize(("layer", "names"), [(OfOneSize, ()), (OfOneSizeJoinedWrongly, ("heads_merged_wrong",))])
+def test_maps_of_one_size_are_asked(layer: type[nn.Module], names: tuple[str, ...]) -> None:
+    verdict = attn_exp.check(layer, quick=True)
+    assert verdict.mistakes == names and verdict.passed == (not names), verdict

@@ -15,11 +15,12 @@ from torch import nn
 class Illustrated(nn.Module):
     """Queries are made of points, keys and values of words; nothing but the answer tells what `words` are."""
 
-    axis, root = -1, 2
+    axis = -1
 
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
-        self.heads, self.q, self.o = heads, nn.Conv2d(channels, channels, 1), nn.Conv2d(channels, channels, 1)
+        self.heads, self.o = heads, nn.Conv2d(channels, channels, 1)
+        self.q: nn.Module = nn.Conv2d(channels, channels, 1)
         self.k, self.v = nn.Linear(channels, channels), nn.Linear(channels, channels)
 
     def forward(self, picture: Any, words: Any) -> Any:
@@ -45,11 +46,19 @@ class OfAllEntries(Illustrated):
         return self.attended(picture, words.expand(len(picture), -1, -1))
 
 
+class NormedPicture(Illustrated):
+    """Its points are normed, and its words are not."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__(channels, heads)
+        self.q = nn.Sequential(nn.GroupNorm(4, channels), self.q)
+
+
 class DownThePoints(Illustrated):
     axis = -2
 
 
-@pytest.mark.parametrize("layer", [Illustrated, OfContext, OfAllEntries])
+@pytest.mark.parametrize("layer", [Illustrated, OfContext, OfAllEntries, NormedPicture])
 def test_points_attend_to_words(layer: type[nn.Module]) -> None:
     verdict = attn_exp.check(layer, quick=True)
     assert verdict.passed and any("keys of another input" in one.rung for one in verdict.findings), verdict
