@@ -328,9 +328,8 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
         if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
             return
-        others = of_no_tokens(rung, list(zip(seen.first, again, of_other, strict=True)))
-        if others is not None:
-            yield others
+        if any(are_together(*three) for three in zip(seen.first, again, of_other, strict=True)):
+            yield Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
             return
         pairs = [(side, changed(getattr(one, side), getattr(other, side)))
                  for one, other in zip(seen.first, again, strict=True) for side in "qkv"
@@ -348,16 +347,6 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
     said = f"rows of {', '.join(sorted(lost))} are made of parts of several tokens"
     yield Finding(rung, BROKEN, said), known.get(tuple(sorted(lost)), "")
-
-
-def of_no_tokens(rung: str, threes: Sequence[tuple[Core, Core, Core]]) -> tuple[Finding, str] | None:
-    """Return what is to be said where rows are those of several entries, or features; None where they are tokens."""
-    if any(are_together(*three) for three in threes):
-        return Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
-    if all(is_of_features(one.v, other.v) for one, other, _ in threes):
-        said = "rows of q, k and v are features, each with a number of every token: these attend to each other"
-        return Finding(rung, REMARK if all(one.normed for one, _, _ in threes) else BROKEN, said), ""
-    return None
 
 
 def with_token_changed(seen: Seen, place: int, entry: int) -> list[Core]:
@@ -463,15 +452,6 @@ def is_of_points(one: Operation) -> bool:
 def is_mixed(touched: Array) -> bool:
     """Say whether another token changes rows of one head that lie side by side; an input may come twice."""
     return bool((touched[:, 1:] & touched[:, :-1]).any())
-
-
-def is_of_features(rows: Array, others: Array) -> bool:
-    """Say whether another token changes one column of several rows `[n s e]`, in all of them, and no other column."""
-    if rows.shape != others.shape or rows.shape[1] < len("kv"):
-        return False
-    touched = np.abs(rows - others) > CLOSE * np.abs(rows).max(initial=0.0)
-    touched = touched[touched.any(axis=(1, 2))]
-    return bool(touched.size and (touched.sum(axis=2) == 1).all() and touched.all(axis=1).any(axis=1).all())
 
 
 def changed(rows: Array, others: Array) -> Array:
