@@ -91,7 +91,8 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
         return [ROOM, FEW, sizes.width] if use.is_square else [False, True, *([] if known is None else [known])]
     rule = next((values for fits, values in FIRST if fits(word, note)), None)
     if rule is None and known is not None:
-        usual = [known, *(value for value in (sizes.width, sizes.size, sizes.heads) if value != known)]
+        few = [FEW] if counts_tokens(word) else []
+        usual = [known, *few, *(value for value in (sizes.width, sizes.size, sizes.heads) if value != known)]
         if word in HEADS or about_heads(word):  # what is called the size of one may be that of all; one is the last
             usual = [known, sizes.size // 2, *usual[1:], 1]
     else:
@@ -285,15 +286,17 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
 
 
 def of_pieces(given: inspect.Parameter) -> list[Any]:
-    """Return what stands for a default number of tokens in a row that see each other; nothing of other defaults."""
-    is_piece = type(given.default) is int and given.default > 1 and any(part in plain(given.name) for part in PIECES)
-    return [GRID, given.default] if is_piece else []
+    """Return what stands for a default number of tokens in a row that see each other, or that are one; else nothing."""
+    word = plain(given.name)
+    if type(given.default) is not int or given.default < len("xy"):
+        return []
+    return [1, given.default] if "patchsize" in word else [GRID, given.default] if has(*PIECES)(word, "") else []
 
 
 def of_image(given: inspect.Parameter, known_of: About) -> list[Any]:
     """Return what stands for the default size of an image, or of a window of one; nothing of other defaults."""
     word, default = plain(given.name), given.default
-    if is_side_of_image(word, known_of.kind) and isinstance(default, tuple):
+    if (is_side_of_image(word, known_of.kind) or "window" in word) and isinstance(default, tuple):
         return [(GRID,) * len(default)]
     if default is None and ("window" in word or is_side_of_image(word, known_of.kind)):
         return [None, GRID, (GRID, GRID)]
@@ -373,7 +376,7 @@ THEN: tuple[Rule, ...] = (
     (named("i", "depth"), lambda sizes: [0, 1]),
     (named("n", "nb", "num", "count", "parts"), lambda sizes: [sizes.heads, sizes.width, sizes.size]),
     (lambda word, note: word.endswith(("theta", "base")), lambda sizes: [10000.0, 1.0]),
-    (has("groupsize"), lambda sizes: [1, 2]),
+    (has("groupsize", "patchsize"), lambda sizes: [1, 2]),
     (has(*PIECES), lambda sizes: [GRID, 2]),
     (has("kernel", "ksize"), lambda sizes: [1, 3]),
     (has("stride", "dilation", "ratio", "reduction", "expansion"), lambda sizes: [1, 2]),

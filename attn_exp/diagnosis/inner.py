@@ -364,7 +364,7 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     if not has_rows(seen):
         yield Finding(rung, ABSENT, "its answer has no row for each token"), ""
         return
-    lost, normed = set[str](), False
+    lost, normed, tokens = set[str](), False, seen.x.shape[1]  # other keys are sums of many, as Linformer has them
     for place in (0, 1):
         again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
         if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
@@ -374,7 +374,8 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
             yield others
             return
         pairs = [(side, changed(getattr(one, side), getattr(other, side)))
-                 for one, other in zip(seen.first, again, strict=True) for side in "qkv"]  # fmt: skip
+                 for one, other in zip(seen.first, again, strict=True) for side in "qkv"
+                 if side == "q" or tokens <= one.k.shape[1] <= 2 * tokens]  # fmt: skip
         lost |= {side for side, touched in pairs if is_mixed(touched)}
         normed |= any(touched.any() for _, touched in pairs) and all(
             (touched.all(axis=1) | ~touched.any(axis=1)).all() for _, touched in pairs
@@ -393,14 +394,11 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
 def of_no_tokens(
     seen: Seen, rung: str, threes: Sequence[tuple[Core, Core, Core]]
 ) -> tuple[Finding, str] | None:  # fmt: skip
-    """Return what is to be said where rows are those of several entries, heads or features; None where tokens."""
+    """Return what is to be said where rows are those of several entries, or heads; None where they are tokens."""
     if len(threes) == 1 and are_heads_of_tokens(seen, threes[0][0]):
         return Finding(rung, BROKEN, "the heads of one token are the keys of a softmax"), "heads_not_transposed"
     if any(are_together(*three) for three in threes):
         return Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
-    if all(is_of_features(one.v, other.v) for one, other, _ in threes):
-        said = "rows of q, k and v are features, each with a number of every token: these attend to each other"
-        return Finding(rung, REMARK if all(one.normed for one, _, _ in threes) else BROKEN, said), ""
     return None
 
 
@@ -517,15 +515,6 @@ def is_mixed(touched: Array) -> bool:
     return bool((touched[:, 1:] & touched[:, :-1]).any())
 
 
-def is_of_features(rows: Array, others: Array) -> bool:
-    """Say whether another token changes one column of several rows `[n s e]`, in all of them, and no other column."""
-    if rows.shape != others.shape or rows.shape[1] < len("kv"):
-        return False
-    touched = np.abs(rows - others) > CLOSE * np.abs(rows).max(initial=0.0)
-    touched = touched[touched.any(axis=(1, 2))]
-    return bool(touched.size and (touched.sum(axis=2) == 1).all() and touched.all(axis=1).any(axis=1).all())
-
-
 def changed(rows: Array, others: Array) -> Array:
     """Return which rows `[n t d]` are others, rounding apart; none where the sizes are others."""
     if rows.shape != others.shape:
@@ -561,12 +550,13 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     if by_chance or said.shape != before.shape or said.shape[:2] != seen.x.shape[:2]:
         return absent
     reached = (np.abs(said - before) > CLOSE * np.abs(before).max()).reshape(*said.shape[:2], -1).any(axis=-1)
-    if reached.sum() > 1 or not reached[0, 1]:
+    by_norm = reached[0].all() and any("norm" in one.name for one in after)  # one over all tokens may stand behind
+    if (reached.sum() > 1 or not reached[0, 1]) and not by_norm:
         places = ", ".join(str(place + 1) for place in np.flatnonzero(reached.any(axis=0)))
         whose = "channels mix of token 2" if among_channels else "the query of token 2 mixes"
         return Finding(rung, BROKEN, f"what {whose} reaches token {places}"), "heads_merged_wrong"
     whose = "channels mix of a token" if among_channels else "a query mixes"
-    return Finding(rung, HELD, f"what {whose} reaches its own token alone"), ""
+    return absent if by_norm else (Finding(rung, HELD, f"what {whose} reaches its own token alone"), "")
 
 
 LOST = Finding("the answer", BROKEN, "what the queries mix does not reach it"), ""

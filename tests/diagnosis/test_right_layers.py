@@ -265,4 +265,4 @@ def test_features_may_attend_to_each_other() -> None:
     """That is meant where rows are normed over the tokens, and said."""
     verdict = checked(Channels)
     assert verdict.passed, str(verdict)
-    assert "these attend to each other" in str(verdict)
+    assert "is a channel" in str(verdict)
