@@ -304,6 +304,10 @@ def multiplied(operations: Sequence[Operation], place: int | None) -> tuple[floa
         mine = [side for side, of_x in enumerate(one.of_x) if of_x]
         if not mine or "norm" in one.name or (len(mine) > 1 and one.name in ("mul", "div")):
             return factor, bool(mine)
+        if len(mine) > 1 and one.name in ("add", "sub"):  # a sum is multiplied by what both of its parts are
+            parts = {multiplied(operations, one.made[side]) for side in mine}
+            by, normed = parts.pop() if len(parts) == 1 else (1.0, False)
+            return factor * by, normed
         if one.name in ("mul", "div"):
             others = [array for side, array in enumerate(one.given) if side not in mine and array.size == 1]
             number = next(iter([*one.numbers, *(float(array.ravel()[0]) for array in others)]), 1.0)

@@ -374,7 +374,8 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
             yield others
             return
         pairs = [(side, changed(getattr(one, side), getattr(other, side)))
-                 for one, other in zip(seen.first, again, strict=True) for side in "qkv"
+                 for one, other in zip(seen.first, again, strict=True)
+                 if not follows_another(seen, one) for side in "qkv"
                  if side == "q" or tokens <= one.k.shape[1] <= 2 * tokens]  # fmt: skip
         lost |= {side for side, touched in pairs if is_mixed(touched)}
         normed |= any(touched.any() for _, touched in pairs) and all(
@@ -406,6 +407,17 @@ def are_heads_of_tokens(seen: Seen, one: Core) -> bool:
     """Say whether there is a softmax for each token, with as many queries and keys as the layer says it has heads."""
     tokens, several = seen.x.shape[1], seen.told > 1 and seen.told != seen.x.shape[1]
     return several and seen.heads == tokens and one.weights.shape[1:] == (seen.told, seen.told)
+
+
+def follows_another(seen: Seen, one: Core) -> bool:
+    """Say whether q, k or v are made of what another softmax mixed, and so of several tokens."""
+    mixed = {other.at[2] for other in seen.first if other is not one}
+    ahead, met = [one.at[0], one.at[2]], set[int]()
+    while ahead:
+        before = {made for made in seen.operations[ahead.pop()].made if made is not None} - met
+        met |= before
+        ahead += before
+    return bool(mixed & met)
 
 
 def with_token_changed(seen: Seen, place: int, entry: int) -> list[Core]:
@@ -541,7 +553,8 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     instead = dict[int, Callable[[Any], Any]]()
     for one, other in zip(seen.first, again, strict=True):
         rows = changed(*(side.swapaxes(1, 2) if among_channels else side for side in (one.q, other.q)))
-        if rows.sum(axis=-1).max(initial=0) != 1 or rows.shape[1] < x.shape[1]:  # several tokens may be one query
+        of_several = rows.sum(axis=-1).max(initial=0) != 1 or follows_another(seen, one)
+        if of_several or rows.shape[1] < x.shape[1]:  # several tokens may be one query
             return absent
         instead[one.at[2]] = partial(with_rows, rows=rows, swapped=one.swapped != among_channels)
     as_it_is = {at: partial(with_rows, rows=np.zeros((1, 1), bool), swapped=False) for at in instead}

@@ -518,7 +518,7 @@ def of_module(module: Any, known: Known) -> Bound:
     forward = taken_by(module.forward, known.name)
     layer = TorchLayer(filled(with_drawn_tensors_held(module) if known.fresh else module, forward, known.sizes))
     if not layer.places or not any(tensor.ndim > 1 for tensor in layer.places.values()):
-        return Bound(module, module, offered(module.forward, known.name))
+        return with_gates(layer, forward, known)
     if known.fresh:
         redraw(layer, known.request.seed)
         enlarge(layer, known.request.seed)
@@ -534,6 +534,26 @@ def of_module(module: Any, known: Known) -> Bound:
         return of_layer(layer, others, known)
     except UserError as error:
         raise (error if isinstance(error, UnreadError) and tells_all(error.look()) else unread) from error
+
+
+def with_gates(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Known) -> Bound:
+    """Return a module without matrices as a function of q, k and v; one that holds numbers may be seen from inside.
+
+    Its arguments may be other inputs, where their names do not say that they are q, k and v; its gates are opened.
+    """
+    made = Bound(layer.module, layer.module, offered(layer.module.forward, known.name))
+    if made.offer is None or not made.offer.guessed or not layer.places or not known.fresh:
+        return made
+    with suppress(UserError):
+        layer, way = with_way(layer, forward, known.request, known.sizes)
+        layer.put({name: np.full_like(array, PARTLY_OPEN) for name, array in layer.parameters.items()})
+        look = Look(known.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), known.request)
+        return replace(made, look=look)
+    return made
+
+
+PARTLY_OPEN = 0.3
+"""Of a gate: not so far that it and what it leaves, 1 less it, are the same."""
 
 
 def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Known) -> Bound:

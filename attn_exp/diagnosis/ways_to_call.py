@@ -139,9 +139,8 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
         return
     first = known or bound(own, request)
     may_differ = first.inside is None and known is None
-    others = (
-        adapted(own.function if inspect.isclass(own.function) else first.call, own.name) if may_differ else iter(())
-    )
+    ways = adapted(own.function if inspect.isclass(own.function) else first.call, own.name) if may_differ else iter(())
+    others = (replace(way, look=first.look) for way in ways)
     if may_differ and (takes_size(first.call, own.name) or sizes_told(first.call)):
         yield from others
     if known is not None or is_named(own, first):

@@ -218,6 +218,54 @@ class Pairs(Fused):
         return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 
+class Gated(torch.nn.Module):
+    """It holds gates alone, and mixes three inputs: one is a key after it asked another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_text, self.of_sound = torch.nn.Parameter(torch.full((1,), 0.5)), torch.nn.Parameter(torch.zeros(1))
+
+    def look(self, asking: Any, asked: Any) -> Any:
+        return (asking @ asked.mT / asking.shape[-1] ** 0.5).softmax(-1) @ asked
+
+    def forward(self, sound_tokens: Any, image_tokens: Any, text_tokens: Any) -> tuple[Any, Any]:
+        mixed = (1 - self.of_text) * text_tokens + self.of_text * self.look(text_tokens, image_tokens)
+        return sound_tokens + self.of_sound * self.look(sound_tokens, mixed), mixed
+
+
+class ScaledSum(Plain):
+    """Numbers from other networks are added to x, and queries are scaled before they are turned by their places."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.more = torch.nn.Linear(dim, dim)
+
+    def turned(self, side: Any) -> Any:
+        one, other = side.chunk(2, -1)
+        steps = 10000.0 ** (-2 * torch.arange(one.shape[-1]) / side.shape[-1])
+        angles = torch.outer(torch.arange(side.shape[-2]), steps).repeat(1, 2).to(side)
+        return side * angles.cos() + torch.cat([-other, one], -1) * angles.sin()
+
+    def weigh(self, q: Any, k: Any) -> Any:
+        return (self.turned(q / q.shape[-1] ** 0.5) @ self.turned(k).mT).softmax(-1)
+
+    def forward(self, x: Any) -> Any:
+        return self.attend(x + torch.tanh(self.more(x)))
+
+
+class OverAll(Plain):
+    """Behind attention stands a norm over all tokens, and channels come first."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.norm, self.more = torch.nn.GroupNorm(1, dim), torch.nn.Linear(dim, dim)
+
+    def forward(self, x: Any) -> Any:
+        rows = x.permute(0, 3, 2, 1)
+        said = self.attend(rows + torch.tanh(self.more(rows)))
+        return self.norm(x + said.permute(0, 3, 2, 1))
+
+
 class Channels(Fused):
     """Features attend to each other, each a row of one number of every token, as in Restormer and XCiT."""
 
@@ -234,7 +282,21 @@ def checked(kind: Any, *words: str) -> Verdict:
 
 @pytest.mark.parametrize(
     "kind",
-    [Windows, Pieces, InPieces, Talking, Grouped, OfFrames, Handed, Temperature, History, Pairs],
+    [
+        Windows,
+        Pieces,
+        InPieces,
+        Talking,
+        Grouped,
+        OfFrames,
+        Handed,
+        Temperature,
+        History,
+        Pairs,
+        Gated,
+        ScaledSum,
+        OverAll,
+    ],
     ids=lambda kind: str(kind.__name__),
 )
 def test_right_layers_are_right(kind: Any) -> None:
@@ -266,3 +328,41 @@ def test_features_may_attend_to_each_other() -> None:
     verdict = checked(Channels)
     assert verdict.passed, str(verdict)
     assert "is a channel" in str(verdict)
+
+
+class Merged(torch.nn.Module):
+    """What is called the size of a head is that of all; queries are scaled in place, where keys lie beside them."""
+
+    def __init__(self, in_channels: int, dk: int, dv: int, Nh: int) -> None:
+        super().__init__()
+        self.sizes, self.Nh = (dk, dk, dv), Nh
+        self.qkv, self.beside = torch.nn.Conv2d(in_channels, 2 * dk + dv, 1), torch.nn.Conv2d(in_channels, 4, 1)
+
+    def forward(self, x: Any) -> Any:
+        parts = self.qkv(x).split(self.sizes, dim=1)
+        q, k, v = (part.unflatten(1, (self.Nh, -1)) for part in parts)
+        q *= q.shape[2] ** -0.5
+        q, k, v = (part.flatten(3).transpose(2, 3) for part in (q, k, v))
+        said = (q @ k.mT).softmax(-1) @ v
+        return torch.cat([self.beside(x), said.reshape(len(x), -1, *x.shape[2:])], 1)
+
+
+class TakingTurns(NotTurned):
+    """Masks of entries are repeated as if entries took turns."""
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = (part.reshape(len(x) * self.heads, x.shape[1], -1) for part in self.qkv(x).chunk(3, -1))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask.repeat(self.heads, 1, 1), float("-inf"))
+        return self.out((scores.softmax(-1) @ v).reshape(x.shape))
+
+
+def test_heads_are_merged_wrong_where_sizes_hang_together() -> None:
+    """No other mistake is named beside."""
+    assert checked(Merged).mistakes == ("heads_merged_wrong",)
+
+
+def test_masks_of_entries_that_take_turns_are_seen_inside() -> None:
+    """Beside the mistake of the heads."""
+    assert set(checked(TakingTurns).mistakes) == {"heads_not_transposed", "mask_tiled_over_heads"}
