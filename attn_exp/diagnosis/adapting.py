@@ -89,7 +89,11 @@ class Adapter:
         return self.answer(function, context, given)
 
     def of_each_query(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
-        """Return the answers to the queries, each of which is a call."""
+        """Return the answers to the queries, each of which is a call.
+
+        Raises:
+            ValueError: an answer is no row.
+        """
         q, rows = context.given["q"], context.at.rows
         axis, said = self.one_query.index("t"), []
         for place in range(rows):
@@ -99,6 +103,8 @@ class Adapter:
             row = next(iter(parts_of(self.answer(function, of_query, words)).values()))
             if hidden(row):  # joined with others it would hide nothing
                 return row
+            if len(row.shape) != len(q.shape) - 1:
+                raise ValueError("it gives no row for one query")
             said.append(row)
         return stack(said, axis)
 
