@@ -37,7 +37,7 @@ from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of,
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS, method_of
 from attn_exp.diagnosis.pure_layers import as_called, kind_of
-from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.returned import hidden, parts_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.uses import Use, uses_of
 from attn_exp.forms.pipeline import At
@@ -89,14 +89,23 @@ class Adapter:
         return self.answer(function, context, given)
 
     def of_each_query(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
-        """Return the answers to the queries, each of which is a call."""
+        """Return the answers to the queries, each of which is a call.
+
+        Raises:
+            ValueError: an answer is no row.
+        """
         q, rows = context.given["q"], context.at.rows
         axis, said = self.one_query.index("t"), []
         for place in range(rows):
             alone = {**context.given, "q": q[(*[slice(None)] * axis, place)]}
             of_query = Context(replace(context.at, rows=1), context.library, alone)
             words = {name: of_row(value, place, rows) for name, value in given.items()}
-            said.append(next(iter(parts_of(self.answer(function, of_query, words)).values())))
+            row = next(iter(parts_of(self.answer(function, of_query, words)).values()))
+            if hidden(row):  # joined with others it would hide nothing
+                return row
+            if len(row.shape) != len(q.shape) - 1:
+                raise ValueError("it gives no row for one query")
+            said.append(row)
         return stack(said, axis)
 
     def answer(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:

@@ -194,7 +194,7 @@ ANSWERS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda out: np.ma.array(out, mask=True), "returned a masked array, which hides 864 of its 864 numbers"),
     (lambda out: out.sum(), "returned a single number; expected an array"),
     (lambda out: np.broadcast_to(0.0, (2**20, 2**20, 2**10)), "returned an array of 1.13e+15 numbers; expected"),
-    (lambda out: out.tolist(), "returned a list; expected an array"),
+    (lambda out: list("words"), "returned a list; expected an array"),
     (lambda out: Shapeless(), "ended without an answer (SystemExit: 0)"),
     (lambda out: Unmade(), "ended without an answer (SystemExit)"),
     (lambda out: None, "returned nothing; expected an array"),
