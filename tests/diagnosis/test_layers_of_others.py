@@ -106,7 +106,8 @@ def test_a_mask_that_means_causal_is_said() -> None:
 
 
 def test_weights_that_are_scaled_late_are_named_whatever_the_order_of_the_matrix() -> None:
-    assert set(attn_exp.check(ScaledLate, quick=True).mistakes) == {"mask_ignored", "scale_after_softmax"}
+    found = attn_exp.check(ScaledLate, quick=True).mistakes
+    assert set(found) == {"mask_ignored", "scale_after_softmax", "scale_by_sqrt_d_model"}
 
 
 def test_what_was_not_asked_is_said_with_its_reason() -> None:
