@@ -1066,41 +1066,9 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
     Raises:
         UserError: it cannot be made or called.
     """
-    lent = library("numpy" if kind == "keras" else "jax")
-
-    def called_in(made: Any, of_size: Sizes, orders: Sequence[str]) -> tuple[PureLayer, Way]:
-        forward = taken_by(forward_of(kind, made), own.name)
-        ways = list[Way]()
-
-        def example(call: Callable[..., Any]) -> None:
-            widths, size = [of_size.width], of_size.size
-            ways.append(find_way(call, forward, lambda array: lent.into(array, "float32"), orders, widths, size))
-
-        layer = pure(kind, made, example)
-        if not ways:
-            example(layer)
-        return layer, ways[0]
-
-    def of_another_shape(error: NoWayError, made: Any) -> OtherShapeError:
-        x = np.random.default_rng(17).standard_normal((2, error.others[0].tokens or HERE, error.others[0].width))
-        made = unbuilt(made) if kind == "keras" else made
-        layer = pure(kind, made, lambda call: error.others[0].call(call, lent.into(x, "float32")))
-        redraw(layer, request.seed)
-        forward = taken_by(forward_of(kind, made), own.name)
-        see = partial(first_seen, layer, error.others, lambda way: words_for_masks(way, forward))
-        return OtherShapeError(f"{own.name} cannot be called with x: {error}", Look(own.name, cache(see), request))
 
     def works(made: Any, of_size: Sizes) -> Bound:
-        orders = OF_ONE if kind == "equinox" else OF_MANY
-        try:
-            if kind == "keras" and not made.built:  # a call that fails may leave it built for other axes
-                layer, way = in_the_first_order(lambda order: called_in(unbuilt(made), of_size, (order,)), orders)
-            else:
-                layer, way = called_in(made, of_size, orders)
-        except NoWayError as error:
-            if not error.others:
-                raise
-            raise of_another_shape(error, made) from error
+        layer, way = way_into_pure(own, request, kind, made, of_size)
         if not layer.leaves:
             return Bound(own.function, np.dot if kind == "keras" else library_of_jax())
         if inspect.isclass(own.function):
@@ -1123,6 +1091,55 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
     maker = partial(HaikuMaker, own.function) if kind == "haiku" else own.function
     maker = signed(maker, own.function, kind)
     return with_sizes_apart(maker, own.name, sizes, works, construct(maker, own.name, sizes, works), told)
+
+
+def way_into_pure(
+    own: OwnFunction, request: Request, kind: str, made: Any, of_size: Sizes
+) -> tuple[PureLayer, Way]:  # fmt: skip
+    """Return a layer of flax, haiku, Equinox or Keras, and how it is called.
+
+    Raises:
+        NoWayError: it cannot be called.
+        OtherShapeError: it answers, but not with a row for each token; what is inside may be seen.
+    """
+    lent = library("numpy" if kind == "keras" else "jax")
+    orders = OF_ONE if kind == "equinox" else OF_MANY
+
+    def called_in(made: Any, orders: Sequence[str]) -> tuple[PureLayer, Way]:
+        forward = taken_by(forward_of(kind, made), own.name)
+        ways = list[Way]()
+
+        def example(call: Callable[..., Any]) -> None:
+            widths, size = [of_size.width], of_size.size
+            ways.append(find_way(call, forward, lambda array: lent.into(array, "float32"), orders, widths, size))
+
+        layer = pure(kind, made, example)
+        if not ways:
+            example(layer)
+        return layer, ways[0]
+
+    try:
+        if kind == "keras" and not made.built:  # a call that fails may leave it built for other axes
+            return in_the_first_order(lambda order: called_in(unbuilt(made), (order,)), orders)
+        return called_in(made, orders)
+    except NoWayError as error:
+        if not error.others:
+            raise
+        raise of_another_shape(own, request, kind, made, error) from error
+
+
+def of_another_shape(
+    own: OwnFunction, request: Request, kind: str, made: Any, error: NoWayError
+) -> OtherShapeError:  # fmt: skip
+    """Return the error of a layer that answers in another shape, with what looks inside it."""
+    lent = library("numpy" if kind == "keras" else "jax")
+    x = np.random.default_rng(17).standard_normal((2, error.others[0].tokens or HERE, error.others[0].width))
+    made = unbuilt(made) if kind == "keras" else made
+    layer = pure(kind, made, lambda call: error.others[0].call(call, lent.into(x, "float32")))
+    redraw(layer, request.seed)
+    forward = taken_by(forward_of(kind, made), own.name)
+    see = partial(first_seen, layer, error.others, lambda way: words_for_masks(way, forward))
+    return OtherShapeError(f"{own.name} cannot be called with x: {error}", Look(own.name, cache(see), request))
 
 
 OF_MANY = ("btm", "tm", "bhwm", "bmhw", "bmt", "hwm", "bfhwm")
