@@ -25,6 +25,7 @@ from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
 from attn_exp.diagnosis.explanations import explained
+from attn_exp.diagnosis.idle import NO_OUTPUT, UNUSED
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
@@ -166,11 +167,15 @@ def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     if NOTHING not in verdict.computes or not are_of_masks(verdict):
         return None
     seen = tried.function.look()  # masks alone are wrong, in a way that answers do not show
-    of_masks = seen is not None and all(mistake(name).group == "masks" for name in seen.mistakes)
-    if seen is None or not seen.mistakes or not of_masks:
+    names = set(() if seen is None else seen.mistakes) - NEVER_USED
+    if seen is None or not names or any(mistake(name).group != "masks" for name in names):
         return None
     shown = (one for one in seen.findings if one.state == BROKEN)
     return replace(verdict, mistakes=seen.mistakes, computes=seen.computes, findings=(*verdict.findings, *shown))
+
+
+NEVER_USED = {NO_OUTPUT, UNUSED}
+"""What answers do not show, as the matrix is no part of them."""
 
 
 def are_of_masks(verdict: Verdict) -> bool:

@@ -199,7 +199,8 @@ class LowWeights(nn.Module):
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
-        self.heads, self.net, self.out = heads, nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.heads, self.net = heads, nn.Linear(dim, 3 * dim)
+        self.out: nn.Module = nn.Linear(dim, dim)
 
     def forward(self, x: Any, mask: Any = None) -> Any:
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.net(x).chunk(3, -1))
@@ -213,6 +214,18 @@ class LowWeights(nn.Module):
 class PairsAfter(LowWeights):
     def hidden(self, weights: Any, mask: Any) -> Any:
         return weights if mask is None else weights * (mask[:, None] & mask[:, :, None])[:, None]
+
+
+class PairsAfterUnused(PairsAfter):
+    """Its last matrix is made and never used."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.out_w, self.out = nn.Parameter(torch.randn(dim, dim)), nn.Identity()
+
+
+def test_a_mask_beside_a_matrix_that_is_never_used_is_looked_at_inside() -> None:
+    assert set(attn_exp.check(PairsAfterUnused).mistakes) == {"mask_after_softmax", "no_output_projection"}
 
 
 @pytest.mark.parametrize("layer", [LowWeights, PairsAfter])
