@@ -194,7 +194,7 @@ def strided(value: Any) -> Any:
 
 def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Call from two threads at once, with different numbers."""
-    rung = "two threads at once"
+    rung = IN_THREADS
     cases = [case, other_data(case)] * 4
     alone = [caller(question) for question in cases[:2]] * 4
     # both threads are there before either asks: what a function does to Python while it is asked stops no start
@@ -208,6 +208,7 @@ def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     return Finding(rung, HELD), ""
 
 
+IN_THREADS = "two threads at once"
 BOTH = 20.0
 """Seconds in which a second thread starts, where it can be started at all."""
 

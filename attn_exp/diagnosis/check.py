@@ -16,7 +16,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import inner, other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.answers import LARGE, NOTHING, OVERFLOWS, SINGLE, Answers, small_logits, unexplained
-from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
+from attn_exp.diagnosis.behaviour import IN_THREADS, behaviours, gradients, remarks
 from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
@@ -504,6 +504,9 @@ def verdict_on_answers(
     wrong = failing(seen, digits)
     tell("how it behaves")
     behaved = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), digits))
+    if lenient:  # a layer may keep what its backward pass needs, and nobody calls one object from two threads
+        behaved = [(replace(one, state=REMARK) if one.rung == IN_THREADS else one, name)
+                   if one.state == BROKEN else (one, name) for one, name in behaved]  # fmt: skip
     learned = gradients(caller, tried.case, digits)
     edges = list(remarks(caller, tried.case))
     again = asked_again(caller, seen, wrong)

@@ -111,7 +111,8 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
     if np.array_equal(said, seen.said) and all(
         np.array_equal(one.weights, other.weights) for one, other in zip(again, seen.first, strict=True)
     ):
-        return IGNORED if all(one.weights.shape[2] == tokens for one in again) else None  # else keys are no tokens
+        heads = all(one.weights.shape[1:] == (seen.told, seen.told) and seen.told > 1 for one in again)  # of one token
+        return IGNORED if heads or all(one.weights.shape[2] == tokens for one in again) else None  # no other keys
     pairs = list(zip(again, seen.first, strict=True))
     names = {of_core(one, other, of_rows(allowed, one) if masking in PADDINGS else allowed) for one, other in pairs}
     if names == {None} and masking in PADDINGS:  # what becomes of the queries of filler is nobody's affair
