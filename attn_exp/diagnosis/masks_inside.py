@@ -170,7 +170,8 @@ def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
         return None
     open_before = plain.logits > HIDDEN
     hidden = (masked.logits <= HIDDEN) & open_before
-    for name, places in (("", ~allowed), (INVERTED, allowed), (TURNED, ~allowed.T)):
+    is_square = allowed.shape[-1] == allowed.shape[-2]  # else some queries are left out
+    for name, places in (("", ~allowed), (INVERTED, allowed), *([(TURNED, ~allowed.T)] if is_square else [])):
         if np.array_equal(hidden, places & open_before):
             factor, apart = multiple(masked.logits, plain.logits, masked.logits > HIDDEN)
             return name if apart < CLOSE * 10 and abs(factor - 1.0) < CLOSE * 10 else OTHERS

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.cores import Core
+from attn_exp.diagnosis.masks_inside import of_core
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch
@@ -232,3 +237,22 @@ def test_a_mask_beside_a_matrix_that_is_never_used_is_looked_at_inside() -> None
 def test_a_mask_that_answers_do_not_explain_is_looked_at_inside(layer: type[nn.Module]) -> None:
     verdict = attn_exp.check(layer)
     assert verdict.mistakes == ("mask_after_softmax",), verdict
+
+
+def test_a_mask_of_fewer_queries_than_keys_is_read_as_any_other() -> None:
+    """Rows of filler are left out where a layer hides them too: what is left has fewer queries than keys."""
+    draw = np.random.default_rng(7)
+    logits = draw.standard_normal((1, 5, 7))
+    allowed = np.broadcast_to(np.arange(7) < 5, (5, 7))
+    q, k, v = draw.standard_normal((1, 5, 4)), *draw.standard_normal((2, 1, 7, 4))
+    plain = Core(q, k, v, logits, logits, shares(logits), shares(logits), 1.0, 1.0, False, (0, 1, 2), False)
+    turned = np.where(allowed, -np.inf, logits)
+    masked = replace(plain, logits=turned, weights=shares(turned))
+    assert of_core(masked, plain, allowed) == "mask_inverted"
+    assert of_core(replace(plain, logits=np.where(allowed, logits, -np.inf)), plain, allowed) == ""
+
+
+def shares(logits: Array) -> Array:
+    powers: Array = np.exp(logits - logits.max(-1, keepdims=True))
+    whole: Array = powers.sum(-1, keepdims=True)
+    return np.divide(powers, whole)
