@@ -38,8 +38,12 @@ def class_of(function: Any, name: str, sizes: Sizes, is_layer: Callable[[Any], b
 def class_around(function: Any) -> Any:
     """Return a class of layers that do what a function does which makes layers of haiku or Keras each time; or None.
 
-    Its class is made of the numbers that the function takes, and called with all else.
+    Its class is made of the numbers that the function takes, and called with all else. One that takes q, k and v, or a
+    layer's matrices, is called as it stands.
     """
+    with suppress(UserError):
+        offered(function, "")
+        return None
     code = getattr(function, "__code__", None)
     names = names_in(code) if code is not None else set()
     space = getattr(function, "__globals__", {})

@@ -249,6 +249,7 @@ def test_a_mask_of_fewer_queries_than_keys_is_read_as_any_other() -> None:
     turned = np.where(allowed, -np.inf, logits)
     masked = replace(plain, logits=turned, weights=shares(turned))
     assert of_core(masked, plain, allowed) == "mask_inverted"
+    assert of_core(plain, plain, allowed) is None
     assert of_core(replace(plain, logits=np.where(allowed, logits, -np.inf)), plain, allowed) == ""
 
 
