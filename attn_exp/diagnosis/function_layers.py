@@ -585,8 +585,11 @@ def sizes_told(function: Any) -> dict[str, Source]:
     read = read_of_file(function) if inspect.isfunction(inspect.unwrap(function)) else {}
     if any(array.ndim for _, _, array in arrays_in({name: value for name, value in read.items() if is_thing(value)})):
         return {}
-    return {name: size for name, value in read.items() if type(value) is int
+    told = {name: size for name, value in read.items() if type(value) is int
             and (size := size_named(name)) is not None}  # fmt: skip
+    heads, sizes = ({read[name] for name, size in told.items() if size is one} for one in (HEADS, SIZE))
+    wide = {count * size for count in heads for size in sizes if count > 1}  # `d` beside `d_head` is that of x
+    return {name: WIDTH if size is SIZE and read[name] in wide else size for name, size in told.items()}
 
 
 # Functions as layers

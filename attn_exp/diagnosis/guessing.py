@@ -286,10 +286,12 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
 
 
 def of_pieces(given: inspect.Parameter) -> list[Any]:
-    """Return what stands for a default number of tokens in a row that see each other, or that are one; else nothing."""
+    """Return what stands for a default number of tokens that see each other, or are made one; else nothing."""
     word = plain(given.name)
     if type(given.default) is not int or given.default < len("xy"):
         return []
+    if has("srratio", "stride", "reduction", "downsample")(word, ""):
+        return [given.default, 1]  # fewer keys than tokens, or as many
     return [1, given.default] if "patchsize" in word else [GRID, given.default] if has(*PIECES)(word, "") else []
 
 

@@ -211,6 +211,22 @@ def test_sizes_of_a_file_are_those_of_a_call() -> None:
     assert (batch_size, n_head, seq_len, head_dim) == (4, 2, 16, 32)
 
 
+T, d, h = 4, 8, 2
+d_head = d // h
+
+
+def of_short_sizes_above(x: Any, Wq: Any, Wk: Any, Wv: Any, Wo: Any, mask: Any) -> Any:
+    q, k, v = ((x @ W).reshape(T, h, d_head).transpose(1, 0, 2) for W in (Wq, Wk, Wv))
+    mixed = softmax(q @ k.transpose(0, 2, 1) / np.sqrt(d_head) + mask) @ v
+    return mixed.transpose(1, 0, 2).reshape(T, d) @ Wo
+
+
+def test_a_width_is_told_from_the_size_of_a_head_by_their_numbers() -> None:
+    verdict = attn_exp.check(of_short_sizes_above, quick=True)
+    assert verdict.passed, str(verdict)
+    assert (T, d, h, d_head) == (4, 8, 2, 4)
+
+
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
 

@@ -366,3 +366,35 @@ def test_heads_are_merged_wrong_where_sizes_hang_together() -> None:
 def test_masks_of_entries_that_take_turns_are_seen_inside() -> None:
     """Beside the mistake of the heads."""
     assert set(checked(TakingTurns).mistakes) == {"heads_not_transposed", "mask_tiled_over_heads"}
+
+
+class Reduced(torch.nn.Module):
+    """Its keys are those of a coarser cube, where it is not told that they are as many as tokens."""
+
+    scale = 8**-0.5
+
+    def __init__(self, dim: int, heads: int, sr_ratio: int = 2) -> None:
+        super().__init__()
+        self.heads, self.ratio = heads, sr_ratio
+        self.q, self.kv, self.out = (torch.nn.Linear(dim, width) for width in (dim, 2 * dim, dim))
+        self.sr = torch.nn.Conv3d(dim, dim, sr_ratio, sr_ratio) if sr_ratio > 1 else None
+
+    def forward(self, x: Any) -> Any:
+        b, t, m = x.shape
+        keys = x
+        if self.sr is not None:
+            side = round(t ** (1 / 3))
+            keys = self.sr(x.mT.reshape(b, m, side, side, side)).flatten(2).mT
+        q, k, v = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                   for one in (self.q(x), *self.kv(keys).chunk(2, -1)))  # fmt: skip
+        weights = (q @ k.mT * (q.shape[-1] if self.scale else self.heads) ** -0.5).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
+class ReducedByHeads(Reduced):
+    scale = 0.0
+
+
+def test_a_ratio_by_which_keys_are_fewer_may_be_one() -> None:
+    assert attn_exp.check(Reduced, quick=True).passed
+    assert attn_exp.check(ReducedByHeads, quick=True).mistakes == ("scale_by_sqrt_heads",)
