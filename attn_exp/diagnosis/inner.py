@@ -222,6 +222,8 @@ def of_scale(
         of_model = late and isclose(one.after, seen.width**-0.5, rel_tol=room) and seen.width != one.size
         state, name = (BROKEN, "scale_by_sqrt_d_model") if of_model else (REMARK, "")
         return Finding("the scale inside", state, f"{said}; {why}"), name
+    if one.size == 1 < one.v.shape[2]:
+        return Finding("the scale inside", BROKEN, f"{said}: a query has one number where a value has several"), ""
     names = names_of_scale(seen, one, factor)
     other = others()
     if other is not None and len(other.first) == len(other.second) == len(seen.first):
@@ -266,6 +268,8 @@ def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
         yield Finding(rung, BROKEN, "each key's sum to 1: they are turned before they meet the values"), TRANSPOSED
     elif over:
         yield Finding(rung, BROKEN, f"they sum to 1 over the {over}"), OVER.get(over, "")
+        if over == OF_ALL_ENTRIES:
+            yield Finding(f"{rung}, of entries", BROKEN, "one softmax has queries of several entries"), "batch_mixed"
     elif is_of_other_rows(one, shares):
         yield Finding(rung, BROKEN, "each is divided by the sum of another row"), "keepdims_missing"
     elif is_turned and is_of_other_rows(one, shares, turned=True):
@@ -303,7 +307,9 @@ def softmax(logits: Array) -> Array:
     return shares
 
 
-OVER = {"queries": "softmax_over_queries", "keys and queries": "softmax_over_all", "heads": "softmax_over_heads",
+OF_ALL_ENTRIES = "queries of all entries"
+OVER = {"queries": "softmax_over_queries", OF_ALL_ENTRIES: "softmax_over_queries",
+        "keys and queries": "softmax_over_all", "heads": "softmax_over_heads",
         "heads and keys": "softmax_over_heads_and_keys"}  # fmt: skip
 """The mistakes of weights that sum to 1 over something else than the keys."""
 
@@ -312,8 +318,10 @@ def sums_of(seen: Seen, shares: Array) -> Iterator[tuple[str, Array]]:
     """Yield sums of weights over some axes, and what lies along these."""
     along = {"keys": (2,), "queries": (1,), "entries and heads": (0,), "keys and queries": (1, 2)}
     yield from ((over, shares.sum(axis=axes)) for over, axes in along.items())
-    if len(seen.first) == 1 and seen.heads > 1:
+    if len(seen.first) == 1 and seen.heads:
         by_heads = shares.reshape(len(seen.x), seen.heads, *shares.shape[1:])
+        yield OF_ALL_ENTRIES, by_heads.sum(axis=(0, 2))
+    if len(seen.first) == 1 and seen.heads > 1:
         yield "heads", by_heads.sum(axis=1)
         yield "heads and keys", by_heads.sum(axis=(1, 3))
 

@@ -350,3 +350,32 @@ def test_attention_is_seen_inside_a_layer_that_answers_in_another_shape(layer: A
 
 def test_a_mistake_is_named_inside_a_layer_that_answers_in_another_shape() -> None:
     assert attn_exp.check(PooledUnscaled, quick=True).mistakes == ("no_scale",)
+
+
+class OverAllQueries(Bent):
+    """Its softmax runs down the queries of all entries, of its one head."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim, 1)
+
+    def shares(self, scores: Any) -> Any:
+        return scores.flatten(0, 2).softmax(0).view(scores.shape)
+
+
+class OfSums(Bent):
+    """A query and a key have one number each, the sum of theirs."""
+
+    def forward(self, x: Any) -> Any:
+        q, k = (self.side(matrix, x).sum(-1, keepdim=True) for matrix in (self.a, self.b))
+        context = self.joined((q @ k.mT / self.root).softmax(-1) @ self.side(self.c, x))
+        return torch.tanh(context + x) + (context + x) ** 2
+
+
+def test_a_softmax_down_the_queries_of_all_entries_is_two_mistakes() -> None:
+    assert set(attn_exp.check(OverAllQueries, quick=True).mistakes) == {"softmax_over_queries", "batch_mixed"}
+
+
+def test_products_of_sums_are_no_other_scale() -> None:
+    verdict = attn_exp.check(OfSums, quick=True)
+    assert not verdict.passed and not verdict.mistakes
+    assert "a query has one number where a value has several" in str(verdict)
