@@ -136,10 +136,15 @@ def parse_yaml(path: Path, text: str) -> Any:
     except UserError:
         raise
     except yaml.MarkedYAMLError as error:
+        if "nesting depth" in (error.problem or ""):  # of libyaml, which has come to a limit of its own
+            raise UserError(f"{path}: {TOO_DEEP}") from error
         line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
         raise UserError(f"{path}{line}: {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path}: {first_line(error)}") from error
+
+
+TOO_DEEP = "the settings nest too deeply to be read"
 
 
 def check_depth(path: Path, text: str) -> None:
@@ -150,7 +155,7 @@ def check_depth(path: Path, text: str) -> None:
     for event in yaml.parse(text, Loader=Reader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
-            raise UserError(f"{path}: the settings nest too deeply to be read")
+            raise UserError(f"{path}: {TOO_DEEP}")
 
 
 def count_values(value: Any, known: dict[int, int]) -> int:

@@ -195,4 +195,7 @@ def is_put_on_weights(masked: Core, plain: Core, closed: Array) -> bool:
     numbers = masked.weights[closed]
     if (numbers != numbers[0]).any() or not (plain.weights[closed] != numbers[0]).all():
         return False
-    return numbers[0] == 0 or np.allclose(masked.weights[~closed], plain.weights[~closed], atol=CLOSE)
+    others = masked.weights[~closed]
+    if numbers[0] == 0:
+        return not np.isnan(others).any()  # what makes NaN of a row did so before
+    return np.allclose(others, plain.weights[~closed], atol=CLOSE)
