@@ -231,8 +231,11 @@ class Answers:
             return best(usual)
         late = of_masks(self.single)
         turned = [together((one, other)) for one in late if one.names == (INVERTED,) for other in late if other != one]
-        made = (together((one, other)) for one in likeliest for other in (*late, *turned))
-        return best(self.closest([one for one in made if self.gives(one)]))
+        for others in (late, turned):  # the fewest come first
+            made = [together((one, other)) for one in likeliest for other in others]
+            if fitting := [one for one in made if self.gives(one)]:
+                return best(self.closest(fitting))
+        return None
 
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
         """Return those of some questions that have the masks that were asked for alone, and those with another mask."""

@@ -568,7 +568,7 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     as_it_is = {at: partial(with_rows, rows=np.zeros((1, 1), bool), swapped=False) for at in instead}
     (_, said), (_, before) = seen.ask(seen.x, seen.memory, instead), seen.ask(seen.x, seen.memory, as_it_is)
     by_chance = not np.array_equal(before, seen.ask(seen.x, seen.memory, as_it_is)[1])
-    if by_chance or said.shape != before.shape or said.shape[:2] != seen.x.shape[:2]:
+    if by_chance or said.shape != before.shape or said.shape[:2] != seen.x.shape[:2] or not np.isfinite(before).all():
         return absent
     reached = (np.abs(said - before) > CLOSE * np.abs(before).max()).reshape(*said.shape[:2], -1).any(axis=-1)
     by_norm = reached[0].all() and any("norm" in one.name for one in after)  # one over all tokens may stand behind

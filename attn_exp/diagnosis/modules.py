@@ -377,7 +377,8 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
         module = made.double()
         module.eval()  # what it returns is not always the module
         heads = of_size.heads if is_told(own) else None
-        count = of_size.heads if any(map(COUNTS_HEADS.search, words_of_class(own))) else 0
+        keeps = any(word in HEADS for word, _ in whole_numbers(module))  # it may have been told another number of them
+        count = 0 if keeps or not any(map(COUNTS_HEADS.search, words_of_class(own))) else of_size.heads
         found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told, heads=count))
         found = found if found.named is not None else replace(found, named=as_its_class_is_told(found, count))
         return telling(found, [one.name for one in given if any(map(plain(one.name).count, WINDOWS))])
