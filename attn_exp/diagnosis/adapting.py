@@ -33,7 +33,17 @@ from attn_exp.diagnosis.neutral import (
     is_known,
     sources_of,
 )
-from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, role_taken, told
+from attn_exp.diagnosis.offer import (
+    CORE,
+    LAYER,
+    Offer,
+    is_required,
+    is_starred,
+    parameters_of,
+    role_of,
+    role_taken,
+    told,
+)
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS, method_of
 from attn_exp.diagnosis.pure_layers import as_called, kind_of
@@ -332,16 +342,6 @@ def is_size(given: inspect.Parameter) -> bool:
 
 SMALLEST_SIZE = 8
 """A smaller default may be that of an axis."""
-
-
-def is_required(given: inspect.Parameter) -> bool:
-    """Say whether a parameter has no default and is no star."""
-    return given.default is given.empty and not is_starred(given)
-
-
-def is_starred(given: inspect.Parameter) -> bool:
-    """Say whether a parameter stands for many arguments."""
-    return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 
 def choices(unknown: Sequence[inspect.Parameter], is_made: bool = False) -> Iterator[dict[str, Source]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -32,6 +33,7 @@ from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.modules import may_be_causal, may_share_heads, no_queries, positive_values, with_matrices
 from attn_exp.diagnosis.other_masks import as_meant, of_other_masks
+from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -504,9 +506,8 @@ def verdict_on_answers(
     wrong = failing(seen, digits)
     tell("how it behaves")
     behaved = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), digits))
-    if lenient:  # a layer may keep what its backward pass needs, and nobody calls one object from two threads
-        behaved = [(replace(one, state=REMARK) if one.rung == IN_THREADS else one, name)
-                   if one.state == BROKEN else (one, name) for one, name in behaved]  # fmt: skip
+    if isinstance(function.layer, PlainLayer) and not inspect.isroutine(own.function):
+        behaved = [as_kept_for_backward(*pair) for pair in behaved]
     learned = gradients(caller, tried.case, digits)
     edges = list(remarks(caller, tried.case))
     again = asked_again(caller, seen, wrong)
@@ -559,6 +560,13 @@ def verdict_on_answers(
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
         not_asked=unasked(caller, function, seen),
     )  # fmt: skip
+
+
+def as_kept_for_backward(finding: Finding, name: str) -> tuple[Finding, str]:
+    """Return a failure of two threads as a remark: objects that write their own backward pass keep what it needs."""
+    if finding.rung != IN_THREADS or finding.state != BROKEN:
+        return finding, name
+    return replace(finding, state=REMARK), name
 
 
 def evidence_of(

@@ -40,7 +40,7 @@ from attn_exp.diagnosis.neutral import (
     is_known,
     sources_of,
 )
-from attn_exp.diagnosis.offer import parameters_of, plain, role_taken
+from attn_exp.diagnosis.offer import is_required, parameters_of, plain, role_taken
 from attn_exp.diagnosis.plain_layers import arrays_in
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
@@ -242,6 +242,9 @@ def put_together(value: Any) -> Any:
 @contextmanager
 def lying_there(function: Callable[..., Any], kept: Mapping[str, Any], closed: Mapping[str, Any]) -> Iterator[None]:
     """Let other things lie in a function's file and its closure meanwhile."""
+    if not kept and not closed:  # calls may be made at the same time
+        yield
+        return
     code = inspect.unwrap(function)
     space, cells = getattr(code, "__globals__", {}), cells_of(code)
     with ONE_AT_A_TIME:
@@ -336,7 +339,7 @@ class Search:
         self.kept, self.closed = holding(read), holding({name: cell.cell_contents for name, cell in cells.items()})
         is_bare = not self.kept and not self.closed
         self.ints = {name: value for name, value in read.items() if type(value) is int} if is_bare else {}
-        needed = [one for one in self.parameters if is_needed(one)]
+        needed = [one for one in self.parameters if is_required(one)]
         self.sides = [one for one in self.parameters if one.name == form.x or is_side(one)]
         self.words = [one for one in self.parameters if role_taken(one) in (*MASKS, "causal", "lengths")
                       and one not in self.sides]  # fmt: skip
@@ -379,7 +382,7 @@ class Search:
             UnsetError: an argument is used that is not chosen yet.
         """
         layer, sides = self.layer(chosen), {one.name: self.drawn_x() for one in self.sides}
-        sides |= {one.name: self.value((one.name,), chosen) for one in self.words if is_needed(one)}
+        sides |= {one.name: self.value((one.name,), chosen) for one in self.words if is_required(one)}
         shape = shape_of_answer(layer, sides) if self.lent.name == "jax" else shape_of(layer(**sides))
         lengths = {"b": self.lengths.batch, "t": self.lengths.rows}
         fits = (lengths.get(axis, long) == long for axis, long in zip(self.form.axes, shape, strict=True))
@@ -537,11 +540,6 @@ def shape_of_answer(layer: FunctionLayer, given: Mapping[str, Any]) -> tuple[int
         settings.update("jax_traceback_filtering", before)
 
 
-def is_needed(given: inspect.Parameter) -> bool:
-    """Say whether a parameter has no default and is no star."""
-    return given.default is given.empty and given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
-
-
 def is_number(given: inspect.Parameter) -> bool:
     """Say whether the default of a parameter is a size."""
     return type(given.default) is int and sources_of(given)[0] in (HEADS, GROUPS, SIZE, WIDTH)
@@ -549,7 +547,7 @@ def is_number(given: inspect.Parameter) -> bool:
 
 def is_side(given: inspect.Parameter) -> bool:
     """Say whether an argument is x, q, k, v or a memory."""
-    return is_needed(given) and (side_of_name(given.name) in ("x", "q", "k", "v") or plain(given.name) in MEMORY)
+    return is_required(given) and (side_of_name(given.name) in ("x", "q", "k", "v") or plain(given.name) in MEMORY)
 
 
 def is_vector(path: Path) -> bool:
@@ -568,7 +566,7 @@ def size_named(name: str) -> Source | None:
 
 def is_cache(given: inspect.Parameter) -> bool:
     """Say whether an argument is what earlier tokens left."""
-    return is_needed(given) and bool(re.search(r"(?i)cache|past|prev|hist", given.name))
+    return is_required(given) and bool(re.search(r"(?i)cache|past|prev|hist", given.name))
 
 
 def searches(function: Any, x: str, lengths: Lengths, lent: Library, end: float) -> Iterator[Search]:
@@ -644,7 +642,7 @@ def lengths_of(function: Any, usual: Lengths) -> Iterator[Lengths]:
 
 def inputs_of(function: Any) -> list[str]:
     """Return which arguments may be x, the likeliest first."""
-    needed = [one for one in parameters_of(function, "") if is_needed(one)]
+    needed = [one for one in parameters_of(function, "") if is_required(one)]
     named = [one.name for one in needed if side_of_name(one.name) in ("x", "q") and not is_cache(one)]
     unknown = [one.name for one in needed if not is_known(one.name) and not is_cache(one)]
     unknown.sort(key=lambda name: side_of_name(name).startswith("W"))
@@ -654,10 +652,10 @@ def inputs_of(function: Any) -> list[str]:
 def made_by(function: Any, lengths: Lengths, lent: Library) -> Any:
     """Return what a function makes that takes sizes alone and returns a function, else the function itself."""
     taken = parameters_of(function, "")
-    if not all(is_known(one.name) for one in taken if is_needed(one)):
+    if not all(is_known(one.name) for one in taken if is_required(one)):
         return function
     context = lengths.context({"x": lent.into(np.zeros(1), lent.widest)}, lent.name)
-    sources = {one.name: sources_of(one)[0] for one in taken if is_needed(one) or is_number(one)}
+    sources = {one.name: sources_of(one)[0] for one in taken if is_required(one) or is_number(one)}
     if HEADS in sources.values() and WIDTH not in sources.values():  # what else is a size is that of x
         sources = {name: WIDTH if source is SIZE else source for name, source in sources.items()}
     given = {name: source.make(context) for name, source in sources.items()}

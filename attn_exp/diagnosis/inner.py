@@ -17,7 +17,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import masks_inside
-from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, cores, is_raw, multiple
+from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, is_raw, multiple
 from attn_exp.diagnosis.idle import (
     NO_OUTPUT,
     UNUSED,
@@ -31,6 +31,7 @@ from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.watching import Operation
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
+from attn_exp.rules.normalizers.softmax import softmax
 
 NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_with_indices", "_fft_r2c", "cumsum", "pad",
               "upsample_bilinear2d", "upsample_nearest2d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d",
@@ -299,14 +300,6 @@ def of_other_powers(one: Core, shares: Array) -> tuple[str, str] | None:
     return ("they are powers of 2", "softmax_base_2") if is_of_two else None
 
 
-def softmax(logits: Array) -> Array:
-    """Return shares along the last axis."""
-    with np.errstate(all="ignore"):
-        powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        shares: Array = powers / powers.sum(axis=-1, keepdims=True)
-    return shares
-
-
 OF_ALL_ENTRIES = "queries of all entries"
 OVER = {"queries": "softmax_over_queries", OF_ALL_ENTRIES: "softmax_over_queries",
         "keys and queries": "softmax_over_all", "heads": "softmax_over_heads",
@@ -321,9 +314,9 @@ def sums_of(seen: Seen, shares: Array) -> Iterator[tuple[str, Array]]:
     if len(seen.first) == 1 and seen.heads:
         by_heads = shares.reshape(len(seen.x), seen.heads, *shares.shape[1:])
         yield OF_ALL_ENTRIES, by_heads.sum(axis=(0, 2))
-    if len(seen.first) == 1 and seen.heads > 1:
-        yield "heads", by_heads.sum(axis=1)
-        yield "heads and keys", by_heads.sum(axis=(1, 3))
+        if seen.heads > 1:
+            yield "heads", by_heads.sum(axis=1)
+            yield "heads and keys", by_heads.sum(axis=(1, 3))
 
 
 def is_of_other_rows(one: Core, shares: Array, *, turned: bool = False) -> bool:
@@ -343,10 +336,11 @@ def of_changed_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
         hidden: Array = ((core.weights == 0) | ~np.isfinite(core.weights)) & (core.shares > 0)
         return hidden
 
-    if lost(one).any():
-        places = lost(one).any(axis=0)
-        again = cores(seen.ask(seen.x, seen.memory)[0])[seen.first.index(one)]
-        if not np.array_equal(lost(again), lost(one)):
+    gone = lost(one)
+    if gone.any():
+        places = gone.any(axis=0)
+        again = seen.cores_of(seen.x, seen.memory)[seen.first.index(one)]
+        if not np.array_equal(lost(again), gone):
             yield Finding(rung, BROKEN, "in evaluation, other weights are dropped in each call"), "dropout_on"
             return
         name = "mask_after_softmax" if np.array_equal(places, np.triu(np.ones_like(places), 1)) else ""

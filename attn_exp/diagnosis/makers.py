@@ -14,7 +14,9 @@ from typing import Any
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.module_sizes import Sizes
 from attn_exp.diagnosis.offer import BY_NAME, offered, plain
+from attn_exp.diagnosis.plain_layers import arrays_in
 from attn_exp.diagnosis.pure_layers import Pair, kind_of
+from attn_exp.diagnosis.sizes_of_files import names_in
 from attn_exp.errors import UserError
 from attn_exp.own_code import LeftError
 
@@ -45,7 +47,7 @@ def class_around(function: Any) -> Any:
         offered(function, "")
         return None
     code = getattr(function, "__code__", None)
-    names = names_in(code) if code is not None else set()
+    names = set(names_in(code)) if code is not None else set[str]()
     space = getattr(function, "__globals__", {})
     homes = {str(getattr(space.get(name), "__name__", "")).partition(".")[0] for name in names}
     homes |= {str(getattr(space.get(name), "__module__", "")).partition(".")[0] for name in names}
@@ -55,12 +57,6 @@ def class_around(function: Any) -> Any:
         return of_haiku(function)
     layers = vars(sys.modules["keras"].layers) if "keras" in homes and "keras" in sys.modules else {}
     return of_keras(function) if any(inspect.isclass(layers.get(name)) for name in names) else None
-
-
-def names_in(code: Any) -> set[str]:
-    """Return the names that code speaks, and the functions in it."""
-    inner = [one for one in code.co_consts if inspect.iscode(one)]
-    return set(code.co_names).union(*map(names_in, inner))
 
 
 def numbers_apart(function: Any) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
@@ -166,8 +162,12 @@ def called_by_method(function: Any, sizes: Sizes) -> Any:
     if library not in ("", "keras") or next(iter(inspect.signature(function).parameters), "") != "self":
         return function
     space: dict[str, Any] = {"call" if library else "forward": function, "__module__": owner.__module__}
-    if not library and takes_heads(MethodType(function, owner)) and not reads_matrices(owner, word, sizes):
-        space["parameters"] = no_parameters  # it is a function of q, k and v
+    is_core = not library and takes_heads(MethodType(function, owner))
+    made = made_without_reading(owner, word, sizes) if is_core else None
+    if made is not None:  # it is a function of q, k and v
+        if not hasattr(made, "named_parameters"):
+            return MethodType(function, made)
+        space["parameters"] = no_parameters
     return type(owner.__name__, (owner,), space)
 
 
@@ -190,20 +190,23 @@ def takes_heads(function: Any) -> bool:
     return False
 
 
-def reads_matrices(owner: type, word: str, sizes: Sizes) -> bool:
-    """Say whether a method, or one of its class that it calls, reads anything of its object that holds matrices."""
+def made_without_reading(owner: type, word: str, sizes: Sizes) -> Any:
+    """Return an object of a class of whose matrices a method, and those that it calls, read none; else None."""
     try:
         made = construct(owner, owner.__name__, sizes, lambda one, _: one)
     except (Exception, LeftError):
-        return True
-    holding = {name.partition(".")[0] for name, tensor in made.named_parameters() if tensor.ndim > 1}
+        return None
+    if hasattr(made, "named_parameters"):
+        matrices = [name for name, tensor in made.named_parameters() if tensor.ndim > 1]
+    else:
+        matrices = [name for name, _, array in arrays_in(made) if array.ndim > 1]
     names, ahead = set[str](), [word]
     while ahead:
         method = getattr(owner, ahead.pop(), None)
         new = set(method.__code__.co_names) - names if inspect.isfunction(method) else set[str]()
         names |= new
         ahead += new
-    return bool(names & holding)
+    return None if names & {name.partition(".")[0] for name in matrices} else made
 
 
 def no_parameters(*_: Any, **__: Any) -> Iterator[Any]:

@@ -268,6 +268,16 @@ def unasked(at: At, offer: Offer, request: Request) -> dict[str, Any]:
     return {role: value for role, value in neutral.items() if role in needed}
 
 
+def is_required(given: inspect.Parameter) -> bool:
+    """Say whether a parameter has no default and is no star."""
+    return given.default is given.empty and not is_starred(given)
+
+
+def is_starred(given: inspect.Parameter) -> bool:
+    """Say whether a parameter stands for many arguments."""
+    return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
+
+
 def at_of(case: Case) -> At:
     """Return the sizes of a case."""
     recipe, given = case.recipe, case.given

@@ -337,7 +337,8 @@ def with_tokens_first(tried: Tried) -> Tried:
 
 def as_a_layer(own: OwnFunction, request: Request, known: Bound | None) -> list[Tried]:
     """Return how a function is called as a layer that holds its other arguments, if it is one."""
-    function = None if known is not None or is_module(own.function) else of_function(own, request)
+    is_none = known is not None or is_module(own.function) or not callable(own.function)
+    function = None if is_none else of_function(own, request)
     return [] if function is None else list(ways(own, request, function))[:1]
 
 

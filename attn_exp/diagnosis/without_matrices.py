@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.adapting import MASKS, NOMINAL, PASSED, Making, is_required, is_starred, targets
+from attn_exp.diagnosis.adapting import MASKS, NOMINAL, PASSED, Making, targets
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.libraries import library, stack, wanted
-from attn_exp.diagnosis.offer import Offer, role_of, told
+from attn_exp.diagnosis.offer import Offer, is_required, is_starred, role_of, told
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.own_code import LeftError, held

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import attn_exp
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.request import Request
 from attn_exp.errors import UserError
+from attn_exp.experiment.verdict import BROKEN, REMARK
 from attn_exp.own_code import find_function
 
 CODE = """
@@ -33,8 +38,19 @@ class Rows:
 
 rows, wrong = Rows(24, 3, 8**-0.5), Rows(24, 3, 24**-0.5)
 
+class Two(Rows):
+    def weigh(self, q, k, v):
+        logits = q @ k.swapaxes(-1, -2) / q.shape[-1]
+        power = np.exp(logits - logits.max(-1, keepdims=True))
+        return power / power.sum(-1, keepdims=True) @ v
+
+two = Two(24, 3, 1.0)
+
 class Settings:
     width = 3
+
+    def said(self):
+        return self.width
 
 settings, number = Settings(), 4
 
@@ -79,6 +95,11 @@ def test_an_object_of_numpy_and_its_method_are_judged(tmp_path: Path, name: str)
     assert names_of(tmp_path, name.replace("rows", "wrong")) == (False, ("scale_by_sqrt_d_model",))
 
 
+@pytest.mark.parametrize("name", ["two.weigh", "Two.weigh"])
+def test_a_method_of_q_k_and_v_of_no_library_is_judged(tmp_path: Path, name: str) -> None:
+    assert names_of(tmp_path, name) == (False, ("scale_by_d",))
+
+
 @pytest.mark.parametrize("name", ["holder.mix", "holder", "module.core", "Module.core"])
 def test_a_method_of_an_object_of_pytorch_is_judged(tmp_path: Path, name: str) -> None:
     pytest.importorskip("torch")
@@ -91,7 +112,46 @@ def test_a_method_of_q_k_and_v_is_no_layer_that_leaves_its_matrices_unused(tmp_p
     assert names_of(tmp_path, name) == (False, ("no_scale",))
 
 
-@pytest.mark.parametrize("name", ["settings", "number"])
-def test_an_object_that_computes_nothing_is_no_function(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match=rf"objects.py:{name} is a .*; expected a function"):
+@pytest.mark.parametrize(
+    ("name", "said"), [("settings", "what it takes is not known"), ("number", "expected a function")]
+)
+def test_an_object_that_computes_nothing_is_no_function(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(UserError, match=rf"{name}.*{said}"):
         names_of(tmp_path, name)
+
+
+SHARED = np.zeros((2**20,))
+
+
+def softmax_in(room: Any, logits: Any) -> Any:
+    """Return shares, computed in room that others use too; it takes long, so that two threads meet there."""
+    power = room[: logits.size].reshape(logits.shape)
+    power[...] = np.exp(logits - logits.max(-1, keepdims=True))
+    time.sleep(0.002)
+    return power / power.sum(-1, keepdims=True)
+
+
+def of_unknown_words(a: Any, b: Any, c: Any, dropout_p: Any) -> Any:
+    return softmax_in(SHARED, a @ b.swapaxes(-1, -2) / np.sqrt(a.shape[-1])) @ c
+
+
+class Keeping:
+    """It keeps its weights, as a backward pass needs them."""
+
+    def __init__(self, width: int) -> None:
+        self.w = np.random.default_rng(3).standard_normal((3, width, width))
+        self.room = np.zeros((2**16,))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (x @ w for w in self.w)
+        return softmax_in(self.room, q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+
+
+def state_in_two_threads(function: Any) -> str:
+    verdict = attn_exp.check(function, quick=True)
+    return next(one.state for one in verdict.findings if one.rung == "two threads at once")
+
+
+def test_what_two_threads_share_is_a_failure_of_a_function_and_a_remark_of_an_object() -> None:
+    assert state_in_two_threads(of_unknown_words) == BROKEN
+    assert state_in_two_threads(Keeping) == REMARK
