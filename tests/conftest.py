@@ -7,6 +7,7 @@ take the most of a processor: those that make a first `pytest` slow, however bus
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import resource
 import signal
@@ -72,6 +73,12 @@ def browser() -> Iterator[None]:
     """End the browser that tests share."""
     yield
     tab.end()
+
+
+@pytest.fixture(autouse=True)
+def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Hydra find no handlers of others: it closes all that it finds, and absl's closes pytest's stderr with it."""
+    monkeypatch.setattr(logging, "_handlerList", list[Any]())
 
 
 @pytest.fixture(autouse=True)
