@@ -19,6 +19,7 @@ from attn_exp.diagnosis.case import Answer, Case, differs, expected, other_data,
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.offer import at_of
 from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.watching import watched
 from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import Given
@@ -64,6 +65,8 @@ def dropped(caller: Caller, case: Case) -> bool:
 
     Of one token the only weight is 1, so the answer is its value times what dropout makes of it: 0, or one factor.
     """
+    if caller.library.name == "torch" and draws_what_it_drops(caller, case):
+        return True
     alone = one_token(case)
     if alone is None:
         return False
@@ -71,6 +74,12 @@ def dropped(caller: Caller, case: Case) -> bool:
     factors = [factor for answer in answers if answer is not None for factor in values_kept(answer, alone)]
     kept = [factor for factor in factors if abs(factor) > 1e-6]
     return 0 < len(kept) < len(factors) and max(kept) - min(kept) < 0.02 and min(kept) > 1.01
+
+
+def draws_what_it_drops(caller: Caller, case: Case) -> bool:
+    """Say whether PyTorch draws zeros and ones in a call, as its dropout does."""
+    operations, _ = watched(lambda: caller(case), [])
+    return any(one.name in ("bernoulli", "native_dropout") for one in operations)
 
 
 def one_token(case: Case) -> Case | None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.idle import idle_biases, idle_matrices, matrices_of
+from attn_exp.diagnosis.idle import idle_biases, idle_matrices, is_packed, matrices_of
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -422,10 +422,20 @@ def seen_inside(
 def sides_by_name(
     layer: TorchLayer | PureLayer | PlainLayer, before: Core, again: Callable[[], Core]
 ) -> dict[str, str]:
-    """Return what the names of matrices say that q, k and v of a core are made with; `again` asks the layer anew."""
+    """Return what the names of matrices say that q, k and v of a core are made with; `again` asks the layer anew.
+
+    The first number that a packed matrix makes is one of q, however it is packed.
+    """
     found, rng = dict[str, str](), np.random.default_rng(97)
     with restored(layer) as own:
         for name, array in own.items():
+            axis = next((axis for axis in (0, 1) if array.ndim == len("mm") and is_packed(name, array, axis)), None)
+            if axis is not None:
+                layer.put({name: array + np.where(np.indices(array.shape)[axis] == 0, 1.0, 0.0)})
+                after = again()
+                layer.put({name: array})
+                if after.k.shape == before.k.shape and not np.allclose(after.k, before.k):
+                    found |= {"q": "k", "k": "q"} if np.allclose(after.q, before.q) else {}
             if (side := sounds_like(name)) and sum(length > 1 for length in array.shape) > 1:
                 layer.put({name: array + rng.standard_normal(array.shape)})
                 after = again()

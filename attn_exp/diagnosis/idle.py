@@ -29,13 +29,38 @@ def idle_matrices(
         now = {name: own[name] if own[name].any() else rng.standard_normal(own[name].shape) for name in rest}
         layer.put(now)
         before = answer()
-        for name, array in now.items() if before is not None else ():
-            layer.put({name: array + rng.standard_normal(array.shape)})
+
+        def is_idle(name: str, change: Array) -> bool:
+            layer.put({name: now[name] + change})
             after = answer()
-            layer.put({name: array})
-            if after is not None and before is not None and np.array_equal(before, after, equal_nan=True):
+            layer.put({name: now[name]})
+            return after is not None and before is not None and np.array_equal(before, after, equal_nan=True)
+
+        for name, array in now.items() if before is not None else ():
+            change = rng.standard_normal(array.shape)
+            if is_idle(name, change):
                 idle[name] = array
+            for place, part in parts_of_packed(name, array):
+                if name not in idle and is_idle(name, np.where(part, change, 0.0)):
+                    idle[f"{name}, {place} third"] = array
     return idle
+
+
+def parts_of_packed(name: str, array: Array) -> Iterator[tuple[str, Array]]:
+    """Yield the thirds of a matrix that makes q, k and v, by its name and its sizes: one after the other, or by head."""
+    long = next((axis for axis in (0, 1) if array.ndim == len("mm") and is_packed(name, array, axis)), None)
+    if long is None:
+        return
+    count = array.shape[long] // 3
+    for size in (size for size in range(count, 0, -1) if count % size == 0):
+        for third, place in enumerate(("first", "second", "last")):
+            yield place, np.indices(array.shape)[long] // size % 3 == third
+
+
+def is_packed(name: str, array: Array, axis: int) -> bool:
+    """Say whether a matrix makes q, k and v along an axis, which is three times as long as the other."""
+    parts = [part for part in re.split(r"[./]", name) if part not in ("weight", "kernel")]
+    return bool(parts) and parts[-1] in FUSED and array.shape[axis] == 3 * array.shape[1 - axis]
 
 
 def matrices_of(own: Mapping[str, Array]) -> list[str]:
@@ -66,6 +91,7 @@ def may_be_output(idle: Collection[str], every: Collection[str]) -> bool:
 
 
 SIDES = {"q", "k", "v"}
+THIRD = re.compile(r", \w+ third$")
 NO_OUTPUT = "no_output_projection"
 UNUSED = "projections_unused"
 
@@ -91,7 +117,7 @@ def made_of_another(idle: Sequence[str], is_alike: Callable[[str, str], bool]) -
     name that speaks of any layer, as `linears.2` does, is that of the side that is made with another's.
     """
     sides = {sounds_like(name): name for name in reversed(idle)}
-    unsaid = [name for name in idle if is_of_any(name)]
+    unsaid = [name for name in idle if is_of_any(name) or THIRD.search(name)]
     if unsaid:
         sides |= {side: unsaid[0] for side, other in INSTEAD if not set(sides) & set("qkv") and is_alike(side, other)}
     for side, name in sides.items():

@@ -13,11 +13,12 @@ from attn_exp.errors import UserError
 
 WIDTH = ("embeddim", "dmodel", "dim", "hiddensize", "embedsize", "nembd", "modeldim", "din", "dimin", "embed", "d",
          "m", "width", "hidden", "hiddendim", "features", "channels", "embdim", "emb", "c", "nembed", "querydim",
-         "size")  # fmt: skip
-INNER = ("dout", "outdim", "dimout", "innerdim", "outfeatures")
+         "size", "indim", "inputdim", "insize", "inputsize", "inchannels", "inputchannels", "units", "nunits", "hid",
+         "hiddim", "dimhid", "nhid", "nchannels", "edim", "demb", "ndim")  # fmt: skip
+INNER = ("dout", "outdim", "dimout", "innerdim", "outfeatures", "outputdim", "outchannels")
 HEADS = ("numheads", "nheads", "heads", "nhead", "h", "numattentionheads", "nattentionheads", "nh", "numattnheads",
          "numheadsq", "nqheads", "headcount", "headnumber", "nattnheads", "headsnum", "numqueryheads",
-         "head")  # fmt: skip
+         "head", "headnum", "headsnumber")  # fmt: skip
 SHARED = (
     "numkvheads",
     "nkvheads",

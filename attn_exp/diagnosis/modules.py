@@ -575,8 +575,9 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
     way, before = entries_apart(layer, tokens_first(layer, way)), way
     if known.fresh:
         awake(layer, way)
-    heads = told or next((count for word, count in whole_numbers(module) if word in HEADS), 0)
-    way = groups_apart(layer, way, heads)
+    own = next((count for word, count in whole_numbers(module) if word in HEADS), 0)
+    heads = told or own
+    way = groups_apart(layer, way, {heads, own})
     if not way.groups and (way.axes != before.axes or not way.memory):
         way = with_memory(layer, way, layer.lent)
     if are_apart(layer, way):

@@ -20,11 +20,15 @@ PARTS = {
 }  # fmt: skip
 FUSED = ("qkv", "qkv_proj", "in_proj", "c_attn", "to_qkv", "Wqkv", "W_qkv", "query_key_value")
 FILLERS = ("conv", "mapping", "matrix", "linear", "lin", "proj", "projection", "fc", "w", "to", "layer", "weight",
-           "map", "mat", "dense", "attn", "net")  # fmt: skip
+           "map", "mat", "dense", "attn", "net", "head", "heads", "transform", "trans", "project", "weights", "attention",
+           "att", "self", "multi", "layers", "linears", "func", "fn", "op", "param", "kernel", "vec", "vector",
+           "mha", "nn")  # fmt: skip
 """Words around the one that says which projection a layer is."""
 WORDS = {"q": "q", "query": "q", "queries": "q", "k": "k", "key": "k", "keys": "k", "v": "v", "value": "v",
          "values": "v", "o": "o", "out": "o", "output": "o", "concat": "o", "combine": "o", "unify": "o",
          "unifyheads": "o"}  # fmt: skip
+STUCK = re.compile(r"(?:w|to|fc|lin|proj)?(q|k|v|o|query|queries|keys?|values?|out(?:put)?)(?:w|s|mat|lin|proj)?")
+"""One of these words, with one around it stuck to it, as in `WQ`, `w_qs` and `tokeys`."""
 
 
 def sounds_like(name: str) -> str:
@@ -42,7 +46,8 @@ def side_of(word: str) -> str:
     """Return which projection a name such as `fc_q`, `query_layer` or `lin_out` says, or nothing."""
     parts = [part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", word)]
     rest = [part for part in parts if part not in FILLERS]
-    return WORDS.get(rest[0], "") if len(rest) == 1 else ""
+    stuck = STUCK.fullmatch(rest[0]) if len(rest) == 1 else None
+    return "" if len(rest) != 1 else WORDS.get(rest[0]) or (WORDS[stuck[1]] if stuck else "")
 
 
 def matrices(module: Any, name: str) -> dict[str, Array]:

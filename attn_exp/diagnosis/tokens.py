@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -149,11 +149,11 @@ def entries_apart(layer: Layer, way: Way) -> Way:
     return way
 
 
-def groups_apart(layer: Layer, way: Way, heads: int) -> Way:
+def groups_apart(layer: Layer, way: Way, heads: Collection[int]) -> Way:
     """Return the way with x as one group of several, where tokens see those of their own group alone.
 
     Windows of an image and blocks of a text are such groups. Heads that nobody exchanged with tokens look like as many
-    groups as there are `heads`: those of more tokens are larger then. Exchanged twice, they look like groups of as many
+    groups as there are heads, one of these numbers: those of more tokens are larger then. Exchanged twice, they look like groups of as many
     tokens, none beside another.
     """
     if len([axis for axis in way.axes if axis in SPACE]) != 1 or "m" not in way.axes or way.asks:
@@ -165,11 +165,11 @@ def groups_apart(layer: Layer, way: Way, heads: int) -> Way:
             count = 2 * len(groups[0])
             groups = groups_of(layer, way, count)
         size = len(groups[0])
-        of_heads = size == heads and groups[0] != list(range(size))
+        of_heads = size in heads and groups[0] != list(range(size))
         if len({len(group) for group in groups}) > 1 or not 1 < size < count or of_heads:
             return way
         more = groups_of(layer, replace(way, tokens=0), count + size)
-        is_group = [len(group) for group in more] == [size] * (len(groups) + 1) if more else len(groups) != heads
+        is_group = [len(group) for group in more] == [size] * (len(groups) + 1) if more else len(groups) not in heads
         if is_group:
             return replace(way, groups=tuple(map(tuple, groups)), tokens=size, memory=False)
     return way
