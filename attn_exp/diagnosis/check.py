@@ -412,8 +412,9 @@ def hiding(own: OwnFunction, tried: Tried, request: Request, quick: bool, tell: 
 def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, digits: int) -> Verdict | None:
     """Check a function under the words beside which one mistake gives its first answer, where none does without."""
     found = other_words.that_fit_beside_a_mistake(
-        tried.caller, tried.case, tried.answer, digits, more=heads_inside(tried)
-    )
+        tried.caller, tried.case, tried.answer, digits, more=heads_inside(tried),
+        is_seen=lambda: inner.tells_all(tried.function.look()),
+    )  # fmt: skip
     for words in found[:MOST_WORDS]:
         as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
         asked = other_words.with_words(tried.caller.request, words)

@@ -104,12 +104,14 @@ SHOWN = 8
 
 
 def that_fit_beside_a_mistake(
-    caller: Caller, case: Case, answer: Answer, digits: int, more: Iterable[tuple[str, Recipe]] = ()
-) -> list[str]:
+    caller: Caller, case: Case, answer: Answer, digits: int, *, more: Iterable[tuple[str, Recipe]],
+    is_seen: Callable[[], bool],
+) -> list[str]:  # fmt: skip
     """Return the words under which one mistake gives the answer to the first question, or two do of two parts.
 
     There are none where a mistake gives it without them. Windows are left out, and beside two mistakes all but the
-    usual words. `more` words are tried beside, each with the recipe that it says.
+    usual words; two are not tried where what `is_seen` inside tells all. `more` words are tried beside, each with the
+    recipe that it says.
     """
 
     def has_one(recipe: Recipe) -> bool:
@@ -127,7 +129,7 @@ def that_fit_beside_a_mistake(
     if not known or has_one(case.recipe):
         return []
     found = [words for words, recipe in known if has_one(recipe)]
-    if found or has_two(case.recipe):
+    if found or is_seen() or has_two(case.recipe):
         return found
     return [words for words, recipe in known if words in USUAL and has_two(recipe)]
 

@@ -109,6 +109,10 @@ def watched(
     notes = Notes({place_of(one) for one in sources}, instead or {})
 
     class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # or PyTorch would import its compiler, which takes seconds
+
         def __torch_dispatch__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
             tensors = [one for every in given for one in (every if isinstance(every, list | tuple) else (every,))
                        if isinstance(one, torch.Tensor)]  # fmt: skip

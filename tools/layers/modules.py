@@ -1,16 +1,14 @@
-"""Writes layers of attention as many people write them, with a mistake or none: python -m tools.layers FOLDER
+"""Modules of PyTorch as many people write them: a class with matrices of its own, that is called with x, or q, k and v.
 
-Each file is drawn from a seed: the names of sizes and matrices, how q, k and v are packed and heads are split, where
-the scale stands, which mask it takes, what is around it. What is true of it is known, as a mistake is one line that
-was exchanged, and stands in `truth.csv`. `benchmarks/check.py --world FOLDER` counts what the check makes of them.
+The names of sizes and matrices, how q, k and v are packed and heads are split, where the scale stands, which mask it
+takes and what is around it are drawn from the seed; a mistake is one line that is exchanged.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
 import random
-from pathlib import Path
+
+from tools.layers._written import Written
 
 SIZES = (
     ("d_model", "num_heads"), ("dim", "heads"), ("embed_dim", "num_heads"), ("hidden_size", "n_heads"),
@@ -39,8 +37,6 @@ MISTAKES = (
     "heads_not_transposed", "heads_merged_wrong", "keys_from_queries", "values_from_keys", "weights_transposed",
     "dropout_on", "no_output_projection", "keys_viewed", "projected_twice", "values_from_queries", "mask_multiplied", "mask_sign",
 )  # fmt: skip
-ALIKE = {"scale_twice": "scale_by_d|scale_twice", "projected_twice": "projected_twice|values_from_keys"}
-"""What may be said as well of a mistake that gives the same numbers."""
 OF_SIDES = ("keys_from_queries", "values_from_keys", "values_from_queries", "projected_twice")
 OF_CAUSAL, OF_MASKS = MISTAKES[12:15], ("mask_after_softmax", "mask_small_fill", "mask_ignored", "mask_multiplied")
 
@@ -59,6 +55,8 @@ class Layer:
         self.packing = "apart"
         if self.inputs == "self" and mistake not in ("projected_twice", "keys_from_queries"):
             self.packing = self.drawn("apart", "apart", "chunk", "three", "by_head", "bare")
+            if mistake == "heads_not_transposed" and self.packing in ("three", "by_head"):  # these have them apart
+                self.packing = "chunk"
         elif self.inputs == "memory":
             self.packing = self.drawn("apart", "kv")
         self.layout = self.drawn("bhtd", "bhtd", "bhtd", "bthd", "flat", "cat", "einops")
@@ -359,36 +357,7 @@ class Layer:
         return [*lines, f"out = out{end}(B, T, {h} * {hd})"]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.layers", description="Write layers with what is true of them."
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
-    parser.add_argument("--count", type=int, default=100, help="how many layers, half of them right (100)")
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    rows = []
-    for seed in range(given.first, given.first + given.count):
-        mistake = "" if seed % 2 else MISTAKES[seed // 2 % len(MISTAKES)]
-        layer = Layer(seed, mistake)
-        file = f"{seed:06}_{mistake or 'right'}.py"
-        (given.folder / file).write_text(layer.source, encoding="utf-8")
-        rows.append(
-            {
-                "file": file,
-                "name": layer.name,
-                "right_or_wrong": "bug" if mistake else "right",
-                "expected": ALIKE.get(mistake, mistake),
-                "words": "",
-                "framework": "torch",
-            }
-        )
-    with (given.folder / "truth.csv").open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-if __name__ == "__main__":
-    main()
+def written(seed: int, mistake: str) -> Written:
+    """Return a module with a mistake, or none."""
+    layer = Layer(seed, mistake)
+    return Written(layer.source, layer.name, "torch")
