@@ -22,7 +22,7 @@ from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained, everywhere, what_a_setting_computes, what_mistakes_compute
-from attn_exp.diagnosis.case import Answer, Case, expected
+from attn_exp.diagnosis.case import Answer, Case, expected, same_numbers
 from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
 from attn_exp.diagnosis.explanations import explained
@@ -410,7 +410,12 @@ def hiding(own: OwnFunction, tried: Tried, request: Request, quick: bool, tell: 
 
 
 def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, digits: int) -> Verdict | None:
-    """Check a function under the words beside which one mistake gives its first answer, where none does without."""
+    """Check a function under the words beside which one mistake gives its first answer, where none does without.
+
+    No words give what is another answer in each call.
+    """
+    if not same_numbers(tried.caller(tried.case).output, tried.answer.output):
+        return None
     found = other_words.that_fit_beside_a_mistake(
         tried.caller, tried.case, tried.answer, digits, more=heads_inside(tried),
         is_seen=lambda: inner.tells_all(tried.function.look()),

@@ -21,7 +21,7 @@ HEAD_SIZES = ("head_dim", "d_k", "dim_head", "depth", "head_size", "d_head", "dk
 NAMES = (
     ("q_proj", "k_proj", "v_proj", "out_proj"), ("W_q", "W_k", "W_v", "W_o"), ("query", "key", "value", "out"),
     ("to_q", "to_k", "to_v", "to_out"), ("fc_q", "fc_k", "fc_v", "fc_o"), ("wq", "wk", "wv", "wo"),
-    ("w_qs", "w_ks", "w_vs", "fc"), ("queries", "keys", "values", "fc_out"), ("q_linear", "k_linear", "v_linear", "out"),
+    ("w_qs", "w_ks", "w_vs", "fc"), ("queries", "keys", "values", "fc_out"), ("q_lin", "k_lin", "v_lin", "out_lin"),
     ("query_layer", "key_layer", "value_layer", "output_layer"), ("WQ", "WK", "WV", "WO"), ("Wq", "Wk", "Wv", "proj"),
     ("lin_q", "lin_k", "lin_v", "lin_out"), ("q", "k", "v", "o"), ("toqueries", "tokeys", "tovalues", "unifyheads"),
     ("proj_q", "proj_k", "proj_v", "dense"), ("q_net", "k_net", "v_net", "o_net"),
@@ -35,9 +35,11 @@ MISTAKES = (
     "scale_by_sqrt_heads", "scale_fixed", "softmax_over_queries", "softmax_over_heads", "softmax_twice", "no_softmax",
     "causal_strict", "causal_next", "causal_flipped", "mask_after_softmax", "mask_small_fill", "mask_ignored",
     "heads_not_transposed", "heads_merged_wrong", "keys_from_queries", "values_from_keys", "weights_transposed",
-    "dropout_on", "no_output_projection", "keys_viewed", "projected_twice", "values_from_queries", "mask_multiplied", "mask_sign",
+    "dropout_on", "no_output_projection", "keys_viewed", "projected_twice", "values_from_queries",
+    "mask_multiplied", "mask_sign",
 )  # fmt: skip
 OF_SIDES = ("keys_from_queries", "values_from_keys", "values_from_queries", "projected_twice")
+OF_HEADS = ("softmax_over_heads", "heads_not_transposed", "heads_merged_wrong", "keys_viewed", "mask_sign")
 OF_CAUSAL, OF_MASKS = MISTAKES[12:15], ("mask_after_softmax", "mask_small_fill", "mask_ignored", "mask_multiplied")
 
 
@@ -52,28 +54,8 @@ class Layer:
         self.inputs = self.drawn("self", "self", "self", "three", "memory")
         if mistake in OF_SIDES:
             self.inputs = "self"
-        self.packing = "apart"
-        if self.inputs == "self" and mistake not in ("projected_twice", "keys_from_queries"):
-            self.packing = self.drawn("apart", "apart", "chunk", "three", "by_head", "bare")
-            if mistake == "heads_not_transposed" and self.packing in ("three", "by_head"):  # these have them apart
-                self.packing = "chunk"
-        elif self.inputs == "memory":
-            self.packing = self.drawn("apart", "kv")
-        self.layout = self.drawn("bhtd", "bhtd", "bhtd", "bthd", "flat", "cat", "einops")
-        if mistake in ("softmax_over_heads", "heads_not_transposed", "heads_merged_wrong", "keys_viewed", "mask_sign"):
-            self.layout = "bhtd"
-        if self.packing in ("three", "by_head"):
-            self.layout = "bhtd"
-        self.masked = self.drawn("", "", "fill", "fill4", "hide", "added", "padding", "buffer", "inline")
-        if mistake in OF_CAUSAL:
-            self.masked = self.drawn("buffer", "inline")
-        elif mistake in OF_MASKS:
-            self.masked = self.drawn("fill", "fill4")
-            self.layout = self.layout if self.layout in ("bthd", "einops") else "bhtd"
-        elif mistake == "mask_sign":
-            self.masked = "added"
-        elif self.layout in ("flat", "cat") and self.masked not in ("", "buffer", "inline"):
-            self.masked = ""
+        self.packing, self.layout = self.packed_and_laid()
+        self.masked = self.mask_of()
         self.around = self.drawn("", "", "", "post", "pre", "residual") if self.inputs == "self" else ""
         self.apart_size = self.layout != "cat" and self.often(0.25)  # heads whose size is no share of the model's
         self.configured = self.often(0.15)
@@ -84,18 +66,44 @@ class Layer:
         self.dropped = self.often(0.5)
         self.source = "\n".join([*self.imports(), "", "", *self.lines()]) + "\n"
 
+    def packed_and_laid(self) -> tuple[str, str]:
+        """Draw how q, k and v are packed, and in which order of axes heads are multiplied."""
+        packing = "apart"
+        if self.inputs == "self" and self.mistake not in ("projected_twice", "keys_from_queries"):
+            apart = self.mistake == "heads_not_transposed"  # some packs have heads and tokens exchanged already
+            packing = self.drawn("apart", "apart", "chunk", "bare", *(() if apart else ("three", "by_head")))
+        elif self.inputs == "memory":
+            packing = self.drawn("apart", "kv")
+        layout = self.drawn("bhtd", "bhtd", "bhtd", "bthd", "flat", "cat", "einops")
+        return packing, "bhtd" if packing in ("three", "by_head") or self.mistake in OF_HEADS else layout
+
+    def mask_of(self) -> str:
+        """Draw which mask it takes, or has inside."""
+        if self.mistake in OF_CAUSAL:
+            return self.drawn("buffer", "inline")
+        if self.mistake in OF_MASKS:
+            self.layout = self.layout if self.layout in ("bthd", "einops") else "bhtd"
+            return self.drawn("fill", "fill4")
+        inside = ("", "", "buffer", "inline")
+        given = ("fill", "fill4", "hide", "added", "padding") if self.layout not in ("flat", "cat") else ()
+        return "added" if self.mistake == "mask_sign" else self.drawn(*inside, *given)
+
     def drawn(self, *choices: str) -> str:
+        """Draw one of some choices."""
         return self.chance.choice(choices)
 
     def often(self, share: float) -> bool:
+        """Say whether something that happens so often happens."""
         return self.chance.random() < share
 
     def imports(self) -> list[str]:
+        """Return the first lines of the file."""
         lines = ["import math", "", "import torch", "import torch.nn as nn", "import torch.nn.functional as F"]
         lines += ["from einops import rearrange"] if self.layout == "einops" else []
         return ["from dataclasses import dataclass", *lines] if self.configured else lines
 
     def lines(self) -> list[str]:
+        """Return the lines of the class, and of its configuration."""
         made = [f"class {self.name}(nn.Module):", *("    " + line for line in [*self.init(), "", *self.forward()])]
         if not self.configured:
             return made
@@ -207,44 +215,37 @@ class Layer:
         return [f"def forward(self, {', '.join(given)}):", *("    " + one for one in body)]
 
     def projected(self, q: str, k: str, v: str, sources: tuple[str, str, str]) -> list[str]:
+        """Return the lines that make q, k and v."""
         names, h, hd = self.names, self.h, f"self.{self.head}"
+        call = "{1} @ self.{0}" if self.packing == "bare" else "self.{0}({1})"
+        instead = {
+            "projected_twice": (v, 2, k), "keys_from_queries": (k, 0, sources[1]),
+            "values_from_keys": (v, 1, sources[2]), "values_from_queries": (v, 0, sources[2]),
+        }.get(self.mistake)  # fmt: skip
         if self.packing in ("apart", "bare"):
-            call = "{1} @ self.{0}" if self.packing == "bare" else "self.{0}({1})"
             lines = [f"{one} = {call.format(name, x)}" for one, name, x in zip((q, k, v), names, sources, strict=False)]
-            if self.mistake == "projected_twice":
-                lines[2] = f"{v} = {call.format(names[2], k)}"
-            if self.mistake == "keys_from_queries":
-                lines[1] = f"{k} = {call.format(names[0], sources[1])}"
-            if self.mistake == "values_from_keys":
-                lines[2] = f"{v} = {call.format(names[1], sources[2])}"
-            if self.mistake == "values_from_queries":
-                lines[2] = f"{v} = {call.format(names[0], sources[2])}"
+            if instead is not None:
+                lines["qkv".index(instead[0].lower())] = f"{instead[0]} = {call.format(names[instead[1]], instead[2])}"
             return lines
+        made = f"self.{self.packed}({sources[0]})"
         if self.packing == "kv":
             lines = [
                 f"{q} = self.{names[0]}({sources[0]})",
                 f"{k}, {v} = self.{self.kv}({sources[1]}).chunk(2, dim=-1)",
             ]
         elif self.packing == "chunk":
-            lines = [
-                f"{q}, {k}, {v} = self.{self.packed}({sources[0]}).{self.drawn('chunk(3, dim=-1)', f'split({h} * {hd}, dim=-1)')}"
-            ]
+            lines = [f"{q}, {k}, {v} = {made}.{self.drawn('chunk(3, dim=-1)', f'split({h} * {hd}, dim=-1)')}"]
         elif self.packing == "three":
-            lines = [
-                f"{q}, {k}, {v} = self.{self.packed}({sources[0]}).reshape(B, T, 3, {h}, {hd}).permute(2, 0, 3, 1, 4)"
-            ]
+            lines = [f"{q}, {k}, {v} = {made}.reshape(B, T, 3, {h}, {hd}).permute(2, 0, 3, 1, 4)"]
         else:
             lines = [
-                f"qkv = self.{self.packed}({sources[0]}).reshape(B, T, {h}, 3 * {hd}).permute(0, 2, 1, 3)",
+                f"qkv = {made}.reshape(B, T, {h}, 3 * {hd}).permute(0, 2, 1, 3)",
                 f"{q}, {k}, {v} = qkv.chunk(3, dim=-1)",
             ]
-        if self.mistake == "values_from_keys":
-            lines.append(f"{v} = {k}")
-        if self.mistake == "values_from_queries":
-            lines.append(f"{v} = {q}")
-        return lines
+        return lines if instead is None else [*lines, f"{v} = {(q, k)[instead[1]]}"]
 
     def split(self, q: str, k: str, v: str, rows: str, columns: str) -> list[str]:
+        """Return the lines that cut q, k and v into heads."""
         h, hd = self.h, f"self.{self.head}"
         if self.packing in ("three", "by_head"):
             return []
@@ -316,27 +317,25 @@ class Layer:
         """Return the lines that hide keys."""
         low = self.drawn("-1e9", "float('-inf')", "-1e20", "torch.finfo(scores.dtype).min")
         low = self.drawn("1e-9", "-1e-9", "-1.0") if self.mistake == "mask_small_fill" else low
+        fill = f"scores = scores.masked_fill({{}}, {low})"
         if self.masked == "buffer":
-            return [f"scores = scores.masked_fill(self.mask[:{rows}, :{columns}] == 0, {low})"]
+            return [fill.format(f"self.mask[:{rows}, :{columns}] == 0")]
         if self.masked == "inline":
-            return [
-                f"causal = {self.tril(rows, columns)}.to(scores.device)",
-                f"scores = scores.masked_fill(causal == 0, {low})",
-            ]
+            return [f"causal = {self.tril(rows, columns)}.to(scores.device)", fill.format("causal == 0")]
         if not self.masked or self.mistake == "mask_after_softmax":
             return []
-        lines = [f"if {word} is not None:"]
-        if self.masked in ("fill", "fill4"):
-            filled = f"scores.masked_fill({self.shaped(word)} == 0, {low})"
-            kept = {"mask_ignored": filled, "mask_multiplied": f"scores = scores * {self.shaped(word)}"}
-            return [*lines, "    " + kept.get(self.mistake, f"scores = {filled}")]
-        if self.masked == "hide":
-            return [*lines, f"    scores = scores.masked_fill({word}, {low})"]
-        if self.masked == "added":
-            return [*lines, f"    scores = scores {'-' if self.mistake == 'mask_sign' else '+'} {word}"]
-        return [*lines, f"    scores = scores.masked_fill({word}[:, None, None, :], {low})"]
+        one = {
+            "hide": fill.format(word), "padding": fill.format(f"{word}[:, None, None, :]"),
+            "added": f"scores = scores {'-' if self.mistake == 'mask_sign' else '+'} {word}",
+        }.get(self.masked, fill.format(f"{self.shaped(word)} == 0"))  # fmt: skip
+        if self.mistake == "mask_ignored":
+            one = one.removeprefix("scores = ")
+        elif self.mistake == "mask_multiplied":
+            one = f"scores = scores * {self.shaped(word)}"
+        return [f"if {word} is not None:", f"    {one}"]
 
     def merged(self, v: str) -> list[str]:
+        """Return the lines that mix the values and put the heads side by side."""
         h, hd = self.h, f"self.{self.head}"
         attn = "attn.transpose(-2, -1)" if self.mistake == "weights_transposed" else "attn"
         if self.layout == "bthd":
