@@ -301,7 +301,7 @@ PAIRED = (
 
 def composed(one: Candidate, other: Candidate) -> Change:
     """Return one mistake after another as one change."""
-    return lambda case: other.change(replace(case, recipe=one.change(case)))
+    return lambda case: other.change(case.asking(one.change(case)))
 
 
 def samples(seen: Seen) -> Seen:

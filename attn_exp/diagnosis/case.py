@@ -36,7 +36,11 @@ class Case:
 
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
         """Return the same question under other masks."""
-        return replace(self, recipe=self.recipe.with_rules(masks=masks))
+        return self.asking(self.recipe.with_rules(masks=masks))
+
+    def asking(self, recipe: Recipe) -> Case:
+        """Return the same question with another recipe as what is right."""
+        return Case(self.rung, recipe, self.given, self.explicit_scale, self.optional, self.unpromised)
 
 
 @dataclass(frozen=True, eq=False)

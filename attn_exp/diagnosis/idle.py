@@ -47,7 +47,7 @@ def idle_matrices(
 
 
 def parts_of_packed(name: str, array: Array) -> Iterator[tuple[str, Array]]:
-    """Yield the thirds of a matrix that makes q, k and v, by its name and its sizes: one after the other, or by head."""
+    """Yield the thirds of a matrix that makes q, k and v, by its name and sizes: one after the other, or by head."""
     long = next((axis for axis in (0, 1) if array.ndim == len("mm") and is_packed(name, array, axis)), None)
     if long is None:
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -115,12 +115,12 @@ def that_fit_beside_a_mistake(
     """
 
     def has_one(recipe: Recipe) -> bool:
-        asked = replace(case, recipe=recipe)
+        asked = case.asking(recipe)
         every = itertools.chain(every_mistake([asked]), fitted_numbers([(asked, answer)]))
         return any(gives(one.change(asked), case, answer, digits) for one in every)
 
     def has_two(recipe: Recipe) -> bool:
-        asked = replace(case, recipe=recipe)
+        asked = case.asking(recipe)
         found = in_several_parts(list(every_mistake([asked])), (asked, answer), None)
         return any(gives(two.change(asked), case, answer, digits) for two in found)
 

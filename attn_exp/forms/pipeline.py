@@ -123,7 +123,13 @@ class Recipe:
 
     def with_rules(self, **changes: Any) -> Recipe:
         """Return the same recipe with other rules."""
-        return replace(self, rules=replace(self.rules, **changes))
+        return self.changed(rules=replace(self.rules, **changes))
+
+    def changed(self, **fields: Any) -> Recipe:
+        """Return the same recipe with other fields, as `replace` does in ten times the time: thousands are made."""
+        made = object.__new__(Recipe)
+        vars(made).update(vars(self) | fields)
+        return made
 
 
 def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | None = None) -> Trace:

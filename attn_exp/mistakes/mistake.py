@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,7 @@ class Mistake:
 def instead(**steps: Step) -> Change:
     """Return the change that takes other steps, each by its name."""
     other: dict[str, Any] = dict(steps)
-    return lambda recipe: replace(recipe, **other)
+    return lambda recipe: recipe.changed(**other)
 
 
 def around(name: str, wrong: Callable[..., Any]) -> Change:
