@@ -153,8 +153,8 @@ def groups_apart(layer: Layer, way: Way, heads: Collection[int]) -> Way:
     """Return the way with x as one group of several, where tokens see those of their own group alone.
 
     Windows of an image and blocks of a text are such groups. Heads that nobody exchanged with tokens look like as many
-    groups as there are heads, one of these numbers: those of more tokens are larger then. Exchanged twice, they look like groups of as many
-    tokens, none beside another.
+    groups as there are heads, one of these numbers: those of more tokens are larger then. Exchanged twice, they look
+    like groups of as many tokens, none beside another.
     """
     if len([axis for axis in way.axes if axis in SPACE]) != 1 or "m" not in way.axes or way.asks:
         return way
