@@ -243,3 +243,102 @@ def test_what_is_added_to_scores_is_not_taken_for_keys_of_another_entry(layer: t
 def test_plain_layers_bent_above_are_right() -> None:
     assert attn_exp.check(Plain, quick=True).passed
     assert attn_exp.check(Causal, quick=True).right_under == "mask=causal"
+
+
+class Packed(nn.Module):
+    """One matrix makes q, k and v, of x that is normed; x is added to the answer, and tokens see no later ones."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim = heads, dim // heads
+        self.norm, self.qkv, self.out = nn.LayerNorm(dim), nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def parts(self, x: Any) -> Any:
+        return self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+
+    def shares(self, scores: Any) -> Any:
+        later = torch.ones_like(scores).triu(1).bool()
+        return (scores / self.head_dim**0.5).masked_fill(later, float("-inf")).softmax(-1)
+
+    def joined(self, context: Any) -> Any:
+        return context.transpose(1, 2).flatten(2)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.parts(self.norm(x))
+        return x + self.out(self.joined(self.shares(q @ k.mT) @ v))
+
+
+class PackedQueriesMixed(Packed):
+    def parts(self, x: Any) -> Any:
+        q, k, _ = super().parts(x)
+        return q, k, q
+
+
+class PackedByHeadKeysMixed(Packed):
+    def parts(self, x: Any) -> Any:
+        q, k, _ = self.qkv(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2).chunk(3, -1)
+        return q, k, k
+
+
+class PackedTurned(Packed):
+    """What is packed first are the queries, which are asked here by the keys; there is no mask."""
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.parts(self.norm(x))
+        return x + self.out(self.joined((q @ k.mT / self.head_dim**0.5).softmax(-1).mT @ v))
+
+
+class PackedDropped(Packed):
+    def shares(self, scores: Any) -> Any:
+        return nn.functional.dropout(super().shares(scores), 0.1)
+
+
+class PackedViewed(Packed):
+    """No head is exchanged with tokens, neither before nor behind."""
+
+    def parts(self, x: Any) -> Any:
+        batch, tokens, _ = x.shape
+        return [one.reshape(batch, self.num_heads, tokens, -1) for one in self.qkv(x).chunk(3, -1)]
+
+    def joined(self, context: Any) -> Any:
+        batch, _, tokens, _ = context.shape
+        return context.reshape(batch, tokens, -1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (PackedQueriesMixed, "values_from_queries"),
+        (PackedByHeadKeysMixed, "values_from_keys"),
+        (PackedTurned, "weights_transposed"),
+        (PackedDropped, "dropout_on"),
+        (PackedViewed, "heads_not_transposed"),
+    ],
+)
+def test_a_mistake_between_a_norm_and_a_residual_has_its_name(kind: type[nn.Module], name: str) -> None:
+    assert attn_exp.check(kind).mistakes == (name,)
+
+
+class Settings:
+    """Sizes by names of their own, with defaults."""
+
+    def __init__(self, in_dim: int = 64, head_num: int = 8) -> None:
+        self.in_dim, self.head_num = in_dim, head_num
+
+
+class Configured(nn.Module):
+    """Its scale is right for the sizes of its defaults alone."""
+
+    def __init__(self, config: Settings) -> None:
+        super().__init__()
+        dim = config.in_dim
+        self.heads = config.head_num
+        self.q, self.k, self.v, self.o = (nn.Linear(dim, dim) for _ in "qkvo")
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (one(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in (self.q, self.k, self.v))
+        return self.o(((q @ k.mT * 0.125).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+def test_a_configuration_with_defaults_is_made_in_other_sizes() -> None:
+    assert attn_exp.check(Configured).mistakes == ("scale_fixed",)

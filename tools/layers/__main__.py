@@ -14,7 +14,7 @@ import pkgutil
 from pathlib import Path
 from typing import Any
 
-from tools.layers._written import ALIKE
+from tools.layers._written import ALIKE, Written
 
 HERE = Path(__file__).parent
 
@@ -22,6 +22,13 @@ HERE = Path(__file__).parent
 def kinds() -> list[str]:
     """Return the names of all kinds."""
     return sorted(one.name for one in pkgutil.iter_modules([str(HERE)]) if not one.name.startswith("_"))
+
+
+def made(kind: str, seed: int) -> tuple[Written, str]:
+    """Return what a kind writes of a seed, and which names of the catalogue are true of it; an odd seed's is right."""
+    module: Any = importlib.import_module(f"tools.layers.{kind}")
+    mistake = "" if seed % 2 else module.MISTAKES[seed // 2 % len(module.MISTAKES)]
+    return module.written(seed, mistake), ALIKE.get(mistake, mistake)
 
 
 def main() -> None:
@@ -35,15 +42,13 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for kind in given.only:
-        module: Any = importlib.import_module(f"tools.layers.{kind}")
         for seed in range(given.first, given.first + given.count):
-            mistake = "" if seed % 2 else module.MISTAKES[seed // 2 % len(module.MISTAKES)]
-            made = module.written(seed, mistake)
-            file = f"{seed:06}_{kind}_{mistake or 'right'}.py"
-            (given.folder / file).write_text(made.source, encoding="utf-8")
+            one, true = made(kind, seed)
+            file = f"{seed:06}_{kind}_{true.partition('|')[0] or 'right'}.py"
+            (given.folder / file).write_text(one.source, encoding="utf-8")
             rows.append({
-                "file": file, "name": made.name, "right_or_wrong": "bug" if mistake else "right",
-                "expected": ALIKE.get(mistake, mistake), "words": made.words, "framework": made.framework,
+                "file": file, "name": one.name, "right_or_wrong": "bug" if true else "right", "expected": true,
+                "words": one.words, "framework": one.framework,
             })  # fmt: skip
     with (given.folder / "truth.csv").open("w", newline="", encoding="utf-8") as out:
         writer = csv.DictWriter(out, list(rows[0]))

@@ -1,0 +1,47 @@
+"""Layers that are written from a seed, each with a mistake or none: what is true of them is known, and is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import attn_exp
+from attn_exp.diagnosis.named_matrices import sounds_like
+from tests.long import thinned
+from tools.layers.__main__ import kinds, made
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+
+LIBRARIES = {"torch": "torch", "flax": "flax", "haiku": "haiku", "equinox": "equinox", "keras": "keras", "jax": "jax"}
+FIRST, COUNT = 3000, 12
+CASES = thinned([(kind, seed) for seed in range(FIRST, FIRST + COUNT) for kind in kinds()], 2 * len(kinds()))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_true_of_a_written_layer_is_said(case: tuple[str, int], tmp_path: Path) -> None:
+    written, true = made(*case)
+    if written.framework in LIBRARIES:
+        pytest.importorskip(LIBRARIES[written.framework])
+    if "einops" in written.source:
+        pytest.importorskip("einops")
+    path = tmp_path / "layer.py"
+    path.write_text(written.source, encoding="utf-8")
+    verdict = attn_exp.check(f"{path}:{written.name}", *written.words.split())
+    if true:
+        assert len(verdict.mistakes) == 1
+        assert verdict.mistakes[0] in true.split("|")
+    else:
+        assert verdict.passed or verdict.right_under
+
+
+@pytest.mark.parametrize(
+    "name", ["WQ", "w_qs", "toqueries", "query_layer", "heads_q.weight", "qw", "query_transform.0.weight"]
+)
+def test_names_of_matrices_say_what_they_make(name: str) -> None:
+    assert sounds_like(name) == "q"
+
+
+@pytest.mark.parametrize("name", ["q_norm", "qkv", "query_embedding", "unique", "q_a_proj", "rel_k_emb"])
+def test_other_names_say_nothing(name: str) -> None:
+    assert not sounds_like(name)
