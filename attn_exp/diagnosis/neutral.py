@@ -228,9 +228,12 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
      (WIDTH, SIZE)),
     (r"(d|dk|d_?k|d_?q|dim_?k|key_?dim|d_?head|head_?dim|dim_?head|head_?size|size_?per_?head|dim|d_?v|D|hd|hs)",
      (SIZE, WIDTH)),
+    (r"(q|k|v|qk|query|queries|keys?|values?|attn?|att|proj|features?|in|input|latent)_?(dims?|size|depth|channels)",
+     (SIZE, WIDTH)),
     (r"(depth|dim_?keys?|feature_?dim|n_?dim|attn_?dim|attention_?dim|d_?key|key_?size|hidden|size|dimension|channels|ch)",
      (SIZE, WIDTH)),
-    (r"(sqrt_?(d|dk|d_?k|dim)|temp(erature)?|root|norm_?factor|divisor|tau|denom(inator)?)", (ROOT, SCALE)),
+    ((r"(sqrt?_?(d|dk|d_?k|dim)(_?k(eys?)?)?|\w+_sqrt|root_\w+|temp(erature)?|root|norm_?factor|divisor|tau|"
+     r"denom(inator)?)"), (ROOT, SCALE)),
     (r".*(scale|scaling|multiplier|alpha|factor|inv_?sqrt.*)", (SCALE, ROOT, NONE, ONE_FLOAT, TRUE)),
     (r"(.*_)?cos(ine)?(_.*)?", (EYE, HALF_EYE)),
     (r"(.*_)?sin(e)?(_.*)?", (NULL, HALF_NULL)),

@@ -18,6 +18,7 @@ from attn_exp.mistakes import mistake
 
 IGNORED, TURNED = "mask_ignored", "mask_transposed"
 AS_MEANT = "rows are keys and columns queries, as of edges from one to another"
+HIDES = "True in it hides"
 MOST = 2
 """So many words are asked: each is a check of its own."""
 
@@ -30,7 +31,11 @@ def of_other_masks(function: Bound, verdict: Verdict, ask: Callable[[Bound], Ver
         said = ask(made()) if place < MOST else None
         more = [] if said is None else [name for name in said.mistakes if name not in verdict.mistakes]
         if said is not None and BLOCKS in said.right_under:
-            yield Finding(rung, HELD, "True in it hides"), ""
+            dressed = "pad" in word or not is_only  # of padding, every library means so
+            yield (
+                Finding(rung, HELD, HIDES) if dressed else Finding(rung, REMARK, f"{HIDES}: a mistake, if not meant"),
+                "",
+            )
         elif said is not None and said.passed:
             yield Finding(rung, HELD), ""
         elif more == [IGNORED] and is_only and word in function.needed:
