@@ -194,7 +194,7 @@ def fitted_numbers(seen: Seen) -> Iterator[Candidate]:
     for made, starts in ((factor_of_scores, FACTORS), (beside_the_sums, PLACES)):
         for case, answer in seen[:2]:
             number = None if answer.output is None else fitted(case, answer.output, made, starts)
-            if number is not None and not (made is factor_of_scores and is_rounding(number)):
+            if number is not None and not (made is factor_of_scores and is_no_factor(number)):
                 yield from made(number)
                 yield from one_for_all_sizes(case, number) if made is factor_of_scores else ()
                 break
@@ -211,14 +211,14 @@ def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Cand
         return replace(factor, names=names, change=composed(first, factor))
 
     number = fitted(case, output, beside, FACTORS)
-    if number is not None and not is_rounding(number):
+    if number is not None and not is_no_factor(number):
         yield from beside(number)
         yield from map(beside_factor, one_for_all_sizes(case, number))
 
 
-def is_rounding(factor: float) -> bool:
-    """Say whether a factor of the scores is 1 but for a root that was taken in float32."""
-    return abs(factor - 1.0) < 1e-5
+def is_no_factor(factor: float) -> bool:
+    """Say whether a factor of the scores is 1 but for a root that was taken in float32, or is 0: then none is seen."""
+    return abs(factor - 1.0) < 1e-5 or abs(factor) < 1e-6
 
 
 def factor_of_scores(number: float) -> list[Candidate]:

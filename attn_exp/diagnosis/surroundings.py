@@ -250,8 +250,10 @@ def line_through(x: Array, y: Array, over: tuple[int, ...]) -> tuple[Array, Arra
 
 
 def small_numbers(module: Any) -> list[float]:
-    """Return what a norm says that its small number is."""
-    return [float(value) for word, value in vars(module).items() if "eps" in word and isinstance(value, int | float)]
+    """Return what a norm says that its small number is: PyTorch takes the least of float64 where it says None."""
+    told = [float(np.finfo(np.float64).eps) if value is None else value
+            for word, value in vars(module).items() if "eps" in word]  # fmt: skip
+    return [float(value) for value in told if isinstance(value, int | float)]
 
 
 def kinds(module: Any, width: int, axes: int) -> Iterator[tuple[str, float, int]]:
