@@ -529,6 +529,7 @@ def verdict_on_answers(
         edges.append((Finding(wrong[0][0].rung, REMARK, f"scores are clipped at {clip:g}"), ""))
         seen, wrong, small = right, [], None
     found = (known or explained(evidence)) if wrong else Explained()
+    found = found if other_words.may_be_made(found.names, caller) else Explained()
     if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function):
         found = replace(found, names=tuple(SMALL_FILL if name == MULTIPLIED else name for name in found.names))
     if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
