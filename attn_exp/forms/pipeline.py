@@ -75,12 +75,17 @@ class At:
     place: Grid | None = None
 
     @classmethod
-    def of_heads(cls, rules: Rules, q: Array, k: Array, place: Grid | None = None) -> At:
-        """Return where the steps of a form stand, from its queries `[... h t d]` and keys `[... g s d]`."""
+    def of_heads(cls, rules: Rules, q: Array, k: Array, place: Grid | None = None, given: Given | None = None) -> At:
+        """Return where the steps of a form stand, from its queries `[... h t d]` and keys `[... g s d]`.
+
+        What is `given` says how much came before, and how wide x is.
+        """
         heads, rows, size = q.shape[-3:]
         batched = q.ndim == 4
         batch, groups, keys = len(q) if batched else 1, *k.shape[-3:-1]
-        return cls(rules, batch, heads, groups, rows, keys, size, heads * size, batched=batched, place=place)
+        width = heads * size if given is None or given.x is None else given.x.shape[-1]
+        past, apart = (0, False) if given is None else (given.past, given.apart)
+        return cls(rules, batch, heads, groups, rows, keys, size, width, past, apart, batched, place)
 
     @property
     def grid(self) -> Grid:
@@ -153,8 +158,7 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
     """
     with np.errstate(all="ignore"):
         q, k, v = sides(recipe, given)
-        at = replace(At.of_heads(recipe.rules, q, k), past=given.past, apart=given.apart)
-        at = at if given.x is None else replace(at, width=given.x.shape[-1])
+        at = At.of_heads(recipe.rules, q, k, given=given)
         placed = {
             side: recipe.place(at, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
         }
