@@ -119,7 +119,10 @@ def made_of_another(idle: Sequence[str], is_alike: Callable[[str, str], bool]) -
     sides = {sounds_like(name): name for name in reversed(idle)}
     unsaid = [name for name in idle if is_of_any(name) or THIRD.search(name)]
     if unsaid:
-        sides |= {side: unsaid[0] for side, other in INSTEAD if not set(sides) & set("qkv") and is_alike(side, other)}
+        is_said = bool(set(sides) & set("qkv"))
+        for side, other in INSTEAD:
+            if not is_said and other not in sides and is_alike(side, other):
+                sides[side] = unsaid[0]
     for side, name in sides.items():
         for other in "qkv":
             if other not in sides and (side, other) in INSTEAD and is_alike(side, other):

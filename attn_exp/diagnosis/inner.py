@@ -20,6 +20,7 @@ from attn_exp.diagnosis import masks_inside
 from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, is_raw, multiple
 from attn_exp.diagnosis.idle import (
     NO_OUTPUT,
+    THIRD,
     UNUSED,
     are_projections,
     is_of_any,
@@ -83,6 +84,9 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
     of_one_input = seen.cores_of(seen.x, seen.x)
 
     def is_alike(side: str, other: str) -> bool:
+        made = [[matrices_behind(seen, one, each) for each in (side, other)] for one in seen.first]
+        if not any(map(THIRD.search, idle)) and all(mine == others != set() for mine, others in made):
+            return True  # whatever is done to them afterwards
         pairs = [(getattr(one, side), getattr(one, other)) for one in of_one_input]
         return bool(pairs) and all(rows.shape == others.shape and np.allclose(rows, others) for rows, others in pairs)
 
@@ -93,6 +97,24 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
         name = UNUSED if raw else NO_OUTPUT if has_rows(seen) and is_without_output(seen, idle) else ""
         said = f"{', '.join(idle)} changes nothing: it is made and never used"
         yield Finding(rung, BROKEN if name else REMARK, said), name
+
+
+def matrices_behind(seen: Seen, one: Core, side: str) -> set[bytes]:
+    """Return what the rows of a side are multiplied with in the products that they come from, as bytes."""
+    products = [seen.operations[place] for place in products_behind(seen, one, side)]
+    return {array.tobytes() for each in products for array, of_x in zip(each.given, each.of_x, strict=True)
+            if not of_x and array.ndim > 1}  # fmt: skip
+
+
+def products_behind(seen: Seen, one: Core, side: str) -> set[int]:
+    """Return the places of the products that the rows of a side come from."""
+    at = seen.operations[one.at[2 if side == "v" else 0]]
+    rows = np.sort(getattr(one, side), axis=None)
+    place = at.made[-2 if np.array_equal(rows, np.sort(at.given[-2], axis=None)) else -1]
+    if place is None:
+        return set()
+    every = [place, *behind(seen.operations, place)] if not seen.operations[place].is_product else [place]
+    return {each for each in every if seen.operations[each].is_product}
 
 
 def is_without_output(seen: Seen, idle: Sequence[str]) -> bool:
@@ -134,6 +156,8 @@ def of_scores(
     if gap < CLOSE * 10:
         said = ", and numbers that are the same whatever x is" if beside > CLOSE * 10 else ""
         yield Finding(rung, HELD, f"a multiple of q k^T{said}"), ""
+        if said and grows_with_distance(left - factor * one.scores, shown):
+            yield Finding("what is added inside", BROKEN, "it grows with the distance of a key"), "alibi_sign"
         yield from of_masks(seen, one, hidden, filled)
         if factor:  # of keys that are all hidden, nothing is told
             yield of_scale(seen, one, factor * one.before, request, others)
@@ -143,6 +167,14 @@ def of_scores(
         yield Finding(rung, REMARK, "q k^T is not all: other products of x are added to it"), ""
         return
     yield Finding(rung, BROKEN, "they are no multiple of q k^T, and what parts them changes with x"), ""
+
+
+def grows_with_distance(added: Array, shown: Array) -> bool:
+    """Say whether what is added to the scores `[n t s]` of each head is a positive number times the distance."""
+    places = np.arange(added.shape[1])[:, None] - np.arange(added.shape[2])
+    right, tried = apart(added, shown), apart(np.broadcast_to(abs(places), added.shape).astype(float), shown)
+    slopes = (right * tried).sum(axis=(1, 2)) / np.maximum((tried * tried).sum(axis=(1, 2)), 1e-300)
+    return bool((slopes > 0).all() and np.allclose(right, slopes[:, None, None] * tried, atol=CLOSE * 10))
 
 
 def are_shares(logits: Array) -> bool:
@@ -495,19 +527,30 @@ def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
     if 1 < groups < heads and whose == [head % groups for head in range(heads)]:
         said = f"of {heads}, each reads the keys of those {groups} behind it too: they are taken in turns"
         yield Finding("the heads inside", BROKEN, said), "kv_heads_tiled"
+    elif groups == 1 and is_first_of_several(seen, one):
+        yield Finding("the heads inside", BROKEN, f"each of {heads} reads the first of several keys"), "kv_heads_first"
+
+
+def is_first_of_several(seen: Seen, one: Core) -> bool:
+    """Say whether a matrix that makes keys and nothing else makes more of them than one head has."""
+    keys, others = products_behind(seen, one, "k"), products_behind(seen, one, "q") | products_behind(seen, one, "v")
+    is_own = bool(keys) and not keys & others
+    return is_own and all(seen.operations[place].said.shape[-1] > one.size for place in keys)
 
 
 def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say of queries and keys that are turned by their place whether the scores of equal tokens tell distances alone.
 
-    With equal tokens x, `q_i = A_i x + c_i`: where `A_i` is the same for all i, nothing is turned.
+    With equal tokens x, `q_i = A_i x + c_i`: where `A_i` is the same for all i, nothing is turned. Values never are.
     """
     rung = "the positions inside"
-    x = np.broadcast_to(np.random.default_rng(79).standard_normal(seen.width), seen.x.shape).copy()
-    plain, larger = (seen.cores_of(factor * x, factor * x) for factor in (1.0, 2.0))
-    if not [one.at for one in plain] == [one.at for one in larger] == [one.at for one in seen.first]:
+    tokens = np.random.default_rng(79).standard_normal((2, seen.width))
+    plain, others = (seen.cores_of(x, x) for x in (np.broadcast_to(one, seen.x.shape).copy() for one in tokens))
+    if not [one.at for one in plain] == [one.at for one in others] == [one.at for one in seen.first]:
         return
-    for one, other in zip(plain, larger, strict=True):
+    for one, other in zip(plain, others, strict=True):
+        if are_rotated(other.v - one.v) and not is_turned_back(seen, one):
+            yield Finding(rung, BROKEN, "values of equal tokens are turned by their places"), "rope_on_values"
         q, k = other.q - one.q, other.k - one.k
         if one.normed or q.shape != k.shape or all(np.allclose(side, side[:, :1], atol=CLOSE) for side in (q, k)):
             continue
@@ -517,6 +560,21 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
             yield Finding(rung, BROKEN, "of equal tokens turned by their places, scores tell more than distances"), ""
             return
         yield Finding(rung, HELD, "of equal tokens turned by their places, scores tell distances alone"), ""
+
+
+def are_rotated(rows: Array) -> bool:
+    """Say whether rows `[n t e]` are others for each place, and all of the same length."""
+    lengths = np.linalg.norm(rows, axis=-1)
+    is_one = np.allclose(lengths, lengths[:, :1], rtol=CLOSE * 10) and lengths.min(initial=np.inf) > CLOSE
+    return is_one and not np.allclose(rows, rows[:, :1], atol=1e-3 * lengths.max(initial=0.0))
+
+
+def is_turned_back(seen: Seen, one: Core) -> bool:
+    """Say whether what is mixed is multiplied by numbers of its place before the next product."""
+    after = seen.operations[one.at[2] + 1 :]
+    between = after[: next((place for place, other in enumerate(after) if other.is_product), len(after))]
+    return any(each.name == "mul" and array.size > 1 and not of_x for each in between
+               for array, of_x in zip(each.given, each.of_x, strict=True))  # fmt: skip
 
 
 def is_of_points(one: Operation) -> bool:

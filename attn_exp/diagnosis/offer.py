@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.case import Case
-from attn_exp.diagnosis.request import Filler, Request
+from attn_exp.diagnosis.request import Filler, Gap, Request
 from attn_exp.errors import UserError
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe
@@ -324,12 +324,18 @@ def own_word(mask: Mask, offer: Offer, at: At) -> Any:
 
 def filler(mask: Padding | Filler, at: At, request: Request) -> Array:
     """Return `[b s]`, True = may attend, or True = filler where the convention says so."""
+    kept = kept_by(mask, at)
+    return ~kept if request.blocks else kept
+
+
+def kept_by(mask: Padding | Filler, at: At) -> Array:
+    """Return which keys are no filler, `[b s]`."""
     if isinstance(mask, Filler):
         kept = np.resize(mask.kept, at.keys)
     else:
-        kept = np.arange(at.keys) < np.ravel(mask.lengths)[:, None]
-    kept = np.broadcast_to(kept, (at.batch, at.keys)).copy()
-    return ~kept if request.blocks else kept
+        places, lengths = np.arange(at.keys), np.ravel(mask.lengths)[:, None]
+        kept = places != lengths if isinstance(mask, Gap) else places < lengths
+    return np.broadcast_to(kept, (at.batch, at.keys)).copy()
 
 
 def boolean(masks: list[Mask], at: At, request: Request) -> Array:

@@ -16,7 +16,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.case import Case, expected
 from attn_exp.diagnosis.layouts import has_batch, has_heads, is_joined
 from attn_exp.diagnosis.offer import Offer
-from attn_exp.diagnosis.request import Filler, Request
+from attn_exp.diagnosis.request import Filler, Gap, Request
 from attn_exp.experiment import memory
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.forms.around import Around
@@ -156,7 +156,8 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         causal = (Causal(),) if offer.takes("causal") and Causal not in kinds else ()
         yield maker.case("window", 9, 9, masks=(*request.masks, *causal, Window(3, 0)))
     if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & kinds:
-        yield maker.case("padding", 8, 8, masks=(*request.masks, Padding(maker.lengths)))
+        kind = Gap if Causal in kinds and offer.takes("padding") and not offer.takes("lengths") else Padding
+        yield maker.case("padding", 8, 8, masks=(*request.masks, kind(maker.lengths)))
     if offer.takes("scale") and request.scale is True:
         case = maker.case("scale", 7, 7)
         yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)

@@ -17,7 +17,7 @@ from attn_exp.experiment.settling import multiplier
 from attn_exp.rules import masks, normalizer, positions, scores
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks._holes import Holes
-from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
+from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask, Span
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.prefix import Prefix
 from attn_exp.rules.normalizers.normalizer import Normalizer
@@ -159,6 +159,24 @@ class Filler(Mask):
 
     def looks_ahead(self, offset: Array | int) -> bool:
         return any(self.kept)
+
+
+@dataclass(frozen=True)
+class Gap(Padding):
+    """Every query sees all keys but that at `lengths[b]`: filler at the end is seen by none under a causal mask."""
+
+    def unpadded(self, keys: int) -> int:
+        return keys
+
+    def allows(self, grid: Grid) -> Array | bool:
+        lengths = np.ravel(self.lengths)
+        return np.asarray(grid.key != lengths[grid.batch if len(lengths) > 1 else 0])
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        return Mask.span(self, batch, first, last, keys)
+
+    def looks_ahead(self, offset: Array | int) -> bool:
+        return True
 
 
 def token_names(config: Config) -> Sequence[str]:

@@ -28,7 +28,7 @@ from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modul
 from attn_exp.diagnosis.makers import called_by_method
 from attn_exp.diagnosis.masking import AXES, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import bound, filled, is_module, of_function, sizes_of, taken_by
-from attn_exp.diagnosis.offer import Offer, at_of, offered, parameters_of
+from attn_exp.diagnosis.offer import Offer, at_of, kept_by, offered, parameters_of
 from attn_exp.diagnosis.plain_layers import may_be_layer
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.questions import core_cases, layer_cases
@@ -511,8 +511,7 @@ def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
     right, at = expected(case), at_of(case)
     if at.rows != at.keys or answer.output.shape != right["output"].shape:
         return answer
-    lengths = np.broadcast_to(np.ravel(padding.lengths), (at.batch,))
-    kept = np.arange(at.rows) < lengths.reshape(-1, *(1,) * (answer.output.ndim - 2))
+    kept = kept_by(padding, at).reshape(at.batch, *(1,) * (answer.output.ndim - len("btm")), at.rows)
     patched = replace(answer, output=np.where(kept[..., None], answer.output, right["output"]))
     return patched if is_near(caller, patched, right) else answer
 

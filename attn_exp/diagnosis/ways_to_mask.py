@@ -108,10 +108,11 @@ ANY_IS_CAUSAL = "any mask that is given means a causal one"
 
 
 def means_causal(caller: Caller, case: Case, answer: Answer) -> bool:
-    """Say whether a layer that is given a mask takes it as the word for a causal one, whatever is in it."""
+    """Say whether a layer that is given a mask, whatever is in it, is causal, and is not without one."""
     if caller.offer.core or caller.offer.takes("causal") or "mask" not in caller.offer.defaults:
         return False
-    return is_near(caller, answer, expected(case.with_masks((Causal(),))))
+    right = expected(case.with_masks((Causal(),)))
+    return is_near(caller, answer, right) and not is_near(caller, caller(case.with_masks(())), right)
 
 
 def as_causal(caller: Caller) -> Caller:

@@ -379,3 +379,91 @@ def test_products_of_sums_are_no_other_scale() -> None:
     verdict = attn_exp.check(OfSums, quick=True)
     assert not verdict.passed and not verdict.mistakes
     assert "a query has one number where a value has several" in str(verdict)
+
+
+class OneMatrixTwice(Turned):
+    """Its queries and keys have norms of their own, and are turned; what makes keys is told."""
+
+    def __init__(self, dim: int, heads: int, of_keys: str = "k_proj") -> None:
+        super().__init__(dim, heads)
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(dim, dim) for _ in range(4))
+        self.of_keys, self.norms = of_keys, nn.ModuleList(nn.LayerNorm(dim // heads) for _ in "qk")
+        del self.a, self.b, self.c
+        for norm in self.norms:
+            nn.init.normal_(norm.weight)
+
+    def forward(self, x: Any) -> Any:
+        made = [self.cut(getattr(self, name)(x)) for name in ("q_proj", self.of_keys, "v_proj")]
+        q, k = (self.turned(norm(one)) for norm, one in zip(self.norms, made, strict=False))
+        return self.o_proj(self.joined(self.shares(q @ k.mT / self.root) @ made[2]))
+
+
+def test_keys_that_are_made_with_the_matrix_of_the_queries_are_named_whatever_is_done_to_them_afterwards() -> None:
+    assert attn_exp.check(OneMatrixTwice(24, 3), quick=True).passed
+    assert attn_exp.check(OneMatrixTwice(24, 3, "q_proj"), quick=True).mistakes == ("keys_from_queries",)
+
+
+class FirstKeys(Bent):
+    """Keys of three heads are made, and all queries are held against those of the first."""
+
+    def key(self, x: Any) -> Any:
+        return super().key(x)[:, :1].expand(-1, self.heads, -1, -1)
+
+
+class OneKey(Bent):
+    """Keys of one head are made, and all queries share them."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.b = nn.Linear(dim, dim // heads)
+
+    def key(self, x: Any) -> Any:
+        return self.b(x).relu().mT[:, None].expand(-1, self.heads, -1, -1)
+
+
+def test_heads_that_read_the_first_of_several_keys_are_told_from_those_that_share_one() -> None:
+    assert attn_exp.check(FirstKeys(24, 3), quick=True).mistakes == ("kv_heads_first",)
+    assert attn_exp.check(OneKey(24, 3), quick=True).passed
+
+
+class TurnsAll(Turned):
+    """Values are turned too, after a norm of x, which makes scores the same however large x is."""
+
+    def side(self, matrix: Any, x: Any) -> Any:
+        return self.turned(self.cut(matrix(nn.functional.layer_norm(x, x.shape[-1:])).relu()))
+
+
+class TurnsBack(TurnsAll):
+    """What the queries mix is turned back, so that distances alone count."""
+
+    def joined(self, context: Any) -> Any:
+        angles = -torch.arange(context.shape[-2])[:, None] / 5.0 ** torch.arange(context.shape[-1] // 2)
+        one, other, cosines, sines = context[..., ::2], context[..., 1::2], angles.cos(), angles.sin()
+        return super().joined(
+            torch.stack([one * cosines - other * sines, other * cosines + one * sines], -1).flatten(-2)
+        )
+
+
+def test_values_that_are_turned_by_their_places_are_told_unless_they_are_turned_back() -> None:
+    assert attn_exp.check(TurnsAll(24, 3), quick=True).mistakes == ("rope_on_values",)
+    assert attn_exp.check(TurnsBack(24, 3), quick=True).passed
+
+
+class Favours(Later):
+    """Each key behind is favoured by a number of the head."""
+
+    sign = 1
+
+    def beside(self, scores: Any, q: Any) -> Any:
+        places, slopes = torch.arange(scores.shape[-1]), 2.0 ** -torch.arange(1, self.heads + 1)
+        gaps = places[:, None] - places
+        return super().beside(scores + self.sign * slopes[:, None, None] * gaps, q)
+
+
+class FavoursNear(Favours):
+    sign = -1
+
+
+def test_distances_that_are_added_instead_of_taken_away_are_named() -> None:
+    assert attn_exp.check(Favours(24, 3), quick=True).mistakes == ("alibi_sign",)
+    assert attn_exp.check(FavoursNear(24, 3), quick=True).right_under == "mask=causal"

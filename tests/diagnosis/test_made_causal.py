@@ -31,12 +31,14 @@ class Told(torch.nn.Module):  # type: ignore[misc] # PyTorch says nothing of its
             side(x).view(*x.shape[:2], self.heads, -1).transpose(1, 2) for side in (self.query, self.key, self.value)
         )
         scores = q @ k.mT / self.size(x)
-        if self.causal:
-            scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(self.first).bool(), -torch.inf)
-        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return self.out((self.hidden(scores).softmax(-1) @ v).transpose(1, 2).flatten(2))
 
     def size(self, x: Any) -> float:
         return math.sqrt(x.shape[-1] // self.heads)
+
+    def hidden(self, scores: Any) -> Any:
+        late = torch.ones(scores.shape[-2:]).triu(self.first).bool()
+        return scores.masked_fill(late, -torch.inf) if self.causal else scores
 
 
 class Next(Told):
@@ -87,3 +89,51 @@ def test_a_class_that_may_be_causal_is_asked_both_ways(kind: Any, names: tuple[s
 
 def test_where_a_causal_mask_is_asked_for_the_class_is_told_so() -> None:
     assert check(function_from(Told, "Told", None), understood(["mask=causal"]), quick=True).passed
+
+
+class CausalAndMasked(Told):
+    """Always causal, and keys can be hidden besides."""
+
+    def __init__(self, width: int = 24, heads: int = 3) -> None:
+        super().__init__(width, heads, True)
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        self.shown = None if mask is None else self.read(mask)
+        return super().forward(x)
+
+    def read(self, mask: Any) -> Any:
+        return mask
+
+    def hidden(self, scores: Any) -> Any:
+        scores = super().hidden(scores)
+        return scores if self.shown is None else scores.masked_fill(self.shown == 0, -1e9)
+
+
+class OfKeys(CausalAndMasked):
+    """Its mask is one of keys alone, `[b s]`."""
+
+    def read(self, mask: Any) -> Any:
+        return mask[:, None, None]
+
+
+class Forgets(CausalAndMasked):
+    """Its mask is read, and hides nothing."""
+
+    def read(self, mask: Any) -> Any:
+        return torch.ones_like(mask)
+
+
+class ForgetsKeys(OfKeys):
+    """The same of keys alone."""
+
+    def read(self, mask: Any) -> Any:
+        return torch.ones_like(super().read(mask))
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [(CausalAndMasked, ()), (OfKeys, ()), (Forgets, ("mask_ignored",)), (ForgetsKeys, ("mask_ignored",))],
+)
+def test_a_mask_beside_a_causal_one_hides_keys_that_this_leaves(kind: Any, names: tuple[str, ...]) -> None:
+    verdict = check(function_from(kind, kind.__name__, None), Request(), quick=True)
+    assert verdict.mistakes == names and (verdict.right_under == "mask=causal") is not bool(names), verdict

@@ -107,6 +107,16 @@ class OfCopies(Plain):
         return self.linears[3](context.transpose(1, 2).flatten(2))
 
 
+class KeysOfCopies(OfCopies):
+    """Keys are made with the matrix of the queries, from an input of their own."""
+
+    def sides(self, x: Any) -> Any:
+        return self.linears[0](x), self.linears[0](x), self.linears[2](x)
+
+    def shares(self, scores: Any, mask: Any) -> Any:
+        return super().shares(scores, mask) / 2
+
+
 class LastOfCopies(OfCopies):
     """The last of its matrices is never used."""
 
@@ -217,6 +227,7 @@ class OnePerToken(Plain):
         (StrictOfQueries, {"causal_strict", "keys_from_queries"}),
         (HiddenLate, {"mask_after_softmax", "values_from_keys"}),
         (OfCopies, {"no_scale", "values_from_keys"}),
+        (KeysOfCopies, {"keys_from_queries", "scale_after_softmax"}),
         (LastOfCopies, {"no_output_projection"}),
         (NeverJoined, {"heads_not_transposed", "no_output_projection"}),
         (LateByModel, {"scale_after_softmax", "scale_by_sqrt_d_model"}),
