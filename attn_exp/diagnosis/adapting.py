@@ -199,6 +199,7 @@ class Arrangement:
     only_if_right: bool = False
     in_columns: bool = False
     one_query: str = ""
+    turned: bool = False
 
 
 def adapted(function: Any, name: str) -> Iterator[Bound]:
@@ -316,7 +317,7 @@ def bound_of(
         names["heads"] = own("heads")
     defaults = {role: told(one.default) for role, one in passed.items() if one.default is not one.empty}
     offer = Offer(arrangement.core, names, (), defaults, arrangement.layouts, str(adapter), arrangement.guessed,
-                  arrangement.only_if_right)  # fmt: skip
+                  arrangement.only_if_right, turned=arrangement.turned)  # fmt: skip
     return Bound(adapter, function, offer)
 
 
@@ -440,7 +441,7 @@ def of_mappings(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]
                     Source("x.T", lambda context: context.given["x"].swapaxes(-1, -2)) if in_columns else direct("x")
                 )
                 yield Arrangement(False, {x: given, mapped: source}, (), ("x", *roles), how.by_head, guessed=True,
-                                  in_columns=in_columns)  # fmt: skip
+                                  in_columns=in_columns, turned=how.turned and "W_o" in roles)  # fmt: skip
 
 
 def of_kept(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]) -> Iterator[Arrangement]:
@@ -574,4 +575,5 @@ def layer_of(x: str, held: Held, biases: Mapping[str, str]) -> Arrangement:
             taken += beside
             sources[bias] = source_of_matrices(beside, "side by side" if how == "turned" else how)
     counts_heads = any(how in ("heads", "by head") for _, how in held.values())
-    return Arrangement(False, {x: direct("x"), **sources}, (), ("x", *taken), counts_heads, guessed=True)
+    turned = "W_o" in taken and {how for _, how in held.values()} == {"turned"}
+    return Arrangement(False, {x: direct("x"), **sources}, (), ("x", *taken), counts_heads, guessed=True, turned=turned)

@@ -75,7 +75,8 @@ class Offer:
     wrong answer is no wrong attention. `divides` says that scores are divided by the scale that is passed. `own_keys`
     counts keys of a layer that are no token's, learned ones that were set to 0. `unscaled` says that it is a layer of
     one head over the points of an image, of one query over states that are keys and values at once, or one without
-    biases and with a table of positions: non-local networks, SAGAN, Luong's dot score and T5 scale nothing.
+    biases and with a table of positions: non-local networks, SAGAN, Luong's dot score and T5 scale nothing. `turned`
+    says that a layer's matrices, W_o too, are handed over as `nn.Linear` holds them, `[out in]`.
     """
 
     core: bool
@@ -89,6 +90,7 @@ class Offer:
     divides: bool = False
     own_keys: int = 0
     unscaled: bool = False
+    turned: bool = False
 
     def takes(self, role: str) -> bool:
         """Say whether there is a parameter for that role."""

@@ -90,7 +90,8 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     yield maker.case("values", 9, 9)
     yield maker.case("another length", 7, 7, batch=3)
     if inside is None:
-        yield maker.case("another width", 7, 7, wider=5, optional=True)
+        # narrower, so that heads that are shares of its width do not fit; without W_o their answer is narrower too
+        yield maker.case("another width", 7, 7, wider=-5, optional=True, unpromised=not offer.takes("W_o"))
         yield maker.case("another head size", 6, 6, size=4, optional=True)
     if offer.takes("memory") and not request.masks and not request.positions:
         yield maker.case(CROSS, 5, 9, memory=True, optional=True)
@@ -352,7 +353,7 @@ class LayerMaker(Maker):
         self, rung: str, rows: int, keys: int, *, optional: bool = False, wider: int = 0, factor: float = 1.0,
         **other: Any,
     ) -> Case:  # fmt: skip
-        """Return a case of so many tokens; `wider` makes x wider than the heads side by side, `factor` larger."""
+        """Return a case of so many tokens; x has `wider` more numbers than all heads, and `factor` makes it larger."""
         masks = other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
         rows = rows if other.get("memory") else keys

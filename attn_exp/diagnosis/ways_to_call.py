@@ -18,6 +18,7 @@ from attn_exp.diagnosis import without_matrices
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, is_size, targets
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import TOKENS_FIRST, Caller
+from attn_exp.diagnosis.candidates import every_mistake
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.function_layers import sizes_told
@@ -29,6 +30,7 @@ from attn_exp.diagnosis.makers import called_by_method
 from attn_exp.diagnosis.masking import AXES, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import bound, filled, is_module, of_function, sizes_of, taken_by
 from attn_exp.diagnosis.offer import Offer, at_of, kept_by, offered, parameters_of
+from attn_exp.diagnosis.other_words import gives
 from attn_exp.diagnosis.plain_layers import may_be_layer
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.questions import core_cases, layer_cases
@@ -279,8 +281,8 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             several, misfit = if_right(own), error
     for function in several:
         is_late = bool(shaped or spoke or silent) and thread_time() - start > MOST_SECONDS
-        if is_late or (shaped and function.call is not shaped[0].function.call and is_sure(shaped[0])):
-            break
+        if is_late or not may_tell_more(function, shaped):
+            continue
         for tried in ways(own, request, function):
             output = tried.answer.output
             if output is None or says_nothing(tried.case, output):
@@ -307,7 +309,14 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
     alike = nearly or rare or causal or unscaled or unmasked
-    found = alike or whatever_the_width(shaped) or spoke or as_a_layer(own, request, known) or meant(idle) or last
+    found = (
+        alike
+        or as_a_mistake_shows(whatever_the_width(shaped))
+        or spoke
+        or as_a_layer(own, request, known)
+        or meant(idle)
+        or last
+    )
     if found:
         return with_tokens_first(found[0])
     raise misfit or unfit(own, silent)
@@ -358,7 +367,8 @@ def whatever_the_width(shaped: Sequence[Tried]) -> Sequence[Tried]:
 
     Square matrices that are turned give an answer of the same shape.
     """
-    if not shaped or shaped[0].caller.offer.core or not shaped[0].caller.offer.guessed:
+    is_open = any(one.caller.offer.guessed for one in shaped)
+    if not shaped or shaped[0].caller.offer.core or not is_open:
         return shaped
     tried = shaped[0]
     wider = next((one for one in cases(tried.caller, tried.function, True) if one.rung == "another width"), None)
@@ -367,6 +377,29 @@ def whatever_the_width(shaped: Sequence[Tried]) -> Sequence[Tried]:
     shape = expected(wider)["output"].shape
     fitting = [one for one in shaped if (said := one.caller(wider).output) is not None and said.shape == shape]
     return fitting or shaped
+
+
+def as_a_mistake_shows(shaped: Sequence[Tried]) -> Sequence[Tried]:
+    """Return the ways to hand over a layer's matrices, first those turned where one mistake beside them tells all.
+
+    As long as none does beside the matrices as they are: square ones give an answer of the same shape both ways.
+    """
+    turned = [one for one in shaped if is_turned(one.function)]
+    if not turned or is_turned(shaped[0].function) or has_one_mistake(shaped[0]) or not has_one_mistake(turned[0]):
+        return shaped
+    return turned
+
+
+def has_one_mistake(tried: Tried) -> bool:
+    """Say whether one mistake gives the first answer, maybe beside a causal mask."""
+    digits = min(digits_of(tried.caller, tried.answer), 24)
+    asked = [tried.case, tried.case.with_masks((*tried.case.recipe.rules.masks, Causal()))]
+    return any(gives(one.change(case), case, tried.answer, digits) for case in asked for one in every_mistake([case]))
+
+
+def is_turned(function: Bound) -> bool:
+    """Say whether a function is handed a layer's matrices as `nn.Linear` holds them."""
+    return function.offer is not None and function.offer.turned
 
 
 def as_many_axes(shaped: Sequence[Tried]) -> tuple[str, ...]:
@@ -423,6 +456,16 @@ def unfit(own: OwnFunction, silent: Sequence[Tried]) -> UserError:
 def is_sure(tried: Tried) -> bool:
     """Say whether a way to call is what the names of the parameters say, so that no other has to be tried."""
     return not tried.caller.offer.guessed
+
+
+def may_tell_more(function: Bound, shaped: Sequence[Tried]) -> bool:
+    """Say whether a way to call is to be tried beside those that gave an answer of the right shape.
+
+    Where names say all, one is left: whether matrices are handed over as `nn.Linear` holds them.
+    """
+    if not shaped or function.call is shaped[0].function.call or not is_sure(shaped[0]):
+        return True
+    return is_turned(function) and not is_turned(shaped[-1].function)
 
 
 def is_right(tried: Tried, causal: bool = False, unscaled: bool = False, unmasked: bool = False) -> bool:

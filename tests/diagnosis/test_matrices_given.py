@@ -106,3 +106,47 @@ def test_as_many_keys_as_queries_are_asked_where_no_other_number_is_taken() -> N
         return of_three_inputs(Q, K, V, W_q, W_k, W_v, num_heads)
 
     assert attn_exp.check(of_one_length, quick=True).not_asked == ("masks (it has no word for one)",)
+
+
+def of_four(x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, num_heads: int, mask: Any = None) -> Any:
+    """Return heads that are shares of the width of x; matrices are `[out in]`, as nn.Linear holds them."""
+    q, k, v = (x @ matrix.T for matrix in (W_q, W_k, W_v))
+    size, outs = x.shape[-1] // num_heads, []
+    for head in range(num_heads):
+        own = slice(head * size, (head + 1) * size)
+        scores = q[..., own] @ k[..., own].swapaxes(-1, -2) / np.sqrt(size)
+        outs.append(softmax(scores if mask is None else np.where(mask, scores, -np.inf)) @ v[..., own])
+    return np.concatenate(outs, -1) @ W_o.T
+
+
+def of_four_unscaled(x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, num_heads: int) -> Any:
+    q = x @ W_q.T * np.sqrt(len(W_q) // num_heads)
+    return attend(num_heads, q, x @ W_k.T, x @ W_v.T) @ W_o.T
+
+
+def of_a_mapping(x: Any, p: Any, num_heads: int) -> Any:
+    return of_four_unscaled(x, p["W_q"], p["W_k"], p["W_v"], p["W_o"], num_heads)
+
+
+def of_three_shares(x: Any, W_q: Any, W_k: Any, W_v: Any, num_heads: int) -> Any:
+    size = x.shape[-1] // num_heads
+    parts = ([(x @ one)[..., i * size : (i + 1) * size] for i in range(num_heads)] for one in (W_q, W_k, W_v))
+    return np.concatenate([attend(1, *three) for three in zip(*parts, strict=True)], -1)
+
+
+def turned_but_one(x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, num_heads: int) -> Any:
+    return attend(num_heads, x @ W_q.T, x @ W_k.T, x @ W_v.T) @ W_o
+
+
+def test_four_matrices_that_are_all_turned_are_those_of_linear_layers() -> None:
+    assert attn_exp.check(of_four, quick=True).passed
+    assert attn_exp.check(turned_but_one, quick=True).mistakes == ("projection_transposed",)
+
+
+@pytest.mark.parametrize("one", [of_four_unscaled, of_a_mapping], ids=lambda one: one.__name__)
+def test_a_mistake_beside_matrices_that_are_all_turned_is_named_alone(one: Callable[..., Any]) -> None:
+    assert attn_exp.check(one, quick=True).mistakes == ("no_scale",)
+
+
+def test_heads_that_are_shares_of_the_width_of_x_are_no_mistake() -> None:
+    assert attn_exp.check(of_three_shares, quick=True).passed
