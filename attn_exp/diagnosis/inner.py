@@ -84,7 +84,7 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
 
     def is_alike(side: str, other: str) -> bool:
         pairs = [(getattr(one, side), getattr(one, other)) for one in of_one_input]
-        return bool(pairs) and all(rows.shape == others.shape and np.allclose(rows, others) for rows, others in pairs)
+        return bool(pairs) and all(are_multiples(rows, others) for rows, others in pairs)
 
     instead = list(made_of_another(idle, is_alike))
     yield from ((Finding(rung, BROKEN, why), name) for why, name in instead)
@@ -93,6 +93,14 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
         name = UNUSED if raw else NO_OUTPUT if has_rows(seen) and is_without_output(seen, idle) else ""
         said = f"{', '.join(idle)} changes nothing: it is made and never used"
         yield Finding(rung, BROKEN if name else REMARK, said), name
+
+
+def are_multiples(rows: Array, others: Array) -> bool:
+    """Say whether rows are others times one number: a scale may stand before the scores, on one side alone."""
+    if rows.shape != others.shape:
+        return False
+    factor = np.vdot(others, rows) / max(float(np.vdot(others, others)), 1e-300)
+    return bool(np.allclose(rows, factor * others))
 
 
 def is_without_output(seen: Seen, idle: Sequence[str]) -> bool:

@@ -145,7 +145,7 @@ class PureLayer:
             def note(path: str, norm: Any, given: Any, call: Callable[[], Any]) -> Any:
                 said = call()
                 if self.is_norm(path):
-                    seen.append((given, said))
+                    seen.append((of_all_tokens(given), of_all_tokens(said)))
                     self.met.append(norm)
                 return said
 
@@ -218,7 +218,7 @@ class PureLayer:
 
         def noting(*given: Any) -> Any:
             said, seen = self.whole_with_norms(*given)
-            tracer = sys.modules["jax"].core.Tracer  # what a norm sees that is mapped over tokens is no number outside
+            tracer = sys.modules["jax"].core.Tracer  # what a norm sees inside a loop is no number outside
             found.extend((norm, *pair) for norm, pair in zip(self.met, seen, strict=True)
                          if not any(isinstance(one, tracer) for one in pair))  # fmt: skip
             return said
@@ -228,6 +228,14 @@ class PureLayer:
             yield found
         finally:
             self.calls.pop()
+
+
+def of_all_tokens(array: Any) -> Any:
+    """Return an array as it is outside of `vmap`: a norm that is mapped over tokens `[t m]` sees `[m]`."""
+    while hasattr(array, "batch_dim"):
+        place = array.batch_dim
+        array = array.val if not isinstance(place, int) else sys.modules["jax"].numpy.moveaxis(array.val, place, 0)
+    return array
 
 
 def first_of(said: Any) -> Any:
