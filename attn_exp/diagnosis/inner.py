@@ -640,9 +640,10 @@ class Look:
         return None
 
     def seen(self) -> Seen | None:
-        """Return what is seen."""
-        with self.at_first():
+        """Return what is seen, or None also where looking fails."""
+        with suppress(Exception), self.at_first():
             return self.see()
+        return None
 
     @property
     def is_rich(self) -> bool:

@@ -261,12 +261,11 @@ class KerasLayer(PureLayer):
         return stateless(self.layer), [one.value for one in self.layer.variables]
 
     def told(self, call: Callable[[], Any], given: Sequence[Any], theirs: Collection[str], instead: Any) -> Any:
-        """Return the operations of a call and what it returns, in float64, also where PyTorch does them."""
+        """Return the operations of a call and what it returns, also where PyTorch does them: in Keras's own type."""
         if not is_done_by_torch():
             return super().told(call, given, theirs, instead)
         function, own = self.stateless
-        own = [one.double() if one.is_floating_point() else one for one in own]
-        with self.called_by(partial(function, own)), in_double(self.layer):
+        with self.called_by(partial(function, own)):
             return watched_in_torch(call, [one for one in given if one is not None], instead)
 
     @contextmanager
@@ -348,19 +347,6 @@ def numbers(tensor: Any) -> Array:
 def is_done_by_torch() -> bool:
     """Say whether it is PyTorch with which Keras computes."""
     return bool(sys.modules["keras"].backend.backend() == "torch")
-
-
-@contextmanager
-def in_double(layer: Any) -> Iterator[None]:
-    """Let a layer of Keras, and those inside it, compute in float64 meanwhile."""
-    before = [(one, one.dtype_policy) for one in layer._flatten_layers()]
-    for one, _ in before:
-        one.dtype_policy = "float64"
-    try:
-        yield
-    finally:
-        for one, policy in before:
-            one.dtype_policy = policy
 
 
 def in_numpy(layer: Callable[..., Any]) -> Callable[..., Any]:
