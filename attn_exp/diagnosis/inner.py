@@ -88,7 +88,7 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
         if not any(map(THIRD.search, idle)) and all(mine == others != set() for mine, others in made):
             return True  # whatever is done to them afterwards
         pairs = [(getattr(one, side), getattr(one, other)) for one in of_one_input]
-        return bool(pairs) and all(rows.shape == others.shape and np.allclose(rows, others) for rows, others in pairs)
+        return bool(pairs) and all(are_multiples(rows, others) for rows, others in pairs)
 
     instead = list(made_of_another(idle, is_alike))
     yield from ((Finding(rung, BROKEN, why), name) for why, name in instead)
@@ -115,6 +115,14 @@ def products_behind(seen: Seen, one: Core, side: str) -> set[int]:
         return set()
     every = [place, *behind(seen.operations, place)] if not seen.operations[place].is_product else [place]
     return {each for each in every if seen.operations[each].is_product}
+
+
+def are_multiples(rows: Array, others: Array) -> bool:
+    """Say whether rows are others times one number: a scale may stand before the scores, on one side alone."""
+    if rows.shape != others.shape:
+        return False
+    factor = np.vdot(others, rows) / max(float(np.vdot(others, others)), 1e-300)
+    return bool(np.allclose(rows, factor * others))
 
 
 def is_without_output(seen: Seen, idle: Sequence[str]) -> bool:
@@ -690,9 +698,10 @@ class Look:
         return None
 
     def seen(self) -> Seen | None:
-        """Return what is seen."""
-        with self.at_first():
+        """Return what is seen, or None also where looking fails."""
+        with suppress(Exception), self.at_first():
             return self.see()
+        return None
 
     @property
     def is_rich(self) -> bool:

@@ -145,7 +145,7 @@ class PureLayer:
             def note(path: str, norm: Any, given: Any, call: Callable[[], Any]) -> Any:
                 said = call()
                 if self.is_norm(path):
-                    seen.append((given, said))
+                    seen.append((of_all_tokens(given), of_all_tokens(said)))
                     self.met.append(norm)
                 return said
 
@@ -218,7 +218,7 @@ class PureLayer:
 
         def noting(*given: Any) -> Any:
             said, seen = self.whole_with_norms(*given)
-            tracer = sys.modules["jax"].core.Tracer  # what a norm sees that is mapped over tokens is no number outside
+            tracer = sys.modules["jax"].core.Tracer  # what a norm sees inside a loop is no number outside
             found.extend((norm, *pair) for norm, pair in zip(self.met, seen, strict=True)
                          if not any(isinstance(one, tracer) for one in pair))  # fmt: skip
             return said
@@ -228,6 +228,14 @@ class PureLayer:
             yield found
         finally:
             self.calls.pop()
+
+
+def of_all_tokens(array: Any) -> Any:
+    """Return an array as it is outside of `vmap`: a norm that is mapped over tokens `[t m]` sees `[m]`."""
+    while hasattr(array, "batch_dim"):
+        place = array.batch_dim
+        array = array.val if not isinstance(place, int) else sys.modules["jax"].numpy.moveaxis(array.val, place, 0)
+    return array
 
 
 def first_of(said: Any) -> Any:
@@ -253,12 +261,11 @@ class KerasLayer(PureLayer):
         return stateless(self.layer), [one.value for one in self.layer.variables]
 
     def told(self, call: Callable[[], Any], given: Sequence[Any], theirs: Collection[str], instead: Any) -> Any:
-        """Return the operations of a call and what it returns, in float64, also where PyTorch does them."""
+        """Return the operations of a call and what it returns, also where PyTorch does them: in Keras's own type."""
         if not is_done_by_torch():
             return super().told(call, given, theirs, instead)
         function, own = self.stateless
-        own = [one.double() if one.is_floating_point() else one for one in own]
-        with self.called_by(partial(function, own)), in_double(self.layer):
+        with self.called_by(partial(function, own)):
             return watched_in_torch(call, [one for one in given if one is not None], instead)
 
     @contextmanager
@@ -340,19 +347,6 @@ def numbers(tensor: Any) -> Array:
 def is_done_by_torch() -> bool:
     """Say whether it is PyTorch with which Keras computes."""
     return bool(sys.modules["keras"].backend.backend() == "torch")
-
-
-@contextmanager
-def in_double(layer: Any) -> Iterator[None]:
-    """Let a layer of Keras, and those inside it, compute in float64 meanwhile."""
-    before = [(one, one.dtype_policy) for one in layer._flatten_layers()]
-    for one, _ in before:
-        one.dtype_policy = "float64"
-    try:
-        yield
-    finally:
-        for one, policy in before:
-            one.dtype_policy = policy
 
 
 def in_numpy(layer: Callable[..., Any]) -> Callable[..., Any]:

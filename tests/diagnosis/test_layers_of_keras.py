@@ -46,6 +46,33 @@ def test_attention_inside_a_layer_of_keras_is_seen(factor: str, names: tuple[str
     assert verdict.passed == (not names) and verdict.mistakes == names, verdict
 
 
+OF_DROPOUT = """
+import keras
+from keras import ops
+
+class Layer(keras.layers.Layer):
+    def __init__(self, units):
+        super().__init__()
+        self.units, self.drop = units, keras.layers.Dropout(0.1)
+
+    def build(self, input_shape):
+        self.sides = [self.add_weight(shape=(self.units, self.units), name=name) for name in "qkv"]
+
+    def call(self, x, training=False):
+        q, k, v = (ops.matmul(x, side) for side in self.sides)
+        weights = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 2, 1))) / self.units ** 0.5)
+        return ops.matmul(self.drop(weights, training=training), v)
+"""
+
+
+@pytest.mark.parametrize(("training", "names"), [("training", ()), ("True", ("dropout_on",))])
+def test_sublayers_and_weights_of_a_layer_have_one_type_while_it_is_watched(
+    training: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    verdict = checked(OF_DROPOUT.replace("training=training)", f"training={training})"), tmp_path)
+    assert verdict.passed == (not names) and verdict.mistakes == names, verdict
+
+
 OF_VALUES = """
 import os
 os.environ["KERAS_BACKEND"] = "jax"
