@@ -42,7 +42,8 @@ OF_HEADS = (
     "heads_averaged", "single_head",
 )  # fmt: skip
 MISTAKES = (*OF_CORES, *OF_MASKS, *OF_CAUSAL, *OF_HEADS)
-OF_SHAPES = ("projection_transposed", "output_projection_transposed", "no_output_projection")
+OF_SHAPES = ("projection_transposed", "output_projection_transposed", "no_output_projection", "heads_reversed",
+             "heads_by_stride")  # fmt: skip
 SCALES = ("no_scale", "scale_by_d", "scale_multiplied", "scale_fixed", "scale_after_softmax", "values_from_keys")
 
 
