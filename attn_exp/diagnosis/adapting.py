@@ -17,7 +17,7 @@ from typing import Any
 from attn_exp.diagnosis import mappings
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import holds_size
-from attn_exp.diagnosis.function_layers import lying_there, sizes_told
+from attn_exp.diagnosis.function_layers import caches_in, lying_there, names_cache, sizes_told
 from attn_exp.diagnosis.libraries import stack
 from attn_exp.diagnosis.neutral import (
     ALL_AROUND,
@@ -82,6 +82,8 @@ class Adapter:
     """Sizes of its file that are those of a call."""
     one_query: str = ""
     """In which layout it takes one query alone, without an axis for it: then each of a question is one call."""
+    step: Step | None = None
+    """How it takes one token alone, and what earlier ones left: then each of a question is one call."""
 
     @property
     def holds_size(self) -> bool:
@@ -94,6 +96,8 @@ class Adapter:
         given.pop(own("heads"), None)
         context = Context(at, library, core)
         function = self.function.of(context) if isinstance(self.function, Making) else self.function
+        if self.step is not None:
+            return self.of_each_token(self.step, function, context, given)
         if self.one_query:
             return self.of_each_query(function, context, given)
         return self.answer(function, context, given)
@@ -118,6 +122,28 @@ class Adapter:
             said.append(row)
         return stack(said, axis)
 
+    def of_each_token(
+        self, step: Step, function: Callable[..., Any], context: Context, given: Mapping[str, Any]
+    ) -> Any:  # fmt: skip
+        """Return the answers to tokens one after another, each with the caches that the one before it left.
+
+        Raises:
+            ValueError: there are more keys than queries, or fewer.
+        """
+        if context.at.rows != context.at.keys:
+            raise ValueError("a call takes one token")
+        axis, answers = step.layout.index("t"), list[Any]()
+        state = {name: self.sources[name].make(context) for name in step.caches if name in self.sources}
+        for place in range(context.at.rows):
+            one = (*[slice(None)] * axis, slice(place, place + 1) if step.keeps_axis else place)
+            token = {role: array[one] for role, array in context.given.items()}
+            of_token = Context(replace(context.at, rows=1, keys=1), context.library, token)
+            said = self.answer(function, of_token, {**given, **state})
+            output, *rest = said if isinstance(said, tuple) else (said,)
+            state |= caches_in(rest, step.caches)
+            answers.append(output[(*[slice(None)] * axis, 0)] if step.keeps_axis else output)
+        return stack(answers, axis)
+
     def answer(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
         """Return what the function says to one call."""
         values = {name: source.make(context) for name, source in self.sources.items()}
@@ -140,9 +166,19 @@ class Adapter:
     def __str__(self) -> str:
         """Say what the arguments are given that are none of q, k, v or x themselves, and of what it is made."""
         made = f"made of {self.function}" if isinstance(self.function, Making) and self.function.sources else ""
-        made = ", ".join(filter(None, (made, "each query in a call of its own" if self.one_query else "")))
+        made = ", ".join(filter(None, (made, "each query in a call of its own" if self.one_query else "",
+                                       "each token in a call of its own" if self.step else "")))  # fmt: skip
         said = [f"{name}={source.text}" for name, source in self.sources.items() if source.text not in (*"qkvx", name)]
         return ", ".join([made, *said] if made else said)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One token in a call: how tokens lie, whether it keeps its axis, and the arguments for what earlier ones left."""
+
+    layout: str
+    keeps_axis: bool
+    caches: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -200,6 +236,7 @@ class Arrangement:
     in_columns: bool = False
     one_query: str = ""
     turned: bool = False
+    step: Step | None = None
 
 
 def adapted(function: Any, name: str) -> Iterator[Bound]:
@@ -211,7 +248,9 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
     for called, parameters in targets(function, name):
         told = sizes_told(called)
         uses = uses_of(function) if any(map(is_required, parameters)) else {}
-        for arrangement in chain(of_mappings(parameters, uses), of_kept(parameters, uses), arrangements(parameters)):
+        for arrangement in chain(
+            of_mappings(parameters, uses), of_steps(parameters), of_kept(parameters, uses), arrangements(parameters)
+        ):
             passed = {role_taken(given): given for given in reversed(parameters)
                       if role_taken(given) in PASSED and given.name not in arrangement.sources
                       and (given.default is not given.empty or role_taken(given) in NEEDED)}  # fmt: skip
@@ -307,7 +346,7 @@ def bound_of(
     adapter = Adapter(
         called, {**arrangement.sources, **extra}, tuple(given), tuple(one.name for one in passed.values()),
         starred if starred and not given else "", arrangement.in_columns, of_file,
-        arrangement.one_query,
+        arrangement.one_query, arrangement.step,
     )  # fmt: skip
     names = {role: own(role) for role in arrangement.roles} | {role: one.name for role, one in passed.items()}
     names[SIZES] = own(SIZES)
@@ -453,6 +492,18 @@ def of_kept(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]) ->
         sides = {side_of_name(key): key for key in reversed(keys)}
         if name != query and {"k", "v"} <= set(sides) and "W_q" not in sides:
             yield Arrangement(True, {query: direct("q"), name: kept(sides["k"], sides["v"], keys)})
+
+
+def of_steps(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
+    """Yield functions of q, k and v of one token, and of what earlier tokens left."""
+    caches = tuple(given.name for given in parameters if names_cache(given.name))
+    named = sides_of([given for given in parameters if given.name not in caches and is_required(given)])
+    if not caches or not set(CORE) <= set(named):
+        return
+    sources = {named[role]: direct(role) for role in CORE}
+    for layout, keeps_axis in product(OF_ONE_QUERY, (False, True)):
+        step = Step(layout, keeps_axis, caches)
+        yield Arrangement(True, sources, (layout,), guessed=True, step=step)
 
 
 def kept(k: str, v: str, keys: Sequence[str]) -> Source:

@@ -566,7 +566,12 @@ def size_named(name: str) -> Source | None:
 
 def is_cache(given: inspect.Parameter) -> bool:
     """Say whether an argument is what earlier tokens left."""
-    return is_required(given) and bool(re.search(r"(?i)cache|past|prev|hist", given.name))
+    return is_required(given) and names_cache(given.name)
+
+
+def names_cache(name: str) -> bool:
+    """Say whether a name speaks of what earlier tokens left."""
+    return bool(re.search(r"(?i)cache|past|prev|hist", name))
 
 
 def searches(function: Any, x: str, lengths: Lengths, lent: Library, end: float) -> Iterator[Search]:

@@ -61,6 +61,7 @@ def fixed(value: Any) -> Source:
 
 
 NONE, FALSE, TRUE, ZERO, ZERO_FLOAT, ONE, ONE_FLOAT, EMPTY = map(fixed, (None, False, True, 0, 0.0, 1, 1.0, ""))
+EMPTY_MAPPING = Source("{}", lambda context: {})  # another for each call, which may write to it
 SIZE = Source("q.shape[-1]", lambda context: context.at.size)
 ROOT = Source("q.shape[-1] ** 0.5", lambda context: math.sqrt(context.at.size))
 SCALE = Source("q.shape[-1] ** -0.5", lambda context: context.at.size**-0.5)
@@ -215,7 +216,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"(deterministic|inference|eval|eval_?mode|evaluate|test)", (TRUE, FALSE)),
     (r".*(dropout|drop)(_?(layer|fn|module|func|op))?", (NONE, ZERO_FLOAT, SAME)),
     (r".*(dropout|drop|pdrop).*", (ZERO_FLOAT, NONE, SAME)),
-    (r".*(cache|past|history|mems?|kv_?state|incremental.*)", (NONE, fixed({}))),
+    (r".*(cache|past|history|mems?|kv_?state|incremental.*)", (NONE, EMPTY_MAPPING)),
     (r"(b|bs|bsz|bsize|(max_?|n)?batch(_?size)?|nbatches|B)", (BATCH,)),
     (r"(n_?)?(kv_?heads?|num_?(kv|key_?value)_?heads|n_?kv|n_?groups|num_?groups|groups|G)", (GROUPS, SHARE)),
     (r"(n_?rep|num_?key_?value_?groups|num_?queries_?per_?kv|repeats?|q_?per_?kv)", (SHARE,)),
@@ -268,7 +269,7 @@ BY_NOTE: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"\bstr\b", (EMPTY,)),
     (r"\bCallable\b", (SAME, SOFTMAX)),
     (r"\b(Module|ModuleType)\b", (OBJECT, SAME, HOME)),
-    (r"\b(dict|Mapping|Dict)\b", (fixed({}),)),
+    (r"\b(dict|Mapping|Dict)\b", (EMPTY_MAPPING,)),
 )
 """The same for annotations."""
 ANYTHING = (NONE, SIZE, ZERO_FLOAT, FALSE, SAME, HOME, OBJECT, ONE, HEADS, NO_BIAS)

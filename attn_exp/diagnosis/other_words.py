@@ -16,7 +16,7 @@ import numpy as np
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings, with_score
-from attn_exp.diagnosis.case import Answer, Case, differs, predicted, tolerance
+from attn_exp.diagnosis.case import Answer, Case, differs, is_blind, predicted, tolerance, without_blind
 from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.diagnosis.rotary_inside import words_of_turning
 from attn_exp.diagnosis.several import in_several_parts
@@ -167,14 +167,12 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
 def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
     """Say whether a recipe gives an answer, and not by logits so large that any would do."""
     stages = predicted(recipe, case.given)
-    if (
-        answer.output is None
-        or not np.isfinite(answer.output).any()  # what is all NaN fits any words
-        or stages is None
-        or tolerance(stages, digits) > CLOSE * np.abs(answer.output).max(initial=0.0)
-    ):
+    if answer.output is None or stages is None or is_blind(stages) or not np.isfinite(answer.output).any():
         return False
-    return not differs(answer.output, stages, digits)
+    output = without_blind(answer.output, stages)  # what people write where a query sees no key is no part of a rule
+    stages = {**stages, "output": without_blind(stages["output"], stages)}
+    is_any = bool(tolerance(stages, digits) > CLOSE * np.abs(output).max(initial=0.0))
+    return not is_any and not differs(output, stages, digits)
 
 
 CLOSE = 0.01

@@ -193,6 +193,24 @@ def test_one_query_may_be_a_call() -> None:
     assert attn_exp.check(of_one_query_of_heads, quick=True).mistakes == ("softmax_over_heads",)
 
 
+def of_one_token(q: Any, k: Any, v: Any, past: Any = None) -> Any:
+    if past is not None:
+        k, v = (np.concatenate(both, 2) for both in zip(past, (k, v), strict=True))
+    assert q.shape[2] == 1
+    return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v, (k, v)
+
+
+def of_one_token_unscaled(q: Any, k: Any, v: Any, cache: dict[str, Any]) -> Any:
+    for name, side in (("k", k), ("v", v)):
+        cache[name] = [*cache.get(name, []), side]
+    return softmax(np.stack(cache["k"]) @ q) @ np.stack(cache["v"])
+
+
+def test_queries_keys_and_values_of_one_token_may_be_a_call() -> None:
+    assert attn_exp.check(of_one_token, quick=True).right_under == "mask=causal"
+    assert attn_exp.check(of_one_token_unscaled, quick=True).mistakes == ("no_scale",)
+
+
 batch_size, n_head, seq_len, head_dim = 4, 2, 16, 32
 
 
