@@ -40,12 +40,9 @@ def class_of(function: Any, name: str, sizes: Sizes, is_layer: Callable[[Any], b
 def class_around(function: Any) -> Any:
     """Return a class of layers that do what a function does which makes layers of haiku or Keras each time; or None.
 
-    Its class is made of the numbers that the function takes, and called with all else. One that takes q, k and v, or a
-    layer's matrices, is called as it stands.
+    Its class is made of the numbers that the function takes, and called with all else. One of Keras that takes q, k and
+    v, or a layer's matrices, is called as it stands; haiku makes layers inside of what it transforms alone.
     """
-    with suppress(UserError):
-        offered(function, "")
-        return None
     code = getattr(function, "__code__", None)
     names = set(names_in(code)) if code is not None else set[str]()
     space = getattr(function, "__globals__", {})
@@ -53,7 +50,13 @@ def class_around(function: Any) -> Any:
     homes |= {str(getattr(space.get(name), "__module__", "")).partition(".")[0] for name in names}
     if not inspect.isfunction(function) or "self" in inspect.signature(function).parameters:
         return None
-    if "haiku" in homes and "haiku" in sys.modules:
+    haiku = vars(sys.modules["haiku"]) if "haiku" in homes and "haiku" in sys.modules else {}
+    if any(inspect.isclass(haiku.get(name)) for name in names) and "transform" not in names:
+        return of_haiku(function)
+    with suppress(UserError):
+        offered(function, "")
+        return None
+    if haiku:
         return of_haiku(function)
     layers = vars(sys.modules["keras"].layers) if "keras" in homes and "keras" in sys.modules else {}
     return of_keras(function) if any(inspect.isclass(layers.get(name)) for name in names) else None

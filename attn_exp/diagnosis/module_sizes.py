@@ -15,7 +15,8 @@ WIDTH = ("embeddim", "dmodel", "dim", "hiddensize", "embedsize", "nembd", "model
          "m", "width", "hidden", "hiddendim", "features", "channels", "embdim", "emb", "c", "nembed", "querydim",
          "size", "indim", "inputdim", "insize", "inputsize", "inchannels", "inputchannels", "units", "nunits", "hid",
          "hiddim", "dimhid", "nhid", "nchannels", "edim", "demb", "ndim")  # fmt: skip
-INNER = ("dout", "outdim", "dimout", "innerdim", "outfeatures", "outputdim", "outchannels")
+INNER = ("dout", "outdim", "dimout", "innerdim", "outfeatures", "outputdim", "outchannels",
+         "outputsize", "outsize")  # fmt: skip
 HEADS = ("numheads", "nheads", "heads", "nhead", "h", "numattentionheads", "nattentionheads", "nh", "numattnheads",
          "numheadsq", "nqheads", "headcount", "headnumber", "nattnheads", "headsnum", "numqueryheads",
          "head", "headnum", "headsnumber")  # fmt: skip

@@ -17,7 +17,7 @@ SIDES = {"q": ("q", "query", "queries", "quer", "qs", "xq", "qq", "querys", "qry
                "inp", "features", "residual", "source", "src")}  # fmt: skip
 """Parts of names, by what they mean."""
 WEIGHT = ("w", "weight", "weights", "kernel", "proj", "projection", "matrix", "mat", "linear", "params", "param", "c",
-          "lin")  # fmt: skip
+          "lin", "fc", "to", "dense", "net")  # fmt: skip
 FILLING = ("state", "states", "layer", "heads", "head", "tensor", "array", "arr", "all", "multi", "split", "vec",
            "vector", "vectors", "bhtd", "bthd", "bhld", "blhd", "btd", "btnh", "bshd", "bhsd", "bnsd", "mat",
            "projected", "new", "rot", "full", "ref", "block", "chunk", "embed", "hat", "np", "jnp", "in", "raw", "data",

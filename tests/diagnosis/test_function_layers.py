@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.diagnosis.sides import side_of_name
 
 
 def softmax(scores: Any, axis: int = -1) -> Any:
@@ -290,3 +291,10 @@ def test_a_class_may_be_made_of_matrices() -> None:
 
 def test_a_query_beside_states_is_not_scaled() -> None:
     assert attn_exp.check(OfStates, quick=True).right_under == "scale=1"
+
+
+@pytest.mark.parametrize(
+    ("name", "side"), [("fc_q", "W_q"), ("to_keys", "W_k"), ("v_net", "W_v"), ("to_qkv", "W_qkv"), ("fc", "W")]
+)
+def test_words_for_layers_stand_around_the_side_that_a_matrix_makes(name: str, side: str) -> None:
+    assert side_of_name(name) == side

@@ -484,3 +484,21 @@ def test_keys_made_with_the_matrix_of_scaled_queries_are_named(tmp_path: Path) -
     pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
     pytest.importorskip("flax", reason="Flax is not installed: pip install flax")
     assert verdict_on(OF_SCALED_QUERIES, tmp_path).mistakes == ("keys_from_queries",)
+
+
+OF_HAIKU_FUNCTION = f"""{ATTEND}
+import haiku as hk
+
+def Layer(query, key, value, output_size, num_heads):
+    q, k, v = (hk.Linear(output_size)(side) for side in (query, key, value))
+    return hk.Linear(output_size)(jax.vmap(lambda *one: attend(*one, num_heads))(q, k, v))
+"""
+
+
+@pytest.mark.parametrize(("exchanged", "names"), [("", ()), (" / q.shape[-1] ** 0.5", ("no_scale",))])
+def test_a_function_of_haiku_that_takes_three_inputs_makes_layers_of_its_own(
+    exchanged: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    pytest.importorskip("haiku", reason="haiku is not installed: pip install dm-haiku")
+    verdict = verdict_on(OF_HAIKU_FUNCTION.replace(exchanged, ""), tmp_path)
+    assert verdict.mistakes == names and verdict.passed == (not names), verdict
