@@ -332,7 +332,7 @@ def if_it_mixes(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verd
     other = tried.function.mixed() if ways_to_call.failing([(tried.case, tried.answer)], digits) else None
     if other is None:
         return None
-    called = ways_to_call.how_to_call(own, tried.caller.request, other)
+    called = ways_to_call.how_to_call(own, tried.caller.request, replace(other, look=tried.function.look))
     verdict = check_called(own, called, quick, tell)
     return verdict if verdict.mistakes else None
 
