@@ -257,14 +257,13 @@ def test_plain_layers_bent_above_are_right() -> None:
 
 
 class FirstKeys(nn.Module):
-    """A block; keys and values of several heads are made, and all queries read the first."""
+    """Keys and values of several heads are made, and all queries read the first."""
 
     def __init__(self, dim: int, heads: int, kv_heads: int) -> None:
         super().__init__()
         self.size, self.norm = dim // heads, nn.LayerNorm(dim)
         self.q_proj, self.o_proj = nn.Linear(dim, dim), nn.Linear(dim, dim)
         self.k_proj, self.v_proj = (nn.Linear(dim, kv_heads * self.size) for _ in "kv")
-        self.more = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim))
 
     def turned(self, x: Any) -> Any:
         angles = torch.arange(x.shape[2])[:, None] / 1e4 ** (torch.arange(self.size) % (self.size // 2) * 2 / self.size)
@@ -277,11 +276,23 @@ class FirstKeys(nn.Module):
         scores = self.turned(q) @ self.turned(k)[:, :1].mT / self.size**0.5
         late = torch.ones(scores.shape[-2:]).triu(1).bool()
         context = scores.masked_fill(late, -1e9).softmax(-1) @ v[:, :1]
-        x = x + self.o_proj(context.transpose(1, 2).flatten(2))
-        return x + self.more(x)
+        return x + self.o_proj(context.transpose(1, 2).flatten(2))
+
+
+class AroundFirstKeys(nn.Module):
+    """The same with two layers behind."""
+
+    def __init__(self, dim: int, heads: int, kv_heads: int) -> None:
+        super().__init__()
+        self.inner, self.norm = FirstKeys(dim, heads, kv_heads), nn.LayerNorm(dim)
+        self.more = nn.Sequential(nn.Linear(dim, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim))
+
+    def forward(self, x: Any) -> Any:
+        x = self.inner(x)
+        return x + self.more(self.norm(x))
 
 
 def test_keys_that_nobody_reads_are_told_beside_answers_that_are_right_with_one() -> None:
     torch.manual_seed(7)
-    assert attn_exp.check(FirstKeys(32, 4, 2), quick=True).mistakes == ("kv_heads_first",)
-    assert attn_exp.check(FirstKeys(32, 4, 1), quick=True).right_under == "mask=causal position=rope"
+    assert attn_exp.check(AroundFirstKeys(32, 4, 2), quick=True).mistakes == ("kv_heads_first",)
+    assert attn_exp.check(AroundFirstKeys(32, 4, 1), quick=True).right_under == "mask=causal position=rope"
