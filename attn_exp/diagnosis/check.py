@@ -39,7 +39,7 @@ from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
 from attn_exp.diagnosis.unasked import unasked
-from attn_exp.diagnosis.unused import all_one_head, unused
+from attn_exp.diagnosis.unused import all_one_head, first_of_several, unused
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
 from attn_exp.diagnosis.weights_of import said_of_weights
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
@@ -115,6 +115,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, unused(tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, all_one_head(tried.function))
+    verdict = with_more(verdict, first_of_several(tried.function))
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))

@@ -67,6 +67,20 @@ def all_one_head(function: Bound) -> Iterator[tuple[Finding, str]]:
         yield Finding("each head is another", BROKEN, said), "single_head"
 
 
+def first_of_several(function: Bound) -> Iterator[tuple[Finding, str]]:
+    """Yield what is to be said of a layer whose heads share one key where its matrix makes several."""
+    layer, roles = function.layer, function.roles
+    if layer is None or roles is None or roles.groups > 1 or roles.heads == 1:
+        return
+    every = [piece for pieces in roles.sides.values() for piece in pieces]
+    for piece in roles.sides["k"]:
+        columns = piece.whole(layer.parameters[piece.name]).shape[1]
+        read = {column for one in every if one.name == piece.name for column in one.columns}
+        if columns > len(read) and columns % len(piece.columns) == 0:
+            said = f"{piece.name} makes {columns} numbers, and every head reads the same {len(piece.columns)}"
+            yield Finding("every key is read", BROKEN, said), "kv_heads_first"
+
+
 def may_be_output(name: str, array: Array, case: Case) -> bool:
     """Say whether a matrix takes the heads side by side, and its name speaks of any layer."""
     inner = len(case.given.arrays["W_q"][0])

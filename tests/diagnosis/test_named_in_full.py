@@ -353,3 +353,45 @@ class Configured(nn.Module):
 
 def test_a_configuration_with_defaults_is_made_in_other_sizes() -> None:
     assert attn_exp.check(Configured).mistakes == ("scale_fixed",)
+
+
+class FirstKeys(nn.Module):
+    """Keys and values of several heads are made, and all queries read the first."""
+
+    def __init__(self, dim: int, heads: int, kv_heads: int) -> None:
+        super().__init__()
+        self.size, self.norm = dim // heads, nn.LayerNorm(dim)
+        self.q_proj, self.o_proj = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.k_proj, self.v_proj = (nn.Linear(dim, kv_heads * self.size) for _ in "kv")
+
+    def turned(self, x: Any) -> Any:
+        angles = torch.arange(x.shape[2])[:, None] / 1e4 ** (torch.arange(self.size) % (self.size // 2) * 2 / self.size)
+        left, right = x.chunk(2, -1)
+        return x * angles.cos() + torch.cat([-right, left], -1) * angles.sin()
+
+    def forward(self, x: Any) -> Any:
+        made = [side(self.norm(x)).unflatten(-1, (-1, self.size)) for side in (self.q_proj, self.k_proj, self.v_proj)]
+        q, k, v = (one.transpose(1, 2) for one in made)
+        scores = self.turned(q) @ self.turned(k)[:, :1].mT / self.size**0.5
+        late = torch.ones(scores.shape[-2:]).triu(1).bool()
+        context = scores.masked_fill(late, -1e9).softmax(-1) @ v[:, :1]
+        return x + self.o_proj(context.transpose(1, 2).flatten(2))
+
+
+class AroundFirstKeys(nn.Module):
+    """The same with two layers behind."""
+
+    def __init__(self, dim: int, heads: int, kv_heads: int) -> None:
+        super().__init__()
+        self.inner, self.norm = FirstKeys(dim, heads, kv_heads), nn.LayerNorm(dim)
+        self.more = nn.Sequential(nn.Linear(dim, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim))
+
+    def forward(self, x: Any) -> Any:
+        x = self.inner(x)
+        return x + self.more(self.norm(x))
+
+
+def test_keys_that_nobody_reads_are_told_beside_answers_that_are_right_with_one() -> None:
+    torch.manual_seed(7)
+    assert attn_exp.check(AroundFirstKeys(32, 4, 2), quick=True).mistakes == ("kv_heads_first",)
+    assert attn_exp.check(AroundFirstKeys(32, 4, 1), quick=True).right_under == "mask=causal position=rope"
