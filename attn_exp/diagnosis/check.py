@@ -333,9 +333,16 @@ def if_it_mixes(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verd
     other = tried.function.mixed() if ways_to_call.failing([(tried.case, tried.answer)], digits) else None
     if other is None:
         return None
-    called = ways_to_call.how_to_call(own, tried.caller.request, replace(other, look=tried.function.look))
+    if not has_mixed_rows(tried.function.look()):
+        other = replace(other, look=tried.function.look)
+    called = ways_to_call.how_to_call(own, tried.caller.request, other)
     verdict = check_called(own, called, quick, tell)
     return verdict if verdict.mistakes else None
+
+
+def has_mixed_rows(seen: Verdict | None) -> bool:
+    """Say whether nothing is seen inside, or rows of several tokens, which may hide what else is done to them."""
+    return seen is None or "heads_not_transposed" in seen.mistakes
 
 
 def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:

@@ -201,7 +201,7 @@ class Turning(Layer):
         both = first * angles.cos() - second * angles.sin(), first * angles.sin() + second * angles.cos()
         return torch.cat([torch.stack(both, -1).flatten(-2) if self.beside else torch.cat(both, -1), rest], -1)
 
-    def forward(self, x: Any, mask: Any = None) -> Any:
+    def forward(self, x: Any) -> Any:  # type: ignore[override]  # it takes no mask
         q, k, v = (part.transpose(1, 2) for part in self.packed(x).unflatten(-1, (self.heads, -1, 3)).unbind(-1))
         scores = self.turned(q) @ self.turned(k).mT / (self.dim // self.heads) ** 0.5
         scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -np.inf)
@@ -219,7 +219,7 @@ class TurningWithOneKey(Turning):
         super().__init__(dim, heads)
         self.packed = torch.nn.Linear(dim, dim + 2 * dim // heads)
 
-    def forward(self, x: Any, mask: Any = None) -> Any:
+    def forward(self, x: Any) -> Any:  # type: ignore[override]  # it takes no mask
         q, k, v = self.packed(x).split([self.dim, *2 * [self.dim // self.heads]], -1)
         q, k, v = (part.unflatten(-1, (-1, self.dim // self.heads)).transpose(1, 2) for part in (q, k, v))
         scores = self.turned(q) @ self.turned(k).mT / (self.dim // self.heads) ** 0.5

@@ -28,9 +28,9 @@ def test_what_is_true_of_a_written_layer_is_said(case: tuple[str, int], tmp_path
     path = tmp_path / "layer.py"
     path.write_text(written.source, encoding="utf-8")
     verdict = attn_exp.check(f"{path}:{written.name}", *written.words.split())
-    if true:
-        assert len(verdict.mistakes) == 1
-        assert verdict.mistakes[0] in true.split("|")
+    if true:  # a mask that is inverted may be a convention, which is said beside it
+        (name,) = verdict.mistakes or next(iter(verdict.alike), ())
+        assert name in true.split("|"), verdict
     else:
         assert verdict.passed or verdict.right_under
 
