@@ -31,13 +31,14 @@ from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
-from attn_exp.diagnosis.modules import may_be_causal, may_share_heads, no_queries, positive_values, with_matrices
 from attn_exp.diagnosis.other_masks import as_meant, of_other_masks
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
+from attn_exp.diagnosis.read_layers import no_queries, positive_values, with_matrices
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
+from attn_exp.diagnosis.told_sizes import may_be_causal, may_share_heads
 from attn_exp.diagnosis.unasked import unasked
 from attn_exp.diagnosis.unused import all_one_head, first_of_several, unused
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing

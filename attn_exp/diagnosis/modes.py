@@ -15,13 +15,13 @@ from attn_exp.diagnosis.configurations import is_config
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.libraries import DIGITS
-from attn_exp.diagnosis.modules import sizes_of
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.plain_layers import evaluated as told_to_evaluate
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sizes_of_files import exchanged as of_file
 from attn_exp.diagnosis.sizes_of_files import smaller
+from attn_exp.diagnosis.told_sizes import sizes_of
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.own_code import OwnFunction, held

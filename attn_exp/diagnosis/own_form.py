@@ -182,7 +182,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
         warnings.simplefilter("ignore")
         tried = ways_to_call.how_to_call(function, request)
         if tried.function.inside is not None:
-            from attn_exp.diagnosis.modules import as_function  # noqa: PLC0415 - most functions are no modules
+            from attn_exp.diagnosis.module_as_function import as_function  # noqa: PLC0415 - most functions are no modules
 
             tried = ways_to_call.how_to_call(function, request, as_function(function, request, tried.function))
     return OwnForm(function, tried.caller, request, patience, tried.answer.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.bound import Bound
-from attn_exp.diagnosis.modules import put_by_roles
+from attn_exp.diagnosis.module_as_function import put_by_roles
 from attn_exp.diagnosis.named_matrices import matrices, put_matrices
 from attn_exp.errors import UserError
 

@@ -17,9 +17,9 @@ from attn_exp.diagnosis.idle import (
     made_of_another,
     matrices_of,
 )
-from attn_exp.diagnosis.modules import is_averaged
 from attn_exp.diagnosis.named_matrices import sounds_like
 from attn_exp.diagnosis.projected_before import PUT_BEFORE
+from attn_exp.diagnosis.read_layers import is_averaged
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding
 
 RUNG = "every matrix is used"

@@ -24,17 +24,21 @@ from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.function_layers import sizes_told
 from attn_exp.diagnosis.guessing import takes_projection
 from attn_exp.diagnosis.layers import with_drawn_tensors_held
+from attn_exp.diagnosis.layers_of_arrays import of_function
+from attn_exp.diagnosis.layers_of_jax import filled
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.makers import called_by_method
 from attn_exp.diagnosis.masking import AXES, MASKINGS, PADDINGS, attribute_of
-from attn_exp.diagnosis.modules import bound, filled, is_module, of_function, sizes_of, taken_by
+from attn_exp.diagnosis.modules import bound
 from attn_exp.diagnosis.offer import Offer, at_of, kept_by, offered, parameters_of
 from attn_exp.diagnosis.other_words import gives
 from attn_exp.diagnosis.plain_layers import may_be_layer
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.questions import core_cases, layer_cases
+from attn_exp.diagnosis.read_layers import taken_by
 from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.told_sizes import is_module, sizes_of
 from attn_exp.diagnosis.uses import uses_of
 from attn_exp.errors import UncalledError, UserError, unknown
 from attn_exp.mistakes import mistake

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp.diagnosis.module_sizes import Sizes
-from attn_exp.diagnosis.modules import MADE_WITH, SIZE, is_module
 from attn_exp.diagnosis.neutral import is_known, sources_of
 from attn_exp.diagnosis.offer import is_required, parameters_of
 from attn_exp.diagnosis.sides import side_of_name
+from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, is_module
 from attn_exp.errors import UserError
 from attn_exp.own_code import OwnFunction
 

@@ -387,9 +387,10 @@ class OneMatrixTwice(Turned):
     def __init__(self, dim: int, heads: int, of_keys: str = "k_proj") -> None:
         super().__init__(dim, heads)
         self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(dim, dim) for _ in range(4))
-        self.of_keys, self.norms = of_keys, nn.ModuleList(nn.LayerNorm(dim // heads) for _ in "qk")
+        norms = [nn.LayerNorm(dim // heads) for _ in "qk"]
+        self.of_keys, self.norms = of_keys, nn.ModuleList(norms)
         del self.a, self.b, self.c
-        for norm in self.norms:
+        for norm in norms:
             nn.init.normal_(norm.weight)
 
     def forward(self, x: Any) -> Any:

@@ -120,7 +120,7 @@ def test_a_causal_mask_that_is_none_by_default_is_an_array() -> None:
 def test_a_strict_causal_mask_inside_is_named_whatever_its_first_query_gets(fill: float) -> None:
     def strict(q: Any, k: Any, v: Any) -> Any:
         scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-        scores = np.where(np.tri(*scores.shape[-2:], -1) > 0, scores, fill)
+        scores = np.where(np.tril(np.ones(scores.shape[-2:]), -1) > 0, scores, fill)
         powers = np.exp(scores - scores.max(-1, keepdims=True))
         return powers / powers.sum(-1, keepdims=True) @ v
 

@@ -1,0 +1,203 @@
+"""Objects of no library, and functions of x and arrays of which nothing is known, as layers that hold matrices."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, cast
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.bound import Bound
+from attn_exp.diagnosis.constructing import construct
+from attn_exp.diagnosis.cores import seen_inside
+from attn_exp.diagnosis.function_layers import function_layers
+from attn_exp.diagnosis.inner import Look, UnreadError, tells_all
+from attn_exp.diagnosis.layers_of_jax import library_of_jax
+from attn_exp.diagnosis.libraries import library, modules_named, wanted
+from attn_exp.diagnosis.module_sizes import (
+    HEADS,
+    Sizes,
+    whole_numbers,
+)
+from attn_exp.diagnosis.numbers_of_layers import enlarge, redraw, widths_of
+from attn_exp.diagnosis.plain_layers import PlainLayer, boxes_of, evaluated, matrices_in
+from attn_exp.diagnosis.questions import Inside
+from attn_exp.diagnosis.read_layers import (
+    as_names_say,
+    taken_by,
+    telling,
+    understood,
+    with_roles,
+    words_for_masks,
+)
+from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.roles import NotFoundError
+from attn_exp.diagnosis.sides import biases_of, side_of_name
+from attn_exp.diagnosis.tokens import (
+    entries_apart,
+    tokens_first,
+)
+from attn_exp.diagnosis.told_sizes import is_told, sizes_of
+from attn_exp.diagnosis.ways_into_layers import (
+    LAID,
+    NoWayError,
+    Way,
+    find_way,
+)
+from attn_exp.errors import UncalledError, UserError
+from attn_exp.own_code import LeftError, OwnFunction
+
+
+def holds_matrices(own: OwnFunction, request: Request) -> bool:
+    """Say whether an object of no library, or what a class makes, holds matrices and takes no q, k and v."""
+    made = own.function
+    try:
+        if inspect.isclass(made):
+            made = construct(own.function, own.name, sizes_of(request), lambda one, _: one)
+        return matrices_in(made)
+    except (Exception, LeftError):
+        return False
+
+
+def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
+    """Return an object of no library as a layer that holds its own matrices.
+
+    Raises:
+        UserError: it cannot be made or called, or what it does is no attention.
+    """
+
+    def works(made: Any, of_size: Sizes) -> Bound:
+        known = of_size if inspect.isclass(own.function) else None
+        found = of_arrays(PlainLayer(evaluated(made)), own.name, request, known, of_size.size)
+        told = of_size.heads if known is not None and is_told(own) else 1
+        return replace(found, named=of_heads_told(made, found.inside, told))
+
+    try:
+        if not inspect.isclass(own.function):
+            return works(copy.deepcopy(own.function), sizes)
+        return cast("Bound", construct(own.function, own.name, sizes, works))
+    except NoWayError as error:
+        raise UncalledError(f"{own.name} cannot be called with x: {error}") from error
+
+
+def of_heads_told(made: Any, found: Inside | None, told: int) -> Inside | None:
+    """Return what an object holds of one head as that of the heads that its class is told and keeps; None of others.
+
+    A head that has fewer numbers than x may be one of several, or what is told is how many it has.
+    """
+    is_kept = told > 1 and any(word in HEADS and value == told for word, value in whole_numbers(made))
+    if found is None or not is_kept or found.heads > 1:
+        return None
+    shapes = [found.arrays[f"W_{side}"].shape for side in "qkv"]
+    is_whole = all(columns == shapes[0][0] and columns % told == 0 for _, columns in shapes)
+    return replace(found, heads=told, groups=told) if is_whole else None
+
+
+def way_into_plain(
+    layer: PlainLayer, forward: Sequence[inspect.Parameter], into: Callable[[Array], Any], widths: Sequence[int],
+    head: int,
+) -> Way:  # fmt: skip
+    """Return how an object of no library is called: with arrays, else with them in a class of its file's own.
+
+    Raises:
+        NoWayError: it cannot be called.
+    """
+    axes = (*LAID, "mt")
+    try:
+        return find_way(layer, forward, into, axes, widths, head)
+    except NoWayError:
+        for box in boxes_of(layer):
+            layer.box = box
+            with suppress(NoWayError):
+                return find_way(layer, forward, into, axes, widths, head)
+        raise
+
+
+def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | None, head: int) -> Bound:
+    """Return a layer of plain arrays whose roles are found by what they do.
+
+    Raises:
+        UserError: it cannot be called, or what it does is no attention.
+    """
+    redraw(layer, request.seed)
+    enlarge(layer, request.seed)
+    lent = library(layer.library)
+    home = {"numpy": np.dot, "jax": None}.get(layer.library) or getattr(sys.modules.get("torch"), "matmul", None)
+    forward = taken_by(layer.forward, name)
+    way = way_into_plain(layer, forward, lambda array: lent.into(array, layer.kind), widths_of(layer, sizes), head)
+    layer.see_type(way)
+    layer.leave_out_idle(way)
+    way, home = entries_apart(layer, tokens_first(layer, way)), home if layer.library != "jax" else library_of_jax()
+    look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
+    heads = sizes.heads if sizes is not None and sizes.heads > 1 else None
+    try:
+        found = understood(layer, way, forward, home)
+    except NotFoundError as error:
+        named = as_names_say(layer, way, heads) if heads else None
+        if named is None:
+            raise UnreadError(f"{name}: no projections found: {error}", look) from error
+        return replace(with_roles(layer, way, forward, home, named), look=look)
+    found = telling(replace(found, look=look))
+    if heads and found.inside is not None and found.inside.heads != heads and found.roles and not found.roles.sure:
+        named = as_names_say(layer, way, heads)
+        return found if named is None else replace(with_roles(layer, way, forward, home, named), look=look)
+    return found
+
+
+def of_function(own: OwnFunction, request: Request) -> Bound | None:
+    """Return a function of x and arrays of which nothing is known as a layer that holds them; None of others.
+
+    Raises:
+        UnreadError: its attention is seen inside, and its matrices are not found.
+    """
+    unread: UnreadError | None = None
+    names = wanted(own.function)
+    for name in names[:1] if modules_named(own.function) else names:
+        for made, lengths in function_layers(own.function, library(name, request.device)):
+            layer = PlainLayer(made)
+            layer.forward = made
+            sizes = Sizes(lengths.width, lengths.heads, lengths.inner // lengths.heads, lengths.heads, request.seed)
+            try:
+                found = of_arrays(layer, own.name, request, sizes, sizes.size)
+                assert found.offer is not None
+                words = "; ".join(filter(None, (found.offer.said, IN_STEPS if made.step else "")))
+                offer = replace(found.offer, said=words)
+                return replace(found, offer=offer, inside=as_arguments_say(layer, found.inside))
+            except UnreadError as error:
+                if unread is not None:
+                    break
+                unread = error
+            except (UserError, NotFoundError):
+                continue
+    if unread is not None and tells_all(unread.look()):
+        raise unread
+    return None
+
+
+IN_STEPS = "each token in a call of its own, with what those before it left"
+
+
+def as_arguments_say(layer: PlainLayer, found: Inside | None) -> Inside | None:
+    """Return what a layer holds with each matrix and bias that the name of an argument says, as it was given.
+
+    Names bind: what is made of a matrix that is another's, or of twice a bias, is a mistake.
+    """
+    if found is None:
+        return None
+    arrays, own = dict(found.arrays), {re.split(r"[./]", name)[-1]: array for name, array in layer.parameters.items()}
+    biases = biases_of(list(own))
+    for name, array in own.items():
+        side, kind = side_of_name(biases.get(name, name)).removeprefix("W_"), "b" if name in biases else "W"
+        known = arrays.get(f"{kind}_{side}")
+        if known is not None and array.size == known.size and not np.array_equal(array.T, known):
+            arrays[f"{kind}_{side}"] = array.reshape(known.shape) if kind == "b" else array
+    fitting = all(array.shape == found.arrays[name].shape for name, array in arrays.items())
+    return replace(found, arrays=arrays) if fitting else found
