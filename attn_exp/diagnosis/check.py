@@ -197,10 +197,11 @@ def with_its_surroundings(
     """
     if not is_unknown_at_once(verdict) or tried.function.inside is not None:
         return None
-    for other in ways_to_call.as_a_layer(own, request, None):
-        if other.function.inside is not None and other.function.inside.around is not None:
-            seen = check_called(own, other, True, tell)
-            return seen if seen.passed or seen.mistakes or seen.right_under else None
+    with suppress(UserError):  # it may be no layer that is read
+        for other in ways_to_call.as_a_layer(own, request, None):
+            if other.function.inside is not None and other.function.inside.around is not None:
+                seen = check_called(own, other, True, tell)
+                return seen if seen.passed or seen.mistakes or seen.right_under else None
     return None
 
 

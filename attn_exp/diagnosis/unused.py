@@ -68,7 +68,10 @@ def all_one_head(function: Bound) -> Iterator[tuple[Finding, str]]:
 
 
 def first_of_several(function: Bound) -> Iterator[tuple[Finding, str]]:
-    """Yield what is to be said of a layer whose heads share one key where its matrix makes several."""
+    """Yield what is to be said of a layer whose heads share one key where its matrix makes several.
+
+    What makes more than a key and a value for each head makes something else too, such as an MLP beside attention.
+    """
     layer, roles = function.layer, function.roles
     if layer is None or roles is None or roles.groups > 1 or roles.heads == 1:
         return
@@ -76,7 +79,9 @@ def first_of_several(function: Bound) -> Iterator[tuple[Finding, str]]:
     for piece in roles.sides["k"]:
         columns = piece.whole(layer.parameters[piece.name]).shape[1]
         read = {column for one in every if one.name == piece.name for column in one.columns}
-        if columns > len(read) and columns % len(piece.columns) == 0:
+        sides = sum(any(one.name == piece.name for one in roles.sides[side]) for side in "kv")
+        more = (columns - len(read)) // len(piece.columns)
+        if 0 < more <= sides * (roles.heads - 1) and columns % len(piece.columns) == 0:
             said = f"{piece.name} makes {columns} numbers, and every head reads the same {len(piece.columns)}"
             yield Finding("every key is read", BROKEN, said), "kv_heads_first"
 
