@@ -295,7 +295,8 @@ class Answers:
         large = [answer.output for case, answer in self.seen if case.rung == LARGE]
         if all(output is None or np.isfinite(output).all() for output in large):
             return None
-        rest = self.without_large()
+        small = self.without_large()  # large logits of hidden keys may stand in other questions too
+        rest = replace(self, seen=without_nan(small.seen), ask=lambda: without_nan(small.fresh))
         if is_right(rest.seen, rest.digits):
             return None
         found = best(rest.single_that_fit()) or best(rest.pairs_that_fit()) or rest.several_mistakes()
@@ -352,6 +353,11 @@ SCALES = ("no_scale", "scale_by_d", "scale_multiplied", "scale_twice")
 def small_logits(seen: Seen) -> list[tuple[Case, Answer]]:
     """Return the questions whose logits are small enough for any type."""
     return [(case, answer) for case, answer in seen if case.rung != LARGE]
+
+
+def without_nan(seen: Seen) -> list[tuple[Case, Answer]]:
+    """Return the questions whose answers are numbers, or errors."""
+    return [(case, answer) for case, answer in seen if answer.output is None or np.isfinite(answer.output).all()]
 
 
 def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:

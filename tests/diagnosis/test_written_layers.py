@@ -20,7 +20,12 @@ NOT_YET = {
     ("other_libraries", 3010): "a Dense of Keras that is never called holds no matrix that could be seen to be idle",
 }
 """What the check does not tell yet, and why."""
-CASES = thinned([(kind, seed) for seed in range(FIRST, FIRST + COUNT) for kind in kinds()], 2 * len(kinds()))
+OVERFLOWS = ("functions", 101088)
+"""It makes a mistake, and takes powers of logits as they are besides."""
+CASES = [
+    OVERFLOWS,
+    *thinned([(kind, seed) for seed in range(FIRST, FIRST + COUNT) for kind in kinds()], 2 * len(kinds())),
+]
 
 
 @pytest.mark.parametrize("case", CASES)
