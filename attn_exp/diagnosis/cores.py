@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.idle import idle_biases, idle_matrices, is_packed, matrices_of
+from attn_exp.diagnosis.idle import idle_biases, idle_matrices, matrices_of, packed_axis
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -429,7 +429,7 @@ def sides_by_name(
     found, rng = dict[str, str](), np.random.default_rng(97)
     with restored(layer) as own:
         for name, array in own.items():
-            axis = next((axis for axis in (0, 1) if array.ndim == len("mm") and is_packed(name, array, axis)), None)
+            axis = packed_axis(name, array)
             if axis is not None:
                 layer.put({name: array + np.where(np.indices(array.shape)[axis] == 0, 1.0, 0.0)})
                 after = again()

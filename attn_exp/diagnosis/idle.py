@@ -48,19 +48,21 @@ def idle_matrices(
 
 def parts_of_packed(name: str, array: Array) -> Iterator[tuple[str, Array]]:
     """Yield the thirds of a matrix that makes q, k and v, by its name and sizes: one after the other, or by head."""
-    long = next((axis for axis in (0, 1) if array.ndim == len("mm") and is_packed(name, array, axis)), None)
-    if long is None:
+    axis = packed_axis(name, array)
+    if axis is None:
         return
-    count = array.shape[long] // 3
+    places, count = np.indices(array.shape)[axis], array.shape[axis] // 3
     for size in (size for size in range(count, 0, -1) if count % size == 0):
         for third, place in enumerate(("first", "second", "last")):
-            yield place, np.indices(array.shape)[long] // size % 3 == third
+            yield place, places // size % 3 == third
 
 
-def is_packed(name: str, array: Array, axis: int) -> bool:
-    """Say whether a matrix makes q, k and v along an axis, which is three times as long as the other."""
+def packed_axis(name: str, array: Array) -> int | None:
+    """Return along which axis of a matrix q, k and v lie, which is three times as long as the other; else None."""
     parts = [part for part in re.split(r"[./]", name) if part not in ("weight", "kernel")]
-    return bool(parts) and parts[-1] in FUSED and array.shape[axis] == 3 * array.shape[1 - axis]
+    if array.ndim != len("mm") or not parts or parts[-1] not in FUSED:
+        return None
+    return next((axis for axis in (0, 1) if array.shape[axis] == 3 * array.shape[1 - axis]), None)
 
 
 def matrices_of(own: Mapping[str, Array]) -> list[str]:

@@ -46,8 +46,10 @@ def side_of(word: str) -> str:
     """Return which projection a name such as `fc_q`, `query_layer` or `lin_out` says, or nothing."""
     parts = [part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", word)]
     rest = [part for part in parts if part not in FILLERS]
-    stuck = STUCK.fullmatch(rest[0]) if len(rest) == 1 else None
-    return "" if len(rest) != 1 else WORDS.get(rest[0]) or (WORDS[stuck[1]] if stuck else "")
+    if len(rest) != 1:
+        return ""
+    stuck = STUCK.fullmatch(rest[0])
+    return WORDS[stuck[1]] if stuck else WORDS.get(rest[0], "")
 
 
 def matrices(module: Any, name: str) -> dict[str, Array]:

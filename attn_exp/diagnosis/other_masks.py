@@ -31,9 +31,9 @@ def of_other_masks(function: Bound, verdict: Verdict, ask: Callable[[Bound], Ver
         said = ask(made()) if place < MOST else None
         more = [] if said is None else [name for name in said.mistakes if name not in verdict.mistakes]
         if said is not None and BLOCKS in said.right_under:
-            dressed = "pad" in word or not is_only  # of padding, every library means so
+            is_usual = "pad" in word or not is_only  # of padding, every library means so
             yield (
-                Finding(rung, HELD, HIDES) if dressed else Finding(rung, REMARK, f"{HIDES}: a mistake, if not meant"),
+                Finding(rung, HELD if is_usual else REMARK, HIDES if is_usual else f"{HIDES}: a mistake, if not meant"),
                 "",
             )
         elif said is not None and said.passed:
