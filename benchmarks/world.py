@@ -36,6 +36,7 @@ from typing import Any
 
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import ANSWERED
+from attn_exp.mistakes import CATALOGUE
 from attn_exp.own_imports import keras_with_what_is_installed
 
 LIMIT = 60.0
@@ -44,8 +45,9 @@ LIBRARIES = ("torch", "keras", "jax", "flax", "haiku", "equinox")
 """Imported before the first check, where they are installed and a `framework` names them."""
 COLUMNS = ("file", "name", "right_or_wrong", "grade", "names", "right_under", "computes", "error", "seconds")
 RIGHT, ALARM, WRONG, UNCALLED = "judged right", "false alarms", "wrong names", "not callable"
-FULL, PART, UNEXPLAINED, UNSEEN = "named in full", "named in part", "unexplained", "not seen"
-OF_RIGHT, OF_BUGS = (RIGHT, ALARM, WRONG, UNCALLED), (FULL, PART, WRONG, UNEXPLAINED, UNSEEN, UNCALLED)
+FULL, PART, LOCATED = "named in full", "named in part", "located"
+UNEXPLAINED, UNSEEN = "unexplained", "not seen"
+OF_RIGHT, OF_BUGS = (RIGHT, ALARM, WRONG, UNCALLED), (FULL, PART, LOCATED, WRONG, UNEXPLAINED, UNSEEN, UNCALLED)
 GOALS = {("right", RIGHT): "90 %", ("right", UNCALLED): "5 %", ("right", ALARM): "0", ("right", WRONG): "0",
          ("bugs", FULL): "80 %", ("bugs", WRONG): "0"}  # fmt: skip
 
@@ -202,6 +204,7 @@ def graded(row: Mapping[str, str], made: Checked) -> dict[str, Any]:
         alike = [name for group in verdict.get("alike", ()) for name in group] if under else []
         also = [name for name in alike if name in re.split(r"[ |]", expected)]  # a bug as often as a convention
         grade = grade_of_names([*names, *also], expected, bool(verdict.get("passed")))
+        grade = LOCATED if grade == UNEXPLAINED and is_located(verdict.get("stage", ""), expected) else grade
     said = made.error or verdict.get("computes", "")
     return {
         "file": row["file"], "name": row["name"], "right_or_wrong": row["right_or_wrong"], "grade": grade,
@@ -221,6 +224,17 @@ def grade_of_names(names: Sequence[str], expected: str, passed: bool) -> str:
     if wrong:
         return WRONG
     return UNEXPLAINED if not told else FULL if len(told) == len(parts) else PART
+
+
+def is_located(stage: str, expected: str) -> bool:
+    """Say whether a stage that a verdict names is where one of some mistakes changes something first."""
+    known = {CATALOGUE[name].stage for name in re.split(r"[ |]", expected) if name in CATALOGUE}
+    return bool(known & WITHIN.get(stage, {stage}))
+
+
+INPUTS, SCORES = {"q", "k", "v"}, {"scores", "logits", "capped"}
+WITHIN = {"q": INPUTS, "scores": SCORES, "logits": SCORES | {"q", "k"}}
+"""Which stages of the catalogue a verdict means by one: it says `logits` for all that makes them."""
 
 
 def summary(done: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -61,6 +61,23 @@ def test_a_right_function_may_pass_under_other_words(kind: str, verdict: dict[st
     )
 
 
+@pytest.mark.parametrize(
+    ("stage", "expected", "grade"),
+    [
+        ("logits", "no_scale", world.LOCATED),
+        ("logits", "heads_not_transposed", world.LOCATED),
+        ("logits", "mask_ignored|softmax_twice", world.UNEXPLAINED),
+        ("masked", "- mask_ignored", world.LOCATED),
+        ("weights", "-", world.UNEXPLAINED),
+        ("", "no_scale", world.UNEXPLAINED),
+    ],
+)
+def test_a_bug_without_a_name_is_located_by_its_stage(stage: str, expected: str, grade: str) -> None:
+    row = {"file": "a", "name": "a", "right_or_wrong": "wrong", "expected": expected}
+    verdict = {"passed": False, "mistakes": [], "stage": stage}
+    assert world.graded(row, world.Checked(1, 0.1, verdict, ""))["grade"] == grade
+
+
 def test_a_folder_is_asked_file_by_file(tmp_path: Path) -> None:
     files = {
         "001_right.py": RIGHT,

@@ -37,7 +37,7 @@ from attn_exp.diagnosis.case import (
     without_blind,
 )
 from attn_exp.diagnosis.clock import EXPLAINING, SEVERAL, while_there_is_time
-from attn_exp.diagnosis.conditions import only_there, that_hold, under
+from attn_exp.diagnosis.conditions import that_hold, under
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
 from attn_exp.diagnosis.several import INVERTED, LARGE_FILL, in_several_parts, of_masks, together
@@ -420,86 +420,3 @@ def is_nearer(output: Array, stages: Mapping[str, Array], case: Case, digits: in
     if not differs(seen, {**right, "output": asked}, digits):
         return True  # only queries that see no key by mistake are answered otherwise
     return bool(not np.isfinite(gaps).all() or gaps[0] < gaps[1] / 2)
-
-
-# What is known of answers that no mistake explains: which properties of attention they still have
-
-NOTHING = "no known mistake explains it"
-LARGE_ALONE = ". Only large logits go wrong: look at what is subtracted before exp, and at what is divided by"
-LATE_MASK = (
-    ". Only large logits go wrong, and only for queries whose largest logit is hidden: the maximum is taken over "
-    "hidden keys too, and what is seen vanishes beside it. Put -inf where the mask forbids, then take the maximum"
-)
-NAN_WHERE_HIDDEN = (
-    ". Every query from which a key is hidden gets NaN, and no other: what is put where the mask forbids reaches the "
-    "maximum of the row, or its sum. Put -inf there"
-)
-OFF_BY = 1e-3
-"""Of the largest number: errors above are not those of rounding, in any type."""
-
-
-def unexplained(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case, Answer]]) -> str:
-    """Return what fails, where nothing names the mistake: the questions, and the stage where it must lie."""
-    outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
-    if outputs and all(not output.any() for output in outputs):
-        return f"zeros, whatever it is given; {NOTHING}"
-    if outputs and all(np.isnan(output).all() for output in outputs):
-        return f"NaN, whatever it is given; {NOTHING}"
-    if len(outputs) > 1 and all(np.allclose(output, outputs[0].ravel()[0], equal_nan=True) for output in outputs):
-        return f"the same number, whatever it is given; {NOTHING}"
-    rungs = list(dict.fromkeys(case.rung for case, _ in wrong))
-    right = [case.rung for case, answer in seen if case.rung not in rungs and answer.output is not None]
-    held = f", and right in {', '.join(dict.fromkeys(right))}" if right else ""
-    where = only_there(wrong, seen)
-    alone = f". It is wrong where {where}, and there alone" if where else ""
-    return f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{where_it_lies(seen, wrong)}"
-
-
-def where_it_lies(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case, Answer]]) -> str:
-    """Say where the mistake must lie, by which questions are answered rightly."""
-    lost = {case.rung for case, _ in wrong}
-    holed = [(case, answer) for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
-    if holed and all(only_hidden_from(*pair) for pair in holed):
-        return NAN_WHERE_HIDDEN
-    if lost == {"large inputs"}:
-        return LATE_MASK if all(only_hidden_maximum(*pair) for pair in wrong) else LARGE_ALONE
-    told = {case.rung for case, _ in seen if expected(case)["v"].any()}  # values of 0 hide what the weights are
-    if "equal inputs" in told and "equal inputs" not in lost:
-        return ". With equal inputs it is right: values and the sums of weights are fine, so look at the logits"
-    for case, answer in wrong:
-        if case.rung == "equal inputs" and answer.output is not None:
-            share = scale_of(answer.output, expected(case)["output"])
-            if share is not None:
-                return f". With equal inputs it is {share:.4g} times the right answer: the weights do not sum to 1"
-            return ". With equal inputs it is wrong too: look at masks, the softmax, and how heads are put together"
-    return ""
-
-
-def only_hidden_maximum(case: Case, answer: Answer) -> bool:
-    """Say whether just those queries are wrong whose largest logit belongs to a key that they may not see."""
-    stages, output = expected(case), answer.output
-    if output is None or output.shape != stages["context"].shape:
-        return False
-    hidden = stages["capped"].max(axis=-1) > stages["masked"].max(axis=-1)
-    gap = np.nan_to_num(np.abs(output - stages["output"]), nan=np.inf).max(axis=-1)
-    wrong = gap > OFF_BY * np.abs(stages["output"]).max(initial=0.0)
-    return bool(wrong.any() and not (wrong & ~hidden).any())
-
-
-def only_hidden_from(case: Case, answer: Answer) -> bool:
-    """Say whether NaN is what just those queries get from which a key is hidden."""
-    stages, output = expected(case), answer.output
-    if output is None or output.shape != stages["output"].shape:
-        return False
-    rows = (stages["masked"] == -np.inf).any(axis=-1)
-    rows = rows if output.ndim == rows.ndim + 1 else rows.any(axis=1)  # a layer's answer is that of all heads
-    return np.array_equal(np.isnan(output), np.broadcast_to(rows[..., None], output.shape))
-
-
-def scale_of(output: np.ndarray, right: np.ndarray) -> float | None:
-    """Return the factor between two answers, where one number is."""
-    if output.shape != right.shape or not np.isfinite(output).all():
-        return None
-    factor = float((output * right).sum() / max((right * right).sum(), 1e-300))
-    close = np.allclose(output, factor * right, atol=1e-6 * max(np.abs(output).max(initial=0.0), 1e-30))
-    return factor if close and factor else None

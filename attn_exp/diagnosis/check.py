@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import inner, other_words, ways_to_call, ways_to_mask
-from attn_exp.diagnosis.answers import LARGE, NOTHING, OVERFLOWS, SINGLE, Answers, small_logits, unexplained
+from attn_exp.diagnosis.answers import LARGE, OVERFLOWS, SINGLE, Answers, small_logits
 from attn_exp.diagnosis.behaviour import IN_THREADS, behaviours, gradients, remarks
 from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
@@ -29,12 +29,13 @@ from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.idle import NO_OUTPUT, UNUSED
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
+from attn_exp.diagnosis.located import located
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.other_masks import as_meant, of_other_masks
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.precision import error
-from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
+from attn_exp.diagnosis.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE, layer_cases
 from attn_exp.diagnosis.read_layers import no_queries, positive_values, with_matrices
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
@@ -42,7 +43,6 @@ from attn_exp.diagnosis.told_sizes import may_be_causal, may_share_heads
 from attn_exp.diagnosis.unasked import unasked
 from attn_exp.diagnosis.unused import all_one_head, first_of_several, unused
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
-from attn_exp.diagnosis.weights_of import said_of_weights
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ABSENT,
@@ -168,7 +168,7 @@ def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     if is_unknown_at_once(verdict):
         seen = tried.function.look()
         return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
-    if NOTHING not in verdict.computes or not are_of_masks(verdict):
+    if not verdict.unexplained or not are_of_masks(verdict):
         return None
     seen = tried.function.look()  # masks alone are wrong, in a way that answers do not show
     names = set(() if seen is None else seen.mistakes) - NEVER_USED
@@ -229,13 +229,10 @@ def only_masks_fail(verdict: Verdict) -> bool:
     return bool(broken) and all(one.rung in ABOUT_MASKS and re.match(r"\w*Error: ", one.said) for one in broken)
 
 
-ABOUT_MASKS = ("masks", "padding", "causal", "hidden keys far ahead")
-
-
 def is_unknown_at_once(verdict: Verdict) -> bool:
     """Say whether the first answer is wrong already, without masks, and no mistake or setting explains it."""
     wrong = any(one.rung == VALUES and one.state == BROKEN for one in verdict.findings)
-    return wrong and NOTHING in verdict.computes
+    return wrong and verdict.unexplained
 
 
 def as_seen_inside(verdict: Verdict, seen: Verdict, caller: Caller) -> Verdict:
@@ -254,9 +251,9 @@ def as_seen_inside(verdict: Verdict, seen: Verdict, caller: Caller) -> Verdict:
         return replace(seen, seconds=verdict.seconds, mistakes=names, passed=passed, right_under=under)
     first = next((f"{one.rung}: {one.said}" for one in seen.findings if one.state == BROKEN), "")
     said = f"Inside, {first}" if first else "Inside, q, k and v are multiplied, weighed and mixed as they should be"
-    return replace(verdict, computes=f"{verdict.computes.rstrip('.')}. {said}", findings=(
-        *verdict.findings, *(one for one in seen.findings if one.rung != CALLED)
-    ))  # fmt: skip
+    findings = (*verdict.findings, *(one for one in seen.findings if one.rung != CALLED))
+    computes, stage = f"{verdict.computes.rstrip('.')}. {said}", seen.stage or verdict.stage
+    return replace(verdict, computes=computes, stage=stage, findings=findings)
 
 
 def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:
@@ -565,9 +562,9 @@ def verdict_on_answers(
     passed = not failed
     named = broken if broken and found.names in ((), OVERFLOWS) else found.names
     names = remarked(edges) if passed else named
+    told = located(caller, seen, wrong) if wrong and not found.names and not found.setting else None
     if wrong or passed:
-        computes = what_it_computes(found, seen, wrong)
-        computes += "" if found.names or found.setting or not wrong else said_of_weights(caller, seen, wrong)
+        computes = what_it_computes(found, bool(wrong)) if told is None else told.said
     else:
         computes = f"the right numbers, but look at: {', '.join(names or failed)}"
     smallest = shown(own, caller, *small, found.change, digits) if small else None
@@ -575,7 +572,8 @@ def verdict_on_answers(
     return Verdict(
         name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
-        not_asked=unasked(caller, function, seen),
+        not_asked=unasked(caller, function, seen), unexplained=told is not None,
+        stage="" if told is None else told.stage,
     )  # fmt: skip
 
 
@@ -706,13 +704,13 @@ def of_one_input(wrong: Seen) -> Seen:
     return [(case, answer) for case, answer in wrong if case.rung != CROSS] or wrong
 
 
-def what_it_computes(found: Explained, seen: Seen, wrong: Seen) -> str:
+def what_it_computes(found: Explained, is_wrong: bool) -> str:
     """Return what a function computes, in words."""
-    if not wrong:
+    if not is_wrong:
         return "attention as it was asked for"
     if found.setting:
         return what_a_setting_computes(found.setting)
-    return what_mistakes_compute(found.names, found.where, found.said) if found.names else unexplained(seen, wrong)
+    return what_mistakes_compute(found.names, found.where, found.said)
 
 
 def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:

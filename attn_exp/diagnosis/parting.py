@@ -27,6 +27,7 @@ from attn_exp.diagnosis.candidates import (
 from attn_exp.diagnosis.case import Answer, Case, expected, predicted, same_answer
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.offer import at_of
+from attn_exp.diagnosis.weights_of import is_product, weights_of
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
@@ -270,33 +271,6 @@ def first_stage(callers: tuple[Caller, Caller], case: Case, names: tuple[str, st
     if np.allclose(one, other, rtol=0, atol=room, equal_nan=True):
         return "Their weights are the same: they part in what is made of the values"
     return "The first stage that differs is the weights: " + "; ".join(how_weights_differ(one, other, names))
-
-
-def weights_of(caller: Caller, case: Case) -> Array | None:
-    """Return the weights `[b h t s]` that a function must have had, as its answers to values of ones and zeros."""
-    if case.given.v is None:
-        return None
-    keys, size = case.given.v.shape[2:]
-    parts = []
-    for start in range(0, keys, size):
-        values = np.zeros_like(case.given.v)
-        count = min(size, keys - start)
-        values[..., start + np.arange(count), np.arange(count)] = 1.0
-        output = caller(replace(case, given=replace(case.given, v=values))).output
-        if output is None or output.ndim != 4 or output.shape[-1] != size:
-            return None
-        parts.append(output[..., :count])
-    return np.concatenate(parts, axis=-1)
-
-
-def is_product(caller: Caller, case: Case, weights: Array) -> bool:
-    """Say whether an answer is these weights times the values."""
-    output, values = caller(case).output, case.given.v
-    if output is None or values is None or case.recipe.heads != case.recipe.groups:
-        return True
-    product = weights @ values
-    room = 1e-5 * max(float(np.abs(np.nan_to_num(output)).max(initial=0.0)), 1e-30)
-    return output.shape == product.shape and np.allclose(output, product, rtol=0, atol=room, equal_nan=True)
 
 
 def how_weights_differ(one: Array, other: Array, names: tuple[str, str]) -> Iterator[str]:

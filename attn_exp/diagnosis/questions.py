@@ -40,6 +40,7 @@ LONGEST, MIDDLE = 131, 11
 STAGES = 12
 """Arrays `[b h t s]` that a question, its answer and the mistakes that may explain it hold at once."""
 CROSS = "keys of another input"
+ABOUT_MASKS = ("masks", "padding", "causal", "hidden keys far ahead")
 MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
 SPREAD = 1.4
 """Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""

@@ -71,8 +71,10 @@ class Verdict:
     `computes`: what the function computes, in words. `findings`: every question and what came of it. `right_under`: the
     words under which it is right, where nobody typed them, such as `mask=causal`; passing them holds it to them.
     `not_asked`: what could not be asked of it, each with the reason. `where`: the condition under which alone it is
-    wrong. `against`: the name of another implementation, and `sides` what either is; then `passed` says that the two
-    agree, `computes` where they part and why, and `findings` are those of both.
+    wrong. `unexplained`: it is wrong, and neither a mistake nor a setting says how; `stage` is then the first stage
+    that differs from attention, as far as that is known: `q` for what is made of x, `logits` for all that makes them.
+    `against`: the name of another implementation, and `sides` what either is; then `passed` says that the two agree,
+    `computes` where they part and why, and `findings` are those of both.
     """
 
     name: str
@@ -89,6 +91,8 @@ class Verdict:
     against: str = ""
     sides: tuple[Side, ...] = ()
     where: str = ""
+    unexplained: bool = False
+    stage: str = ""
 
     @property
     def uncalled(self) -> str:
@@ -120,6 +124,8 @@ def lines(verdict: Verdict) -> list[str]:
     under = f" under {verdict.right_under}" if verdict.passed and verdict.right_under else ""
     said = [f"{verdict.name}: {state}{under}   (asked: {verdict.asked})", ""]
     said += ["It could not be called." if verdict.uncalled else what_it_is(verdict)]
+    if verdict.stage:
+        said += [f"The first stage that differs: {verdict.stage}."]
     if verdict.right_under:
         said += [f"It is right under {verdict.right_under}: pass these words, and it is held to them."]
     for name in verdict.mistakes:

@@ -205,17 +205,18 @@ def cubes(q: Array, k: Array, v: Array) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "stage", "said"),
     [
-        (squared, "The weights of each row sum to 0.5"),
-        (bent_values, "Of one-hot values its weights are right: values are mixed otherwise"),
-        (cubes, "The weights of each row sum to 1, and are others than the right ones: look at the scores"),
+        (squared, "weights", "The weights of each row sum to 0.5"),
+        (bent_values, "context", "Of one-hot values its weights are right: values are mixed otherwise"),
+        (cubes, "logits", "The weights of each row sum to 1, and are others than the right ones: look at the scores"),
     ],
 )
-def test_what_has_no_name_is_told_by_its_weights(function: Callable[..., Any], said: str) -> None:
+def test_what_has_no_name_is_told_by_its_weights(function: Callable[..., Any], stage: str, said: str) -> None:
     verdict = attn_exp.check(function, quick=True)
-    assert (verdict.passed, verdict.mistakes) == (False, ())
-    assert said in verdict.computes, verdict
+    assert (verdict.passed, verdict.unexplained, verdict.mistakes) == (False, True, ())
+    assert verdict.stage == stage and said in verdict.computes, verdict
+    assert f"The first stage that differs: {stage}." in str(verdict)
 
 
 def unscaled_under_a_mask(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
