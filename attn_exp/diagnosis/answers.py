@@ -31,6 +31,7 @@ from attn_exp.diagnosis.case import (
     differs,
     expected,
     is_blind,
+    is_far,
     is_for_no_key,
     predicted,
     tolerance,
@@ -55,8 +56,6 @@ FEW_BASES = 3
 """So many explanations of what is asked without a mask are held against what is asked with one."""
 HALF = 0.5
 """Of the numbers of an answer: where fewer are finite, that says little."""
-FAR, LARGE_LOGITS = 0.1, 1e6
-"""Of the largest number of an answer: a gap that no rounding makes, as long as logits are not so large."""
 NEARER = 32.0
 """So many times farther is no rounding any more."""
 OVERFLOWS = ("no_max_subtraction",)
@@ -112,23 +111,16 @@ class Answers:
 
     def gives(self, candidate: Candidate) -> bool:
         """Say whether a candidate gives every answer, some that are wrong among them, and the fresh ones too."""
-        if self.is_far(candidate) or self.gives_of(candidate, self.seen[:1]) < 0:
+        case, answer = self.seen[0]
+        stages = predicted(candidate.change(case), case.given)
+        if answer.output is not None and stages is not None and is_far(answer.output, stages):
+            return False
+        if self.gives_of(candidate, self.seen[:1]) < 0:
             return False
         told = self.gives_of(candidate, self.wrong)
         if told < 0 or self.gives_of(candidate, self.seen) <= 0 or self.gives_of(candidate, self.fresh) < 0:
             return False
         return told > 0 or self.gives_of(candidate, failing(self.fresh, self.digits)) > 0
-
-    def is_far(self, candidate: Candidate) -> bool:
-        """Say at a glance whether a candidate gives another answer than the first one: most do."""
-        case, answer = self.seen[0]
-        stages = predicted(candidate.change(case), case.given)
-        if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
-            return False
-        if not answer.output.size or (stages["masked"] == -np.inf).all(axis=-1).any():
-            return False  # what a query gives that sees no key is open
-        logits, gap = np.nan_to_num(stages["masked"], neginf=0.0), np.abs(stages["output"] - answer.output)
-        return bool(np.abs(logits).max(initial=0.0) < LARGE_LOGITS and gap.max() > FAR * np.abs(answer.output).max())
 
     def gives_of(self, candidate: Candidate, seen: Seen) -> int:
         """Return how many answers a candidate gives, within rounding, or -1 where it gives another than one of them.

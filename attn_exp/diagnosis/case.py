@@ -147,6 +147,24 @@ def differs(output: Array, stages: Mapping[str, Array], digits: int) -> bool:
     return bool((~np.isfinite(gap)).any() or gap.max(initial=0.0) > tolerance(stages, digits))
 
 
+def is_far(output: Array, stages: Mapping[str, Array]) -> bool:
+    """Say at a glance whether an output is another one than that of these stages: most are.
+
+    What a query gives that sees no key is open, and large logits allow for much rounding: there it is not said.
+    """
+    right = stages["output"]
+    if output.shape != right.shape or not output.size:
+        return False
+    gap = np.abs(right - output).max()  # NaN is no number above another
+    if not gap > FAR * np.abs(output).max() or (stages["masked"] == -np.inf).all(axis=-1).any():
+        return False
+    return bool(np.abs(np.nan_to_num(stages["masked"], neginf=0.0)).max(initial=0.0) < LARGE_LOGITS)
+
+
+FAR, LARGE_LOGITS = 0.1, 1e6
+"""Of the largest number of an answer: a gap that no rounding makes, as long as logits are not so large."""
+
+
 # Two answers beside each other, and the same question with other numbers
 
 

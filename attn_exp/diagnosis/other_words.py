@@ -16,7 +16,7 @@ import numpy as np
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings, with_score
-from attn_exp.diagnosis.case import Answer, Case, differs, is_blind, predicted, tolerance, without_blind
+from attn_exp.diagnosis.case import Answer, Case, differs, is_blind, is_far, predicted, tolerance, without_blind
 from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.diagnosis.rotary_inside import words_of_turning
 from attn_exp.diagnosis.several import in_several_parts
@@ -167,7 +167,9 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
 def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
     """Say whether a recipe gives an answer, and not by logits so large that any would do."""
     stages = predicted(recipe, case.given)
-    if answer.output is None or stages is None or is_blind(stages) or not np.isfinite(answer.output).any():
+    if answer.output is None or stages is None or is_far(answer.output, stages) or is_blind(stages):
+        return False
+    if not np.isfinite(answer.output).any():
         return False
     output = without_blind(answer.output, stages)  # what people write where a query sees no key is no part of a rule
     stages = {**stages, "output": without_blind(stages["output"], stages)}
