@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,8 @@ counts as `CALLED` uses, and what answers in another shape as `OTHERWISE`."""
 LARGER = (1, 4)
 """By how much heads are larger than usual, where the usual size does not do: groups of 32 numbers need so many."""
 
-
+LARGEST = 128
+"""Of a head: what a width is a multiple of beyond this is hardly that."""
 TYPES = (int, float, bool, str)
 
 
@@ -63,10 +65,26 @@ class Choices:
         return value.make() if isinstance(value, Later) else value
 
 
-def ladder(sizes: Sizes) -> Iterator[Sizes]:
-    """Yield sizes: those asked for, then with larger heads."""
-    for factor in LARGER:
-        yield replace(sizes, width=sizes.width * factor, size=sizes.size * factor)
+def ladder(search: Search, sizes: Sizes) -> Iterator[Sizes]:
+    """Yield sizes: those asked for, then with larger heads, then those that errors ask for.
+
+    The code of a class may say of what its width is a multiple: heads of 64 numbers, say.
+    """
+    uses = search.about.uses.items()
+    fitting = multiple(sizes, math.lcm(*(use.multiple_of for name, use in uses if sizes.value(name) == sizes.width)))
+    for factor in (one for one in LARGER if one * fitting.size <= LARGEST):
+        yield replace(fitting, width=fitting.width * factor, size=fitting.size * factor)
+    said = " ".join(map(error_line, (*search.failed, *search.refused)))
+    for number in dict.fromkeys(map(int, re.findall(r"(?:divisible by|multiple of)\D{0,20}(\d+)", said))):
+        yield multiple(fitting, number)
+
+
+def multiple(sizes: Sizes, number: int) -> Sizes:
+    """Return sizes in which the width is a multiple of a number, which is that of a head where it is larger."""
+    if not 1 < number <= LARGEST or sizes.width % number == 0:
+        return sizes
+    size = number if number > sizes.size else math.lcm(number, sizes.size)
+    return replace(sizes, width=size * sizes.heads, size=size)
 
 
 def construct(
@@ -80,7 +98,8 @@ def construct(
         UserError: none does, within some tens of tries and some seconds; it says the error of the first.
     """
     search = Search(kind, name, works, about(kind, within, part_of))
-    for only_needed, of_size in product((False, True), tuple(ladder(sizes))):
+    tries = ((only_needed, of_size) for only_needed in (False, True) for of_size in ladder(search, sizes))
+    for only_needed, of_size in tries:
         if search.goes_on(of_size, only_needed):
             return unless_by_chance(search, search.made)
         if search.seen is not None:

@@ -308,7 +308,9 @@ def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
     elif over == "queries" and is_turned:
         yield Finding(rung, BROKEN, "each key's sum to 1: they are turned before they meet the values"), TRANSPOSED
     elif over:
-        yield Finding(rung, BROKEN, f"they sum to 1 over the {over}"), OVER.get(over, "")
+        of_entries = over == FIRST_AXIS and sees_other_entries(seen)
+        name = "batch_mixed" if of_entries else OVER.get(over, "")
+        yield Finding(rung, BROKEN, f"they sum to 1 over the {over}"), name
         if over == OF_ALL_ENTRIES:
             yield Finding(f"{rung}, of entries", BROKEN, "one softmax has queries of several entries"), "batch_mixed"
     elif is_of_other_rows(one, shares):
@@ -340,8 +342,14 @@ def of_other_powers(one: Core, shares: Array) -> tuple[str, str] | None:
     return ("they are powers of 2", "softmax_base_2") if is_of_two else None
 
 
-OF_ALL_ENTRIES = "queries of all entries"
-OVER = {"queries": "softmax_over_queries", OF_ALL_ENTRIES: "softmax_over_queries",
+def sees_other_entries(seen: Seen) -> bool:
+    """Say whether the answer for the first entry of a batch is another beside others."""
+    beside = np.concatenate([seen.x[:1], 2 * seen.x[1:]])
+    return not np.allclose(seen.ask(beside, seen.memory)[1][0], seen.said[0])
+
+
+FIRST_AXIS, OF_ALL_ENTRIES = "entries and heads", "queries of all entries"
+OVER = {"entries": "batch_mixed", "queries": "softmax_over_queries", OF_ALL_ENTRIES: "softmax_over_queries",
         "keys and queries": "softmax_over_all", "heads": "softmax_over_heads",
         "heads and keys": "softmax_over_heads_and_keys"}  # fmt: skip
 """The mistakes of weights that sum to 1 over something else than the keys."""
@@ -349,11 +357,12 @@ OVER = {"queries": "softmax_over_queries", OF_ALL_ENTRIES: "softmax_over_queries
 
 def sums_of(seen: Seen, shares: Array) -> Iterator[tuple[str, Array]]:
     """Yield sums of weights over some axes, and what lies along these."""
-    along = {"keys": (2,), "queries": (1,), "entries and heads": (0,), "keys and queries": (1, 2)}
+    along = {"keys": (2,), "queries": (1,), FIRST_AXIS: (0,), "keys and queries": (1, 2)}
     yield from ((over, shares.sum(axis=axes)) for over, axes in along.items())
     if len(seen.first) == 1 and seen.heads:
         by_heads = shares.reshape(len(seen.x), seen.heads, *shares.shape[1:])
         yield OF_ALL_ENTRIES, by_heads.sum(axis=(0, 2))
+        yield "entries", by_heads.sum(axis=0)
         if seen.heads > 1:
             yield "heads", by_heads.sum(axis=1)
             yield "heads and keys", by_heads.sum(axis=(1, 3))

@@ -123,6 +123,30 @@ def without_slopes(module: Any) -> Any:
     return module
 
 
+def with_listed_layers_held(module: Any) -> Any:
+    """Return a module that knows of the layers and parameters in its plain lists and mappings, as PyTorch does not."""
+    import torch  # noqa: PLC0415 - the module is one of PyTorch's
+
+    usual, known = vars(torch.nn.Module()), {*map(id, module.modules()), *map(id, module.parameters())}
+    for child in list(module.modules()):
+        for word, value in list(vars(child).items()):
+            listed = [] if word in usual else [part for part in listed_in(value) if id(part) not in known]
+            layers = [with_listed_layers_held(part) for part in listed if isinstance(part, torch.nn.Module)]
+            tensors = [part for part in listed if isinstance(part, torch.nn.Parameter)]
+            if layers or tensors:
+                held = torch.nn.ModuleList(layers)
+                for at, tensor in enumerate(tensors):
+                    held.register_parameter(f"at_{at}", tensor)
+                child.add_module(f"{word}_listed", held)
+    return module
+
+
+def listed_in(value: Any) -> Iterator[Any]:
+    """Yield what is in a list, a tuple or a mapping, and in those inside it."""
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        yield from listed_in(part) if isinstance(part, list | tuple | dict) else (part,)
+
+
 def with_drawn_tensors_held(module: Any) -> Any:
     """Return a module whose plain tensors of random numbers are parameters, as their author may have meant them.
 

@@ -24,7 +24,7 @@ from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
 from attn_exp.diagnosis.exchanging import exchanged, is_more_than_matrices
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
-from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, without_slopes
+from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, with_listed_layers_held, without_slopes
 from attn_exp.diagnosis.layers_of_arrays import holds_matrices, of_plain
 from attn_exp.diagnosis.layers_of_jax import filled, of_pure
 from attn_exp.diagnosis.libraries import DIGITS, library
@@ -129,7 +129,7 @@ def bound(own: OwnFunction, request: Request) -> Bound:
         made_by = None if plain else class_of(own.function, own.name, sizes_of(request), is_module)
         return bound(replace(own, function=made_by), request) if made_by else plain or Bound(own.function, own.function)
     if not inspect.isclass(own.function):
-        copied = without_slopes(copy.deepcopy(own.function).double().eval())
+        copied = without_slopes(with_listed_layers_held(copy.deepcopy(own.function)).double().eval())
         enlarge(TorchLayer(copied), request.seed)
         return of_module(copied, Known(own.name, request, told=request.head))
     return with_again(own, request, partial(of_class, own, request=request))
@@ -185,7 +185,7 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
     import torch  # noqa: PLC0415 - the class is one of PyTorch's
 
     def works(made: Any, of_size: Sizes) -> Bound:
-        module = made.double()
+        module = with_listed_layers_held(made).double()
         module.eval()  # what it returns is not always the module
         heads = of_size.heads if is_told(own) else None
         keeps = any(word in HEADS for word, _ in whole_numbers(module))  # it may have been told another number of them
@@ -524,8 +524,6 @@ def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> 
         size = arrays["W_q"].shape[1] // heads
         groups = arrays["W_k"].shape[1] // size
     except (UserError, ZeroDivisionError):
-        return None
-    if arrays["W_q"].shape[1] % heads or arrays["W_k"].shape[1] % size or heads % groups:
         return None
     if not fit(arrays, heads, groups):
         return None

@@ -202,8 +202,11 @@ def has_table(roles: Roles) -> bool:
 
 
 def fit(arrays: Mapping[str, Array], heads: int, groups: int) -> bool:
-    """Say whether the matrix of the output takes as many numbers as the values of all heads have."""
-    return "W_o" not in arrays or len(arrays["W_o"]) == arrays["W_v"].shape[1] // groups * heads
+    """Say whether matrices can be cut into so many heads, and that of the output takes the values of all of them."""
+    wide = {side: arrays[f"W_{side}"].shape[1] for side in "qkv"}
+    if heads % groups or wide["q"] % heads or wide["k"] != wide["q"] // heads * groups or wide["v"] % groups:
+        return False
+    return "W_o" not in arrays or len(arrays["W_o"]) == wide["v"] // groups * heads
 
 
 def masked_by(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -57,6 +58,8 @@ class Use:
     """Whether it stands in a list that a call is given, as the lengths of an array do."""
     divides: bool = False
     """Whether something is divided by it without rest, as a width is by a number of heads."""
+    multiple_of: int = 1
+    """What it is divided by without rest, where the code says that in numbers."""
     read: int = 0
     tested: int = 0
     """How often it is read, but to be kept, and how often of these only to see whether it is true."""
@@ -86,7 +89,7 @@ def uses_of(kind: Any) -> dict[str, Use]:
             tree = ast.parse(textwrap.dedent(inspect.getsource(home)))
         except (OSError, TypeError, SyntaxError, IndentationError):
             continue
-        Reader(found, own_names(tree), helpers_of(home)).visit(tree)
+        Reader(found, own_names(tree), helpers_of(home), own_numbers(tree)).visit(tree)
         hidden = [name for name in found if name.startswith("__") and not name.endswith("__")]
         found |= {f"_{home.__name__.lstrip('_')}{name}": found[name] for name in hidden}  # as Python writes it
     return found
@@ -134,6 +137,19 @@ def own_names(tree: ast.AST) -> dict[str, str]:
     return kept
 
 
+def own_numbers(tree: ast.AST) -> dict[str, int]:
+    """Return the whole numbers that the code of a class gives to names and to its own attributes, one to each."""
+    found = dict[str, set[Any]]()
+    for node in ast.walk(tree):
+        pairs = pairs_of(node) if isinstance(node, ast.Assign) else ()
+        pairs = [(node.target, node.value)] if isinstance(node, ast.AnnAssign) and node.value else pairs
+        for target, value in pairs:
+            name = getattr(target, "id", getattr(target, "attr", ""))
+            found.setdefault(name, set()).add(getattr(value, "value", None))
+    found.pop("", None)
+    return {name: one for name, values in found.items() for one in values if len(values) == 1 and type(one) is int}
+
+
 def pairs_of(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
     """Return what is assigned to what: `a, b = c, d` are two."""
     found = [(target, node.value) for target in node.targets]
@@ -146,12 +162,14 @@ def pairs_of(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
 class Reader(ast.NodeVisitor):
     """Reads the code of one class; `kept` are its attributes that are parameters, and what these are called.
 
-    `helpers` are functions that it calls.
+    `helpers` are functions that it calls, and `numbers` those that it gives to names.
     """
 
     def __init__(
-        self, found: dict[str, Use], kept: Mapping[str, str], helpers: Mapping[str, Any] | None = None
-    ) -> None:
+        self, found: dict[str, Use], kept: Mapping[str, str], helpers: Mapping[str, Any] | None = None,
+        numbers: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        self.numbers = numbers or {}
         self.found, self.kept, self.making, self.helpers = found, kept, False, helpers or {}
 
     def of(self, node: ast.AST) -> Use | None:
@@ -232,14 +250,23 @@ class Reader(ast.NodeVisitor):
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         """Note what is multiplied by itself, and by what something is divided without rest."""
-        if isinstance(node.op, ast.FloorDiv | ast.Mod) and (use := self.of(node.right)) is not None:
-            use.divides = True
+        if isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div):
+            self.note_divided(node)
         is_power = (
             isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value == len("xx")
         )
         if is_power or (isinstance(node.op, ast.Mult) and ast.dump(node.left) == ast.dump(node.right)):
             self.note_squared(node.left)
         self.generic_visit(node)
+
+    def note_divided(self, node: ast.BinOp) -> None:
+        """Note what divides something without rest, and what is divided by a number where the class is made."""
+        if not isinstance(node.op, ast.Div) and (use := self.of(node.right)) is not None:
+            use.divides = True
+        named = self.numbers.get(getattr(node.right, "id", getattr(node.right, "attr", "")), 1)
+        number = getattr(node.right, "value", 1) if isinstance(node.right, ast.Constant) else named
+        if self.making and type(number) is int and number > 1 and (use := self.of(node.left)) is not None:
+            use.multiple_of = math.lcm(use.multiple_of, number)
 
     def visit_Tuple(self, node: ast.Tuple) -> None:
         """Note what stands twice in a pair."""

@@ -23,7 +23,7 @@ from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.function_layers import sizes_told
 from attn_exp.diagnosis.guessing import takes_projection
-from attn_exp.diagnosis.layers import with_drawn_tensors_held
+from attn_exp.diagnosis.layers import with_drawn_tensors_held, with_listed_layers_held
 from attn_exp.diagnosis.layers_of_arrays import of_function
 from attn_exp.diagnosis.layers_of_jax import filled
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
@@ -191,7 +191,7 @@ def without_parameters(function: Any) -> bool:
             made = next(iter(targets(function, "")))[0] if inspect.isclass(function) else function
             module = made.of(NOMINAL) if isinstance(made, Making) else made
             if inspect.isclass(function):
-                module = with_drawn_tensors_held(module)
+                module = with_drawn_tensors_held(with_listed_layers_held(module))
             if any(True for _ in module.parameters()):
                 return False
             if inspect.isclass(function) and any(use.made_from for use in uses_of(function).values()):

@@ -612,3 +612,30 @@ class OfLetters(nn.Module):
         q, k, v = (torch.einsum("btm,hmd->bhtd", x, side) for side in (self.q, self.k, self.v))
         weights = (q @ k.mT / self.K**0.5).softmax(-1)
         return torch.einsum("bhtd,hdm->btm", weights @ v, self.o)
+
+
+class OfHeadsOfOneSize(Plain):
+    """Its heads have 64 numbers each, whatever its width, and so its scores are scaled."""
+
+    def __init__(self, d_model: int) -> None:
+        size = 64
+        super().__init__(d_model, d_model // size)
+        self.rate = size**-0.5
+
+    def attend(self, x: Tensor) -> Any:
+        q, k, v = self.sides(x)
+        return self.last(self.joined((q @ k.mT * self.rate).softmax(-1) @ v))
+
+
+def heads_of_80(width: int) -> int:
+    """Return how many heads of 80 numbers a width has."""
+    if width % 80:
+        raise ValueError(f"the width must be a multiple of 80, not {width}")
+    return width // 80
+
+
+class OfAMultiple(Plain):
+    """An error alone says what its width is a multiple of."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, heads_of_80(width))

@@ -362,6 +362,35 @@ class OverAllQueries(Bent):
         return scores.flatten(0, 2).softmax(0).view(scores.shape)
 
 
+class OverEntries(Bent):
+    """Its softmax runs over the entries of a batch, as it does in code that thinks of one entry alone."""
+
+    def shares(self, scores: Any) -> Any:
+        return scores.softmax(0)
+
+
+class HeadsInList(nn.Module):
+    """PyTorch knows of none of its projections, which are in a list of mappings; each head has its softmax."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.sides = [{side: nn.Linear(dim, dim // heads) for side in "qkv"} for _ in range(heads)]
+        self.out = nn.Linear(dim, dim)
+
+    def shares(self, scores: Any) -> Any:
+        return scores.softmax(-1)
+
+    def forward(self, x: Any) -> Any:
+        cut = [{side: matrix(x) for side, matrix in head.items()} for head in self.sides]
+        heads = [self.shares(one["q"] @ one["k"].mT / one["q"].shape[-1] ** 0.5) @ one["v"] for one in cut]
+        return self.out(torch.cat(heads, -1))
+
+
+class HeadsInListOverEntries(HeadsInList):
+    def shares(self, scores: Any) -> Any:
+        return scores.softmax(0)
+
+
 class OfSums(Bent):
     """A query and a key have one number each, the sum of theirs."""
 
@@ -373,6 +402,16 @@ class OfSums(Bent):
 
 def test_a_softmax_down_the_queries_of_all_entries_is_two_mistakes() -> None:
     assert set(attn_exp.check(OverAllQueries, quick=True).mistakes) == {"softmax_over_queries", "batch_mixed"}
+
+
+@pytest.mark.parametrize("layer", [OverEntries, HeadsInListOverEntries])
+def test_a_softmax_over_the_entries_of_a_batch_is_named(layer: Any) -> None:
+    assert attn_exp.check(layer, quick=True).mistakes == ("batch_mixed",)
+
+
+def test_projections_in_plain_lists_are_parts_of_a_layer() -> None:
+    verdict = attn_exp.check(HeadsInList, quick=True)
+    assert verdict.passed and "from inside" not in str(verdict), verdict
 
 
 def test_products_of_sums_are_no_other_scale() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.diagnosis.read_layers import fit
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch
@@ -83,6 +85,12 @@ class HeadByHead(nn.Module):
 class HeadByHeadViewed(HeadByHead):
     def cut(self, one: Any) -> Any:
         return one.reshape(one.shape[0], self.heads, -1, one.shape[2] // self.heads)
+
+
+def test_matrices_are_cut_into_so_many_heads_as_divide_them_alone() -> None:
+    arrays = {f"W_{side}": np.zeros((8, 8)) for side in "qkv"}
+    assert [(heads, groups) for heads in (1, 2, 3, 4) for groups in (1, 2, 4) if fit(arrays, heads, groups)] == [
+        (1, 1), (2, 2), (4, 4)]  # fmt: skip
 
 
 @pytest.mark.long
