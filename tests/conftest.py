@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the long tests, unless all are asked for.
 
     They are marked, or listed in `long_cases.txt`: cases that took a third of a second or more when nothing else ran,
-    beside others of their test, or of their file, that take less.
+    beside others of their test, or of their file, that take less, and all that took over a second.
     """
     listed = set(LISTED.read_text(encoding="utf-8").splitlines())
     if config.getoption("--all"):

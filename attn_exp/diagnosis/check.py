@@ -174,8 +174,9 @@ def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     names = set(() if seen is None else seen.mistakes) - NEVER_USED
     if seen is None or not names or any(mistake(name).group != "masks" for name in names):
         return None
-    shown = (one for one in seen.findings if one.state == BROKEN)
-    return replace(verdict, mistakes=seen.mistakes, computes=seen.computes, findings=(*verdict.findings, *shown))
+    findings = (*verdict.findings, *(one for one in seen.findings if one.state == BROKEN))
+    explained_now = replace(verdict, unexplained=False, stage="")
+    return replace(explained_now, mistakes=seen.mistakes, computes=seen.computes, findings=findings)
 
 
 NEVER_USED = {NO_OUTPUT, UNUSED}
@@ -252,8 +253,7 @@ def as_seen_inside(verdict: Verdict, seen: Verdict, caller: Caller) -> Verdict:
     first = next((f"{one.rung}: {one.said}" for one in seen.findings if one.state == BROKEN), "")
     said = f"Inside, {first}" if first else "Inside, q, k and v are multiplied, weighed and mixed as they should be"
     findings = (*verdict.findings, *(one for one in seen.findings if one.rung != CALLED))
-    computes, stage = f"{verdict.computes.rstrip('.')}. {said}", seen.stage or verdict.stage
-    return replace(verdict, computes=computes, stage=stage, findings=findings)
+    return replace(verdict, computes=f"{verdict.computes.rstrip('.')}. {said}", stage=seen.stage, findings=findings)
 
 
 def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:

@@ -72,7 +72,7 @@ def ladder(search: Search, sizes: Sizes) -> Iterator[Sizes]:
     """
     uses = search.about.uses.items()
     fitting = multiple(sizes, math.lcm(*(use.multiple_of for name, use in uses if sizes.value(name) == sizes.width)))
-    for factor in (one for one in LARGER if one * fitting.size <= LARGEST):
+    for factor in (one for one in LARGER if one == 1 or one * fitting.size <= LARGEST):
         yield replace(fitting, width=fitting.width * factor, size=fitting.size * factor)
     said = " ".join(map(error_line, (*search.failed, *search.refused)))
     for number in dict.fromkeys(map(int, re.findall(r"(?:divisible by|multiple of)\D{0,20}(\d+)", said))):

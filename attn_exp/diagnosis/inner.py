@@ -755,7 +755,7 @@ def verdict(
         computes = f"attention with {' and '.join(names)}"
     else:
         computes, names = f"something else: {broken[0].rung}: {broken[0].said}", ()
-    unnamed = broken and not names
+    stage = STAGES.get(broken[0].rung, "masked") if broken and not names else ""
     under = " ".join(words) if not broken else ""
     if broken and words:
         computes = f"with {' '.join(words)}, though the settings do not say so, {computes}"
@@ -768,21 +768,17 @@ def verdict(
     alike = () if broken or meant else ((INVERTED,),)
     return Verdict(
         name, not broken and meant, names, computes, shown, request.words, alike, right_under=under,
-        not_asked=(unread,), unexplained=bool(unnamed), stage=stage_of(broken[0]) if unnamed else "",
+        not_asked=(unread,), unexplained=bool(stage), stage=stage,
     )  # fmt: skip
 
 
-def stage_of(finding: Finding) -> str:
-    """Return the first stage that differs where this is broken; of a word for a mask it is the masked logits."""
-    return STAGES.get(finding.rung, "masked")
-
-
 STAGES = {
-    "the channels inside": "q", "the tokens inside": "q", "the heads inside": "q", "the positions inside": "q",
+    CHANNELS: "q", "the tokens inside": "q", "the heads inside": "q", "the positions inside": "q",
     "the scores inside": "scores", "the scale inside": "logits", "the weights inside": "weights",
     "behind the softmax": "weights", "large inputs inside": "weights", "every matrix is used": "output",
     "the answer": "output",
 }  # fmt: skip
+"""The first stage that differs where a rung is broken; each of the others is about a mask."""
 
 CAUSAL = "mask=causal"
 MEANT = ": True in its mask means that one may not attend"

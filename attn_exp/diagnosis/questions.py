@@ -42,6 +42,7 @@ STAGES = 12
 CROSS = "keys of another input"
 ABOUT_MASKS = ("masks", "padding", "causal", "hidden keys far ahead")
 MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
+"""The questions in which a mask is given, and those with one that has more axes."""
 SPREAD = 1.4
 """Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
 

@@ -71,7 +71,7 @@ class Verdict:
     `computes`: what the function computes, in words. `findings`: every question and what came of it. `right_under`: the
     words under which it is right, where nobody typed them, such as `mask=causal`; passing them holds it to them.
     `not_asked`: what could not be asked of it, each with the reason. `where`: the condition under which alone it is
-    wrong. `unexplained`: it is wrong, and neither a mistake nor a setting says how; `stage` is then the first stage
+    wrong. `unexplained`: its answers are wrong, and no mistake or setting gives them; `stage` is then the first stage
     that differs from attention, as far as that is known: `q` for what is made of x, `logits` for all that makes them.
     `against`: the name of another implementation, and `sides` what either is; then `passed` says that the two agree,
     `computes` where they part and why, and `findings` are those of both.

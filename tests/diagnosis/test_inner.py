@@ -417,6 +417,7 @@ def test_projections_in_plain_lists_are_parts_of_a_layer() -> None:
 def test_products_of_sums_are_no_other_scale() -> None:
     verdict = attn_exp.check(OfSums, quick=True)
     assert not verdict.passed and not verdict.mistakes
+    assert verdict.unexplained and verdict.stage == "logits"
     assert "a query has one number where a value has several" in str(verdict)
 
 
