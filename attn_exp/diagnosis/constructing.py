@@ -36,7 +36,7 @@ counts as `CALLED` uses, and what answers in another shape as `OTHERWISE`."""
 LARGER = (1, 4)
 """By how much heads are larger than usual, where the usual size does not do: groups of 32 numbers need so many."""
 
-LARGEST = 128
+LARGEST = 256
 """Of a head: what a width is a multiple of beyond this is hardly that."""
 TYPES = (int, float, bool, str)
 

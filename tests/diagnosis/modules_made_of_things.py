@@ -627,15 +627,15 @@ class OfHeadsOfOneSize(Plain):
         return self.last(self.joined((q @ k.mT * self.rate).softmax(-1) @ v))
 
 
-def heads_of_80(width: int) -> int:
-    """Return how many heads of 80 numbers a width has."""
-    if width % 80:
-        raise ValueError(f"the width must be a multiple of 80, not {width}")
-    return width // 80
+def heads_of_192(width: int) -> int:
+    """Return how many heads of 192 numbers a width has."""
+    if width % 192:
+        raise ValueError(f"the width must be a multiple of 192, not {width}")
+    return width // 192
 
 
 class OfAMultiple(Plain):
     """An error alone says what its width is a multiple of."""
 
     def __init__(self, width: int) -> None:
-        super().__init__(width, heads_of_80(width))
+        super().__init__(width, heads_of_192(width))
