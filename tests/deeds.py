@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from attn_exp.errors import UserError
@@ -36,6 +37,13 @@ def leaves_a_process() -> None:
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 
+def opens_small_numbers() -> None:
+    """Read and close what is open under small numbers, as code does that gets a size where it wants a path."""
+    for number in range(3, 30):
+        with suppress(OSError), open(number, closefd=True) as file:
+            file.read()
+
+
 DEEDS: dict[str, Callable[[], Any]] = {
     "": lambda: "an answer",
     "exit": lambda: os._exit(3),
@@ -47,6 +55,7 @@ DEEDS: dict[str, Callable[[], Any]] = {
     "refuse": refuses,
     "print": prints,
     "close": lambda: os.closerange(0, 3),
+    "open numbers": opens_small_numbers,
     "fork": lambda: os.fork() * 0,
     "unwritten": object,
     "leave a process": leaves_a_process,

@@ -92,7 +92,10 @@ def test_what_is_printed_there_is_no_answer_and_goes_to_stderr(capfd: pytest.Cap
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("argument", ["close", pytest.param("fork", marks=POSIX), "leave a process"])
+@pytest.mark.parametrize(
+    "argument",
+    ["close", pytest.param("open numbers", marks=POSIX), pytest.param("fork", marks=POSIX), "leave a process"],
+)
 def test_odd_deeds_hinder_no_answer(argument: str) -> None:
     start = time.monotonic()
     with Child(BEHAVE, quiet=True) as child:
