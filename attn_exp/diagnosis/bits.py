@@ -24,7 +24,11 @@ SILENT = "it answers in float64, but only float32 is behind it; say dtype=float3
 
 
 def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
-    """Return to how many bits the answers are judged, and what is to be said about it."""
+    """Return to how many bits the answers are judged, and what is to be said about it.
+
+    What nobody promised to take tells nothing of that.
+    """
+    seen = [pair for pair in seen if not pair[0].unpromised or pair[1].output is None] or seen
     digits = min(digits_of(caller, answer) for _, answer in seen if answer.output is not None)
     kept = next(answer.dtype for _, answer in seen if answer.output is not None)
     if digits < FLOAT64:

@@ -22,7 +22,7 @@ from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained, everywhere, what_a_setting_computes, what_mistakes_compute
-from attn_exp.diagnosis.case import Answer, Case, expected, same_numbers
+from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, same_numbers
 from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
 from attn_exp.diagnosis.explanations import explained
@@ -35,7 +35,7 @@ from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.other_masks import as_meant, of_other_masks
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.precision import error
-from attn_exp.diagnosis.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE, layer_cases
+from attn_exp.diagnosis.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE, WIDTH, layer_cases
 from attn_exp.diagnosis.read_layers import no_queries, positive_values, with_matrices
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
@@ -531,9 +531,9 @@ def verdict_on_answers(
     small = smallest_wrong(caller, function, wrong, digits) if wrong else None
 
     evidence = evidence_of(caller, tried, seen, wrong, digits=digits, broken=broken, small=small)
-    clip = clipped_at(caller, wrong, digits, evidence.ask)
-    if clip is not None:
-        edges.append((Finding(wrong[0][0].rung, REMARK, f"scores are clipped at {clip:g}"), ""))
+    meant = as_it_may_be_meant(caller, wrong, digits, evidence.ask)
+    if meant:
+        edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
         seen, wrong, small = right, [], None
     found = (known or explained(evidence)) if wrong else Explained()
     found = found if other_words.may_be_made(found.names, caller) else Explained()
@@ -615,6 +615,33 @@ def is_overflow_alone(wrong: Seen, found: Explained, digits: int, besides: Itera
     large = bool(wrong) and all(case.rung == LARGE for case, _ in wrong)
     is_known = digits >= SINGLE and found.names in (OVERFLOWS, (ONE_MAXIMUM,))
     return large and is_known and all(finding.state != BROKEN for finding in besides)
+
+
+def as_it_may_be_meant(caller: Caller, wrong: Seen, digits: int, ask: Callable[[], Seen]) -> str:
+    """Return why all that is wrong is none: scores clipped far above usual ones, or sizes that nobody promised."""
+    if is_size_of_shares(wrong, digits):
+        return SHARES_OF_X
+    clip = clipped_at(caller, wrong, digits, ask)
+    return "" if clip is None else f"scores are clipped at {clip:g}"
+
+
+def is_size_of_shares(wrong: Seen, digits: int) -> bool:
+    """Say whether nothing is wrong but that a function of a layer's matrices scales by a share of x's width.
+
+    Heads have another size there, and nobody promised that a width and all its heads may differ.
+    """
+    if not wrong or any(case.rung != WIDTH or answer.output is None for case, answer in wrong):
+        return False
+    made = [
+        (answer.output, predicted(case.recipe.with_rules(scale=(width // case.recipe.heads) ** -0.5), case.given))
+        for case, answer in wrong
+        if (width := len(case.given.arrays["W_q"])) >= case.recipe.heads
+    ]
+    known = [(output, stages) for output, stages in made if output is not None and stages is not None]
+    return len(known) == len(wrong) and not any(differs(output, stages, digits) for output, stages in known)
+
+
+SHARES_OF_X = "right where all heads together are as wide as x: it takes x's width over the heads as the size of one"
 
 
 def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:

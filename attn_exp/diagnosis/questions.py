@@ -41,6 +41,7 @@ STAGES = 12
 """Arrays `[b h t s]` that a question, its answer and the mistakes that may explain it hold at once."""
 CROSS = "keys of another input"
 ABOUT_MASKS = ("masks", "padding", "causal", "hidden keys far ahead")
+WIDTH = "another width"
 MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
 """The questions in which a mask is given, and those with one that has more axes."""
 SPREAD = 1.4
@@ -93,7 +94,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     yield maker.case("another length", 7, 7, batch=3)
     if inside is None:
         # narrower, so that heads that are shares of its width do not fit; without W_o their answer is narrower too
-        yield maker.case("another width", 7, 7, wider=-5, optional=True, unpromised=not offer.takes("W_o"))
+        yield maker.case(WIDTH, 7, 7, wider=-5, optional=True, unpromised=not offer.takes("W_o"))
         yield maker.case("another head size", 6, 6, size=4, optional=True)
     if offer.takes("memory") and not request.masks and not request.positions:
         yield maker.case(CROSS, 5, 9, memory=True, optional=True)

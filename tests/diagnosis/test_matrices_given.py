@@ -150,3 +150,22 @@ def test_a_mistake_beside_matrices_that_are_all_turned_is_named_alone(one: Calla
 
 def test_heads_that_are_shares_of_the_width_of_x_are_no_mistake() -> None:
     assert attn_exp.check(of_three_shares, quick=True).passed
+
+
+def of_shares_of_x(x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, num_heads: int, rate: float = 0.5) -> Any:
+    """The size of a head is x's width over the heads, wherever it is needed."""
+    size = x.shape[-1] // num_heads
+    sides = (np.stack(np.split(x @ matrix, num_heads, -1)) for matrix in (W_q, W_k, W_v))
+    q, k, v = sides
+    return np.concatenate(list(softmax(q @ k.swapaxes(-1, -2) / size**rate) @ v), -1) @ W_o
+
+
+def of_whole_shares(x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, num_heads: int) -> Any:
+    return of_shares_of_x(x, W_q, W_k, W_v, W_o, num_heads, rate=1.0)
+
+
+def test_the_size_of_a_head_may_be_a_share_of_x() -> None:
+    verdict = attn_exp.check(of_shares_of_x, quick=True)
+    assert verdict.passed, verdict
+    assert "x's width over the heads" in str(verdict)
+    assert not attn_exp.check(of_whole_shares, quick=True).passed

@@ -398,3 +398,25 @@ class ReducedByHeads(Reduced):
 def test_a_ratio_by_which_keys_are_fewer_may_be_one() -> None:
     assert attn_exp.check(Reduced, quick=True).passed
     assert attn_exp.check(ReducedByHeads, quick=True).mistakes == ("scale_by_sqrt_heads",)
+
+
+class MaskForAll(Plain):
+    """Its mask is one for all entries: of others it hides what one of them hides.
+
+    Its queries and keys are rounded to float32.
+    """
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = self.parts(x)
+        scores = q.float().double() @ k.float().double().mT / q.shape[-1] ** 0.5
+        while mask is not None and mask.ndim > len("ts"):
+            mask = mask.all(0)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e9)
+        return self.out((scores.softmax(-1) @ v).transpose(-3, -2).flatten(-2))
+
+
+def test_what_rounds_is_right_beside_masks_that_nobody_promised() -> None:
+    verdict = attn_exp.check(MaskForAll, quick=True)
+    assert verdict.passed, verdict
+    assert "float32" in str(verdict)
