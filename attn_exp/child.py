@@ -217,7 +217,7 @@ def serve(target: str) -> None:
     Stdin and stdout are the pipes of the parent. They are moved aside before any code of others is imported: what that
     code prints, in Python or below it, goes to stderr, and what it reads is empty.
     """
-    requests, answers, nothing = aside(0), aside(1), os.open(os.devnull, os.O_RDWR)
+    requests, answers, nothing = system.aside(0), system.aside(1), os.open(os.devnull, os.O_RDWR)
     move_standard_streams(nothing)
     questions = queue.SimpleQueue[dict[str, Any]]()
     threading.Thread(target=receive, args=(requests, questions), daemon=True).start()
@@ -260,22 +260,6 @@ def found(target: str) -> Callable[[Any, Tell], Any]:
             raise fault
 
     return function
-
-
-def aside(stream: int) -> int:
-    """Return a copy of a stream that code of others does not hit by chance: `open` takes a small number for a file."""
-    try:
-        import fcntl  # noqa: PLC0415 - Windows has none
-    except ImportError:
-        return os.dup(stream)
-    for number in ASIDE:
-        with suppress(OSError):
-            return fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, number)
-    return os.dup(stream)
-
-
-ASIDE = (1000, 200)
-"""Numbers that a check hardly gives as a size: just below how many files may be open on Linux, and on a Mac."""
 
 
 def move_standard_streams(nothing: int) -> None:

@@ -410,6 +410,22 @@ def end_after(parent: Any) -> NoReturn:
     os._exit(1)
 
 
+def aside(stream: int) -> int:
+    """Return a copy of a stream that code of others does not hit by chance: `open` takes a small number for a file."""
+    try:
+        import fcntl  # noqa: PLC0415 - Windows has none
+    except ImportError:
+        return os.dup(stream)
+    for number in ASIDE:
+        with suppress(OSError):
+            return fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, number)
+    return os.dup(stream)
+
+
+ASIDE = (1000, 200)
+"""Numbers that a check hardly gives as a size: just below how many files may be open on Linux, and on a Mac."""
+
+
 def end_at_once(number: int, *, group: bool = False) -> None:
     """End a process by its number without asking it, or with all that it started, where it leads a group of its own.
 

@@ -617,7 +617,7 @@ def is_overflow_alone(wrong: Seen, found: Explained, digits: int, besides: Itera
     return large and is_known and all(finding.state != BROKEN for finding in besides)
 
 
-def as_it_may_be_meant(caller: Caller, wrong: Seen, digits: int, ask: Callable[[], Seen]) -> str:
+def as_it_may_be_meant(caller: Caller, wrong: Seen, digits: int, ask: Callable[[], Sequence[Pair]]) -> str:
     """Return why all that is wrong is none: scores clipped far above usual ones, or sizes that nobody promised."""
     if is_size_of_shares(wrong, digits):
         return SHARES_OF_X

@@ -168,4 +168,8 @@ def test_the_size_of_a_head_may_be_a_share_of_x() -> None:
     verdict = attn_exp.check(of_shares_of_x, quick=True)
     assert verdict.passed, verdict
     assert "x's width over the heads" in str(verdict)
-    assert not attn_exp.check(of_whole_shares, quick=True).passed
+
+
+@pytest.mark.long
+def test_a_wrong_scale_of_such_a_size_is_none() -> None:
+    assert attn_exp.check(of_whole_shares, quick=True).mistakes == ("scale_by_d",)
