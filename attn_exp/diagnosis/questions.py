@@ -94,7 +94,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     yield maker.case("another length", 7, 7, batch=3)
     if inside is None:
         # narrower, so that heads that are shares of its width do not fit; without W_o their answer is narrower too
-        yield maker.case(WIDTH, 7, 7, wider=-5, optional=True, unpromised=not offer.takes("W_o"))
+        yield maker.case(WIDTH, 7, 7, wider=-5, unpromised=True)
         yield maker.case("another head size", 6, 6, size=4, optional=True)
     if offer.takes("memory") and not request.masks and not request.positions:
         yield maker.case(CROSS, 5, 9, memory=True, optional=True)
