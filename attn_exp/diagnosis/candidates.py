@@ -290,6 +290,7 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
 
 PAIRED = (
     "keys_from_queries",
+    "queries_from_keys",
     "values_from_queries",
     "batch_mixed",
     "keys_viewed",

@@ -11,7 +11,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.named_matrices import FILLERS, FUSED, sounds_like
 from attn_exp.diagnosis.roles import Layer, restored
 
-INSTEAD = {("k", "q"): "keys_from_queries", ("q", "k"): "keys_from_queries", ("v", "q"): "values_from_queries",
+INSTEAD = {("k", "q"): "keys_from_queries", ("q", "k"): "queries_from_keys", ("v", "q"): "values_from_queries",
            ("v", "k"): "values_from_keys"}  # fmt: skip
 """The mistake of a side whose own matrix is idle, by the side whose matrix it is made with."""
 

@@ -24,9 +24,10 @@ MIXING = ("heads_not_transposed", "heads_merged_wrong", "heads_by_stride", "entr
 """Mistakes that mix heads with tokens, entries or each other."""
 LIKELY = frozenset((
     *MIXING, "keys_viewed", "values_viewed", "queries_keys_swapped", "weights_transposed", "values_from_keys",
-    "keys_from_queries", "no_scale", "scale_by_d", "scale_by_sqrt_d_model", "scale_by_sqrt_heads", "scale_by_heads",
-    "scale_by_batch", "scale_multiplied", "scale_twice", "scale_after_softmax", "scale_by_sqrt_keys", "scale_by_keys",
-    "softmax_over_queries", "softmax_over_heads", "softmax_over_all", "keepdims_missing",
+    "keys_from_queries", "queries_from_keys", "no_scale", "scale_by_d", "scale_by_sqrt_d_model",
+    "scale_by_sqrt_heads", "scale_by_heads", "scale_by_batch", "scale_multiplied", "scale_twice",
+    "scale_after_softmax", "scale_by_sqrt_keys", "scale_by_keys", "softmax_over_queries", "softmax_over_heads",
+    "softmax_over_all", "keepdims_missing",
 ))  # fmt: skip
 """Those that are tried together."""
 INVERTED = "mask_inverted"

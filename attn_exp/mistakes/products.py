@@ -127,6 +127,14 @@ MISTAKES = {
         ),
         of_code=True,
     ),
+    "queries_from_keys": Mistake(
+        says="The keys are compared with keys: queries are made of them.",
+        fix="scores = q @ k^T",
+        seen="query = key.reshape(...); W_k used for the queries too",
+        stage="scores",
+        changes=(around("score", lambda score, at, q, k: score(at, k, k)), taken_for(q="k"), made_of_x()),
+        of_code=True,
+    ),
     "values_from_queries": Mistake(
         says="The weights mix the queries instead of the values.",
         fix="context = weights @ v",

@@ -424,8 +424,9 @@ def test_products_of_sums_are_no_other_scale() -> None:
 class OneMatrixTwice(Turned):
     """Its queries and keys have norms of their own, and are turned; what makes keys is told."""
 
-    def __init__(self, dim: int, heads: int, of_keys: str = "k_proj") -> None:
+    def __init__(self, dim: int, heads: int, of_keys: str = "k_proj", of_queries: str = "q_proj") -> None:
         super().__init__(dim, heads)
+        self.of_queries = of_queries
         self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(dim, dim) for _ in range(4))
         norms = [nn.LayerNorm(dim // heads) for _ in "qk"]
         self.of_keys, self.norms = of_keys, nn.ModuleList(norms)
@@ -434,7 +435,7 @@ class OneMatrixTwice(Turned):
             nn.init.normal_(norm.weight)
 
     def forward(self, x: Any) -> Any:
-        made = [self.cut(getattr(self, name)(x)) for name in ("q_proj", self.of_keys, "v_proj")]
+        made = [self.cut(getattr(self, name)(x)) for name in (self.of_queries, self.of_keys, "v_proj")]
         q, k = (self.turned(norm(one)) for norm, one in zip(self.norms, made, strict=False))
         return self.o_proj(self.joined(self.shares(q @ k.mT / self.root) @ made[2]))
 
@@ -442,6 +443,8 @@ class OneMatrixTwice(Turned):
 def test_keys_that_are_made_with_the_matrix_of_the_queries_are_named_whatever_is_done_to_them_afterwards() -> None:
     assert attn_exp.check(OneMatrixTwice(24, 3), quick=True).passed
     assert attn_exp.check(OneMatrixTwice(24, 3, "q_proj"), quick=True).mistakes == ("keys_from_queries",)
+    of_keys = OneMatrixTwice(24, 3, of_queries="k_proj")
+    assert attn_exp.check(of_keys, quick=True).mistakes == ("queries_from_keys",)
 
 
 class FirstKeys(Bent):

@@ -75,6 +75,10 @@ def queries_alone(q: Array, k: Array, v: Array) -> Any:
     return soft(logits(q, q)) @ v
 
 
+def keys_alone(q: Array, k: Array, v: Array) -> Any:
+    return soft(logits(k, k)) @ v
+
+
 def mixes_queries(q: Array, k: Array, v: Array) -> Any:
     return soft(logits(q, k)) @ q
 
@@ -217,6 +221,7 @@ CODE = [
     Case("keys_viewed", keys_by_view, source="hyunwoongko/transformer"),
     Case("values_viewed", values_by_view),
     Case("keys_from_queries", queries_alone),
+    Case("queries_from_keys", keys_alone),
     Case("values_from_queries", mixes_queries),
     Case("projected_twice", one_after_another, ("head=3",), "layer"),
     Case("projections_unused", of_x_itself, ("head=3",), "layer"),
