@@ -25,7 +25,7 @@ from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
 from attn_exp.diagnosis.exchanging import exchanged, is_more_than_matrices
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, with_listed_layers_held, without_slopes
-from attn_exp.diagnosis.layers_of_arrays import holds_matrices, of_plain
+from attn_exp.diagnosis.layers_of_arrays import NoMatricesError, of_no_library
 from attn_exp.diagnosis.layers_of_jax import filled, of_pure
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_around, class_of
@@ -124,8 +124,10 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     if around := class_around(own.function):
         return bound(replace(own, function=around), request)
     if not is_module(own.function):
-        is_plain = may_be_layer(own.function) and holds_matrices(own, request)
-        plain = with_again(own, request, partial(of_plain, own, request=request)) if is_plain else None
+        plain = None
+        if may_be_layer(own.function):
+            with suppress(NoMatricesError):
+                plain = with_again(own, request, partial(of_no_library, own, request=request))
         made_by = None if plain else class_of(own.function, own.name, sizes_of(request), is_module)
         return bound(replace(own, function=made_by), request) if made_by else plain or Bound(own.function, own.function)
     if not inspect.isclass(own.function):
