@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis import learned_queries
+from attn_exp.diagnosis import learned_memory, learned_queries
 from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
@@ -373,6 +373,7 @@ def read_as_it_is(
         turned = next(filter(None, others), None)
         if turned is None:
             other = with_exchanged(layer, way, forward, told) or mixing(layer, way, forward, module, told)
+            other = other or of_learned_memory(module, way, request, told, name)
             if other is not None:
                 return other
             try:
@@ -388,6 +389,23 @@ def read_as_it_is(
         found, named=None if is_averaged(found) else as_named(module, name, found.inside, told),
         mixed=lambda: None if found.roles is None or found.roles.sure else mixing(layer, way, forward, module, told),
     )  # fmt: skip
+
+
+def of_learned_memory(module: Any, way: Way, request: Request, told: int | None, name: str) -> Bound | None:
+    """Return a layer whose keys and values are parameters as one that makes them of a context; None of others.
+
+    Raises:
+        NormedTwiceError: its weights are normed over tokens and over slots.
+    """
+    for made, words in learned_memory.of_tokens(module, way, name):
+        with suppress(UserError):
+            found = of_module(made, Known(name, request, told=told))
+            asking = set() if found.roles is None else {piece.name for piece in found.roles.sides["q"]}
+            is_apart = bool(asking) and not asking & learned_memory.MADE
+            if found.offer is not None and is_apart and not matrices_set_aside(found):
+                said = "; ".join(filter(None, (found.offer.said, words)))
+                return replace(found, offer=replace(found.offer, said=said if found.offer.said else f"with {said}"))
+    return None
 
 
 def projected(module: Any, way: Way, request: Request, told: int | None, name: str) -> Bound | None:
