@@ -188,6 +188,8 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
 
     def works(made: Any, of_size: Sizes) -> Bound:
         module = with_listed_layers_held(made).double()
+        if any(0 in tensor.shape for tensor in module.parameters()):
+            raise UncalledError(f"{own.name} was made with a matrix that holds nothing")
         module.eval()  # what it returns is not always the module
         heads = of_size.heads if is_told(own) else None
         keeps = any(word in HEADS for word, _ in whole_numbers(module))  # it may have been told another number of them
