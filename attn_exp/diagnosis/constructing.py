@@ -77,6 +77,9 @@ def ladder(search: Search, sizes: Sizes) -> Iterator[Sizes]:
     said = " ".join(map(error_line, (*search.failed, *search.refused)))
     for number in dict.fromkeys(map(int, re.findall(r"(?:divisible by|multiple of)\D{0,20}(\d+)", said))):
         yield multiple(fitting, number)
+    for number in search.about.insisted if search.refused else ():
+        heads = fitting.heads if number % fitting.heads == 0 else 1
+        yield replace(fitting, width=number, heads=heads, shared=min(heads, fitting.shared), size=number // heads)
 
 
 def multiple(sizes: Sizes, number: int) -> Sizes:

@@ -12,7 +12,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +25,7 @@ from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sides import side_of_name
 from attn_exp.diagnosis.stand_ins import HOMES, Later, classes, functions, layers, tables, without_places
-from attn_exp.diagnosis.uses import Use, is_of_a_library, owner_of, uses_of
+from attn_exp.diagnosis.uses import Use, is_of_a_library, lengths_compared, owner_of, uses_of
 
 ENDS = (
     "dim", "dims", "width", "features", "feature", "feats", "feat", "hid", "hidden", "hiddens", "channels", "channel",
@@ -48,6 +48,8 @@ class About:
     make: Callable[..., Any] | None = None
     """What makes an object of another class."""
     is_nnx: bool = False
+    insisted: Sequence[int] = ()
+    """Numbers with which its code compares something, as the width of x."""
 
 
 def about(kind: Any, within: tuple[Any, ...], make: Callable[..., Any]) -> About:
@@ -55,8 +57,9 @@ def about(kind: Any, within: tuple[Any, ...], make: Callable[..., Any]) -> About
     owner = owner_of(kind)
     home = kind_of(owner)
     return About(
-        owner, uses_of(kind), home.replace("nnx", "linen") or "torch", (*within, owner), make, is_nnx=home == "nnx"
-    )
+        owner, uses_of(kind), home.replace("nnx", "linen") or "torch", (*within, owner), make, is_nnx=home == "nnx",
+        insisted=lengths_compared(owner),
+    )  # fmt: skip
 
 
 def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]:
@@ -375,7 +378,7 @@ FIRST: tuple[Rule, ...] = (
 """What is surer than any size of that name."""
 THEN: tuple[Rule, ...] = (
     (has("layer", "idx", "index"), lambda sizes: [0, 1]),
-    (named("i", "depth"), lambda sizes: [0, 1]),
+    (named("i", "depth"), lambda sizes: [0, 1, sizes.width]),
     (named("n", "nb", "num", "count", "parts"), lambda sizes: [sizes.heads, sizes.width, sizes.size]),
     (lambda word, note: word.endswith(("theta", "base")), lambda sizes: [10000.0, 1.0]),
     (has("groupsize", "patchsize"), lambda sizes: [1, 2]),

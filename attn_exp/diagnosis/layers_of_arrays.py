@@ -28,7 +28,7 @@ from attn_exp.diagnosis.module_sizes import (
     whole_numbers,
 )
 from attn_exp.diagnosis.numbers_of_layers import enlarge, redraw, widths_of
-from attn_exp.diagnosis.plain_layers import PlainLayer, boxes_of, evaluated, matrices_in
+from attn_exp.diagnosis.plain_layers import PlainLayer, boxes_of, evaluated, keeps_what_it_makes, matrices_in
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.read_layers import (
     as_names_say,
@@ -53,7 +53,31 @@ from attn_exp.diagnosis.ways_into_layers import (
     find_way,
 )
 from attn_exp.errors import UncalledError, UserError
-from attn_exp.own_code import LeftError, OwnFunction
+from attn_exp.own_code import LeftError, OwnFunction, held
+
+
+def of_no_library(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
+    """Return an object of no library, or what a class makes, as a layer that holds its own matrices.
+
+    It may make them when it is called first.
+
+    Raises:
+        NoMatricesError: it holds none.
+        UserError: it cannot be called, or what it does is no attention.
+    """
+    if holds_matrices(own, request):
+        return of_plain(own, sizes, request)
+    kind = own.function if inspect.isclass(own.function) else type(own.function)
+    if not keeps_what_it_makes(kind):
+        raise NoMatricesError(f"{own.name} holds no matrices")
+    try:
+        return of_plain(own, sizes, request)
+    except UncalledError as error:
+        raise NoMatricesError(f"{own.name} holds no matrices") from error
+
+
+class NoMatricesError(UserError):
+    """An object of no library holds no matrices, also after it was called."""
 
 
 def holds_matrices(own: OwnFunction, request: Request) -> bool:
@@ -121,12 +145,50 @@ def way_into_plain(
         raise
 
 
+def with_what_calls_make(layer: PlainLayer, name: str, sizes: Sizes, head: int) -> PlainLayer:
+    """Return a layer with the matrices that it makes when it is called first, without what calls leave behind.
+
+    Raises:
+        NoWayError: it cannot be called.
+        NoMatricesError: it has no matrices then.
+    """
+    if not keeps_what_it_makes(type(layer.module)) or not can_be_copied(layer.module):
+        return layer
+    named = [layer.library] if layer.places else wanted(type(layer.module))[:1]
+    lent, kind = library(named[0]), layer.kind
+    if not layer.places and lent.name != "numpy":
+        kind = "float32"  # the type in which the others make arrays
+    widths, forward = widths_of(layer, sizes), taken_by(layer.forward, name)
+    with layer.untouched():
+        way = way_into_plain(layer, forward, lambda array: lent.into(array, kind), widths, head)
+    rng = np.random.default_rng(89)
+    sizes_of_calls = [way.tokens] * 3 if way.tokens else [7, 7, 6]
+
+    def called(tokens: int) -> Any:
+        x = lent.into(rng.standard_normal((2, tokens, way.width)), kind)
+        return way.call(layer, x, x if way.memory else None)
+
+    with held():
+        made = layer.settled([partial(called, tokens) for tokens in sizes_of_calls])
+    if not any(sum(length > 1 for length in array.shape) > 1 for array in made.parameters.values()):
+        raise NoMatricesError(f"{name} holds no matrices")
+    return made
+
+
+def can_be_copied(made: Any) -> bool:
+    """Say whether somebody's object can be copied with all that it holds: some hold what cannot, or say what lacks."""
+    with suppress(Exception):
+        return copy.deepcopy(made) is not None
+    return False
+
+
 def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | None, head: int) -> Bound:
     """Return a layer of plain arrays whose roles are found by what they do.
 
     Raises:
         UserError: it cannot be called, or what it does is no attention.
     """
+    layer = with_what_calls_make(layer, name, sizes or sizes_of(request), head)
     redraw(layer, request.seed)
     enlarge(layer, request.seed)
     lent = library(layer.library)

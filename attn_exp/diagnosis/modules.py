@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis import learned_queries
+from attn_exp.diagnosis import learned_memory, learned_queries
 from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
@@ -25,7 +25,7 @@ from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
 from attn_exp.diagnosis.exchanging import exchanged, is_more_than_matrices
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, with_listed_layers_held, without_slopes
-from attn_exp.diagnosis.layers_of_arrays import holds_matrices, of_plain
+from attn_exp.diagnosis.layers_of_arrays import NoMatricesError, of_no_library
 from attn_exp.diagnosis.layers_of_jax import filled, of_pure
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.makers import class_around, class_of
@@ -124,8 +124,10 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     if around := class_around(own.function):
         return bound(replace(own, function=around), request)
     if not is_module(own.function):
-        is_plain = may_be_layer(own.function) and holds_matrices(own, request)
-        plain = with_again(own, request, partial(of_plain, own, request=request)) if is_plain else None
+        plain = None
+        if may_be_layer(own.function):
+            with suppress(NoMatricesError):
+                plain = with_again(own, request, partial(of_no_library, own, request=request))
         made_by = None if plain else class_of(own.function, own.name, sizes_of(request), is_module)
         return bound(replace(own, function=made_by), request) if made_by else plain or Bound(own.function, own.function)
     if not inspect.isclass(own.function):
@@ -186,6 +188,8 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
 
     def works(made: Any, of_size: Sizes) -> Bound:
         module = with_listed_layers_held(made).double()
+        if any(0 in tensor.shape for tensor in module.parameters()):
+            raise UncalledError(f"{own.name} was made with a matrix that holds nothing")
         module.eval()  # what it returns is not always the module
         heads = of_size.heads if is_told(own) else None
         keeps = any(word in HEADS for word, _ in whole_numbers(module))  # it may have been told another number of them
@@ -371,6 +375,7 @@ def read_as_it_is(
         turned = next(filter(None, others), None)
         if turned is None:
             other = with_exchanged(layer, way, forward, told) or mixing(layer, way, forward, module, told)
+            other = other or of_learned_memory(module, way, request, told, name)
             if other is not None:
                 return other
             try:
@@ -386,6 +391,23 @@ def read_as_it_is(
         found, named=None if is_averaged(found) else as_named(module, name, found.inside, told),
         mixed=lambda: None if found.roles is None or found.roles.sure else mixing(layer, way, forward, module, told),
     )  # fmt: skip
+
+
+def of_learned_memory(module: Any, way: Way, request: Request, told: int | None, name: str) -> Bound | None:
+    """Return a layer whose keys and values are parameters as one that makes them of a context; None of others.
+
+    Raises:
+        NormedTwiceError: its weights are normed over tokens and over slots.
+    """
+    for made, words in learned_memory.of_tokens(module, way, name):
+        with suppress(UserError):
+            found = of_module(made, Known(name, request, told=told))
+            asking = set() if found.roles is None else {piece.name for piece in found.roles.sides["q"]}
+            is_apart = bool(asking) and not asking & learned_memory.MADE
+            if found.offer is not None and is_apart and not matrices_set_aside(found):
+                said = "; ".join(filter(None, (found.offer.said, words)))
+                return replace(found, offer=replace(found.offer, said=said if found.offer.said else f"with {said}"))
+    return None
 
 
 def projected(module: Any, way: Way, request: Request, told: int | None, name: str) -> Bound | None:

@@ -13,6 +13,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.request import Filler, Gap, Request
+from attn_exp.diagnosis.unread import set_aside
 from attn_exp.errors import UserError
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe
@@ -206,8 +207,28 @@ def positional(given: inspect.Parameter) -> bool:
 
 
 def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:
+    """Return the parameters of a function but words for masks that its code never reads beside one that it reads.
+
+    Raises:
+        UserError: what it takes is not known.
+    """
+    every = every_parameter(function, name)
+    aside = set_aside(function, every, role_of)
+    return [one for one in every if one not in aside]
+
+
+def words_set_aside(function: Any) -> list[str]:
+    """Return the words for masks that a function takes and never reads, beside one that counts."""
+    return [one.name for one in set_aside(function, every_parameter(function, ""), role_of)]
+
+
+def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
     """Return the parameters of a function; of a compiled one, those of its schema, or that its documentation begins
-    with."""
+    with.
+
+    Raises:
+        UserError: what it takes is not known.
+    """
     schema = getattr(function, "schema", None)
     if type(function).__name__ in ("ScriptMethod", "ScriptFunction") and schema is not None:  # PyTorch's own compiler
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

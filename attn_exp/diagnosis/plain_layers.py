@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import dis
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -28,15 +31,20 @@ IN_TRAINING = ("training", "is_training", "train_mode", "is_train")
 
 
 class PlainLayer:
-    """An object with arrays inside, as a layer: each of them can be exchanged where it lies."""
+    """An object with arrays inside, as a layer: each of them can be exchanged where it lies.
+
+    `kept` are the names of those that are numbers of its own, where calls leave others behind.
+    """
 
     of_norms: frozenset[str] = frozenset()
 
-    def __init__(self, made: Any) -> None:
+    def __init__(self, made: Any, kept: Collection[str] | None = None) -> None:
         self.module, self.box = made, Box()
         self.places: dict[str, tuple[Any, Any]] = {}
         self.library, single = "numpy", False
         for name, (home, key), array in arrays_in(made):
+            if kept is not None and name not in kept:
+                continue
             self.places[name] = (home, key)
             self.library = library_of(array)
             if self.library == "numpy" and array.dtype != np.float64:
@@ -58,6 +66,8 @@ class PlainLayer:
         for name, array in values.items():
             home, key = self.places[name]
             before = read(home, key)
+            if prod(before.shape) != array.size:  # a call made it anew, for other sizes
+                continue
             shaped = np.ascontiguousarray(array).reshape(before.shape)
             if self.library == "numpy" and before.flags.writeable:
                 before[...] = shaped  # others may hold the same array
@@ -79,6 +89,39 @@ class PlainLayer:
     def boxed(self, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Return what it says, given arrays in the class that its file has for them, where it takes no others."""
         return self.box.opened(self.forward(*self.box.closed(positional), **self.box.closed(named)))
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Let each call be one of a copy meanwhile: what a first call makes is made for the sizes of that call."""
+
+        def call(positional: Any, named: Any) -> Any:
+            one = copy.deepcopy(self.module)
+            does = held_by(one, method_of(type(one))) or one
+            return self.box.opened(does(*self.box.closed(positional), **self.box.closed(named)))
+
+        self.calls.append(call)
+        try:
+            yield
+        finally:
+            self.calls.pop()
+
+    def settled(self, calls: Sequence[Callable[[], Any]]) -> PlainLayer:
+        """Return the layer with what its first call made, without what each of several calls left behind.
+
+        What stays the same array with the same numbers from one call to the next is its own.
+        """
+        before: dict[str, tuple[Any, Array]] = {}
+        self.calls.append(self.boxed)
+        for call in calls:
+            call()
+            now = {name: (array, plain(array)) for name, _, array in arrays_in(self.module)}
+            before = {name: now[name] for name, (array, numbers) in (before or now).items()
+                      if name in now and now[name][0] is array and np.array_equal(now[name][1], numbers, equal_nan=True)
+                      }  # fmt: skip
+        self.calls.pop()
+        made = PlainLayer(self.module, before)
+        made.box = self.box
+        return made
 
     @property
     def now(self) -> dict[str, Any]:
@@ -216,6 +259,14 @@ def method_of(kind: type) -> str:
     public = [name for name, one in methods.items() if not name.startswith("_") and inspect.isfunction(one)]
     only = [name for name in public if methods[name].__code__.co_argcount > 1]
     return usual or next(iter(free), only[0] if len(only) == 1 else "")
+
+
+def keeps_what_it_makes(kind: type) -> bool:
+    """Say whether a method of a class of somebody's own writes to an attribute or a key, as one does that makes its
+    matrices when it is called first."""
+    methods = [one for home in kind.__mro__[:-1] for name, one in vars(home).items()
+               if inspect.isfunction(one) and name not in ("__init__", "__new__")]  # fmt: skip
+    return any(step.opname in ("STORE_ATTR", "STORE_SUBSCR") for one in methods for step in dis.get_instructions(one))
 
 
 def matrices_in(made: Any) -> bool:

@@ -204,6 +204,8 @@ def has_table(roles: Roles) -> bool:
 def fit(arrays: Mapping[str, Array], heads: int, groups: int) -> bool:
     """Say whether matrices can be cut into so many heads, and that of the output takes the values of all of them."""
     wide = {side: arrays[f"W_{side}"].shape[1] for side in "qkv"}
+    if len({len(arrays[f"W_{side}"]) for side in "qkv"}) > 1:  # all three are made of tokens of one width
+        return False
     if heads % groups or wide["q"] % heads or wide["k"] != wide["q"] // heads * groups or wide["v"] % groups:
         return False
     return "W_o" not in arrays or len(arrays["W_o"]) == wide["v"] // groups * heads

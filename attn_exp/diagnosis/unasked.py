@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from inspect import isroutine
 
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.layouts import has_batch, has_heads
-from attn_exp.diagnosis.offer import parameters_of, plain
+from attn_exp.diagnosis.offer import parameters_of, plain, words_set_aside
 from attn_exp.diagnosis.questions import CROSS
 from attn_exp.diagnosis.ways_to_call import Seen
 from attn_exp.diagnosis.ways_to_mask import ANY_IS_CAUSAL
 from attn_exp.diagnosis.without_matrices import SAID
+from attn_exp.errors import UserError
 
 MOST = 90
 """Letters of an error that are shown."""
@@ -32,7 +35,20 @@ ASKED = {
 
 def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     """Return what could not be asked, in words such as `cross attention (it takes one input)`."""
-    return tuple(dict.fromkeys([*no_word_for(caller, function), *refused(seen), *words_left_out(caller, function)]))
+    every = (no_word_for(caller, function), refused(seen), words_left_out(caller, function), never_read(function))
+    return tuple(dict.fromkeys(said for some in every for said in some))
+
+
+OF_LAYERS = ("forward", "call", "__call__")
+
+
+def never_read(function: Bound) -> Iterator[str]:
+    """Yield the words for masks that the code of a function takes and never reads, where another one counts."""
+    made = getattr(function.layer, "module", function.origin)
+    if not isroutine(made):
+        made = next((one for word in OF_LAYERS if isroutine(one := getattr(made, word, None))), made)
+    with suppress(UserError):  # what it takes is not known
+        yield from (f"{word} (its code never reads it)" for word in words_set_aside(made))
 
 
 def words_left_out(caller: Caller, function: Bound) -> Iterator[str]:

@@ -402,6 +402,24 @@ def numbers_compared(thing: Any) -> list[float]:
     return sorted((number for number in found if number not in (0.0, 1.0)), key=lambda one: not found[one])
 
 
+def lengths_compared(kind: Any) -> list[int]:
+    """Return the whole numbers with which the code of a class compares something: lengths that it insists on, say."""
+    found = set[int]()
+    for home in inspect.getmro(kind) if inspect.isclass(kind) else ():
+        if is_of_a_library(home):
+            continue
+        with suppress(OSError, TypeError, SyntaxError):
+            tree = ast.parse(textwrap.dedent(inspect.getsource(home)))
+            sides = (one for node in ast.walk(tree) if isinstance(node, ast.Compare)
+                     for side in (node.left, *node.comparators) for one in ast.walk(side))  # fmt: skip
+            found |= {one.value for one in sides if isinstance(one, ast.Constant) and type(one.value) is int}
+    return sorted(number for number in found if number > FEWEST)
+
+
+FEWEST = 4
+"""What is no more than this counts axes rather than what lies along one."""
+
+
 def keys_taken(tree: ast.AST, name: str) -> Iterator[str]:
     """Yield the keys of which something is taken from a dictionary, and not only asked whether they are there."""
     for node in ast.walk(tree):

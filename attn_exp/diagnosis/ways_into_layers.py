@@ -24,7 +24,7 @@ from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.packs import Pack, packs_in, taken_apart
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.sizes_of_files import OF_BATCH, exchanged, of_calls, of_counts
-from attn_exp.diagnosis.uses import keywords_read
+from attn_exp.diagnosis.uses import keywords_read, lengths_compared
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
 
@@ -711,7 +711,9 @@ def way_into(
     other = other or beside_an_image(search, replace(start, optional=optional), rest, axes)
     if other is not None:
         return with_memory(layer, other, into)
-    for width in dict.fromkeys((search.width or widths[0], widths[0])):
+    insisted = lengths_compared(type(getattr(layer, "module", layer)))
+    search.lengths |= set(insisted)
+    for width in dict.fromkeys((search.width or widths[0], widths[0], *(one for one in widths if one in insisted))):
         likely = Way(sides, axes[0], {}, positional, width=width, packs=packs)
         way = with_sizes_told(search, likely, axes, needed) or of_one_query(search, likely, needed)
         way = way or in_a_rare_way(search, likely, axes, needed)
@@ -1123,18 +1125,24 @@ def beside_an_image(
 
 
 def with_unknown_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any], needed: set[str]) -> Way:
-    """Return the way with what a call needs and nothing tells what it is as tokens that an image attends to, where
-    the layer answers to such of another number."""
-    unknown = {name for name in way.given if name in needed and says_nothing(by_name(name))}
-    if not unknown or "w" not in way.axes or "memory" in way.sides.values():
+    """Return the way with what a call needs and nothing tells what it is as tokens that x attends to, where the layer
+    answers to such of another number. Beside an image that may be anything; else it took an array like x."""
+    beside = "w" in way.axes
+    unknown = {name for name, make in way.given.items() if name in needed and (
+        says_nothing(by_name(name)) if beside else isinstance(make, Filled) and make.shape in OF_X)}  # fmt: skip
+    if not unknown or "memory" in way.sides.values():
         return way
     given = {name: make for name, make in way.given.items() if name not in unknown}
     sides = {**way.sides, **dict.fromkeys(unknown, "memory")}
-    for lies in BESIDE_IMAGES:
+    for lies in BESIDE_IMAGES if beside else ("",):
         one = replace(way, sides=sides, given=given, of_memory=lies)
         if not trouble(layer, one, into, way.width, HERE)[0] and with_memory(layer, one, into).memory:
             return replace(one, memory=True)
     return way
+
+
+OF_X = ("b t m", "t m")
+"""The axes of arrays like x, or like one entry of it."""
 
 
 def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way:
