@@ -132,9 +132,9 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     if inside is not None or verdict.mistakes:
         return inside or verdict
     offer = ways_to_call.offer_by_names(own, request)
-    layouts = ("bhtd", "bthd") if offer is not None and offer.takes("heads") else ("bthd",)
-    layouts = ("thd",) if tried.caller.layout == "htd" else layouts
-    others_left = layouts if offer is not None and offer.core else ()
+    layouts = ["bhtd", "bthd"] if offer is not None and offer.takes("heads") else ["bthd", "bdt1"]
+    layouts = ["thd"] if tried.caller.layout == "htd" else layouts
+    others_left = layouts if offer is not None and offer.core else []
     for layout in while_there_is_time(others_left, ASKING_MORE, "other orders of axes"):
         other = check_in_layout(own, replace(request, layout=layout), True, tell)
         if other.mistakes:

@@ -11,15 +11,20 @@ from attn_exp.arrays import Array
 
 LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
 """The usual ones: b batch, h heads, t tokens, d numbers of a head, m the numbers of all heads side by side."""
-RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt")
-"""Those that are tried where none of the usual ones is right; n is the heads of all entries, one after the other."""
+RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt", "bdt1",
+        "btdh1")  # fmt: skip
+"""Those that are tried where none of the usual ones is right; n is the heads of all entries, one after the other.
+
+The last are those of images: of one whose points are tokens, in one column, and of several in a row, where each point
+asks those at its own place and so counts as a head.
+"""
 WIDE = "btm"
 """The layout of those who split heads themselves, by a keyword that says how many there are."""
 KNOWN = (*LAYOUTS, *RARE)
 LISTED = ("hbtd",)
 """Those of answers alone: a list of heads."""
-JOINED = {"m": "hd", "n": "bh"}
-"""Letters that stand for two axes in one."""
+JOINED = {"m": "hd", "n": "bh", "1": ""}
+"""Letters that stand for two axes in one, or for none."""
 
 
 def spread(layout: str) -> str:
@@ -59,13 +64,14 @@ def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
     One that has other axes than the layout comes back with an axis more, so that it is the right answer of nobody.
     """
     heads, letters = sizes["h"], spread(layout)
-    joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in JOINED]
-    if array.ndim != len(layout) or any(size % heads for size in joined):
+    joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in "mn"]
+    ones = [size for letter, size in zip(layout, array.shape, strict=False) if letter == "1"]
+    if array.ndim != len(layout) or any(size % heads for size in joined) or any(size != 1 for size in ones):
         return array[None] if array.ndim == len("bhtd") else array
     split = [
         part
         for letter, size in zip(layout, array.shape, strict=True)
-        for part in {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
+        for part in {"m": (heads, size // heads), "n": (size // heads, heads), "1": ()}.get(letter, (size,))
     ]
     turned = array.reshape(split).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
     for place, letter in enumerate("bhtd"):

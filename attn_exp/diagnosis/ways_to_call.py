@@ -304,11 +304,10 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             unscaled += [one for one in (tried, *others) if is_right(one, unscaled=True)]
             unmasked += [one for one in (tried, *others) if is_right(one, unmasked=True)]
             if not tried.caller.offer.only_if_right:
-                is_shaped = output.shape == expected(tried.case)["output"].shape
-                shaped += [tried, *others] if is_shaped else others
+                shaped += [tried, *others] if has_right_shape(tried) else others
                 spoke.append(tried)
     is_usual = nearly or causal or unmasked or request.layout
-    rare = [] if is_usual else in_rare_layouts(own, request, several, as_many_axes(shaped))
+    rare = [] if is_usual else in_rare_layouts(own, request, several, as_many_axes(shaped), not (shaped or spoke))
     first = silent[0].function if silent else None
     is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
@@ -416,7 +415,8 @@ def as_many_axes(shaped: Sequence[Tried]) -> tuple[str, ...]:
     if not core or any(is_near(one.caller, one.answer, made) for one in core[:1] for made in over_other_axes(one.case)):
         return RARE
     usual = core[0].caller.layout
-    return tuple(one for one in RARE if len(one) >= len(usual) and has_heads(one) >= has_heads(usual))
+    many = has_heads(usual)
+    return tuple(one for one in RARE if len(one) >= len(usual) and (has_heads(one) >= many or one.endswith("1")))
 
 
 def over_other_axes(case: Case) -> Iterator[Mapping[str, Any]]:
@@ -427,9 +427,14 @@ def over_other_axes(case: Case) -> Iterator[Mapping[str, Any]]:
                 yield made
 
 
-def in_rare_layouts(own: OwnFunction, request: Request, several: Sequence[Bound], rare: Sequence[str]) -> list[Tried]:
-    """Return the first way of calling that is right in one of some rare layouts, maybe as it is causal; or none."""
-    start = thread_time()
+def in_rare_layouts(
+    own: OwnFunction, request: Request, several: Sequence[Bound], rare: Sequence[str], is_only: bool
+) -> list[Tried]:
+    """Return the first way of calling that is right in one of some rare layouts, maybe as it is causal; or none.
+
+    Where they are the only ones that are answered (`is_only`), it is the first that gives an answer of the right shape.
+    """
+    start, shaped = thread_time(), list[Tried]()
     many = request.kv_head is not None or (request.head or 1) > 1
     rare = [layout for layout in rare if has_heads(layout) or not many]
     for function in several:
@@ -441,7 +446,14 @@ def in_rare_layouts(own: OwnFunction, request: Request, several: Sequence[Bound]
                 found = [one for one in (tried, *other_readings(tried)) if is_right(one) or is_right(one, causal=True)]
                 if found:
                     return found[:1]
-    return []
+                shaped += [tried] if has_right_shape(tried) else []
+    return shaped[:1] if is_only else []
+
+
+def has_right_shape(tried: Tried) -> bool:
+    """Say whether an answer has the shape of the right one."""
+    output = tried.answer.output
+    return output is not None and output.shape == expected(tried.case)["output"].shape
 
 
 def unfit(own: OwnFunction, silent: Sequence[Tried]) -> UserError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -75,3 +76,42 @@ class OfOneSizeJoinedWrongly(OfOneSize):
 def test_maps_of_one_size_are_asked(layer: type[nn.Module], names: tuple[str, ...]) -> None:
     verdict = attn_exp.check(layer, quick=True)
     assert verdict.mistakes == names and verdict.passed == (not names), verdict
+
+
+def of_points(q: Any, k: Any, v: Any, power: float = 0.5) -> Any:
+    """The points of an image `[b c h w]` are tokens."""
+    flat = [side.reshape(*side.shape[:2], -1) for side in (q, k, v)]
+    scores = np.einsum("bct,bcs->bts", *flat[:2]) / q.shape[1] ** power
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    said = np.einsum("bts,bcs->bct", powers / powers.sum(-1, keepdims=True), flat[2])
+    return said.reshape(*v.shape[:2], *q.shape[2:])
+
+
+def of_points_by_d(q: Any, k: Any, v: Any) -> Any:
+    return of_points(q, k, v, 1.0)
+
+
+def over_time(q: Any, k: Any, v: Any, axis: int = -1) -> Any:
+    """Of some images `[b t c h w]` in a row, each point asks what was at its place."""
+    assert q.ndim == len("btchw"), f"images in a row are wanted, not {q.shape}"
+    scores = np.einsum("btchw,bschw->bhwts", q, k) / q.shape[2] ** 0.5
+    powers = np.exp(scores - scores.max(axis, keepdims=True))
+    return np.einsum("bhwts,bschw->btchw", powers / powers.sum(axis, keepdims=True), v)
+
+
+def over_time_and_queries(q: Any, k: Any, v: Any) -> Any:
+    return over_time(q, k, v, -2)
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (of_points, ()),
+        (of_points_by_d, ("scale_by_d",)),
+        (over_time, ()),
+        (over_time_and_queries, ("softmax_over_queries",)),
+    ],
+)
+def test_functions_of_images_are_asked(function: Any, names: tuple[str, ...]) -> None:
+    verdict = attn_exp.check(function, quick=True)
+    assert (verdict.passed, verdict.mistakes) == (not names, names), verdict
