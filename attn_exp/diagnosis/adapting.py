@@ -46,7 +46,7 @@ from attn_exp.diagnosis.offer import (
 )
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS, method_of
-from attn_exp.diagnosis.pure_layers import as_called, kind_of
+from attn_exp.diagnosis.pure_layers import as_called
 from attn_exp.diagnosis.returned import hidden, parts_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.uses import Use, uses_of
@@ -294,10 +294,8 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
         if any(side_of_name(given.name) and is_required(given) for given in parameters):
             return
     for sources in choices([given for given in parameters if is_required(given) or is_size(given)], is_made=True):
-        has_call = inspect.isclass(function) and callable(vars(function).get("__call__"))
-        is_called = (
-            not inspect.isclass(function) or has_call or hasattr(function, "forward") or kind_of(function) == "keras"
-        )
+        homes = inspect.getmro(function) if inspect.isclass(function) else ()
+        is_called = not homes or any(callable(vars(home).get("__call__")) for home in homes)
         making = Making(function, sources, method="" if is_called else method_of(function))
         try:
             with held():

@@ -16,7 +16,7 @@ from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.layouts import is_joined, laid, unlaid
 from attn_exp.diagnosis.libraries import Library
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
-from attn_exp.diagnosis.offer import Offer, at_of, boolean, for_case
+from attn_exp.diagnosis.offer import Offer, at_of, boolean, for_case, plain
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.returned import NoNumbersError, numbers_of, parts_of
 from attn_exp.diagnosis.traced import called
@@ -26,10 +26,28 @@ from attn_exp.own_code import LeftError, error_line, held
 # The call
 
 
+def size_of_head(made: Any) -> int:
+    """Return for heads of which size an object was made, by what it calls `d_k`, or by its scale; 0 if nothing says."""
+    said = {plain(word): value for word, value in (getattr(made, "__dict__", None) or {}).items()
+            if isinstance(value, int | float) and not isinstance(value, bool)}  # fmt: skip
+    sizes = [float(said[word]) for word in OF_HEADS if word in said]
+    sizes += [float(said[word]) ** 2 for word in DIVIDING if said.get(word)]
+    sizes += [float(said[word]) ** -2 for word in MULTIPLYING if said.get(word)]
+    known = [round(size) for size in sizes if 1 < size <= LARGEST and abs(size - round(size)) < 1e-6 * size]
+    return next(iter(known), 0)
+
+
+OF_HEADS = ("dk", "headdim", "headsize", "dimhead", "dhead", "dimkey", "keydim", "dimk", "depth")
+DIVIDING, MULTIPLYING = ("temperature", "temper"), ("scale", "scaling", "scalefactor")
+"""What people call the number that scores are divided by, or multiplied by."""
+LARGEST = 256
+"""Numbers of a head."""
+
+
 def holds_size(function: Any) -> bool:
     """Say whether something is an object of somebody's class, or a method of one, and no plain or compiled function."""
-    plain = isroutine(function) and not ismethod(function)
-    return not plain and not hasattr(function, "__wrapped__") and not isclass(function)
+    is_function = isroutine(function) and not ismethod(function)
+    return not is_function and not hasattr(function, "__wrapped__") and not isclass(function)
 
 
 IS_LAYER = "is_layer"
@@ -60,6 +78,11 @@ class Caller:
         """Whether it is an object of somebody's class, or a method of one, which may hold the size of a head."""
         known = getattr(self.function, "holds_size", None)
         return holds_size(self.function) if known is None else bool(known)
+
+    @property
+    def size_held(self) -> int:
+        """The size of a head for which an object was made, as its own numbers say it; 0 where they do not, or none."""
+        return size_of_head(getattr(self.function, "__self__", self.function)) if self.is_made else 0
 
     def __call__(self, case: Case) -> Answer:
         """Return what the function says to a case; one that wants a mask beside its word for causal gets both."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.module_sizes import Sizes
-from attn_exp.diagnosis.offer import BY_NAME, offered, plain
-from attn_exp.diagnosis.plain_layers import arrays_in
+from attn_exp.diagnosis.offer import BY_NAME, offered, parameters_of, plain
+from attn_exp.diagnosis.plain_layers import arrays_in, matrices_in, may_be_layer, method_of
 from attn_exp.diagnosis.pure_layers import Pair, kind_of
 from attn_exp.diagnosis.sizes_of_files import names_in
 from attn_exp.errors import UserError
@@ -157,6 +157,8 @@ def called_by_method(function: Any, sizes: Sizes) -> Any:
     """
     if inspect.ismethod(function):
         return object_called_by(function)
+    if is_named_by_method(function):
+        return getattr(function, method_of(type(function)))
     home, _, word = str(getattr(function, "__qualname__", "")).rpartition(".")
     owner = getattr(function, "__globals__", {}).get(home)
     if not inspect.isclass(owner) or inspect.getattr_static(owner, word, None) is not function:
@@ -174,6 +176,12 @@ def called_by_method(function: Any, sizes: Sizes) -> Any:
     return type(owner.__name__, (owner,), space)
 
 
+def is_named_by_method(one: Any) -> bool:
+    """Say whether an object of somebody's own cannot be called, and has a method of q, k and v that does it."""
+    is_object = not callable(one) and not hasattr(one, "__array__") and may_be_layer(one)
+    return is_object and takes_heads(getattr(one, method_of(type(one)))) and not matrices_in(one)
+
+
 def object_called_by(method: Any) -> Any:
     """Return the object of a method, made to be called by it, or the method where it takes q, k and v."""
     owner, one = type(method.__self__), method.__self__
@@ -187,9 +195,11 @@ def object_called_by(method: Any) -> Any:
 
 
 def takes_heads(function: Any) -> bool:
-    """Say whether the names of a function's arguments are those of q, k and v."""
+    """Say whether the names of a function's arguments are those of q, k and v, whatever else it takes."""
     with suppress(UserError):
-        return offered(function, "").core
+        return {"q", "k", "v"} <= {BY_NAME.get(plain(one.name), "") for one in parameters_of(function, "")} or (
+            offered(function, "").core
+        )
     return False
 
 

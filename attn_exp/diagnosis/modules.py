@@ -188,7 +188,8 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
 
     def works(made: Any, of_size: Sizes) -> Bound:
         module = with_listed_layers_held(made).double()
-        if any(0 in tensor.shape for tensor in module.parameters()):
+        known = (one for one in module.parameters() if not torch.nn.parameter.is_lazy(one))
+        if any(one.numel() == 0 for one in known):
             raise UncalledError(f"{own.name} was made with a matrix that holds nothing")
         module.eval()  # what it returns is not always the module
         heads = of_size.heads if is_told(own) else None

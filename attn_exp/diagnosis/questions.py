@@ -48,8 +48,8 @@ SPREAD = 1.4
 """Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
 
 
-def core_cases(request: Request, offer: Offer, layout: str, quick: bool, one_size: bool = False) -> Iterator[Case]:
-    """Yield the questions to a function of heads; `one_size`: all heads have the size that it may be made for."""
+def core_cases(request: Request, offer: Offer, layout: str, quick: bool, one_size: int = 0) -> Iterator[Case]:
+    """Yield the questions to a function of heads; `one_size`: of all heads, where it may be made for one; else 0."""
     maker = HeadsMaker(request, offer, layout, one_size)
     check_room(maker, quick)
     yield maker.case("values", 9, 9)
@@ -275,7 +275,7 @@ class HeadsMaker(Maker):
 
     stream = 12
 
-    def __init__(self, request: Request, offer: Offer, layout: str, one_size: bool = False) -> None:
+    def __init__(self, request: Request, offer: Offer, layout: str, one_size: int = 0) -> None:
         super().__init__(request, offer)
         self.one_size = one_size
         self.batch = (request.entries if request.entries > 1 else 2) if has_batch(layout) else 1
@@ -289,7 +289,7 @@ class HeadsMaker(Maker):
         """Return a case of these sizes; `other` masks, scores and groups stand for what was asked."""
         masks = other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
-        size = SIZE if self.one_size else other.get("size", SIZE)
+        size = self.one_size or other.get("size", SIZE)
         size = SIZE if any(position.misfit(size) for position in self.request.positions) else size
         batch = self.batch if self.request.entries > 1 or self.batch == 1 else other.get("batch", self.batch)
         rules = replace(self.request.rules(size, rows, keys), masks=masks)

@@ -35,7 +35,7 @@ from attn_exp.diagnosis.offer import Offer, at_of, kept_by, offered, parameters_
 from attn_exp.diagnosis.other_words import gives
 from attn_exp.diagnosis.plain_layers import may_be_layer
 from attn_exp.diagnosis.pure_layers import kind_of
-from attn_exp.diagnosis.questions import core_cases, layer_cases
+from attn_exp.diagnosis.questions import SIZE, core_cases, layer_cases
 from attn_exp.diagnosis.read_layers import taken_by
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.told_sizes import is_module, sizes_of
@@ -258,7 +258,8 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
     """Yield the questions that fit what the function takes; JAX compiles each size anew, so it is asked few of them."""
     if caller.offer.core:
         few = caller.library.name == "jax" and not is_half(caller)
-        return core_cases(replace(caller.request, few=few), caller.offer, caller.layout, quick, one_size=caller.is_made)
+        size = (caller.size_held or SIZE) if caller.is_made else 0
+        return core_cases(replace(caller.request, few=few), caller.offer, caller.layout, quick, one_size=size)
     return layer_cases(caller.request, caller.offer, quick, function.inside)
 
 
