@@ -213,19 +213,25 @@ class Answers:
         base = [one for one in self.single if masked and unmasked.gives(one)]
         several = in_several_parts(self.single, wrong[0], self.ask_equal())
         base += [one for one in while_there_is_time(several, EXPLAINING, SEVERAL) if unmasked.gives(one)]
-        found = best([one for one in base if self.gives(one)])
+        wrong_with_masks = failing(masked, self.digits)
+
+        def tells(one: Candidate) -> bool:
+            """Say whether it gives every answer, and what is wrong with masks is more than rounding would be."""
+            return self.gives(one) and (not wrong_with_masks or self.gives_of(one, wrong_with_masks) > 0)
+
+        found = best([one for one in base if tells(one)])
         if found is not None or not masked or not base:
             return found
         fewest = min(len(one.names) for one in base)
         likeliest = sorted((one for one in base if len(one.names) == fewest), key=rank)[:FEW_BASES]
-        usual = [one for one in (together((one, LARGE_FILL)) for one in likeliest) if self.gives(one)]
+        usual = [one for one in (together((one, LARGE_FILL)) for one in likeliest) if tells(one)]
         if usual:
             return best(usual)
         late = of_masks(self.single)
         turned = [together((one, other)) for one in late if one.names == (INVERTED,) for other in late if other != one]
         for others in (late, turned):  # the fewest come first
             made = [together((one, other)) for one in likeliest for other in others]
-            if fitting := [one for one in made if self.gives(one)]:
+            if fitting := [one for one in made if tells(one)]:
                 return best(self.closest(fitting))
         return None
 

@@ -19,7 +19,7 @@ from attn_exp.diagnosis.case import Answer, Case, differs, expected, other_data,
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.offer import at_of
 from attn_exp.diagnosis.returned import parts_of
-from attn_exp.diagnosis.watching import watched
+from attn_exp.diagnosis.watching import DROPPING, watched
 from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import Given
@@ -43,7 +43,7 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Findin
 
 def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Ask the same thing three times: the answers are equal, or a mistake has a name."""
-    rung = "the same answer twice"
+    rung = TWICE
     answers = [caller(case) for _ in range(3)]
     if silent(answers):
         return Finding(rung, BROKEN, silent(answers)), ""
@@ -53,6 +53,9 @@ def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
         return Finding(rung, BROKEN, "the last digits differ from call to call"), "not_deterministic"
     name = "dropout_on" if dropped(caller, case) else "not_deterministic"
     return Finding(rung, BROKEN, "the same call gave different answers"), name
+
+
+TWICE = "the same answer twice"
 
 
 def silent(answers: Iterable[Answer]) -> str:
@@ -79,7 +82,7 @@ def dropped(caller: Caller, case: Case) -> bool:
 def draws_what_it_drops(caller: Caller, case: Case) -> bool:
     """Say whether PyTorch draws zeros and ones in a call, as its dropout does."""
     operations, _ = watched(lambda: caller(case), [])
-    return any(one.name in ("bernoulli", "native_dropout") for one in operations)
+    return any(one.name in DROPPING for one in operations)
 
 
 def one_token(case: Case) -> Case | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.case import Answer, Case, expected
+from attn_exp.diagnosis.chance import start_over
 from attn_exp.diagnosis.layouts import is_joined, laid, unlaid
 from attn_exp.diagnosis.libraries import Library
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
@@ -107,6 +108,7 @@ class Caller:
 
     def call(self, arguments: Mapping[str, Any]) -> Any:
         """Call the function with arguments by role, and return what it returns: every call is made here."""
+        start_over()
         if self.request.tell:
             said = (f"{self.offer.parameters[role].strip()}{worded(value)}" for role, value in arguments.items()
                     if role != "sizes")  # fmt: skip

@@ -114,8 +114,11 @@ def tolerance(stages: Mapping[str, Array], digits: int) -> float:
     safety = 64.0 if stages["output"].ndim == 3 else 8.0
     size, keys = stages["q"].shape[-1], stages["k"].shape[-2]
     with np.errstate(all="ignore"):
-        logits = np.abs(np.where(np.isfinite(stages["masked"]), stages["masked"], 0.0)).max(initial=0.0)
         weights = sizes(stages["weights"])
+        known = np.isfinite(stages["masked"])
+        if weights.shape == known.shape:  # how a logit is rounded whose weight is 0 changes nothing
+            known &= weights != 0
+        logits = np.abs(np.where(known, stages["masked"], 0.0)).max(initial=0.0)
         values = sizes(stages["v"])
         mixed = weights @ values if weights.shape[-1] == values.shape[-2] else values  # a mistake may mix others
         scale = sizes(mixed).max(initial=0.0)

@@ -17,12 +17,13 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import inner, other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.answers import LARGE, OVERFLOWS, SINGLE, Answers, small_logits
-from attn_exp.diagnosis.behaviour import IN_THREADS, behaviours, gradients, remarks
+from attn_exp.diagnosis.behaviour import IN_THREADS, TWICE, behaviours, gradients, remarks
 from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained, everywhere, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, same_numbers
+from attn_exp.diagnosis.chance import without_chance
 from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
 from attn_exp.diagnosis.explanations import explained
@@ -79,6 +80,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
         fault: Exception | None = None
         try:
             verdict = with_shared_heads(own, request, check_in_layouts(own, request, quick, tell), tell)
+            verdict = beside_chance(own, request, verdict, quick, tell)
         except UserError:
             raise
         except Exception as error:
@@ -142,12 +144,38 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     return verdict
 
 
+def beside_chance(own: OwnFunction, request: Request, verdict: Verdict, quick: bool, tell: Tell) -> Verdict:
+    """Return the verdict on a function that answers otherwise in each call, with what else is wrong.
+
+    That shows once chance is stopped: of answers that are others each time no numbers tell anything.
+    """
+    twice = [one for one in verdict.findings if one.rung == TWICE and one.state == BROKEN]
+    by_chance = tuple(name for name in verdict.mistakes if name in BY_CHANCE)
+    if not twice or not by_chance:
+        return verdict
+    with suppress(UserError), without_chance():
+        again = with_shared_heads(own, request, check_in_layouts(own, request, quick, tell), tell)
+        if again.right_under and not again.mistakes:
+            changed = other_words.under(replace(verdict, mistakes=by_chance), request, again.right_under)
+            return replace(changed, alike=tuple((*by_chance, *names) for names in again.alike))
+        more = [name for name in again.mistakes if name not in by_chance and not mistake(name).remark]
+        if more and not again.passed:
+            names = (*by_chance, *more)
+            return replace(again, mistakes=names, findings=(*twice, *again.findings), unexplained=False, stage="",
+                           computes=f"attention with {' and '.join(names)}")  # fmt: skip
+    return verdict
+
+
+BY_CHANCE = ("dropout_on", "not_deterministic")
+
+
 def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell) -> Verdict:
-    """Return the verdict on a layer that is right, or made with fewer key/value heads than heads, where that is wrong.
+    """Return the verdict on a layer, or on it made with fewer key/value heads than heads, where more is wrong then.
 
     With as many of both, nothing tells in which order they are shared out.
     """
-    if not verdict.passed or request.kv_head is not None or request.head is not None or not may_share_heads(own):
+    is_known = verdict.passed or verdict.right_under or verdict.mistakes
+    if not is_known or request.kv_head is not None or request.head is not None or not may_share_heads(own):
         return verdict
     if is_over(ASKING_MORE, "fewer key/value heads"):
         return verdict
@@ -159,7 +187,7 @@ def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell
             other = looked_into(other, tried) or other
         except inner.UnreadError as error:
             other = error.look() or verdict
-        return other if other.mistakes and not other.passed else verdict
+        return other if set(other.mistakes) > set(verdict.mistakes) and not other.passed else verdict
     return verdict
 
 
@@ -445,8 +473,8 @@ def read_otherwise(verdict: Verdict, tried: Tried, request: Request, again: Verd
     if not again.passed:
         fewer = again.mistakes and set(again.mistakes) < set(verdict.mistakes)
         if fewer or not (verdict.mistakes or again.uncalled):
-            also = (verdict.mistakes,) if verdict.mistakes else ()
-            return replace(other_words.under(again, request, other_words.BLOCKS), alike=(*also, *again.alike))
+            also = verdict.mistakes or (*again.mistakes, other_words.INVERTED)
+            return replace(other_words.under(again, request, other_words.BLOCKS), alike=(also, *again.alike))
         return verdict
     words = " ".join(filter(None, (request.words if request.typed else "", other_words.BLOCKS)))
     dressed = tried.caller.offer.parameters.get("padding") == "key_padding_mask"
@@ -475,7 +503,10 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     again = verdict_on_answers(own, masked, tried, quick, tell)
     if not again.mistakes:
         return verdict
-    return other_words.under(again, request, words) if words else again
+    if not words:
+        return again
+    inverted = (*again.mistakes, other_words.INVERTED)
+    return replace(other_words.under(again, request, words), alike=(inverted, *again.alike))
 
 
 def mistake_without_masks(caller: Caller, tried: Tried, masks: Collection[str]) -> Explained | None:
@@ -659,14 +690,19 @@ MADE_OF_IT = Answer(None, error="it answers, and makes something else of such a 
 
 
 def in_other_sizes(caller: Caller, function: Bound, rungs: Collection[str]) -> Seen:
-    """Ask these kinds of questions of a layer of the same class in other sizes, if it can be made so."""
+    """Ask these kinds of questions of a layer of the same class in other sizes, if it can be made so.
+
+    Where names say what the matrices are in these sizes, they say it in others too.
+    """
     other, inside = function.again(), function.inside
     if other is None or inside is None or other.inside is None or other.offer is None:
         return []
-    if other.offer.parameters != caller.offer.parameters or bool(other.inside.around) != bool(inside.around):
+    is_guessed = other.roles is not None and not other.roles.sure
+    found = (other.named if function.named is None and is_guessed else None) or other.inside
+    if other.offer.parameters != caller.offer.parameters or bool(found.around) != bool(inside.around):
         return []
     of_other = replace(caller, function=other.call, offer=other.offer)
-    cases = [case for case in layer_cases(caller.request, other.offer, True, other.inside) if case.rung in rungs]
+    cases = [case for case in layer_cases(caller.request, other.offer, True, found) if case.rung in rungs]
     return [(case, of_other(case)) for case in cases[:MOST_OTHERS]]
 
 

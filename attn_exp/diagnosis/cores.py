@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import combinations, permutations
 from math import prod
 from typing import Any
@@ -184,6 +184,19 @@ def core(operations: Sequence[Operation], place: int) -> Core | None:
     return Core(q, k, v, scores, logits, shares, weights, factor, after, normed, (product, place, at), side == 1)
 
 
+def is_multiplied(operations: Sequence[Operation], one: Core, filled: Array) -> bool:
+    """Say whether logits are 0 where they are multiplied by what is 0 there whatever x is, and in no other place."""
+    factors = [
+        array
+        for place in behind(operations, one.at[1])
+        if operations[place].name == "mul"
+        for array, of_x in zip(operations[place].given, operations[place].of_x, strict=True)
+        if not of_x and array.shape[-2:] == filled.shape[-2:]
+    ]
+    closed = filled.any(axis=0)
+    return any(np.array_equal(array.reshape(-1, *closed.shape)[0] == 0, closed) for array in factors)
+
+
 def logits_of(operations: Sequence[Operation], place: int) -> Array:
     """Return what a softmax is given; of one in parts what its exponentials are of, before a number is taken away.
 
@@ -351,6 +364,11 @@ class Seen:
     def cores_of(self, x: Array, memory: Array) -> list[Core]:
         """Return the cores of a call."""
         return cores(self.ask(x, memory)[0], self.x.shape[1])
+
+    @cached_property
+    def is_turned(self) -> bool:
+        """Whether names say that what is read as queries here makes keys, as weights that are turned look."""
+        return self.named().get("q") == "k"
 
     @property
     def heads(self) -> int:

@@ -60,9 +60,10 @@ def parts_of_packed(name: str, array: Array) -> Iterator[tuple[str, Array]]:
 def packed_axis(name: str, array: Array) -> int | None:
     """Return along which axis of a matrix q, k and v lie, which is three times as long as the other; else None."""
     parts = [part for part in re.split(r"[./]", name) if part not in ("weight", "kernel")]
-    if array.ndim != len("mm") or not parts or parts[-1] not in FUSED:
+    long = [axis for axis, length in enumerate(array.shape) if length > 1]  # a convolution of single points has others
+    if len(long) != len("mm") or not parts or parts[-1] not in FUSED:
         return None
-    return next((axis for axis in (0, 1) if array.shape[axis] == 3 * array.shape[1 - axis]), None)
+    return next((one for one, other in (long, long[::-1]) if array.shape[one] == 3 * array.shape[other]), None)
 
 
 def matrices_of(own: Mapping[str, Array]) -> list[str]:

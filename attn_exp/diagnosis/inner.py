@@ -17,7 +17,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import masks_inside
-from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, is_raw, multiple
+from attn_exp.diagnosis.behaviour import TWICE
+from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, cores, is_multiplied, is_raw, multiple
 from attn_exp.diagnosis.idle import (
     NO_OUTPUT,
     THIRD,
@@ -29,7 +30,7 @@ from attn_exp.diagnosis.idle import (
 )
 from attn_exp.diagnosis.other_words import BLOCKS, INVERTED
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.watching import Operation
+from attn_exp.diagnosis.watching import DROPPING, Operation
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.rules.normalizers.softmax import softmax
@@ -45,6 +46,10 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
 
     `others` is the same layer in other sizes.
     """
+    by_chance = list(of_two_calls(seen))
+    if by_chance:  # whatever is changed, all that follows is another
+        yield from by_chance
+        return
     if are_channels(seen):
         yield from of_channels(seen)
         return
@@ -60,6 +65,20 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
     yield from of_large_inputs(seen)
     yield from of_matrices(seen)
     yield from masks_inside.of_words(seen)
+
+
+def of_two_calls(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say whether the queries, keys, values or the answer of the same call are others the second time."""
+    operations, said = seen.ask(seen.x, seen.memory)
+    again = cores(operations, seen.x.shape[1])
+    sides = [(getattr(one, side), getattr(other, side)) for one, other in zip(again, seen.first, strict=True)
+             for side in "qkv"] if len(again) == len(seen.first) else []  # fmt: skip
+    drops = any(one.name in DROPPING for one in operations)
+    is_steady = all(one.shape == other.shape and np.allclose(one, other, equal_nan=True) for one, other in sides)
+    if is_steady and (drops or np.allclose(said, seen.said, equal_nan=True)):
+        return  # dropout of weights is told where they are
+    name = "dropout_on" if drops else "not_deterministic"
+    yield Finding(TWICE, BROKEN, "the same call gave different answers"), name
 
 
 def of_large_inputs(seen: Seen) -> Iterator[tuple[Finding, str]]:
@@ -222,21 +241,8 @@ def of_masks(seen: Seen, one: Core, hidden: Array, filled: Array) -> Iterator[tu
     numbers = one.logits[filled]
     if numbers.size and not hidden.any() and np.ptp(numbers) == 0:
         said = f"their logits are {numbers[0]:.4g}, so that they keep weight"
-        is_product = not numbers.any() and is_multiplied(seen, one, filled)
+        is_product = not numbers.any() and is_multiplied(seen.operations, one, filled)
         yield Finding("the fill inside", BROKEN, said), "mask_multiplied" if is_product else "mask_small_fill"
-
-
-def is_multiplied(seen: Seen, one: Core, filled: Array) -> bool:
-    """Say whether logits are 0 where they are multiplied by what is 0 there whatever x is, and in no other place."""
-    factors = [
-        array
-        for place in behind(seen.operations, one.at[1])
-        if seen.operations[place].name == "mul"
-        for array, of_x in zip(seen.operations[place].given, seen.operations[place].of_x, strict=True)
-        if not of_x and array.shape[-2:] == filled.shape[-2:]
-    ]
-    closed = filled.any(axis=0)
-    return any(np.array_equal(array.reshape(-1, *closed.shape)[0] == 0, closed) for array in factors)
 
 
 SHOWN = {
@@ -300,12 +306,11 @@ def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
         return
     shares = one.shares
     over = next((over for over, whole in sums_of(seen, shares) if are_one(whole)), "")
-    is_turned = seen.named().get("q") == "k"
     if over == "keys" and (other := of_other_powers(one, shares)):
         yield Finding(rung, BROKEN, other[0]), other[1]
     elif over == "keys":
         yield Finding(rung, HELD, "each query's sum to 1"), ""
-    elif over == "queries" and is_turned:
+    elif over == "queries" and seen.is_turned:
         yield Finding(rung, BROKEN, "each key's sum to 1: they are turned before they meet the values"), TRANSPOSED
     elif over:
         of_entries = over == FIRST_AXIS and sees_other_entries(seen)
@@ -315,7 +320,7 @@ def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
             yield Finding(f"{rung}, of entries", BROKEN, "one softmax has queries of several entries"), "batch_mixed"
     elif is_of_other_rows(one, shares):
         yield Finding(rung, BROKEN, "each is divided by the sum of another row"), "keepdims_missing"
-    elif is_turned and is_of_other_rows(one, shares, turned=True):
+    elif seen.is_turned and is_of_other_rows(one, shares, turned=True):
         yield Finding(rung, BROKEN, "each is divided by the sum of another row"), "keepdims_missing"
         yield Finding(rung, BROKEN, "they are turned before they meet the values"), TRANSPOSED
     else:
@@ -558,6 +563,7 @@ def is_first_of_several(seen: Seen, one: Core) -> bool:
 def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say of queries and keys that are turned by their place whether the scores of equal tokens tell distances alone.
 
+    Those of an image are the rows and the columns that lie between two points.
     With equal tokens x, `q_i = A_i x + c_i`: where `A_i` is the same for all i, nothing is turned. Values never are.
     """
     rung = "the positions inside"
@@ -572,11 +578,33 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
         if one.normed or q.shape != k.shape or all(np.allclose(side, side[:, :1], atol=CLOSE) for side in (q, k)):
             continue
         scores = q @ k.swapaxes(1, 2)
-        spans = [np.ptp(np.diagonal(scores, place, 1, 2), axis=-1).max() for place in range(1 - len(q[0]), len(q[0]))]
-        if max(spans) > 1e-4 * np.abs(scores).max():
+        if tells_steps_alone(scores, (scores.shape[1],)):
+            yield Finding(rung, HELD, "of equal tokens turned by their places, scores tell distances alone"), ""
+        elif any(tells_steps_alone(scores[:, first:, first:], grid) for first, grid in grids(scores.shape[1])):
+            said = "of equal tokens turned by their places, scores tell how many rows and columns lie between two alone"
+            yield Finding(OF_GRID, HELD, said), ""
+        else:
             yield Finding(rung, BROKEN, "of equal tokens turned by their places, scores tell more than distances"), ""
             return
-        yield Finding(rung, HELD, "of equal tokens turned by their places, scores tell distances alone"), ""
+
+
+OF_GRID = "the positions inside, by rows and columns"
+
+
+def grids(tokens: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield the rows and columns of the images that tokens may be, after none or one that is no point of it."""
+    for first in (0, 1):
+        of_image = tokens - first
+        yield from ((first, (of_image // w, w)) for w in range(2, of_image // 2 + 1) if of_image % w == 0)
+
+
+def tells_steps_alone(scores: Array, grid: Sequence[int]) -> bool:
+    """Say whether scores `[n t s]` of two tokens that lie in a grid are one number for each step between them."""
+    places = np.stack(np.unravel_index(np.arange(scores.shape[1]), grid), axis=-1)
+    steps = (places[:, None] - places).reshape(-1, len(grid))
+    _, which = np.unique(steps, axis=0, return_inverse=True)
+    flat, room = scores.reshape(len(scores), -1), 1e-4 * np.abs(scores).max()
+    return all(np.ptp(flat[:, which.ravel() == step], axis=1).max() <= room for step in range(which.max() + 1))
 
 
 def are_rotated(rows: Array) -> bool:
@@ -748,11 +776,13 @@ def verdict(
     names = tuple(dict.fromkeys(name for one, name in said if name and (one.state == BROKEN or broken)))
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
     words = [word for word, is_so in ((CAUSAL, all(map(is_causal, seen.first))), (BLOCKS, bool(turned))) if is_so]
+    in_grid = any(one.rung == OF_GRID for one, _ in said)
     if not broken:
         whose = "among channels instead of tokens, " if any(one.rung == CHANNELS for one, _ in said) else ""
-        computes = f"attention {whose}of the queries, keys and values that it makes of x in a way of its own"
+        turned_by = f"with {TWO_DIMENSIONS}, " if in_grid else ""
+        computes = f"attention {turned_by}{whose}of the queries, keys and values that it makes of x in a way of its own"
     elif all(name for one, name in said if one.state == BROKEN):
-        computes = f"attention with {' and '.join(names)}"
+        computes = f"attention with {' and '.join(names)}{f', beside {TWO_DIMENSIONS}' if in_grid else ''}"
     else:
         computes, names = f"something else: {broken[0].rung}: {broken[0].said}", ()
     stage = STAGES.get(broken[0].rung, "masked") if broken and not names else ""
@@ -765,7 +795,7 @@ def verdict(
     meant = all(one.rung == masks_inside.rung("key_padding_mask") for one in turned)  # it means so in every library
     open_masks = [one for one, _ in said if one.rung in masks_inside.rungs(seen) and one.state == ABSENT]
     unread = UNREAD if seen.words and not open_masks else UNREAD_WITH_MASKS
-    alike = () if broken or meant else ((INVERTED,),)
+    alike = () if meant or (broken and not names) else ((*names, INVERTED),)
     return Verdict(
         name, not broken and meant, names, computes, shown, request.words, alike, right_under=under,
         not_asked=(unread,), unexplained=bool(stage), stage=stage,
@@ -781,6 +811,7 @@ STAGES = {
 """The first stage that differs where a rung is broken; each of the others is about a mask."""
 
 CAUSAL = "mask=causal"
+TWO_DIMENSIONS = "rotary positions in two dimensions"
 MEANT = ": True in its mask means that one may not attend"
 
 

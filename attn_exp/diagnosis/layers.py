@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.chance import start_over
 from attn_exp.diagnosis.offer import parameters_of
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.watching import watched
@@ -60,6 +61,7 @@ class TorchLayer:
         return forward
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
+        start_over()
         return self.module(*positional, **named)
 
     def lent(self, array: Array) -> Any:

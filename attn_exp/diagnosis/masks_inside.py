@@ -13,7 +13,7 @@ from time import thread_time
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, cores, multiple
+from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, cores, is_multiplied, multiple
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.offer import is_of_edges
 from attn_exp.diagnosis.other_masks import AS_MEANT, IGNORED, TURNED
@@ -23,6 +23,7 @@ from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules
 
 FILL, AFTER, TILED = "mask_small_fill", "mask_after_softmax", "mask_tiled_over_heads"
+MULTIPLIED, SIGN = "mask_multiplied", "mask_sign"
 OF_QUERIES = "padding_on_queries"
 OTHERS = "other scores"
 """That has no name in the catalogue."""
@@ -30,6 +31,8 @@ SAID = {
     INVERTED: "what may attend is hidden",
     IGNORED: "nothing inside changes with it",
     FILL: "the logits of hidden keys are no lower than others, so that they keep weight",
+    MULTIPLIED: "the logits of hidden keys are multiplied by 0, so that they keep weight",
+    SIGN: "the logits of hidden keys are far above the others",
     AFTER: "it is put on the weights, behind the softmax",
     TURNED: "it is read with queries and keys exchanged",
     TILED: "each of its entries is put on the heads of others too",
@@ -40,7 +43,7 @@ FILLER = 2
 """Tokens at the end that are filler, where a mask is of keys alone."""
 MOST_SECONDS = 2.0
 """That ways to write a mask are looked for."""
-RANK = ("", INVERTED, TURNED, OTHERS, FILL, AFTER)
+RANK = ("", INVERTED, TURNED, SIGN, OTHERS, MULTIPLIED, FILL, AFTER)
 """What an answer may show, the plainest first; that nothing changes is told where no way of writing shows more."""
 
 
@@ -102,6 +105,8 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
         allowed = np.broadcast_to(np.arange(tokens) < tokens - FILLER, (tokens, tokens))
     at = At(Rules(), batch, max(seen.heads, 1), max(seen.heads, 1), tokens, tokens, seen.width, seen.width)
     mask = masking.held(masking.write(allowed, at))
+    is_turned = are_turned(seen)  # what is read as queries is asked, and what is read as keys asks
+    allowed, keys_alone = (allowed.T, False) if is_turned else (allowed, masking in PADDINGS)
     operations, said = seen.ask(seen.x, seen.memory, None, {word: mask})
     again = cores(operations, seen.x.shape[1])
     if len(again) != len(seen.first) or any(
@@ -114,11 +119,26 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
         heads = all(one.weights.shape[1:] == (seen.told, seen.told) and seen.told > 1 for one in again)  # of one token
         return IGNORED if heads or all(one.weights.shape[2] == tokens for one in again) else None  # no other keys
     pairs = list(zip(again, seen.first, strict=True))
-    names = {of_core(one, other, of_rows(allowed, one) if masking in PADDINGS else allowed) for one, other in pairs}
-    if names == {None} and masking in PADDINGS:  # what becomes of the queries of filler is nobody's affair
+    names = {of_core(one, other, of_rows(allowed, one) if keys_alone else allowed) for one, other in pairs}
+    if names == {None} and keys_alone:  # what becomes of the queries of filler is nobody's affair
         kept = [[of_first_rows(one, tokens - FILLER) for one in both] for both in pairs]
         names = {of_core(one, other, of_rows(allowed, one)) for one, other in kept}
+    if names == {FILL} and all(is_multiplied(operations, one, moved_to_zero(one, other)) for one, other in pairs):
+        return MULTIPLIED
     return names.pop() if len(names) == 1 else None
+
+
+def are_turned(seen: Seen) -> bool:
+    """Say whether weights are turned before they meet the values: those of each key sum to 1, and names say so."""
+    of_keys, of_queries = ([one.shares.sum(axis=axis) for one in seen.first] for axis in (1, 2))
+    are_ones = [all(np.allclose(one, 1.0, atol=CLOSE) for one in sums) for sums in (of_keys, of_queries)]
+    return are_ones == [True, False] and seen.is_turned
+
+
+def moved_to_zero(masked: Core, plain: Core) -> Array:
+    """Return which logits are 0 with a mask, and another number without it."""
+    moved: Array = (masked.logits == 0) & (plain.logits != 0)
+    return moved
 
 
 def of_first_rows(one: Core, rows: int) -> Core:
@@ -186,7 +206,7 @@ def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
         rest = kept.sum(axis=-1, keepdims=True) / np.maximum((~closed).sum(axis=-1, keepdims=True), 1)
         moved = np.abs(gap - rest) > CLOSE
         if not (moved & ~closed).any() and 2 * moved.sum() > closed.sum():
-            return FILL
+            return SIGN if (gap - rest)[closed].min() > -HIDDEN else FILL
     return None
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import watching, watching_jax, watching_numpy
+from attn_exp.diagnosis.chance import start_over
 from attn_exp.diagnosis.idle import idle_matrices
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
 from attn_exp.diagnosis.libraries import LIBRARIES, in_jax
@@ -77,6 +78,7 @@ class PlainLayer:
                 write(home, key, like(shaped, before))
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
+        start_over()
         return self.calls[-1](positional, named)
 
     @cached_property

@@ -14,6 +14,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 
+DROPPING = ("bernoulli", "native_dropout")
+"""What PyTorch draws zeros and ones with, as its dropout does."""
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "dot", "mv")
 """Operations that multiply matrices; all others of PyTorch's that do are made of these."""
 

@@ -29,11 +29,11 @@ def merge_as_it_lies(at: At, context: Array) -> Array:
     return context.reshape(batch, rows, heads * size)
 
 
-def cut_one_as_it_lies(side: str) -> Change:
-    """Return the change that cuts one of q, k and v with a view alone, and the others rightly."""
+def cut_some_as_they_lie(sides: str) -> Change:
+    """Return the change that cuts some of q, k and v with a view alone, and the others rightly."""
 
     def place(step: Step, at: At, own: str, heads: Array, positions: Any) -> Any:
-        if own == side:
+        if own in sides:
             batch, count, length, size = heads.shape
             heads = cut_as_it_lies(heads.swapaxes(1, 2).reshape(batch, length, count * size), count)
         return step(at, own, heads, positions)
@@ -288,7 +288,7 @@ MISTAKES = {
             instead(split=cut_as_it_lies),
             heads_as_tokens,
             lambda recipe: instead(merge=merge_as_it_lies)(heads_as_tokens(recipe)),
-            *(cut_one_as_it_lies(side) for side in "qkv"),
+            *map(cut_some_as_they_lie, ("q", "k", "v", "qk", "kv")),
         ),
         needs=("layer",),
     ),

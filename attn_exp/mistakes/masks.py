@@ -171,6 +171,16 @@ def only_hidden(recipe: Recipe) -> Recipe:
     return all_masks(lambda allowed: ~allowed | allowed.all(axis=-1, keepdims=True))(recipe)
 
 
+def only_hidden_alike(recipe: Recipe) -> Recipe:
+    """Return the recipe that shows what is hidden alone, and all of it alike: beside 1e9, float32 holds no score."""
+
+    def forbid(at: At, logits: Array, allowed: Array) -> Array:
+        alike = np.where(allowed, -np.inf, 0.0)
+        return np.where(np.asarray(allowed).all(axis=-1, keepdims=True), logits, alike)
+
+    return instead(forbid=forbid)(recipe)
+
+
 def favoured(number: float) -> Change:
     """Return the change that adds a number where the mask forbids, with the wrong sign."""
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
@@ -239,7 +249,7 @@ MISTAKES = {
         fix="add 0 where one may attend and -inf where not",
         seen="scores - mask; (1 - mask) * 1e9 added",
         stage="masked",
-        changes=(only_hidden, *(favoured(number) for number in (1e9, 1.0, 1e4, math.inf))),
+        changes=(only_hidden, *(favoured(number) for number in (1e9, 1.0, 1e4, math.inf)), only_hidden_alike),
         needs=("mask",),
         of_code=True,
     ),
