@@ -275,7 +275,9 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
                 needed = {
                     role: passed[role].replace(default=inspect.Parameter.empty) for role in MASKS if role in passed
                 }
-                yield bound_of(called, function, parameters, arrangement, passed | needed, next(choices(unknown)))
+                bound = bound_of(called, function, parameters, arrangement, passed | needed, next(choices(unknown)))
+                optional = tuple(role for role in needed if not is_required(passed[role]))
+                yield bound if bound.offer is None else replace(bound, offer=replace(bound.offer, always=optional))
 
 
 def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parameter]]]:

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.branches import Branches, in_branches
 from attn_exp.diagnosis.candidates import (
     Candidate,
     Explained,
@@ -39,6 +40,7 @@ from attn_exp.diagnosis.case import (
 )
 from attn_exp.diagnosis.clock import EXPLAINING, SEVERAL, while_there_is_time
 from attn_exp.diagnosis.conditions import that_hold, under
+from attn_exp.diagnosis.inside_functions import Inside
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
 from attn_exp.diagnosis.several import INVERTED, LARGE_FILL, in_several_parts, of_masks, together
@@ -70,7 +72,8 @@ class Answers:
     They are held to `digits` bits: the function's own, or fewer. `kept` bits are in its inputs, and `broken` are the
     mistakes that it shows between calls. `ask` asks fresh questions, whose answers an explanation must give too,
     and `ask_right` such as were answered rightly before, for mistakes that are made under a condition. `ask_equal` asks
-    a question whose scores are all equal. `is_seen` says whether what is seen inside a layer tells all that is wrong.
+    a question whose scores are all equal. `is_seen` says whether what is seen inside a layer tells all that is wrong,
+    and `watch` returns what is seen inside a call of a function with a question.
     """
 
     seen: Sequence[tuple[Case, Answer]]
@@ -82,6 +85,7 @@ class Answers:
     ask_right: Callable[[], Seen] = tuple
     ask_equal: Callable[[], tuple[Case, Answer] | None] = lambda: None
     is_seen: Callable[[], bool] = lambda: False
+    watch: Callable[[Case], Inside | None] = lambda case: None
     kind = "function"
 
     def views(self, first: bool) -> Iterator[Answers]:
@@ -196,11 +200,16 @@ class Answers:
 
     def pairs_that_fit(self) -> list[Candidate]:
         """Return the pairs of mistakes that give what was answered."""
-        outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
-        if np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF:
-            return []  # little but NaN is what many pairs come to, and says nothing
+        if self.says_little:
+            return []
         pairs = while_there_is_time(pairs_of(self.single, self.seen), EXPLAINING, SEVERAL)
         return [pair for pair in pairs if self.gives(pair)]
+
+    @cached_property
+    def says_little(self) -> bool:
+        """Whether wrong answers are little but NaN, which is what many mistakes come to, and says nothing."""
+        outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
+        return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
     def several_mistakes(self) -> Explained | None:
         """Return several mistakes, at most one in each part: those that show without another mask, then of masks."""
@@ -283,6 +292,23 @@ class Answers:
                 return replace(found, where=condition.where)
         return None
 
+    def in_branches(self) -> Explained | None:
+        """Return the mistakes that are seen inside, maybe others with each of the words that a function has."""
+        return self.branches.found
+
+    @cached_property
+    def branches(self) -> Branches:
+        """What explains the answers where the function is given some words, each of them for itself."""
+        return in_branches(self)
+
+    def of_part(self, seen: Seen, fresh: Seen) -> Answers:
+        """Return the evidence of some of the questions, and of some fresh ones."""
+        return replace(self, seen=seen, ask=partial(list, fresh))
+
+    def tells_all(self) -> bool:
+        """Say whether what is seen inside leaves no pair of mistakes to be tried."""
+        return self.is_seen() or self.branches.is_closed
+
     @cached_property
     def fresh_right(self) -> Seen:
         """Fresh questions of the kinds that were answered rightly."""
@@ -297,7 +323,9 @@ class Answers:
         rest = replace(self, seen=without_nan(small.seen), ask=lambda: without_nan(small.fresh))
         if is_right(rest.seen, rest.digits):
             return None
-        found = best(rest.single_that_fit()) or best(rest.pairs_that_fit()) or rest.several_mistakes()
+        found = best(rest.single_that_fit()) or rest.in_branches()
+        if found is None and not rest.branches.is_closed:
+            found = best(rest.pairs_that_fit()) or rest.several_mistakes()
         return None if found is None else self.likelier(found)
 
     def without_large(self) -> Answers:

@@ -113,12 +113,16 @@ class Caller:
             said = (f"{self.offer.parameters[role].strip()}{worded(value)}" for role, value in arguments.items()
                     if role != "sizes")  # fmt: skip
             self.request.tell(f"{', '.join(said)}, {self.library.name}, {self.dtype}")
-        order = [role for role in self.offer.parameters if role in self.offer.positional and role in arguments]
-        plain = [arguments[role] for role in order]
-        named = {self.offer.parameters[role]: value for role, value in arguments.items() if role not in order}
+        plain, named = self.spoken(arguments)
         if self.library.name == "jax" and not self.is_made and not getattr(self.function, IS_LAYER, False):
             return called(self.function, plain, named)
         return self.function(*plain, **named)
+
+    def spoken(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return arguments by role in the function's own words: those that have no name in their order, and others."""
+        order = [role for role in self.offer.parameters if role in self.offer.positional and role in arguments]
+        named = {self.offer.parameters[role]: value for role, value in arguments.items() if role not in order}
+        return [arguments[role] for role in order], named
 
     def refuses(self, error: BaseException, arguments: Mapping[str, Any]) -> bool:
         """Say whether an error means that the function does not offer one of the keywords that it was given.
@@ -154,10 +158,9 @@ class Caller:
             given = {side: laid(getattr(case.given, side), self.layout) for side in "qkv"}
         else:
             assert case.given.x is not None
-            x = case.given.x[0] if self.layout == "td" else case.given.x
-            given = {"x": x.swapaxes(0, 1).copy() if self.layout == TOKENS_FIRST else x, **case.given.arrays}
+            given = {"x": laid_rows(case.given.x, self.layout), **case.given.arrays}
             if case.given.memory is not None:
-                given["memory"] = case.given.memory
+                given["memory"] = laid_rows(case.given.memory, self.layout)
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
         if self.offer.takes("sizes"):
             arrays["sizes"] = (at_of(case), self.library.name)
@@ -241,6 +244,13 @@ def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Ar
     if [length for length in array.shape if length != 1] != [length for length in right.shape if length != 1]:
         return array, ""
     return array.reshape(right.shape), f"shape {list(array.shape)}, expected {list(right.shape)}"
+
+
+def laid_rows(rows: Array, layout: str) -> Array:
+    """Return what a layer is given `[b t m]` with its axes as a layout has them."""
+    if layout == TOKENS_FIRST:
+        return rows.swapaxes(0, 1).copy()
+    return rows[0] if layout == "td" else rows
 
 
 def unlaid_layer(array: Array, layout: str) -> Array:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
 
@@ -20,6 +20,7 @@ from attn_exp.diagnosis.answers import LARGE, OVERFLOWS, SINGLE, Answers, small_
 from attn_exp.diagnosis.behaviour import IN_THREADS, TWICE, behaviours, gradients, remarks
 from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
+from attn_exp.diagnosis.branches import LEFT_OUT, with_left_out
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained, everywhere, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, same_numbers
@@ -28,12 +29,13 @@ from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.idle import NO_OUTPUT, UNUSED
+from attn_exp.diagnosis.inside_functions import Inside, seen_inside
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.located import located
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
-from attn_exp.diagnosis.other_masks import as_meant, of_other_masks
+from attn_exp.diagnosis.other_masks import as_meant, of_other_masks, without_its_mask
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE, WIDTH, layer_cases
@@ -122,6 +124,10 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))
+    given = tried.caller.offer
+    verdict = with_more(verdict, without_its_mask(given, verdict, lambda other: check_in_layout(
+        own, replace(request, layout=tried.caller.layout), True, tell, replace(tried.function, offer=other)
+    )))  # fmt: skip
     unexplained = is_unknown_at_once(verdict)  # beside matrices that nobody uses, which have a name
     if verdict.passed or (verdict.mistakes and not unexplained) or request.layout:
         return verdict
@@ -136,7 +142,8 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     offer = ways_to_call.offer_by_names(own, request)
     layouts = ["bhtd", "bthd"] if offer is not None and offer.takes("heads") else ["bthd", "bdt1"]
     layouts = ["thd"] if tried.caller.layout == "htd" else layouts
-    others_left = layouts if offer is not None and offer.core else []
+    is_open = offer is not None and offer.core and has_wrong_values(verdict)  # else its axes lie as they were given
+    others_left = layouts if is_open else []
     for layout in while_there_is_time(others_left, ASKING_MORE, "other orders of axes"):
         other = check_in_layout(own, replace(request, layout=layout), True, tell)
         if other.mistakes:
@@ -260,8 +267,12 @@ def only_masks_fail(verdict: Verdict) -> bool:
 
 def is_unknown_at_once(verdict: Verdict) -> bool:
     """Say whether the first answer is wrong already, without masks, and no mistake or setting explains it."""
-    wrong = any(one.rung == VALUES and one.state == BROKEN for one in verdict.findings)
-    return wrong and verdict.unexplained
+    return has_wrong_values(verdict) and verdict.unexplained
+
+
+def has_wrong_values(verdict: Verdict) -> bool:
+    """Say whether the first answer is wrong already, without masks."""
+    return any(one.rung == VALUES and one.state == BROKEN for one in verdict.findings)
 
 
 def as_seen_inside(verdict: Verdict, seen: Verdict, caller: Caller) -> Verdict:
@@ -342,11 +353,6 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         verdict = verdict_on_answers(own, caller, tried, quick, tell, turned)
         return replace(read_otherwise(verdict, tried, request, again), seconds=perf_counter() - start)
     verdict = with_masks_beside_a_mistake(own, caller, tried, quick, tell)
-    # booleans that are added to the logits look like a small fill beside any other mistake
-    other = ways_to_mask.with_added_mask(caller, tried.function) if SMALL_FILL in verdict.mistakes else None
-    if other is not None and len(verdict.mistakes) == 2:
-        added = verdict_on_answers(own, other, tried, quick, tell)
-        verdict = added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
     may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # that is the mistake, or one of them, or none is known
         again = again if hides else hiding(own, tried, request, quick, tell)
@@ -453,7 +459,7 @@ def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, di
         return None
     found = other_words.that_fit_beside_a_mistake(
         tried.caller, tried.case, tried.answer, digits, more=heads_inside(tried),
-        is_seen=lambda: inner.tells_all(tried.function.look()),
+        is_seen=lambda: inner.tells_all(tried.function.look()), watch=watching(tried.caller, tried.function),
     )  # fmt: skip
     for words in found[:MOST_WORDS]:
         as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
@@ -488,12 +494,15 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     """
     verdict = verdict_on_answers(own, caller, tried, quick, tell)
     masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
-    if verdict.passed or verdict.mistakes or not masks or inner.tells_all(tried.function.look()):
+    is_told = bool(verdict.mistakes) and not may_be_written_otherwise(verdict, tried.function)
+    if verdict.passed or is_told or not masks or inner.tells_all(tried.function.look()):
         return verdict
     known = mistake_without_masks(caller, tried, masks)
     if known is None or known.change is None:
         return verdict
     masked = ways_to_mask.with_its_mask(caller, tried.function, known.change)
+    if verdict.mistakes and masked == caller:
+        return verdict
     request = caller.request
     words = other_words.BLOCKS if other_words.are_open(request) and ways_to_mask.hides(
         masked, tried.function, known.change
@@ -501,12 +510,21 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     if words:
         masked = replace(masked, request=other_words.with_words(request, words))
     again = verdict_on_answers(own, masked, tried, quick, tell)
-    if not again.mistakes:
+    if not again.mistakes or (verdict.mistakes and not set(again.mistakes) < set(verdict.mistakes)):
         return verdict
     if not words:
         return again
     inverted = (*again.mistakes, other_words.INVERTED)
     return replace(other_words.under(again, request, words), alike=(inverted, *again.alike))
+
+
+def may_be_written_otherwise(verdict: Verdict, function: Bound) -> bool:
+    """Say whether a mistake of masks is named beside others of a function: how it wants its mask was not seen then.
+
+    Booleans that are added to the logits look like a small fill beside any other mistake.
+    """
+    of_masks = {name for name in verdict.mistakes if mistake(name).group == "masks"}
+    return function.inside is None and bool(of_masks) and of_masks != set(verdict.mistakes)
 
 
 def mistake_without_masks(caller: Caller, tried: Tried, masks: Collection[str]) -> Explained | None:
@@ -567,6 +585,7 @@ def verdict_on_answers(
         edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
         seen, wrong, small = right, [], None
     found = (known or explained(evidence)) if wrong else Explained()
+    found = with_left_out(evidence, found, partial(left_out, caller, function, seen))
     found = found if other_words.may_be_made(found.names, caller) else Explained()
     if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function):
         found = replace(found, names=tuple(SMALL_FILL if name == MULTIPLIED else name for name in found.names))
@@ -593,7 +612,7 @@ def verdict_on_answers(
     passed = not failed
     named = broken if broken and found.names in ((), OVERFLOWS) else found.names
     names = remarked(edges) if passed else named
-    told = located(caller, seen, wrong) if wrong and not found.names and not found.setting else None
+    told = located(caller, seen, wrong, evidence.watch) if wrong and not found.names and not found.setting else None
     if wrong or passed:
         computes = what_it_computes(found, bool(wrong)) if told is None else told.said
     else:
@@ -638,7 +657,24 @@ def evidence_of(
     return Answers(
         promised(wrong) + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
         ask_equal=ask_equal, is_seen=lambda: inner.tells_all(function.look()),
+        watch=watching(caller, function),
     )  # fmt: skip
+
+
+def left_out(caller: Caller, function: Bound, seen: Seen) -> Iterator[Pair]:
+    """Yield the questions that count beside no others, with what is answered to them and to fresh ones of their kind.
+
+    Of fewer key/value heads anything is an answer, as other mistakes may show there too.
+    """
+    asked = [(case, caller(case)) for case, _ in seen if case.rung in LEFT_OUT]
+    asked = [pair for pair in asked if pair[1].output is not None]
+    yield from asked
+    yield from fresh(caller, function, asked)
+
+
+def watching(caller: Caller, function: Bound) -> Callable[[Case], Inside | None]:
+    """Return what looks inside a call of a function with a question, once; of a layer it is told by its own look."""
+    return cache(partial(seen_inside, caller)) if function.inside is None else lambda case: None
 
 
 def is_overflow_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> bool:

@@ -72,6 +72,7 @@ EXPLANATIONS = (
     Explanation("a mistake, and large logits overflow besides", Answers.overflow_besides, function=1, rare=True),
     Explanation("the last keys or queries are left out", Answers.tail_dropped, function=1, rare=True),
     Explanation("a mistake under a condition", Answers.under_condition, function=1, rare=True),
+    Explanation("what is seen inside", Answers.in_branches, function=1, rare=True),
     Explanation("more rounding than needed", Numbers.rounding, numbers=2),
     Explanation("a slip", Numbers.slipped, numbers=3, sheet=2),
     Explanation("a mistake and a slip", Numbers.mistake_and_slip, numbers=5, sheet=4),
@@ -84,6 +85,11 @@ EXPLANATIONS = (
 slip before two mistakes: it is likelier there, and takes a sixth of the time."""
 
 
+def tells_all(view: Evidence) -> bool:
+    """Say whether what is seen inside a function, or a layer, leaves nothing to what is dear."""
+    return isinstance(view, Answers) and view.tells_all()
+
+
 def explained(evidence: Evidence) -> Explained:
     """Return the first explanation that holds for evidence that is not right, or one of nothing."""
     kind = evidence.kind
@@ -92,7 +98,7 @@ def explained(evidence: Evidence) -> Explained:
         for view in evidence.views(first=turn == FIRST):
             for explanation in EXPLANATIONS:
                 is_tried = explanation.turn(kind) == turn and (view.is_whole or not explanation.rare)
-                if is_tried and not (explanation.dear and (view.is_seen() or is_over(EXPLAINING, SEVERAL))):
+                if is_tried and not (explanation.dear and (tells_all(view) or is_over(EXPLAINING, SEVERAL))):
                     found = explanation.tried(view)
                     if found is not None:
                         return replace(found, by=explanation.name, view=view)

@@ -47,6 +47,12 @@ def is_joined(layout: str) -> bool:
     return "m" in layout
 
 
+def cuts_heads(layout: str) -> bool:
+    """Say whether the heads of a token lie beside each other: then a function cuts them itself, or turns them."""
+    letters = spread(layout)
+    return is_joined(layout) or ("h" in letters and letters.index("t") < letters.index("h"))
+
+
 def laid(array: Array, layout: str) -> Array:
     """Return heads `[b h t d]` in another layout; without a letter for them the first entry, or the first head."""
     letters = spread(layout)

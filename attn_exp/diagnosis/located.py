@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from attn_exp.diagnosis.answers import LARGE
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.conditions import only_there
+from attn_exp.diagnosis.inside_functions import Inside, first_stage_that_differs
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.ways_to_call import Seen, rounded
 from attn_exp.diagnosis.weights_of import is_product, weights_of
@@ -26,16 +27,19 @@ OFF_BY = 1e-3
 class Located:
     """What is known of wrong answers that no mistake explains.
 
-    `stage` is the first stage that differs: `logits`, which stands for all that makes them, `masked`, `weights` or
-    `context`; nothing where that is not known. `said` is a sentence, or several.
+    `stage` is the first stage that differs: `scores`, where a call was seen inside, `logits`, which stands for all that
+    makes them, `masked`, `weights` or `context`; nothing where that is not known. `said` is a sentence, or several.
     """
 
     stage: str = ""
     said: str = ""
 
 
-def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
-    """Return which questions are answered wrongly, and at which stage what is wrong with them must lie."""
+def located(caller: Caller, seen: Seen, wrong: Seen, watch: Callable[[Case], Inside | None]) -> Located:
+    """Return which questions are answered wrongly, and at which stage what is wrong with them must lie.
+
+    `watch` returns what is seen inside a call with a question, if anything is.
+    """
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     for said, is_so in (
         ("zeros", all(not output.any() for output in outputs)),
@@ -51,7 +55,14 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
     alone = f". It is wrong where {where}, and there alone" if where else ""
     told, weights = from_questions(seen, wrong), from_weights(caller, wrong)
     said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}{weights.said}"
-    return Located(weights.stage or told.stage, said)
+    return Located(from_inside(wrong, watch) or weights.stage or told.stage, said)
+
+
+def from_inside(wrong: Seen, watch: Callable[[Case], Inside | None]) -> str:
+    """Return the first stage that differs inside a call with the first wrong question that tells something."""
+    case = next((case for case, _ in wrong if case.rung not in SIZED), None)
+    inside = None if case is None else watch(case)
+    return "" if case is None or inside is None else first_stage_that_differs(case, inside)
 
 
 def all_are(number: float, outputs: list[Array]) -> bool:

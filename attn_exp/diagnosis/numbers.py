@@ -93,10 +93,6 @@ class Numbers:
     variants: Mapping[str, Settled] = field(default_factory=dict)
     is_whole = True
 
-    def is_seen(self) -> bool:
-        """Say that nothing is seen but the numbers."""
-        return False
-
     def views(self, first: bool) -> Iterator[Numbers]:
         """Yield the ways to take the numbers: as they stand, with tokens in columns, or each by its own digits.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,8 @@ class Offer:
     counts keys of a layer that are no token's, learned ones that were set to 0. `unscaled` says that it is a layer of
     one head over the points of an image, of one query over states that are keys and values at once, or one without
     biases and with a table of positions: non-local networks, SAGAN, Luong's dot score and T5 scale nothing. `turned`
-    says that a layer's matrices, W_o too, are handed over as `nn.Linear` holds them, `[out in]`.
+    says that a layer's matrices, W_o too, are handed over as `nn.Linear` holds them, `[out in]`. `always` are the masks
+    that are given in each call though the function has a default of its own for them.
     """
 
     core: bool
@@ -92,10 +93,17 @@ class Offer:
     own_keys: int = 0
     unscaled: bool = False
     turned: bool = False
+    always: tuple[str, ...] = ()
 
     def takes(self, role: str) -> bool:
         """Say whether there is a parameter for that role."""
         return role in self.parameters
+
+    def without(self, *roles: str) -> Offer:
+        """Return the same without words for some roles, whose defaults are the function's own affair then."""
+        words = {role: word for role, word in self.parameters.items() if role not in roles}
+        defaults = {role: value for role, value in self.defaults.items() if role not in roles}
+        return replace(self, parameters=words, defaults=defaults, always=())
 
 
 def offered(function: Any, name: str) -> Offer:

@@ -50,6 +50,27 @@ def of_other_masks(function: Bound, verdict: Verdict, ask: Callable[[Bound], Ver
             yield Finding(rung, ABSENT, "not judged: what it should say is not known"), ""
 
 
+def without_its_mask(offer: Offer, verdict: Verdict, ask: Callable[[Offer], Verdict]) -> Iterator[tuple[Finding, str]]:
+    """Yield what is to be said of a function without a mask that it was given in each call, and can do without.
+
+    It may be causal then on purpose, or bear no call without one.
+    """
+    known = verdict.passed or verdict.mistakes or verdict.right_under
+    if not offer.always or not known:
+        return
+    said = ask(offer.without(*offer.always))
+    more = [name for name in said.mistakes if name not in verdict.mistakes]
+    if more and not said.passed:
+        yield from ((Finding(WITHOUT, BROKEN, mistake(name).says), name) for name in more)
+    elif said.passed or said.mistakes or said.right_under:
+        yield Finding(WITHOUT, HELD, said.right_under), ""
+    elif not said.uncalled:
+        yield Finding(WITHOUT, REMARK, "it computes something else then"), ""
+
+
+WITHOUT = "without a mask"
+
+
 def as_meant(verdict: Verdict, offer: Offer) -> Verdict:
     """Return the verdict on a function whose mask is transposed and nothing else: of words like `edge_mask` none is."""
     word = offer.parameters.get("mask", "")

@@ -17,6 +17,7 @@ from attn_exp.config.compose import composed
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings, with_score
 from attn_exp.diagnosis.case import Answer, Case, differs, is_blind, is_far, predicted, tolerance, without_blind
+from attn_exp.diagnosis.inside_functions import Inside, Search
 from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.diagnosis.rotary_inside import words_of_turning
 from attn_exp.diagnosis.several import in_several_parts
@@ -105,13 +106,13 @@ SHOWN = 8
 
 def that_fit_beside_a_mistake(
     caller: Caller, case: Case, answer: Answer, digits: int, *, more: Iterable[tuple[str, Recipe]],
-    is_seen: Callable[[], bool],
+    is_seen: Callable[[], bool], watch: Callable[[Case], Inside | None],
 ) -> list[str]:  # fmt: skip
     """Return the words under which one mistake gives the answer to the first question, or two do of two parts.
 
     There are none where a mistake gives it without them. Windows are left out, and beside two mistakes all but the
-    usual words; two are not tried where what `is_seen` inside tells all. `more` words are tried beside, each with the
-    recipe that it says.
+    usual words; two are not tried where what `is_seen` inside a layer tells all. `more` words are tried beside, each
+    with the recipe that it says. Of a function, what is seen as one will `watch` a call parts several mistakes.
     """
 
     def has_one(recipe: Recipe) -> bool:
@@ -121,7 +122,10 @@ def that_fit_beside_a_mistake(
 
     def has_two(recipe: Recipe) -> bool:
         asked = case.asking(recipe)
-        found = in_several_parts(list(every_mistake([asked])), (asked, answer), None)
+        single, seen = list(every_mistake([asked])), watch(case)
+        if seen is not None and ((guessed := Search(single, asked, answer, seen).explanations()) or seen.is_whole):
+            return bool(guessed)
+        found = in_several_parts(single, (asked, answer), None)
         return any(gives(two.change(asked), case, answer, digits) for two in found)
 
     known = [(words, change(case.recipe)) for words, change in meant(caller, case) if "window" not in words]

@@ -14,7 +14,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.case import Case, expected
-from attn_exp.diagnosis.layouts import has_batch, has_heads, is_joined
+from attn_exp.diagnosis.layouts import cuts_heads, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.request import Filler, Gap, Request
 from attn_exp.experiment import memory
@@ -39,7 +39,7 @@ LONGEST, MIDDLE = 131, 11
 """Tokens of the longest question, and of the longest that a quick check asks."""
 STAGES = 12
 """Arrays `[b h t s]` that a question, its answer and the mistakes that may explain it hold at once."""
-CROSS = "keys of another input"
+CROSS, SHARED = "keys of another input", "fewer key/value heads"
 ABOUT_MASKS = ("masks", "padding", "causal", "hidden keys far ahead")
 WIDTH = "another width"
 MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
@@ -48,9 +48,14 @@ SPREAD = 1.4
 """Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
 
 
-def core_cases(request: Request, offer: Offer, layout: str, quick: bool, one_size: int = 0) -> Iterator[Case]:
-    """Yield the questions to a function of heads; `one_size`: of all heads, where it may be made for one; else 0."""
-    maker = HeadsMaker(request, offer, layout, one_size)
+def core_cases(
+    request: Request, offer: Offer, layout: str, quick: bool, *, returns: str = "", one_size: int = 0
+) -> Iterator[Case]:  # fmt: skip
+    """Yield the questions to a function of heads, which `returns` them in another layout, or in the same.
+
+    `one_size`: of all heads, where it may be made for one; else 0.
+    """
+    maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
     check_room(maker, quick)
     yield maker.case("values", 9, 9)
     yield maker.case("unequal lengths", 7, 11, optional=True)
@@ -61,8 +66,8 @@ def core_cases(request: Request, offer: Offer, layout: str, quick: bool, one_siz
     if maker.heads > 1 and request.kv_head is None and (offer.takes("shared") or offer.takes("kv_heads")):
         yield maker.case("shared heads", 7, 7, groups=2)
         yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
-    elif maker.heads % 2 == 0 and maker.heads > 2 and maker.groups == maker.heads and not maker.wide:
-        yield maker.case("fewer key/value heads", 7, 7, groups=2, unpromised=True)  # 7 keys that no view can share out
+    elif maker.heads % 2 == 0 and maker.heads > 2 and maker.groups == maker.heads and not maker.joined:
+        yield maker.case(SHARED, 7, 7, groups=2, unpromised=True)  # 7 keys that no view can share out
     yield maker.sized("large inputs", 6, 300.0)
     yield maker.sized("equal inputs", 8, 0.0)
     yield maker.sized("tiny inputs", 6, 1e-6)
@@ -275,14 +280,14 @@ class HeadsMaker(Maker):
 
     stream = 12
 
-    def __init__(self, request: Request, offer: Offer, layout: str, one_size: int = 0) -> None:
+    def __init__(self, request: Request, offer: Offer, layout: str, returns: str, one_size: int) -> None:
         super().__init__(request, offer)
         self.one_size = one_size
         self.batch = (request.entries if request.entries > 1 else 2) if has_batch(layout) else 1
         usual = 6 if request.kv_head is None else 3 * request.kv_head
         self.heads = request.head or usual if has_heads(layout) else 1
         self.groups = request.kv_head or self.heads if has_heads(layout) else 1
-        self.wide = is_joined(layout)
+        self.joined, self.wide = is_joined(layout), cuts_heads(layout) or cuts_heads(returns)
         self.lengths = (5, 8)[: self.batch]
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:

@@ -23,15 +23,17 @@ from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.function_layers import sizes_told
 from attn_exp.diagnosis.guessing import takes_projection
+from attn_exp.diagnosis.inside_functions import factor_between, seen_inside
 from attn_exp.diagnosis.layers import with_drawn_tensors_held, with_listed_layers_held
 from attn_exp.diagnosis.layers_of_arrays import of_function
 from attn_exp.diagnosis.layers_of_jax import filled
-from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
+from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, cuts_heads, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.makers import called_by_method
 from attn_exp.diagnosis.masking import AXES, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import bound
 from attn_exp.diagnosis.offer import Offer, at_of, kept_by, offered, parameters_of
+from attn_exp.diagnosis.other_inputs import with_its_memory
 from attn_exp.diagnosis.other_words import gives
 from attn_exp.diagnosis.plain_layers import may_be_layer
 from attn_exp.diagnosis.pure_layers import kind_of
@@ -258,8 +260,8 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
     """Yield the questions that fit what the function takes; JAX compiles each size anew, so it is asked few of them."""
     if caller.offer.core:
         few = caller.library.name == "jax" and not is_half(caller)
-        size = (caller.size_held or SIZE) if caller.is_made else 0
-        return core_cases(replace(caller.request, few=few), caller.offer, caller.layout, quick, one_size=size)
+        request, size = replace(caller.request, few=few), (caller.size_held or SIZE) if caller.is_made else 0
+        return core_cases(request, caller.offer, caller.layout, quick, returns=caller.returns, one_size=size)
     return layer_cases(caller.request, caller.offer, quick, function.inside)
 
 
@@ -299,7 +301,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             others = [one for one in other_readings(tried) if one.answer.output is not None]
             right = next((one for one in (tried, *others) if is_right(one)), None)
             if right is not None and not right.answer.axes:
-                return right
+                return replace(right, caller=with_its_memory(right.caller, right.function, right.case))
             nearly += [] if right is None else [right]
             causal += [one for one in (tried, *others) if is_right(one, causal=True)]
             unscaled += [one for one in (tried, *others) if is_right(one, unscaled=True)]
@@ -315,14 +317,15 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     alike = nearly or rare or causal or unscaled or unmasked
     found = (
         alike
-        or as_a_mistake_shows(whatever_the_width(shaped))
+        or as_scores_show(as_a_mistake_shows(whatever_the_width(shaped)))
         or spoke
         or as_a_layer(own, request, known)
         or meant(idle)
         or last
     )
     if found:
-        return with_tokens_first(found[0])
+        best = with_tokens_first(found[0])
+        return replace(best, caller=with_its_memory(best.caller, best.function, best.case))
     raise misfit or unfit(own, silent)
 
 
@@ -392,6 +395,26 @@ def as_a_mistake_shows(shaped: Sequence[Tried]) -> Sequence[Tried]:
     if not turned or is_turned(shaped[0].function) or has_one_mistake(shaped[0]) or not has_one_mistake(turned[0]):
         return shaped
     return turned
+
+
+def as_scores_show(shaped: Sequence[Tried]) -> Sequence[Tried]:
+    """Return the ways to call a function of heads, first those in the order of axes in which its scores are right.
+
+    Where something else is wrong, answers of two orders of axes have the same shape.
+    """
+    first = shaped[0] if shaped else None
+    if first is None or not first.caller.offer.core or has_one_mistake(first) or has_its_scores(first):
+        return shaped
+    others = [one for one in shaped if one.caller.layout != first.caller.layout]
+    found = next((one for one in others if has_its_scores(one)), None)
+    return shaped if found is None else [found, *(one for one in shaped if one is not found)]
+
+
+def has_its_scores(tried: Tried) -> bool:
+    """Say whether what a call makes of queries and keys are the right scores, times one number."""
+    seen = seen_inside(tried.caller, tried.case)
+    scores = None if seen is None else seen.scores
+    return scores is not None and factor_between(scores, expected(tried.case)["scores"]) is not None
 
 
 def has_one_mistake(tried: Tried) -> bool:
@@ -509,7 +532,8 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
         for layout in layouts_of_answer(array, shape, caller.layout, caller.offer.guessed):
             other = replace(caller, part=part, returns="" if layout == caller.layout else layout)
             if (part, layout) != (next(iter(caller.returned(case))), caller.layout):
-                yield replace(tried, caller=other, answer=other(case))
+                cut = case.recipe.changed(wide=case.recipe.wide or cuts_heads(layout))
+                yield replace(tried, caller=other, case=replace(case, recipe=cut), answer=other(case))
 
 
 def furthest(answer: Answer) -> tuple[bool, tuple[int, ...]]:

@@ -24,7 +24,8 @@ class Viewed(Three):
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__(d_model, num_heads)
-        self.to_out, self.mix = self.mix, None
+        self.to_out = self.mix
+        del self.mix
 
     def factor(self, q: Any) -> float:
         return 1 / math.sqrt(q.shape[-1])
@@ -97,7 +98,7 @@ class Masked(Three):
     def mixed(self, weights: Any, v: Any) -> Any:
         return weights @ v
 
-    def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+    def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:  # type: ignore[override]
         q, k, v = self.cut(self.to_q(query)), self.cut(self.to_k(key)), self.cut(self.to_v(value))
         scores = self.scores(q, k)
         if mask is not None:

@@ -1,0 +1,203 @@
+"""A function that is wrong in one way where it is given a word, such as a mask or a scale, and in another where not.
+
+Each word may have a branch of its code: questions with the same words are explained together, those with others apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+from attn_exp.diagnosis.candidates import Candidate, Explained, rank
+from attn_exp.diagnosis.case import Answer, Case
+from attn_exp.diagnosis.inside_functions import NOTHING, Inside, Search
+from attn_exp.diagnosis.questions import CROSS, SHARED
+from attn_exp.diagnosis.several import LARGE_FILL, of_masks, together
+from attn_exp.diagnosis.ways_to_call import failing
+from attn_exp.forms.pipeline import Recipe
+from attn_exp.mistakes import mistake
+
+Words = frozenset[str]
+Pairs = Sequence[tuple[Case, Answer]]
+FEW = 3
+"""So many explanations of what is asked without words are held against what is asked with some."""
+TELLING = ("values", "unequal lengths", "another length", "another head size", "few queries, many keys")
+"""Questions that part stages best, before those with words: in others, numbers are few, alike, or far apart."""
+ALIKE = ("large inputs", "equal inputs", "tiny inputs", "whole numbers", "one token", "hidden keys far ahead")
+"""Questions whose numbers are few, or alike: they tell no stages apart."""
+
+
+class Evidence(Protocol):
+    """What is needed of a function's answers: those that were given, fresh ones, and whether a candidate gives them."""
+
+    @property
+    def seen(self) -> Pairs:
+        """Questions with their answers."""
+
+    @property
+    def digits(self) -> int:
+        """The bits that they are held to."""
+
+    @property
+    def watch(self) -> Callable[[Case], Inside | None]:
+        """What returns what is seen inside a call."""
+
+    @property
+    def single(self) -> list[Candidate]:
+        """The mistakes that may show."""
+
+    @property
+    def fresh(self) -> Pairs:
+        """Fresh questions of the kinds that were answered wrongly."""
+
+    @property
+    def fresh_right(self) -> Pairs:
+        """Fresh questions of the kinds that were answered rightly."""
+
+    @property
+    def says_little(self) -> bool:
+        """Whether wrong answers are little but NaN."""
+
+    def of_part(self, seen: Pairs, fresh: Pairs) -> Self:
+        """Return the same of some of the questions."""
+
+    def gives(self, candidate: Candidate) -> bool:
+        """Say whether a candidate gives every answer."""
+
+    def gives_of(self, candidate: Candidate, seen: Pairs) -> int:
+        """Return how many answers a candidate gives."""
+
+    def single_that_fit(self) -> list[Candidate]:
+        """Return the mistakes each of which alone gives what was answered."""
+
+
+@dataclass(frozen=True)
+class Branches:
+    """The mistakes that explain what is asked with each of a function's words, or None where some of it is open.
+
+    `is_closed`: a call without words was seen inside, stage by stage, and nothing explains it; no pair does then.
+    """
+
+    found: Explained | None
+    is_closed: bool = False
+
+
+def in_branches(evidence: Evidence) -> Branches:
+    """Return what explains a function's answers where it is given some words, each of them for itself."""
+    usual = next((case for case, _ in evidence.seen if case.rung == "values"), evidence.seen[0][0])
+    parted, of_fresh = by_words(evidence.seen, usual), by_words(evidence.fresh, usual)
+    chosen, first = dict[Words, Candidate](), list[Candidate]()
+    for words in sorted(parted, key=len):
+        fresh = of_fresh.get(words, [])
+        names = known(chosen.values())
+        wrong = failing(parted[words], evidence.digits)
+        if not wrong and not failing(fresh, evidence.digits):
+            chosen[words] = NOTHING
+            continue
+        rest = [pair for pair in parted[words] if pair not in wrong]
+        view = evidence.of_part([*wrong, *rest], fresh)
+        found = likeliest(of_one_branch(view, wrong, first, evidence.single), names)
+        if not found and has_parts(words, chosen):
+            continue  # two words beside each other may do what neither does alone
+        if not found:
+            return Branches(None, is_closed=not words and is_seen_whole(view, wrong))
+        first = first or found[:FEW]
+        chosen[words] = found[0]
+
+    def change(case: Case) -> Recipe:
+        return chosen.get(words_of(case, usual), chosen.get(frozenset(), NOTHING)).change(case)
+
+    made = Candidate(tuple(sorted(known(chosen.values()))), change)
+    if not made.names or evidence.gives_of(made, evidence.fresh_right) < 0:
+        return Branches(None)
+    said = next((one.said for one in chosen.values() if one.said), "")
+    return Branches(Explained(made.names, change=change, said=said))
+
+
+def is_seen_whole(view: Evidence, wrong: Pairs) -> bool:
+    """Say whether the first of some questions that tells stages apart was seen inside in each of them."""
+    inside = [view.watch(case) for case, _ in telling(wrong)[:1]]
+    return any(one is not None and one.is_whole for one in inside)
+
+
+def telling(wrong: Pairs) -> Pairs:
+    """Return the questions that tell stages apart, those first that do it best."""
+    asked = [pair for pair in wrong if pair[0].rung not in ALIKE]
+    return sorted(asked, key=lambda pair: pair[0].rung not in TELLING)
+
+
+def with_left_out(evidence: Evidence, found: Explained, ask: Callable[[], Iterable[tuple[Case, Answer]]]) -> Explained:
+    """Return an explanation with the mistakes that explain what is left out of the evidence, beside those found.
+
+    Nobody promised to take another input, or fewer key/value heads than heads: what no one mistake explains there says
+    nothing.
+    """
+    names, base = found.names, found.change
+    if base is None or not names:
+        return found
+    left = list(ask())
+    for rung, group in LEFT_OUT.items():
+        asked = [pair for pair in left if pair[0].rung == rung]
+        if not failing([(case.asking(base(case)), answer) for case, answer in asked], evidence.digits):
+            continue
+        view, first = evidence.of_part(asked, []), Candidate(names, base)
+        of_group = (one for one in view.single if mistake(one.names[0]).group == group)
+        one = next((one for one in of_group if view.gives(together((first, one)))), None)
+        names = names if one is None else tuple(sorted({*names, *one.names}))
+    return replace(found, names=names)
+
+
+LEFT_OUT = {CROSS: "products", SHARED: "heads"}
+"""Kinds of questions that are left out beside others, and the group of the mistakes that show in these alone."""
+
+
+def has_parts(words: Words, chosen: Mapping[Words, Candidate]) -> bool:
+    """Say whether each of several words has an explanation by itself, and some are mistakes."""
+    parts = [chosen.get(frozenset({word})) for word in words]
+    return len(parts) > 1 and None not in parts and any(one is not None and one.names for one in parts)
+
+
+def of_one_branch(
+    view: Evidence, wrong: Pairs, first: Sequence[Candidate], single: Sequence[Candidate]
+) -> list[Candidate]:  # fmt: skip
+    """Return what explains questions with the same words: what explains those without comes `first`, maybe beside a
+    mistake of masks; then one mistake, then what is seen inside of `single` ones."""
+    if view.says_little:
+        return []
+    found = [one for one in first if view.gives(one)] or view.single_that_fit()
+    for others in ([LARGE_FILL], of_masks(view.single)) if first else ():
+        found = found or [one for base in first for late in others if view.gives(one := together((base, late)))]
+    asked = telling(wrong)
+    inside = view.watch(asked[0][0]) if asked and not found else None
+    if inside is None:
+        return found
+    return [one for one in Search(single, *asked[0], inside).explanations(*first) if view.gives(one)]
+
+
+def likeliest(several: Sequence[Candidate], names: set[str]) -> list[Candidate]:
+    """Return candidates, those first that add the fewest names to some."""
+    return sorted(several, key=lambda one: (len(names | {*one.names}), rank(one)))
+
+
+def by_words(seen: Pairs, usual: Case) -> dict[Words, list[tuple[Case, Answer]]]:
+    """Return questions with their answers, those with the same words together."""
+    parted = dict[Words, list[tuple[Case, Answer]]]()
+    for case, answer in seen:
+        parted.setdefault(words_of(case, usual), []).append((case, answer))
+    return parted
+
+
+def words_of(case: Case, usual: Case) -> Words:
+    """Return what a question asks for beside the usual one: masks and other rules, a scale, fewer key/value heads."""
+    rules, others = case.recipe.rules, usual.recipe.rules
+    more = [rule for rule in (*rules.masks, *rules.scores) if rule not in (*others.masks, *others.scores)]
+    scaled = case.explicit_scale and not usual.explicit_scale
+    shared = case.recipe.groups != case.recipe.heads and usual.recipe.groups == usual.recipe.heads
+    words = [*(type(rule).__name__ for rule in more), "scale" * scaled, "shared" * shared]
+    return frozenset(filter(None, words))
+
+
+def known(several: Iterable[Candidate]) -> set[str]:
+    """Return the names of several candidates."""
+    return {name for one in several for name in one.names}
