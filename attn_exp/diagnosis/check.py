@@ -353,6 +353,13 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         verdict = verdict_on_answers(own, caller, tried, quick, tell, turned)
         return replace(read_otherwise(verdict, tried, request, again), seconds=perf_counter() - start)
     verdict = with_masks_beside_a_mistake(own, caller, tried, quick, tell)
+    # booleans that are added to the logits look like a small fill beside any other mistake; of a function that was seen
+    other = None
+    if tried.function.inside is not None and SMALL_FILL in verdict.mistakes and len(verdict.mistakes) > 1:
+        other = ways_to_mask.with_added_mask(caller, tried.function)
+    if other is not None:
+        added = verdict_on_answers(own, other, tried, quick, tell)
+        verdict = added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
     may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # that is the mistake, or one of them, or none is known
         again = again if hides else hiding(own, tried, request, quick, tell)
