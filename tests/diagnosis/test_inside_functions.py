@@ -92,12 +92,12 @@ def test_no_mistake_of_a_mask_is_named_that_is_written_otherwise() -> None:
     assert set(attn_exp.check(masks_are_added, quick=True).mistakes) == {"no_scale", "softmax_over_queries"}
 
 
-def bent_scores(q: Array, k: Array, v: Array) -> Array:
-    return np.asarray(shares(np.abs(q @ k.swapaxes(-1, -2)) * q.shape[-1] ** -0.5) @ v)
+def squares_of_values(q: Array, k: Array, v: Array) -> Array:
+    return np.asarray(shares(q @ k.swapaxes(-1, -2)) @ (v * v))
 
 
 def test_what_has_no_name_lies_at_the_first_stage_that_differs() -> None:
-    verdict = attn_exp.check(bent_scores, quick=True)
+    verdict = attn_exp.check(squares_of_values, quick=True)
     assert (verdict.mistakes, verdict.stage) == ((), "logits")
 
 
