@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 from attn_exp.diagnosis.candidates import Candidate, Explained, rank
-from attn_exp.diagnosis.case import Answer, Case
+from attn_exp.diagnosis.case import Answer, Case, predicted
 from attn_exp.diagnosis.inside_functions import NOTHING, Inside, Search
 from attn_exp.diagnosis.questions import CROSS, SHARED
 from attn_exp.diagnosis.several import LARGE_FILL, of_masks, together
@@ -138,7 +138,7 @@ def with_left_out(evidence: Evidence, found: Explained, ask: Callable[[], Iterab
         return found
     left = list(ask())
     for rung, group in LEFT_OUT.items():
-        asked = [pair for pair in left if pair[0].rung == rung]
+        asked = [pair for pair in left if pair[0].rung == rung and predicted(base(pair[0]), pair[0].given) is not None]
         if not failing([(case.asking(base(case)), answer) for case, answer in asked], evidence.digits):
             continue
         view, first = evidence.of_part(asked, []), Candidate(names, base)

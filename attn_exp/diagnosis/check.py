@@ -501,8 +501,9 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     """
     verdict = verdict_on_answers(own, caller, tried, quick, tell)
     masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
-    is_told = bool(verdict.mistakes) and not may_be_written_otherwise(verdict, tried.function)
-    if verdict.passed or is_told or not masks or inner.tells_all(tried.function.look()):
+    if verdict.passed or not masks:
+        return verdict
+    if not may_be_written_otherwise(verdict) if verdict.mistakes else inner.tells_all(tried.function.look()):
         return verdict
     known = mistake_without_masks(caller, tried, masks)
     if known is None or known.change is None:
@@ -525,13 +526,13 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     return replace(other_words.under(again, request, words), alike=(inverted, *again.alike))
 
 
-def may_be_written_otherwise(verdict: Verdict, function: Bound) -> bool:
-    """Say whether a mistake of masks is named beside others of a function: how it wants its mask was not seen then.
+def may_be_written_otherwise(verdict: Verdict) -> bool:
+    """Say whether a mistake of masks is named beside others: how a function wants its mask was not seen then.
 
     Booleans that are added to the logits look like a small fill beside any other mistake.
     """
     of_masks = {name for name in verdict.mistakes if mistake(name).group == "masks"}
-    return function.inside is None and bool(of_masks) and of_masks != set(verdict.mistakes)
+    return bool(of_masks) and of_masks != set(verdict.mistakes)
 
 
 def mistake_without_masks(caller: Caller, tried: Tried, masks: Collection[str]) -> Explained | None:
@@ -671,9 +672,11 @@ def evidence_of(
 def left_out(caller: Caller, function: Bound, seen: Seen) -> Iterator[Pair]:
     """Yield the questions that count beside no others, with what is answered to them and to fresh ones of their kind.
 
-    Of fewer key/value heads anything is an answer, as other mistakes may show there too.
+    Of fewer key/value heads anything is an answer, as other mistakes may show there too. A layer is not asked: many
+    take another input and make nothing of it.
     """
-    asked = [(case, caller(case)) for case, _ in seen if case.rung in LEFT_OUT]
+    cases = [case for case, _ in seen if case.rung in LEFT_OUT] if function.inside is None else []
+    asked = [(case, caller(case)) for case in cases]
     asked = [pair for pair in asked if pair[1].output is not None]
     yield from asked
     yield from fresh(caller, function, asked)

@@ -249,15 +249,6 @@ def multiplies(caller: Caller, function: Bound) -> bool:
     return not same_numbers(one, two)
 
 
-def with_added_mask(caller: Caller, function: Bound) -> Caller | None:
-    """Return the caller that gives masks to be added, where the function answers to them and was given booleans."""
-    case = question(caller, function, "masks")
-    if case is None or caller.masking.kind == "added" or caller.request.blocks:
-        return None
-    other = replace(caller, masking=replace(caller.masking, kind="added"))
-    return other if other(case).output is not None else None
-
-
 def question(caller: Caller, function: Bound, rung: str, change: Change | None = None) -> Case | None:
     """Return the first question of a kind, where the function is asked one; what is right of it may be changed."""
     asked = next((case for case in cases(caller, function, quick=True) if case.rung == rung), None)
