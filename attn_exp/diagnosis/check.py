@@ -353,13 +353,6 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         verdict = verdict_on_answers(own, caller, tried, quick, tell, turned)
         return replace(read_otherwise(verdict, tried, request, again), seconds=perf_counter() - start)
     verdict = with_masks_beside_a_mistake(own, caller, tried, quick, tell)
-    # booleans that are added to the logits look like a small fill beside any other mistake; of a function that was seen
-    other = None
-    if tried.function.inside is not None and SMALL_FILL in verdict.mistakes and len(verdict.mistakes) > 1:
-        other = ways_to_mask.with_added_mask(caller, tried.function)
-    if other is not None:
-        added = verdict_on_answers(own, other, tried, quick, tell)
-        verdict = added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
     may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # that is the mistake, or one of them, or none is known
         again = again if hides else hiding(own, tried, request, quick, tell)
@@ -501,9 +494,7 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     """
     verdict = verdict_on_answers(own, caller, tried, quick, tell)
     masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
-    if verdict.passed or not masks:
-        return verdict
-    if not may_be_written_otherwise(verdict) if verdict.mistakes else inner.tells_all(tried.function.look()):
+    if verdict.passed or not masks or not may_be_written_otherwise(verdict, tried.function):
         return verdict
     known = mistake_without_masks(caller, tried, masks)
     if known is None or known.change is None:
@@ -526,11 +517,13 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     return replace(other_words.under(again, request, words), alike=(inverted, *again.alike))
 
 
-def may_be_written_otherwise(verdict: Verdict) -> bool:
-    """Say whether a mistake of masks is named beside others: how a function wants its mask was not seen then.
+def may_be_written_otherwise(verdict: Verdict, function: Bound) -> bool:
+    """Say whether how a function wants its mask may not have been seen: nothing is named, or masks beside others.
 
     Booleans that are added to the logits look like a small fill beside any other mistake.
     """
+    if not verdict.mistakes:
+        return not inner.tells_all(function.look())
     of_masks = {name for name in verdict.mistakes if mistake(name).group == "masks"}
     return bool(of_masks) and of_masks != set(verdict.mistakes)
 
