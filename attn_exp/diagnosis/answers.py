@@ -323,8 +323,10 @@ class Answers:
         rest = replace(self, seen=without_nan(small.seen), ask=lambda: without_nan(small.fresh))
         if is_right(rest.seen, rest.digits):
             return None
-        found = best(rest.single_that_fit()) or rest.in_branches()
-        if found is None and not rest.branches.is_closed:
+        found = best(rest.single_that_fit())
+        if found is None and self.is_whole:
+            found = rest.in_branches()
+        if found is None and self.is_whole and not rest.branches.is_closed:
             found = best(rest.pairs_that_fit()) or rest.several_mistakes()
         return None if found is None else self.likelier(found)
 

@@ -29,7 +29,7 @@ from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.idle import NO_OUTPUT, UNUSED
-from attn_exp.diagnosis.inside_functions import Inside, seen_inside
+from attn_exp.diagnosis.inside_functions import Inside, scaled_twice, seen_inside
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.located import located
@@ -140,7 +140,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     if inside is not None or verdict.mistakes:
         return inside or verdict
     offer = ways_to_call.offer_by_names(own, request)
-    layouts = ["bhtd", "bthd"] if offer is not None and offer.takes("heads") else ["bthd", "bdt1"]
+    layouts = ["bhtd", "bthd"] if offer is not None and offer.takes("heads") else ["bthd", "bd1t"]
     layouts = ["thd"] if tried.caller.layout == "htd" else layouts
     is_open = offer is not None and offer.core and has_wrong_values(verdict)  # else its axes lie as they were given
     others_left = layouts if is_open else []
@@ -586,7 +586,7 @@ def verdict_on_answers(
         edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
         seen, wrong, small = right, [], None
     found = (known or explained(evidence)) if wrong else Explained()
-    found = with_left_out(evidence, found, partial(left_out, caller, function, seen))
+    found = as_it_is_scaled(with_left_out(evidence, found, partial(left_out, caller, function, seen)), caller, wrong)
     found = found if other_words.may_be_made(found.names, caller) else Explained()
     if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function):
         found = replace(found, names=tuple(SMALL_FILL if name == MULTIPLIED else name for name in found.names))
@@ -626,6 +626,25 @@ def verdict_on_answers(
         not_asked=unasked(caller, function, seen), unexplained=told is not None,
         stage="" if told is None else told.stage,
     )  # fmt: skip
+
+
+def as_it_is_scaled(found: Explained, caller: Caller, wrong: Seen) -> Explained:
+    """Return an explanation that says that scores are divided by d as scaled twice, where that is seen inside a call.
+
+    The numbers are the same.
+    """
+    if BY_D not in found.names:
+        return found
+    case = next((case for case, _ in wrong if not case.recipe.rules.masks and case.rung != LARGE), None)
+    inside = None if case is None else seen_inside(caller, case)
+    if case is None or inside is None or not scaled_twice(inside, expected(case)["q"].shape[-1]):
+        return found
+    names = tuple(SCALED_TWICE if name == BY_D else name for name in found.names)
+    others = (tuple(sorted(one)) for one in (found.names, *found.alike))
+    return replace(found, names=names, alike=tuple(one for one in dict.fromkeys(others) if one != tuple(sorted(names))))
+
+
+BY_D, SCALED_TWICE = "scale_by_d", "scale_twice"
 
 
 def as_kept_for_backward(finding: Finding, name: str) -> tuple[Finding, str]:

@@ -69,7 +69,7 @@ EXPLANATIONS = (
     Explanation("right under another convention", Numbers.written_otherwise, numbers=1),
     Explanation(ONE, one_mistake, function=1, numbers=1, sheet=1),
     Explanation("another setting", another_setting, function=1, numbers=2, sheet=3),
-    Explanation("a mistake, and large logits overflow besides", Answers.overflow_besides, function=1, rare=True),
+    Explanation("a mistake, and large logits overflow besides", Answers.overflow_besides, function=1),
     Explanation("the last keys or queries are left out", Answers.tail_dropped, function=1, rare=True),
     Explanation("a mistake under a condition", Answers.under_condition, function=1, rare=True),
     Explanation("what is seen inside", Answers.in_branches, function=1, rare=True),

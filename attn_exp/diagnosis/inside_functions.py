@@ -149,6 +149,14 @@ def numbers(arrays: Iterable[Array]) -> Array | None:
     return np.sort(np.where(every <= HIDDEN, -np.inf, every))
 
 
+def scaled_twice(inside: Inside, size: int) -> bool:
+    """Say whether scores that are divided by d in all are divided by its root before the product, and again after."""
+    scores, logits = inside.scores, inside.logits
+    if scores is None or logits is None or scores.shape != logits.shape:
+        return False
+    return bool(np.allclose(logits, scores / np.sqrt(size), rtol=ROOM, atol=ROOM * np.abs(logits).max(initial=0.0)))
+
+
 # What makes it
 
 

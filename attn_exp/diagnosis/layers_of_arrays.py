@@ -152,7 +152,8 @@ def with_what_calls_make(layer: PlainLayer, name: str, sizes: Sizes, head: int) 
         NoWayError: it cannot be called.
         NoMatricesError: it has no matrices then.
     """
-    if not keeps_what_it_makes(type(layer.module)) or not can_be_copied(layer.module):
+    made = layer.module
+    if not keeps_what_it_makes(type(made), only_names=matrices_in(made)) or not can_be_copied(made):
         return layer
     named = [layer.library] if layer.places else wanted(type(layer.module))[:1]
     lent, kind = library(named[0]), layer.kind
@@ -169,10 +170,10 @@ def with_what_calls_make(layer: PlainLayer, name: str, sizes: Sizes, head: int) 
         return way.call(layer, x, x if way.memory else None)
 
     with held():
-        made = layer.settled([partial(called, tokens) for tokens in sizes_of_calls])
-    if not any(sum(length > 1 for length in array.shape) > 1 for array in made.parameters.values()):
+        settled = layer.settled([partial(called, tokens) for tokens in sizes_of_calls])
+    if not any(sum(length > 1 for length in array.shape) > 1 for array in settled.parameters.values()):
         raise NoMatricesError(f"{name} holds no matrices")
-    return made
+    return settled
 
 
 def can_be_copied(made: Any) -> bool:

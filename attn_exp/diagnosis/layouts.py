@@ -11,11 +11,11 @@ from attn_exp.arrays import Array
 
 LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
 """The usual ones: b batch, h heads, t tokens, d numbers of a head, m the numbers of all heads side by side."""
-RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt", "bdt1",
+RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt", "bd1t",
         "btdh1")  # fmt: skip
 """Those that are tried where none of the usual ones is right; n is the heads of all entries, one after the other.
 
-The last are those of images: of one whose points are tokens, in one column, and of several in a row, where each point
+The last are those of images: of one whose points are tokens, in one row, and of several in a row, where each point
 asks those at its own place and so counts as a head.
 """
 WIDE = "btm"

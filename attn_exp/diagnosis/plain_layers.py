@@ -263,12 +263,13 @@ def method_of(kind: type) -> str:
     return usual or next(iter(free), only[0] if len(only) == 1 else "")
 
 
-def keeps_what_it_makes(kind: type) -> bool:
+def keeps_what_it_makes(kind: type, only_names: bool = False) -> bool:
     """Say whether a method of a class of somebody's own writes to an attribute or a key, as one does that makes its
-    matrices when it is called first."""
+    matrices when it is called first; `only_names`: to an attribute, as what is written into an array is no matrix."""
     methods = [one for home in kind.__mro__[:-1] for name, one in vars(home).items()
                if inspect.isfunction(one) and name not in ("__init__", "__new__")]  # fmt: skip
-    return any(step.opname in ("STORE_ATTR", "STORE_SUBSCR") for one in methods for step in dis.get_instructions(one))
+    kept = ("STORE_ATTR",) if only_names else ("STORE_ATTR", "STORE_SUBSCR")
+    return any(step.opname in kept for one in methods for step in dis.get_instructions(one))
 
 
 def matrices_in(made: Any) -> bool:

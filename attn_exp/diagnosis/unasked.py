@@ -10,6 +10,7 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.layouts import has_batch, has_heads
 from attn_exp.diagnosis.offer import parameters_of, plain, words_set_aside
+from attn_exp.diagnosis.plain_layers import held_by
 from attn_exp.diagnosis.questions import CROSS
 from attn_exp.diagnosis.ways_to_call import Seen
 from attn_exp.diagnosis.ways_to_mask import ANY_IS_CAUSAL
@@ -39,14 +40,14 @@ def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     return tuple(dict.fromkeys(said for some in every for said in some))
 
 
-OF_LAYERS = ("forward", "call", "__call__")
+OF_LAYERS = ("call", "forward", "__call__")
 
 
 def never_read(function: Bound) -> Iterator[str]:
     """Yield the words for masks that the code of a function takes and never reads, where another one counts."""
     made = getattr(function.layer, "module", function.origin)
     if not isroutine(made):
-        made = next((one for word in OF_LAYERS if isroutine(one := getattr(made, word, None))), made)
+        made = next((one for word in OF_LAYERS if isroutine(one := held_by(made, word))), made)
     with suppress(UserError):  # what it takes is not known
         yield from (f"{word} (its code never reads it)" for word in words_set_aside(made))
 

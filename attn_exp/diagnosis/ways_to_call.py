@@ -440,7 +440,7 @@ def as_many_axes(shaped: Sequence[Tried]) -> tuple[str, ...]:
         return RARE
     usual = core[0].caller.layout
     many = has_heads(usual)
-    return tuple(one for one in RARE if len(one) >= len(usual) and (has_heads(one) >= many or one.endswith("1")))
+    return tuple(one for one in RARE if len(one) >= len(usual) and (has_heads(one) >= many or "1" in one))
 
 
 def over_other_axes(case: Case) -> Iterator[Mapping[str, Any]]:

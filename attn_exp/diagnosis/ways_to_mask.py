@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from inspect import isclass, isroutine
 from time import thread_time
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Change
@@ -17,6 +18,8 @@ from attn_exp.diagnosis.case import Answer, Case, expected, predicted, same_numb
 from attn_exp.diagnosis.masking import ADDED, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.uses import numbers_compared
 from attn_exp.diagnosis.ways_to_call import cases, is_near, of_kept_queries, rounded
+from attn_exp.forms import steps
+from attn_exp.forms.pipeline import At, Step
 from attn_exp.rules.masks.causal import Causal
 
 MOST_SECONDS = 2.0
@@ -40,8 +43,9 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
         return with_its_padding(caller, function, change)
     if answer.output is not None:
         added = replace(caller, masking=replace(caller.masking, kind="added"))
-        adding = predicted(replace(case.recipe, forbid=added_as_is(caller.request.blocks)), case.given)
-        if adding and is_near(caller, answer, adding):
+        adding = (replace(case.recipe, forbid=one) for one in added_as_is(case, caller.request.blocks))
+        made = (predicted(recipe, case.given) for recipe in adding)
+        if any(one is not None and is_near(caller, answer, one) for one in made):
             return with_its_padding(as_ones_and_zeros(added, "masking", case), function, change)
     right = expected(case)["output"]
     known = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
@@ -75,9 +79,21 @@ def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
     return other if np.allclose(hidden, seen) else caller
 
 
-def added_as_is(blocks: bool) -> Callable[[Any, Any, Any], Any]:
-    """Return what adds booleans to the logits as they are; `blocks`: True hides in them."""
-    return lambda at, logits, allowed: logits + (~allowed if blocks else allowed)
+def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
+    """Yield what adds booleans to the logits as they are; `blocks`: True hides in them.
+
+    Other masks than the last may be the function's own, which hide as they should, whatever is added.
+    """
+
+    def add(at: At, logits: Array, allowed: Array) -> Array:
+        return np.asarray(logits + (~allowed if blocks else allowed))
+
+    yield add
+    others = case.recipe.rules.masks[:-1]
+    if others:
+        yield lambda at, logits, allowed: steps.forbid(
+            at, add(at, logits, allowed), steps.allowed(replace(at, rules=replace(at.rules, masks=others)))
+        )
 
 
 def of_numbers(caller: Caller, function: Bound, case: Case, keyed: Ways) -> Iterator[tuple[Caller, Case]]:
