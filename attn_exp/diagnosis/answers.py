@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.branches import Branches, in_branches
+from attn_exp.diagnosis.branches import in_branches
 from attn_exp.diagnosis.candidates import (
     Candidate,
     Explained,
@@ -293,21 +293,18 @@ class Answers:
         return None
 
     def in_branches(self) -> Explained | None:
-        """Return the mistakes that are seen inside, maybe others with each of the words that a function has."""
-        return self.branches.found
+        """Return the mistakes that are seen inside, maybe others with each of the words that a function has.
 
-    @cached_property
-    def branches(self) -> Branches:
-        """What explains the answers where the function is given some words, each of them for itself."""
-        return in_branches(self)
+        Two that give the same are likelier than more.
+        """
+        found = in_branches(self)
+        if found is None or len(found.names) <= len("qk"):
+            return found
+        return best(self.pairs_that_fit()) or found
 
     def of_part(self, seen: Seen, fresh: Seen) -> Answers:
         """Return the evidence of some of the questions, and of some fresh ones."""
         return replace(self, seen=seen, ask=partial(list, fresh))
-
-    def tells_all(self) -> bool:
-        """Say whether what is seen inside leaves no pair of mistakes to be tried."""
-        return self.is_seen() or self.branches.is_closed
 
     @cached_property
     def fresh_right(self) -> Seen:
@@ -325,9 +322,7 @@ class Answers:
             return None
         found = best(rest.single_that_fit())
         if found is None and self.is_whole:
-            found = rest.in_branches()
-        if found is None and self.is_whole and not rest.branches.is_closed:
-            found = best(rest.pairs_that_fit()) or rest.several_mistakes()
+            found = rest.in_branches() or best(rest.pairs_that_fit()) or rest.several_mistakes()
         return None if found is None else self.likelier(found)
 
     def without_large(self) -> Answers:

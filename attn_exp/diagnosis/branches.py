@@ -6,7 +6,7 @@ Each word may have a branch of its code: questions with the same words are expla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, Self
 
 from attn_exp.diagnosis.candidates import Candidate, Explained, rank
@@ -72,19 +72,9 @@ class Evidence(Protocol):
         """Return the mistakes each of which alone gives what was answered."""
 
 
-@dataclass(frozen=True)
-class Branches:
-    """The mistakes that explain what is asked with each of a function's words, or None where some of it is open.
-
-    `is_closed`: a call without words was seen inside, stage by stage, and nothing explains it; no pair does then.
-    """
-
-    found: Explained | None
-    is_closed: bool = False
-
-
-def in_branches(evidence: Evidence) -> Branches:
-    """Return what explains a function's answers where it is given some words, each of them for itself."""
+def in_branches(evidence: Evidence) -> Explained | None:
+    """Return what explains a function's answers where it is given some words, each of them for itself; None where some
+    of it is open."""
     usual = next((case for case, _ in evidence.seen if case.rung == "values"), evidence.seen[0][0])
     parted, of_fresh = by_words(evidence.seen, usual), by_words(evidence.fresh, usual)
     chosen, first = dict[Words, Candidate](), list[Candidate]()
@@ -101,7 +91,7 @@ def in_branches(evidence: Evidence) -> Branches:
         if not found and has_parts(words, chosen):
             continue  # two words beside each other may do what neither does alone
         if not found:
-            return Branches(None, is_closed=not words and is_seen_whole(view, wrong))
+            return None
         first = first or found[:FEW]
         chosen[words] = found[0]
 
@@ -110,15 +100,9 @@ def in_branches(evidence: Evidence) -> Branches:
 
     made = Candidate(tuple(sorted(known(chosen.values()))), change)
     if not made.names or evidence.gives_of(made, evidence.fresh_right) < 0:
-        return Branches(None)
+        return None
     said = next((one.said for one in chosen.values() if one.said), "")
-    return Branches(Explained(made.names, change=change, said=said))
-
-
-def is_seen_whole(view: Evidence, wrong: Pairs) -> bool:
-    """Say whether the first of some questions that tells stages apart was seen inside in each of them."""
-    inside = [view.watch(case) for case, _ in telling(wrong)[:1]]
-    return any(one is not None and one.is_whole for one in inside)
+    return Explained(made.names, change=change, said=said)
 
 
 def telling(wrong: Pairs) -> Pairs:

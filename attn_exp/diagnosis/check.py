@@ -500,7 +500,8 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     if known is None or known.change is None:
         return verdict
     masked = ways_to_mask.with_its_mask(caller, tried.function, known.change)
-    if verdict.mistakes and masked == caller:
+    is_less = caller.offer.takes("mask") and not masked.offer.takes("mask")  # a mask of keys alone tells less
+    if verdict.mistakes and (masked == caller or is_less):
         return verdict
     request = caller.request
     words = other_words.BLOCKS if other_words.are_open(request) and ways_to_mask.hides(

@@ -85,9 +85,9 @@ EXPLANATIONS = (
 slip before two mistakes: it is likelier there, and takes a sixth of the time."""
 
 
-def tells_all(view: Evidence) -> bool:
-    """Say whether what is seen inside a function, or a layer, leaves nothing to what is dear."""
-    return isinstance(view, Answers) and view.tells_all()
+def is_told(view: Evidence) -> bool:
+    """Say whether what is seen inside a layer tells all that is wrong."""
+    return isinstance(view, Answers) and view.is_seen()
 
 
 def explained(evidence: Evidence) -> Explained:
@@ -98,7 +98,7 @@ def explained(evidence: Evidence) -> Explained:
         for view in evidence.views(first=turn == FIRST):
             for explanation in EXPLANATIONS:
                 is_tried = explanation.turn(kind) == turn and (view.is_whole or not explanation.rare)
-                if is_tried and not (explanation.dear and (tells_all(view) or is_over(EXPLAINING, SEVERAL))):
+                if is_tried and not (explanation.dear and (is_told(view) or is_over(EXPLAINING, SEVERAL))):
                     found = explanation.tried(view)
                     if found is not None:
                         return replace(found, by=explanation.name, view=view)
