@@ -614,7 +614,11 @@ def verdict_on_answers(
     passed = not failed
     named = broken if broken and found.names in ((), OVERFLOWS) else found.names
     names = remarked(edges) if passed else named
-    told = located(caller, seen, wrong, evidence.watch) if wrong and not found.names and not found.setting else None
+    told = (
+        located(caller, seen, wrong, partial(seen_inside, caller))
+        if wrong and not found.names and not found.setting
+        else None
+    )
     if wrong or passed:
         computes = what_it_computes(found, bool(wrong)) if told is None else told.said
     else:

@@ -151,3 +151,30 @@ def of_one_head(largest: bool | None, sums: bool) -> Any:
 def test_sums_and_largest_logits_without_keepdims_are_named(largest: bool | None, sums: bool) -> None:
     verdict = attn_exp.check(of_one_head(largest, sums), quick=True)
     assert verdict.mistakes == ("keepdims_missing",), verdict
+
+
+def by_rounded_root(Q: Any, K: Any, V: Any) -> Any:
+    """The root of the number of queries is taken in float32, and no maximum is taken away."""
+    with np.errstate(all="ignore"):
+        powers = np.exp(Q @ K.T / np.float32(len(Q)) ** np.float32(0.5))
+        return powers / powers.sum(-1, keepdims=True) @ V
+
+
+def test_a_factor_that_is_rounded_to_float32_is_named_beside_powers_that_overflow() -> None:
+    assert attn_exp.check(by_rounded_root, quick=True).mistakes == ("scale_by_sqrt_queries",)
+
+
+def scaled_again(q: Any, k: Any, v: Any, *, first: float = 0.5, second: float = 0.5) -> Any:
+    s = (q / q.shape[-1] ** first) @ np.swapaxes(k, -1, -2) / q.shape[-1] ** second
+    powers = np.exp(s - s.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True) @ v
+
+
+def scaled_by_d(q: Any, k: Any, v: Any) -> Any:
+    return scaled_again(q, k, v, first=0.0, second=1.0)
+
+
+def test_what_is_scaled_before_the_product_and_after_it_is_scaled_twice() -> None:
+    twice, once = (attn_exp.check(one, quick=True) for one in (scaled_again, scaled_by_d))
+    assert twice.mistakes == ("scale_twice",) and ("scale_by_d",) in twice.alike, twice
+    assert once.mistakes == ("scale_by_d",) and ("scale_twice",) in once.alike, once

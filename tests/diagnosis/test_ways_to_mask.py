@@ -120,3 +120,14 @@ def test_a_wrong_mask_keeps_its_name() -> None:
         return softmax(s if mask is None else np.where(mask[:, None, None, :], s, -2.0)) @ v
 
     assert attn_exp.check(small, quick=True).mistakes == ("mask_small_fill",)
+
+
+def causal_and_added(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    """It is causal by itself, and adds what it is given as a mask."""
+    s = np.where(np.tri(q.shape[-2], k.shape[-2], dtype=bool), scores(q, k), -1e4)
+    return softmax(s if mask is None else s + mask) @ v
+
+
+def test_a_mask_that_is_added_beside_a_causal_one_inside_gets_numbers() -> None:
+    verdict = attn_exp.check(causal_and_added, "mask=causal", quick=True)
+    assert verdict.passed and "masks added" in str(verdict), verdict
