@@ -21,6 +21,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.clock import EXPLAINING, MAKING, is_over, while_there_is_time
+from attn_exp.own_code import error_line
 
 TOKENS = 3
 OPEN = 40.0
@@ -329,7 +330,10 @@ class Search:
         x = self.x[:, -tokens:]
         if tokens == 1 and self.is_fixed:
             x = np.repeat(x, self.tokens, axis=1)
-        said = self.probe(x) if self.other is None else self.probe(x, self.other[:, -tokens:])
+        try:
+            said = self.probe(x) if self.other is None else self.probe(x, self.other[:, -tokens:])
+        except Exception as error:  # it may want as many tokens on both sides
+            raise NotFoundError(error_line(error)) from error
         if said.ndim != 3 or said.shape[1] != x.shape[1]:
             raise NotFoundError(f"its answer has the shape {list(said.shape)} for x of {list(x.shape)}")
         return np.asarray(said[0])

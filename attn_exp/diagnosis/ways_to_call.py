@@ -501,9 +501,10 @@ def is_sure(tried: Tried) -> bool:
 def may_tell_more(function: Bound, shaped: Sequence[Tried]) -> bool:
     """Say whether a way to call is to be tried beside those that gave an answer of the right shape.
 
-    Where names say all, one is left: whether matrices are handed over as `nn.Linear` holds them.
+    Where names say all, one is left: whether matrices are handed over as `nn.Linear` holds them. An answer that has
+    other axes may be one of heads that were none.
     """
-    if not shaped or function.call is shaped[0].function.call or not is_sure(shaped[0]):
+    if not shaped or function.call is shaped[0].function.call or not is_sure(shaped[0]) or shaped[0].answer.axes:
         return True
     return is_turned(function) and not is_turned(shaped[-1].function)
 

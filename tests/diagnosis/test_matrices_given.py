@@ -173,3 +173,16 @@ def test_the_size_of_a_head_may_be_a_share_of_x() -> None:
 @pytest.mark.long
 def test_a_wrong_scale_of_such_a_size_is_none() -> None:
     assert attn_exp.check(of_whole_shares, quick=True).mistakes == ("scale_by_d",)
+
+
+def of_a_stack(X: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, mask: Any = None) -> Any:
+    """Its matrices have heads first; of an x with entries those would be the heads."""
+    q, k, v = X @ W_q, X @ W_k, X @ W_v
+    scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    heads = softmax(scores if mask is None else scores + mask) @ v
+    return np.concatenate([heads[place] for place in range(heads.shape[0])], -1) @ W_o
+
+
+def test_what_has_an_axis_too_few_may_take_a_stack_of_matrices() -> None:
+    verdict = attn_exp.check(of_a_stack, quick=True)
+    assert verdict.passed and "masks added" in str(verdict), verdict
