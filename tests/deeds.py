@@ -38,9 +38,9 @@ def leaves_a_process() -> None:
 
 
 def opens_small_numbers() -> None:
-    """Read and close what is open under small numbers, as code does that gets a size where it wants a path."""
+    """Read what is open under small numbers, as code does that gets a size where it wants a path."""
     for number in range(3, 30):
-        with suppress(OSError), open(number, closefd=True) as file:
+        with suppress(OSError), open(number, "rb", closefd=False) as file:
             file.read()
 
 

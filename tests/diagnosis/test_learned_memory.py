@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
 import attn_exp
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
+
 from attn_exp.diagnosis.learned_memory import Asked
 from attn_exp.diagnosis.ways_into_layers import Way
 

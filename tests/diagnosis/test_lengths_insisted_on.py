@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
 import attn_exp
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
 
 
 class Sides(torch.nn.Module):
