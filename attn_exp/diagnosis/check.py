@@ -25,7 +25,7 @@ from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained, everywhere, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, same_numbers
 from attn_exp.diagnosis.chance import without_chance
-from attn_exp.diagnosis.clipped import USUAL, clipped_at, times
+from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.idle import NO_OUTPUT, UNUSED
@@ -595,7 +595,7 @@ def verdict_on_answers(
         seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
         wrong, found, small = [], Explained(), None
     besides = (*(finding for finding, _ in behaved), again, learned[0], *axes_of_answers(seen))
-    if is_overflow_alone(caller, wrong, found, digits, besides) and rounding != SILENT:
+    if is_overflow_alone(wrong, found, digits, besides) and rounding != SILENT:
         edges.insert(0, (Finding(LARGE, REMARK, FITS.format(caller.dtype)), "".join(found.names)))
         wrong, found, small, seen = [], Explained(), None, small_logits(seen)
     findings = (
@@ -705,27 +705,11 @@ def watching(caller: Caller, function: Bound) -> Callable[[Case], Inside | None]
 FITS = "right as long as exp of the logits fits {}"
 
 
-def is_overflow_alone(
-    caller: Caller, wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]
-) -> bool:  # fmt: skip
-    """Say whether nothing is wrong but that large logits overflow, in a type that holds all that people have.
-
-    What is taken away before exp may be any number that cancels: it has no name, but smaller logits are right.
-    """
-    if not wrong or any(case.rung != LARGE for case, _ in wrong) or digits < SINGLE:
-        return False
-    is_known = found.names in (OVERFLOWS, (ONE_MAXIMUM,))
-    is_open = not found.names and not found.setting
-    is_known = is_known or (is_open and not failing(of_usual_logits(caller, wrong), digits))
-    return is_known and all(finding.state != BROKEN for finding in besides)
-
-
-def of_usual_logits(caller: Caller, wrong: Seen) -> Seen:
-    """Return some questions asked so that the largest logit is one whose exponential every type holds."""
-    largest = [float(np.abs(expected(case)["logits"]).max()) for case, _ in wrong]
-    power = 0.5 if caller.offer.core is False else 1.0  # of a layer, x makes queries and keys
-    asked = [times(case, (USUAL / max(one, USUAL)) ** power) for (case, _), one in zip(wrong, largest, strict=True)]
-    return [(case, caller(case)) for case in asked]
+def is_overflow_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> bool:
+    """Say whether nothing is wrong but that large logits overflow, in a type that holds all that people have."""
+    large = bool(wrong) and all(case.rung == LARGE for case, _ in wrong)
+    is_known = digits >= SINGLE and found.names in (OVERFLOWS, (ONE_MAXIMUM,))
+    return large and is_known and all(finding.state != BROKEN for finding in besides)
 
 
 def as_it_may_be_meant(caller: Caller, wrong: Seen, digits: int, ask: Callable[[], Sequence[Pair]]) -> str:

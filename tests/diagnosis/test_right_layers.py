@@ -420,25 +420,3 @@ def test_what_rounds_is_right_beside_masks_that_nobody_promised() -> None:
     verdict = attn_exp.check(MaskForAll, quick=True)
     assert verdict.passed, verdict
     assert "float32" in str(verdict)
-
-
-class MeansTakenAway(Plain):
-    """It takes a mean of the first entry away before exp, which cancels, and no maximum."""
-
-    takes_all = True
-
-    def weigh(self, q: Any, k: Any) -> Any:
-        scores = q @ k.mT / q.shape[-1] ** 0.5
-        powers = (scores - scores.mean(-1, keepdim=True)[:1]).exp()
-        total = powers.sum(-1, keepdim=True)
-        return powers / total.where(total > 0, 1.0) if self.takes_all else powers.clamp(max=1e6) / total
-
-
-class PowersOfAMillionAtMost(MeansTakenAway):
-    takes_all = False
-
-
-def test_what_cancels_but_for_large_logits_is_a_remark() -> None:
-    verdict = attn_exp.check(MeansTakenAway, quick=True)
-    assert verdict.passed and "as long as exp of the logits fits" in str(verdict), verdict
-    assert not attn_exp.check(PowersOfAMillionAtMost, quick=True).passed
