@@ -136,7 +136,7 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
         return
     asked = list(core_cases(common, offer, layout, quick))
     yield from asked
-    maker = HeadsMaker(common, offer, layout, layout, one_size=False)
+    maker = HeadsMaker(common, offer, layout, layout, one_size=0)
     causal = any(isinstance(mask, Causal) for mask in common.masks)
     if (causal or offer.takes("causal")) and all(aligns(side) for side in both):
         masks = common.masks if causal else (*common.masks, Causal())

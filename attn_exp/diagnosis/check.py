@@ -587,7 +587,7 @@ def verdict_on_answers(
         edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
         seen, wrong, small = right, [], None
     found = (known or explained(evidence)) if wrong else Explained()
-    found = as_it_is_scaled(with_left_out(evidence, found, partial(left_out, caller, function, seen)), caller, wrong)
+    found = as_it_is_scaled(with_left_out(evidence, found, partial(left_out, caller, function, seen)), evidence, wrong)
     found = found if other_words.may_be_made(found.names, caller) else Explained()
     if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function):
         found = replace(found, names=tuple(SMALL_FILL if name == MULTIPLIED else name for name in found.names))
@@ -631,7 +631,7 @@ def verdict_on_answers(
     )  # fmt: skip
 
 
-def as_it_is_scaled(found: Explained, caller: Caller, wrong: Seen) -> Explained:
+def as_it_is_scaled(found: Explained, evidence: Answers, wrong: Seen) -> Explained:
     """Return an explanation that says that scores are divided by d as scaled twice, where that is seen inside a call.
 
     The numbers are the same.
@@ -639,7 +639,7 @@ def as_it_is_scaled(found: Explained, caller: Caller, wrong: Seen) -> Explained:
     if BY_D not in found.names:
         return found
     case = next((case for case, _ in wrong if not case.recipe.rules.masks and case.rung != LARGE), None)
-    inside = None if case is None else seen_inside(caller, case)
+    inside = None if case is None else evidence.look(case)
     if case is None or inside is None or not scaled_twice(inside, expected(case)["q"].shape[-1]):
         return found
     names = tuple(SCALED_TWICE if name == BY_D else name for name in found.names)
@@ -677,10 +677,11 @@ def evidence_of(
     def ask_equal() -> Pair | None:
         return of_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
 
+    watch = watching(caller, function)
     return Answers(
         promised(wrong) + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
         ask_equal=ask_equal, is_seen=lambda: inner.tells_all(function.look()),
-        watch=watching(caller, function),
+        watch=watch, look=watch if function.inside is None else cache(partial(seen_inside, caller)),
     )  # fmt: skip
 
 
