@@ -63,6 +63,7 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
         yield from of_weights(seen, one)
     yield of_answer(seen) if reaches_answer(seen) else LOST
     yield from of_large_inputs(seen)
+    yield from of_order(seen)
     yield from of_matrices(seen)
     yield from masks_inside.of_words(seen)
 
@@ -91,6 +92,14 @@ def of_large_inputs(seen: Seen) -> Iterator[tuple[Finding, str]]:
 
 
 LARGE = 1e3
+
+
+def of_order(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say whether values change places with keys or queries, by the names of the matrices that make them."""
+    named = seen.named()
+    if sorted(named) == sorted(named.values()) == ["k", "q", "v"] and named["v"] != "v":
+        said = ", ".join(f"{side} is made with the matrix of {named[side]}" for side in "qkv" if named[side] != side)
+        yield Finding("the order inside", BROKEN, said), "qkv_order"
 
 
 def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:

@@ -108,6 +108,7 @@ class Recipe:
     positions: tuple[Position, ...] = ()
     output_projection: bool = True
     wide: bool = False
+    order: Step = steps.order
     source: Step = steps.source
     project: Step = steps.project
     split: Step = steps.split
@@ -179,8 +180,9 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
     """Return q `[b h t d]`, k and v `[b g s d]`."""
     if given.x is None:
         assert given.q is not None and given.k is not None and given.v is not None
-        k, v = (recipe.source(side, given.q, heads) for side, heads in (("k", given.k), ("v", given.v)))
-        return cut(recipe, given.q), cut(recipe, k), cut(recipe, v)
+        q, k, v = recipe.order(given.q, given.k, given.v)
+        k, v = (recipe.source(side, q, heads) for side, heads in (("k", k), ("v", v)))
+        return cut(recipe, q), cut(recipe, k), cut(recipe, v)
     around = given.around
     x = embedded(recipe, given.x if around is None else around.x(given.x))
     if given.memory is not None:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from attn_exp.rules.positions.position import Position
 
 
+def order(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
+    """Return the heads that are given as q, k and v, in this order."""
+    return q, k, v
+
+
 def source(side: str, x: Array, memory: Array) -> Array:
     """Return what one side is made of: queries of x, keys and values of the memory, which is x where there is none."""
     return x if side == "q" else memory

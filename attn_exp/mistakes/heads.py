@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.forms.pipeline import At, Recipe, Step
-from attn_exp.mistakes.mistake import Change, Mistake, around, instead
+from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 # Cut into heads, and put together again
 
@@ -250,9 +250,14 @@ def finish_turned(finish: Step, at: At, merged: Array, weight: Array | None, bia
 
 
 def ordered(order: str) -> Change:
-    """Return the change that takes these projections for q, k and v."""
-    taken = dict(zip("qkv", order, strict=True))
-    return around("project", lambda project, side, x, arrays: project(taken[side], x, arrays))
+    """Return the change that takes these projections, or these of the heads that are given, for q, k and v."""
+    taken, places = dict(zip("qkv", order, strict=True)), ["qkv".index(side) for side in order]
+
+    def exchanged(step: Step, *heads: Array) -> Any:
+        return step(*(heads[place] for place in places))
+
+    projected = around("project", lambda project, side, x, arrays: project(taken[side], x, arrays))
+    return together(projected, around("order", exchanged))
 
 
 def fused(x: Array, arrays: Arrays) -> Array:
@@ -401,16 +406,15 @@ MISTAKES = {
         needs=("layer",),
     ),
     "qkv_order": Mistake(
-        says="Query, key and value weights are taken in the wrong order.",
-        fix="the fused matrix holds [q | k | v] in this order; check the model's own layout",
-        seen="mlxcel PR 928; NeMo-RL PR 2802; Odyssey issue 5648",
+        says="Queries, keys and values, or their matrices, are taken in the wrong order.",
+        fix="look up the order that the function or the fused matrix wants: [q | k | v], or as the model has it",
+        seen="mlxcel PR 928; NeMo-RL PR 2802; Odyssey issue 5648; keras.layers.Attention takes [query, value, key]",
         stage="q",
         changes=(
             *(ordered(order) for order in ("vkq", "qvk", "kvq", "vqk")),
             read_per_head,
             instead(project=read_in_turns),
         ),
-        needs=("layer",),
     ),
     "projections_unused": Mistake(
         says="The projections of q, k and v are never used: x itself is queries, keys and values.",

@@ -447,6 +447,24 @@ def test_keys_that_are_made_with_the_matrix_of_the_queries_are_named_whatever_is
     assert attn_exp.check(of_keys, quick=True).mistakes == ("queries_from_keys",)
 
 
+class AnotherOrder(nn.Module):
+    """Values are asked and keys are mixed, and the scores are scaled, or not."""
+
+    def __init__(self, dim: int, root: float) -> None:
+        super().__init__()
+        self.root = root
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(dim, dim, bias=False) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        return torch.softmax(q @ v.mT / self.root, -1) @ k
+
+
+def test_values_that_change_places_with_keys_are_named_beside_another_mistake() -> None:
+    assert attn_exp.check(AnotherOrder(24, 24**0.5), quick=True).mistakes == ("qkv_order",)
+    assert set(attn_exp.check(AnotherOrder(24, 1.0), quick=True).mistakes) == {"no_scale", "qkv_order"}
+
+
 class FirstKeys(Bent):
     """Keys of three heads are made, and all queries are held against those of the first."""
 
