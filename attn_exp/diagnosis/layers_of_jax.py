@@ -22,7 +22,14 @@ from attn_exp.diagnosis.module_sizes import (
 from attn_exp.diagnosis.numbers_of_layers import awake, axes_of, enlarge, redraw
 from attn_exp.diagnosis.offer import parameters_of
 from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, pure, without_self
-from attn_exp.diagnosis.read_layers import taken_by, telling, understood, with_some_at_rest, words_for_masks
+from attn_exp.diagnosis.read_layers import (
+    exchanged_by_names,
+    taken_by,
+    telling,
+    understood,
+    with_some_at_rest,
+    words_for_masks,
+)
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import NotFoundError
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
@@ -78,7 +85,7 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
             found = found or understood(layer, way, forward, origin)
         except NotFoundError as error:
             raise UnreadError(f"{own.name}: no projections found: {error}", look) from error
-        return telling(replace(found, look=look))
+        return telling(replace(found, look=look, named=exchanged_by_names(found)))
 
     if not inspect.isclass(own.function):
         return works(own.function, sizes)

@@ -18,6 +18,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
 from attn_exp.diagnosis.libraries import in_jax
+from attn_exp.diagnosis.named_matrices import sounds_like
 from attn_exp.diagnosis.traced import compiled
 from attn_exp.diagnosis.watching import watched as watched_in_torch
 from attn_exp.diagnosis.watching_jax import Notes, noted
@@ -246,11 +247,13 @@ class KerasLayer(PureLayer):
     """A layer of Keras, whose weights are written in place."""
 
     def __init__(self, layer: Any) -> None:
-        super().__init__({weight.path: weight for weight in layer.weights}, lambda leaves: self.now[-1], layer.call)
+        names = names_of_weights(layer)
+        leaves = {names[weight.path]: weight for weight in layer.weights}
+        super().__init__(leaves, lambda leaves: self.now[-1], layer.call)
         self.layer, self.now = layer, [in_numpy(taken_apart_once_built(layer))]
         """How it is called now, last: as it is, without its norms, or watching them."""
         self.norms = [one for one in layer._flatten_layers() if one is not layer and is_norm(one)]
-        self.of_norms = {weight.path for norm in self.norms for weight in norm.weights}
+        self.of_norms = {names[weight.path] for norm in self.norms for weight in norm.weights}
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
         return self.applied({})(*positional, **named)
@@ -331,6 +334,45 @@ class KerasLayer(PureLayer):
         """Return the answer of a call as NumPy has it."""
         x, memory = self.lent(x), None if memory is None else self.lent(memory)
         return numbers(first_of(way.call(self, x, memory)))
+
+
+def names_of_weights(layer: Any) -> dict[str, str]:
+    """Return the name of each weight of a layer of Keras, by its path: that, or the attributes that lead to it.
+
+    A path may tell the class alone, as in `attention/dense_1/kernel`; attributes tell what their author calls it.
+    """
+    found = dict[str, str]()
+
+    def walk(one: Any, said: str) -> None:
+        held = vars(one).get("_modules", {})  # where PyTorch computes, its modules are kept there
+        public = {name: value for name, value in {**vars(one), **held}.items() if not name.startswith("_")}
+        for name, part in parts_below(public, f"{said}/" if said else ""):
+            if hasattr(part, "_flatten_layers") and name.count("/") < DEEPEST:
+                walk(part, name)
+            elif hasattr(part, "assign") and hasattr(part, "path"):
+                found.setdefault(part.path, name)
+        for weight in one.weights if said else ():
+            found.setdefault(weight.path, f"{said}/{weight.path.rsplit('/', 1)[-1]}")
+
+    walk(layer, "")
+    paths = [weight.path for weight in layer.weights]
+    names = {path: path if sounds_like(path) else found.get(path, path) for path in paths}
+    return names if len(set(names.values())) == len(names) else {path: path for path in names}
+
+
+def parts_below(values: Mapping[str, Any], said: str) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of all attributes, and of what lists and mappings among them hold."""
+    for name, value in values.items():
+        if isinstance(value, list | tuple):
+            yield from ((f"{said}{name}/{place}", part) for place, part in enumerate(value))
+        elif isinstance(value, Mapping):
+            yield from ((f"{said}{name}/{key}", part) for key, part in value.items())
+        else:
+            yield f"{said}{name}", value
+
+
+DEEPEST = 6
+"""How deep layers lie in each other at most, as some hold the one that holds them."""
 
 
 def is_norm(layer: Any) -> bool:

@@ -65,6 +65,24 @@ def as_names_say(layer: PlainLayer, way: Way, heads: int) -> Roles | None:
     return next(iter(every), None)
 
 
+def exchanged_by_names(found: Bound) -> Inside | None:
+    """Return the matrices of a layer with q, k and v as their names say, where these are others of the same three."""
+    inside, layer = found.inside, found.layer
+    if inside is None or layer is None:
+        return None
+    numbers = {name: np.sort(array, axis=None) for name, array in layer.parameters.items() if sounds_like(name)}
+    named = dict[str, str]()
+    for side in "qkv":
+        own = np.sort(inside.arrays[f"W_{side}"], axis=None)
+        said = {sounds_like(name) for name, array in numbers.items() if np.array_equal(array, own)}
+        named |= {side: said.pop()} if len(said) == 1 else {}
+    if sorted(named.values()) != ["k", "q", "v"] or all(side == name for side, name in named.items()):
+        return None
+    sides = {f"{kind}_{side}": f"{kind}_{name}" for side, name in named.items() for kind in "Wb"}
+    arrays = {sides.get(name, name): array for name, array in inside.arrays.items()}
+    return replace(inside, arrays=arrays) if fit(arrays, inside.heads, inside.groups) else None
+
+
 def telling(found: Bound, windows: Sequence[str] = ()) -> Bound:
     """Return a layer of which answers tell something; `windows` may say how many tokens see each other.
 

@@ -46,6 +46,27 @@ def test_attention_inside_a_layer_of_keras_is_seen(factor: str, names: tuple[str
     assert verdict.passed == (not names) and verdict.mistakes == names, verdict
 
 
+ANOTHER_ORDER = """
+import keras
+
+class Layer(keras.layers.Layer):
+    def __init__(self, units):
+        super().__init__()
+        self.q_dense, self.k_dense, self.v_dense = (keras.layers.Dense(units, use_bias=False) for _ in "qkv")
+
+    def call(self, x):
+        q, k, v = self.q_dense(x), self.k_dense(x), self.v_dense(x)
+        return keras.layers.Attention()([ORDER])
+"""
+
+
+@pytest.mark.parametrize(("order", "names"), [("q, v, k", ("no_scale",)), ("q, k, v", ("no_scale", "qkv_order"))])
+def test_keys_and_values_that_change_places_are_told_by_what_their_author_calls_them(
+    order: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert checked(ANOTHER_ORDER.replace("ORDER", order), tmp_path).mistakes == names
+
+
 OF_DROPOUT = """
 import keras
 from keras import ops
