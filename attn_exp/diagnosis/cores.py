@@ -454,7 +454,7 @@ def sides_by_name(
                 layer.put({name: array})
                 if after.k.shape == before.k.shape and not np.allclose(after.k, before.k):
                     found |= {"q": "k", "k": "q"} if np.allclose(after.q, before.q) else {}
-            if (side := sounds_like(name)) and sum(length > 1 for length in array.shape) > 1:
+            if (side := sounds_like(name)) and array.ndim > 1:  # a matrix, also one of one column
                 layer.put({name: array + rng.standard_normal(array.shape)})
                 after = again()
                 layer.put({name: array})

@@ -272,6 +272,8 @@ def of_scale(
     said = f"scores are multiplied by {factor:.4g}; expected {usual:.4g} for heads of {one.size}"
     if isclose(factor, usual, rel_tol=room):
         return Finding("the scale inside", HELD, said), ""
+    if is_one_for_several(seen) and isclose(factor, usual * sqrt(seen.told), rel_tol=room):
+        return Finding("the scale inside", HELD, f"{said}: that of the {seen.told} heads that it should have"), ""
     late = isclose(factor, 1.0, rel_tol=room) and not isclose(one.after, 1.0, rel_tol=room)
     if one.normed or late:
         why = "queries or keys are normed" if one.normed else "the weights are instead"
@@ -373,6 +375,10 @@ def sums_of(seen: Seen, shares: Array) -> Iterator[tuple[str, Array]]:
     """Yield sums of weights over some axes, and what lies along these."""
     along = {"keys": (2,), "queries": (1,), FIRST_AXIS: (0,), "keys and queries": (1, 2)}
     yield from ((over, shares.sum(axis=axes)) for over, axes in along.items())
+    rows = shares.shape[1]  # those of a channel, or of a frame, where queries of several meet the same keys
+    for count in (count for count in range(2, rows) if rows % count == 0):
+        in_groups = shares.reshape(len(shares), rows // count, count, -1)
+        yield from (("queries", in_groups.sum(axis=axis)) for axis in (1, 2))
     if len(seen.first) == 1 and seen.heads:
         by_heads = shares.reshape(len(seen.x), seen.heads, *shares.shape[1:])
         yield OF_ALL_ENTRIES, by_heads.sum(axis=(0, 2))
@@ -541,9 +547,14 @@ def of_channels(seen: Seen) -> Iterator[tuple[Finding, str]]:
 CHANNELS = "the channels inside"
 
 
+def is_one_for_several(seen: Seen) -> bool:
+    """Say whether there is one head where the layer says that it has several."""
+    return seen.heads == 1 < seen.told and seen.first[0].size not in (seen.told, seen.width // seen.told)
+
+
 def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether there is one head where the layer says that it has several, and which of several share keys."""
-    if seen.heads == 1 < seen.told and seen.first[0].size not in (seen.told, seen.width // seen.told):
+    if is_one_for_several(seen):
         said = f"one, of {seen.first[0].size} numbers, and not {seen.told}"
         yield Finding("the heads inside", BROKEN, said), "single_head"
     one, heads = seen.first[0], seen.heads

@@ -329,7 +329,8 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
     found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
     found = found or (with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None)
     try:
-        return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
+        found = found or read_as_it_is(layer, way, forward, request, told, name)
+        return replace(with_heads_kept(found, module), look=look)
     except UserError as error:
         raise UnreadError(str(error), look) from error
 
@@ -564,6 +565,12 @@ def as_its_class_is_told(found: Bound, heads: int) -> Inside | None:
     if any(inside.arrays[f"W_{side}"].shape[1] % heads for side in "qkv"):
         return None
     return Inside(inside.arrays, heads, heads, inside.around, inside.tokens)
+
+
+def with_heads_kept(found: Bound, module: Any) -> Bound:
+    """Return a layer of one head as one of several by name, where its module keeps that it has so many."""
+    kept = next((number for word, number in whole_numbers(module) if word in HEADS), 0)
+    return found if found.named is not None else replace(found, named=as_its_class_is_told(found, kept))
 
 
 COUNTS_HEADS = re.compile("heads$|^heads|n(um)?head|headcount|headnum")

@@ -465,6 +465,72 @@ def test_values_that_change_places_with_keys_are_named_beside_another_mistake() 
     assert set(attn_exp.check(AnotherOrder(24, 1.0), quick=True).mistakes) == {"no_scale", "qkv_order"}
 
 
+class OneOfThree(nn.Module):
+    """One head of the whole width does the work of several, with their scale."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads, self.scale = num_heads, (dim // num_heads) ** -0.5
+        self.qkv: nn.Module = nn.Linear(dim, 3 * dim, bias=False)
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x: Any) -> Any:
+        entries, tokens, width = x.shape
+        q, k, v = self.qkv(x).reshape(entries, tokens, 3, -1, width).permute(2, 0, 3, 1, 4)
+        shares = (q @ k.mT * self.scale).softmax(-1)
+        return self.proj((shares @ v).transpose(1, 2).reshape(entries, tokens, -1))
+
+
+@pytest.mark.parametrize("bent", [False, True])
+def test_one_head_with_the_scale_of_several_has_one_mistake(bent: bool) -> None:
+    layer = OneOfThree(24, 3)
+    if bent:
+        layer.qkv = nn.Sequential(nn.Linear(24, 48), nn.Tanh(), nn.Linear(48, 72))
+    assert attn_exp.check(layer, quick=True).mistakes == ("single_head",)
+    assert bent or attn_exp.check(OneOfThree, quick=True).mistakes == ("single_head",)
+
+
+class SpreadWithOneNumber(nn.Module):
+    """Queries and keys have one number; the weights are turned where they meet the values, which lie as columns."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.query_conv, self.key_conv, self.value_conv = (
+            nn.Conv1d(dim, 1, 1),
+            nn.Conv1d(dim, 1, 1),
+            nn.Conv1d(dim, dim, 1),
+        )
+
+    def forward(self, x: Any) -> Any:
+        columns = x.mT
+        scores = self.query_conv(columns).mT @ self.key_conv(columns)
+        said = self.value_conv(columns) @ scores.softmax(-1)
+        return said.view(x.shape)
+
+
+def test_matrices_of_one_column_tell_queries_from_keys() -> None:
+    assert set(attn_exp.check(SpreadWithOneNumber, quick=True).mistakes) == {"weights_transposed", "heads_merged_wrong"}
+
+
+class OfSeveralFrames(nn.Module):
+    """Queries of several frames meet the keys of one, and the softmax runs along those of each frame."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.heads = num_heads
+        self.query, self.key, self.value, self.out = (nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, query: Any, key_value: Any) -> Any:
+        q, k, v = (made.unflatten(-1, (self.heads, -1)) for made in (
+            self.query(query), self.key(key_value), self.value(key_value)))  # fmt: skip
+        scores = torch.einsum("bfthd,bshd->bfhts", q, k) / q.shape[-1] ** 0.5
+        return self.out(torch.einsum("bfhts,bshd->bfthd", scores.softmax(-2), v).flatten(-2))
+
+
+def test_a_softmax_over_the_queries_of_each_frame_is_named() -> None:
+    assert attn_exp.check(OfSeveralFrames, quick=True).mistakes == ("softmax_over_queries",)
+
+
 class FirstKeys(Bent):
     """Keys of three heads are made, and all queries are held against those of the first."""
 
