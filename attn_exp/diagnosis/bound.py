@@ -26,7 +26,8 @@ class Bound:
     has if it mixes tokens with heads in a way that is known, for where nothing else explains it. `given` are the words
     of a call that are always given, and `needed` those that it cannot do without. `again` makes a layer of the same
     class in other sizes, if that can be done, and `masked` the same one with another of its words for a mask, for each
-    of them. `look` returns the verdict on what is seen of the attention inside, if it can be seen.
+    of them. `look` returns the verdict on what is seen of the attention inside, if it can be seen. `has_tables`: it
+    takes the angles of rotary positions.
     """
 
     call: Callable[..., Any]
@@ -42,3 +43,4 @@ class Bound:
     again: Callable[[], Bound | None] = lambda: None
     masked: Mapping[str, Callable[[], Bound]] = field(default_factory=dict)
     look: Callable[[], Verdict | None] = lambda: None
+    has_tables: bool = False

@@ -124,6 +124,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))
+    verdict = with_more(verdict, turned_by_tables(own, request, verdict, tried.function, tell))
     given = tried.caller.offer
     verdict = with_more(verdict, without_its_mask(given, verdict, lambda other: check_in_layout(
         own, replace(request, layout=tried.caller.layout), True, tell, replace(tried.function, offer=other)
@@ -249,13 +250,42 @@ def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell
     with suppress(UserError):  # it may not be made so
         other = check_in_layout(own, other_words.with_words(request, other_words.CAUSAL), True, tell)
         names = [name for name in other.mistakes if name not in verdict.mistakes]
-        if names and all(mistake(name).group == "masks" for name in names):
+        if names and set(names) <= ALIGNED:
+            yield Finding(MADE_CAUSAL, REMARK, " ".join(mistake(name).says for name in names)), ""
+        elif names and all(mistake(name).group == "masks" for name in names):
             yield from ((Finding(MADE_CAUSAL, BROKEN, mistake(name).says), name) for name in names)
         elif other.passed or other.mistakes:
             yield Finding(MADE_CAUSAL, HELD if not names else ABSENT), ""
 
 
 MADE_CAUSAL = "made causal"
+ALIGNED = {"causal_top_left", "causal_bottom_right"}
+"""How causal masks lie where nobody asked for one: every library has its own way."""
+
+
+def turned_by_tables(
+    own: OwnFunction, request: Request, verdict: Verdict, function: Bound, tell: Tell
+) -> Iterator[tuple[Finding, str]]:  # fmt: skip
+    """Yield what is to be said of a layer that takes the angles of rotary positions, once they turn something."""
+    if not function.has_tables or request.positions or not (verdict.passed or verdict.right_under):
+        return
+    asked = {words: other_words.with_words(request, words) for words in ROTARY}
+    if verdict.right_under:
+        asked = {words: other_words.with_words(one, verdict.right_under) for words, one in asked.items()}
+    with suppress(UserError):
+        for words, one in asked.items():
+            if ways_to_call.is_right(ways_to_call.how_to_call(own, one)):
+                yield Finding(TURNED, HELD, words), ""
+                return
+        for one in asked.values():
+            names = check_in_layout(own, one, True, tell).mistakes
+            if names and all(mistake(name).group == "positions" for name in names) and "rope_pairing" not in names:
+                yield from ((Finding(TURNED, BROKEN, mistake(name).says), name) for name in names)
+                return
+
+
+TURNED = "turned by its tables"
+ROTARY = ("position=rope", "position=rope position.rope.interleaved=true")
 WITH_HEADS, WITHOUT_HEADS = ("bhtd", "bthd"), "btd"
 
 

@@ -147,6 +147,7 @@ def config_class(given: inspect.Parameter, owner: Any) -> Any:
         value for name, value in space.items()
         if inspect.isclass(value) and value.__module__ == owner.__module__
         and name.lower().endswith(("config", "args", "cfg", "hparams", "params"))
+        and not issubclass(value, dict)  # such a mapping does not say what it holds; the code that reads it does
     ]  # fmt: skip
     return beside[0] if len(beside) == 1 else None
 

@@ -76,7 +76,7 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
             redraw(layer, request.seed)
             enlarge(layer, request.seed)
             awake(layer, way)
-        way = replace(way, told={**told, **way.told})
+        way = replace(way, told={**told, **way.told}, asked=request.positions)
         forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(layer, way)
         look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
         origin = np.dot if kind == "keras" else library_of_jax()

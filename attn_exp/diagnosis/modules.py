@@ -310,7 +310,7 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
         return of_another_call(layer, forward, known, error)
     if way.axes == "tm" and are_apart(layer, way):
         way = with_one_query(layer, way, layer.lent) or way
-    way = replace(way, told={**known.by_file, **way.told})
+    way = replace(way, told={**known.by_file, **way.told}, asked=request.positions)
     way = taking_masks(layer, depending(layer, way), forward, head_size(layer, sizes))
     way, before = entries_apart(layer, tokens_first(layer, way)), way
     if known.fresh:

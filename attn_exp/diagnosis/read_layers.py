@@ -43,6 +43,7 @@ from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
+from attn_exp.diagnosis.turning_tables import as_asked
 from attn_exp.diagnosis.values_of_x import made_of_x
 from attn_exp.diagnosis.ways_into_layers import (
     ALONE,
@@ -201,7 +202,9 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     inside = of_heads_averaged(layer, way, inside)
     aside = numbers_off(layer, way, roles, inside, aside)
     said = words_of(inside.around or around, aside, way) + (scaled and f" and {scaled}")
-    call, offer = called(layer, way, forward, said)
+    size = inside.arrays["W_q"].shape[1] // max(inside.heads, 1)
+    turning = as_asked(way.asked, size)
+    call, offer = called(layer, replace(way, turning=turning), forward, said)
     of_points = roles.heads == 1 and {"h", "w"} <= set(way.axes.lower())
     unscaled = of_points or (not any(name.startswith("b_") for name in arrays) and has_table(roles))
     offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, unscaled=unscaled)
@@ -210,7 +213,7 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
         call = with_normed_memory(call, before)
     needed = tuple(given.name for given in forward if given.default is given.empty)
     known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given), needed=needed)
-    return replace(known, masked=masked_by(known, way, forward, said))
+    return replace(known, masked=masked_by(known, way, forward, said), has_tables=way.takes_tables(size))
 
 
 def has_table(roles: Roles) -> bool:

@@ -11,12 +11,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import process_time
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis import turning_tables
 from attn_exp.diagnosis.clock import end_of
 from attn_exp.diagnosis.libraries import home, in_jax, join, stack
 from attn_exp.diagnosis.of_chance import is_noted_so, is_of_chance, lone_key, random_key
@@ -24,9 +26,11 @@ from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.packs import Pack, packs_in, taken_apart
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.sizes_of_files import OF_BATCH, exchanged, of_calls, of_counts
+from attn_exp.diagnosis.turning_tables import Turning
 from attn_exp.diagnosis.uses import keywords_read, lengths_compared
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
+from attn_exp.rules.positions.rope import Rope
 
 MOST_TRIES = 160
 ENTRIES, HERE, THERE, IN_ROWS = 2, 7, 5, 6
@@ -56,6 +60,10 @@ class Way:
     """How many tokens it takes, where it takes no other number of them."""
     told: Mapping[str, int | str] = field(default_factory=dict)
     """Names of its file and what they are in a call: a number, or the `batch` or the `rows` of x."""
+    asked: tuple[Any, ...] = ()
+    """The positions that are asked for, which tables of its caller may hold."""
+    turning: Turning | None = None
+    """How such tables turn: by no angle where there is none."""
     asks: str = ""
     """Whether it answers for the `first` or the `last` token alone: then each token is put there in turn; or takes one
     query in each call, `alone` or in a `row` of one."""
@@ -72,12 +80,22 @@ class Way:
         if not ("b" in self.axes and "b" in theirs) and x.shape[0] > 1:
             return self.one_by_one(layer, x, memory, named)
         other = x if memory is None else memory
-        sizes = Sizes(x.shape[0], x.shape[1], other.shape[1], x)
+        sizes = Sizes(x.shape[0], x.shape[1], other.shape[1], x, self.turning)
         arguments = {name: lay(x, self.axes) if side == "x" else lay(other, theirs) for name, side in self.sides.items()
                      if side == "x" or memory is not None or name not in self.optional}  # fmt: skip
         arguments |= {name: arguments[name][:, None] for name in self.in_groups if name in arguments}
         arguments |= {name: make(sizes) for name, make in self.given.items()}
         return unlaid(self.said(layer, arguments | named, sizes), self.axes, tuple(x.shape))
+
+    def takes_tables(self, size: int) -> bool:
+        """Say whether any of its arguments may hold the angles of rotary positions, of heads of so many numbers."""
+        neutral = Sizes(ENTRIES, HERE, HERE, np.zeros((ENTRIES, HERE, self.width)))
+        turned = replace(neutral, turning=Turning(Rope(), size))
+
+        def flat(made: Any) -> list[float]:
+            return [float(number) for part in parts_of(made).values() for number in np.real(np.ravel(part))]
+
+        return any(flat(make(neutral)) != flat(make(turned)) for make in self.given.values())
 
     def said(self, layer: Callable[..., Any], arguments: dict[str, Any], sizes: Sizes) -> Any:
         """Return what a layer says to some arguments, by their names."""
@@ -115,7 +133,7 @@ class Way:
         """Return the answers for the tokens, each of which is the query of an entry of its own."""
         batch, tokens, width = x.shape
         other = x if memory is None else memory
-        sizes = Sizes(batch, tokens, other.shape[1], x)
+        sizes = Sizes(batch, tokens, other.shape[1], x, self.turning)
         beside = {name: make(sizes) for name, make in self.given.items()} | dict(named)
         arguments = {name: for_each_query(value, batch, tokens) for name, value in beside.items()}
         queries = x.reshape(batch * tokens, *([1] if self.asks == ONE_QUERY[1] else []), width)
@@ -187,12 +205,13 @@ def repeated(entries: Any, times: int) -> Any:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a call, and one of its arrays, which says the library and the type."""
+    """The sizes of a call, and one of its arrays, which says the library and the type; how tables turn, if they do."""
 
     batch: int
     rows: int
     keys: int
     x: Any
+    turning: Turning | None = None
 
     def array(self, array: Array) -> Any:
         """Return an array of NumPy in the library of x; numbers in its type."""
@@ -332,12 +351,19 @@ class Filled:
     shape: str
     value: float | bool
     turns: int = 0
+    of_angles: bool = False
+    """Whether it is a table of angles themselves, where they are asked for; others are of cosines, or of sines."""
 
     def __call__(self, sizes: Sizes) -> Any:
         lengths = {"b": sizes.batch, "t": sizes.rows, "s": sizes.keys, "1": 1, "d": self.turns,
                    "m": sizes.x.shape[-1], "r": sizes.rows + sizes.keys - 1}  # fmt: skip
         lengths["h"] = sizes.x.shape[-1] // self.turns if self.turns else 1
         lengths["n"] = sizes.batch * lengths["h"]
+        if sizes.turning is not None and isinstance(self.value, float):
+            made_of = partial(np.multiply, 1.0) if self.of_angles else np.cos if self.value else np.sin
+            table = turning_tables.filled(self.shape, lengths, sizes.turning, made_of)
+            if table is not None:
+                return sizes.array(table)
         kind = np.bool_ if isinstance(self.value, bool) else np.int64 if isinstance(self.value, int) else np.float64
         return sizes.array(np.full([lengths[letter] for letter in self.shape.split()], self.value, kind))
 
@@ -398,15 +424,23 @@ def rotations(shape: str, size: int) -> Make:
 
     def make(sizes: Sizes) -> Any:
         lengths = {"t": sizes.rows, "e": size // 2, "1": 1, "b": sizes.batch}
+        turned = (
+            None if sizes.turning is None else turning_tables.complex_numbers(shape.split(), lengths, sizes.turning)
+        )
         ones = np.ones([lengths[letter] for letter in shape.split()], np.complex128)
-        return sizes.array(ones)
+        return sizes.array(ones if turned is None else turned)
 
     return make
 
 
 def in_pairs(size: int) -> Make:
     """Return what makes cosines and sines of no angle beside each other, `[t d/2 2]`."""
-    return lambda sizes: sizes.array(np.tile([1.0, 0.0], (sizes.rows, size // 2, 1)))
+
+    def make(sizes: Sizes) -> Any:
+        turned = None if sizes.turning is None else turning_tables.in_pairs(sizes.rows, size // 2, sizes.turning)
+        return sizes.array(np.tile([1.0, 0.0], (sizes.rows, size // 2, 1)) if turned is None else turned)
+
+    return make
 
 
 def in_matrices(size: int, more: int = 2) -> Make:
@@ -414,7 +448,13 @@ def in_matrices(size: int, more: int = 2) -> Make:
 
     `more`: how many axes of length 1 stand before.
     """
-    return lambda sizes: sizes.array(np.tile(np.eye(2), (*[1] * more, sizes.rows, size // 2, 1, 1)))
+
+    def make(sizes: Sizes) -> Any:
+        turned = None if sizes.turning is None else turning_tables.in_matrices(sizes.rows, size // 2, sizes.turning)
+        matrices = np.tile(np.eye(2), (sizes.rows, size // 2, 1, 1)) if turned is None else turned
+        return sizes.array(matrices.reshape(*[1] * more, *matrices.shape))
+
+    return make
 
 
 def pair(one: Make, other: Make) -> Make:
@@ -489,7 +529,7 @@ def angles(sizes: list[int]) -> tuple[Make, ...]:
         *([in_matrices(sizes[0])] if len(sizes) > 1 else []),
         *pairs,
         *complex_tables(sizes)[:-1],
-        Filled("1 t d", 0.0, sizes[0]),
+        Filled("1 t d", 0.0, sizes[0], of_angles=True),
         *(Filled(shape, 0.0) for shape in ("1 t m", "1 r m", "b t m", "b r m", "t 1 m", "r 1 m", "t m", "r m")),
     )
 
