@@ -295,7 +295,7 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
         yield function, parameters
         if any(side_of_name(given.name) and is_required(given) for given in parameters):
             return
-    for sources in choices([given for given in parameters if is_required(given) or is_size(given)], is_made=True):
+    for sources in choices(told_when_made(parameters), is_made=True):
         homes = inspect.getmro(function) if inspect.isclass(function) else ()
         is_called = not homes or any(callable(vars(home).get("__call__")) for home in homes)
         making = Making(function, sources, method="" if is_called else method_of(function))
@@ -378,6 +378,17 @@ def is_size(given: inspect.Parameter) -> bool:
     """Say whether a parameter is told how many numbers a head or x has, whatever its default is: `d_k=64`."""
     is_large = type(given.default) is int and given.default >= SMALLEST_SIZE
     return is_large and sources_of(given)[0] in (SIZE, WIDTH)
+
+
+def told_when_made(parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Return what a class is told: what it needs, sizes whatever their default is, and heads where it is told a width.
+
+    A width that is told has to be divided by as many heads as a question has.
+    """
+    told = [given for given in parameters if is_required(given) or is_size(given)]
+    is_whole = any(sources_of(given)[0] is WIDTH for given in told)
+    heads = [given for given in parameters if type(given.default) is int and sources_of(given)[0] is HEADS]
+    return told + [given for given in heads if is_whole and given not in told]
 
 
 SMALLEST_SIZE = 8

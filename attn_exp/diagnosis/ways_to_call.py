@@ -309,6 +309,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             if not tried.caller.offer.only_if_right:
                 shaped += [tried, *others] if has_right_shape(tried) else others
                 spoke.append(tried)
+    shaped.sort(key=lambda one: bool(one.answer.axes))  # those with an axis more or fewer come last
     is_usual = nearly or causal or unmasked or request.layout
     rare = [] if is_usual else in_rare_layouts(own, request, several, as_many_axes(shaped), not (shaped or spoke))
     first = silent[0].function if silent else None
