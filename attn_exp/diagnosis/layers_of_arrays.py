@@ -22,13 +22,23 @@ from attn_exp.diagnosis.function_layers import function_layers
 from attn_exp.diagnosis.inner import Look, UnreadError, tells_all
 from attn_exp.diagnosis.layers_of_jax import library_of_jax
 from attn_exp.diagnosis.libraries import library, modules_named, wanted
+from attn_exp.diagnosis.makers import takes_heads
 from attn_exp.diagnosis.module_sizes import (
     HEADS,
     Sizes,
     whole_numbers,
 )
 from attn_exp.diagnosis.numbers_of_layers import enlarge, redraw, widths_of
-from attn_exp.diagnosis.plain_layers import PlainLayer, boxes_of, evaluated, keeps_what_it_makes, matrices_in
+from attn_exp.diagnosis.plain_layers import (
+    PlainLayer,
+    arrays_in,
+    boxes_of,
+    evaluated,
+    keeps_what_it_makes,
+    matrices_in,
+    method_of,
+    plain,
+)
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.read_layers import (
     as_names_say,
@@ -65,10 +75,11 @@ def of_no_library(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         NoMatricesError: it holds none.
         UserError: it cannot be called, or what it does is no attention.
     """
-    if holds_matrices(own, request):
+    held_by_it = matrices_of(own, request)
+    if any(array.any() for array in held_by_it):
         return of_plain(own, sizes, request)
     kind = own.function if inspect.isclass(own.function) else type(own.function)
-    if not keeps_what_it_makes(kind):
+    if not keeps_what_it_makes(kind) or (held_by_it and takes_heads(getattr(kind, method_of(kind)))):
         raise NoMatricesError(f"{own.name} holds no matrices")
     try:
         return of_plain(own, sizes, request)
@@ -80,15 +91,15 @@ class NoMatricesError(UserError):
     """An object of no library holds no matrices, also after it was called."""
 
 
-def holds_matrices(own: OwnFunction, request: Request) -> bool:
-    """Say whether an object of no library, or what a class makes, holds matrices and takes no q, k and v."""
+def matrices_of(own: OwnFunction, request: Request) -> list[Array]:
+    """Return the matrices that an object of no library, or what a class makes, holds; zeros may be filled by calls."""
     made = own.function
     try:
         if inspect.isclass(made):
             made = construct(own.function, own.name, sizes_of(request), lambda one, _: one)
-        return matrices_in(made)
+        return [plain(array) for _, _, array in arrays_in(made) if sum(length > 1 for length in array.shape) > 1]
     except (Exception, LeftError):
-        return False
+        return []
 
 
 def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:

@@ -407,7 +407,9 @@ def as_scores_show(shaped: Sequence[Tried]) -> Sequence[Tried]:
     if first is None or not first.caller.offer.core or has_one_mistake(first) or has_its_scores(first):
         return shaped
     others = [one for one in shaped if one.caller.layout != first.caller.layout]
-    found = next((one for one in others if has_its_scores(one)), None)
+    in_steps = getattr(first.function.call, "step", None) is not None  # of one token nothing tells what scores are
+    shows = has_one_mistake if in_steps else has_its_scores
+    found = next((one for one in others if shows(one)), None)
     return shaped if found is None else [found, *(one for one in shaped if one is not found)]
 
 

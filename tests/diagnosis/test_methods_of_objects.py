@@ -71,6 +71,17 @@ class Model:
         mixed = (power / power.sum(-1, keepdims=True) @ v).swapaxes(-2, -3)
         return mixed.reshape(*x.shape[:-1], self.d_model) @ params["W_o"]
 
+class Store:
+    def __init__(self, capacity, n_heads, head_dim):
+        self.keys = np.zeros((n_heads, capacity, head_dim))
+        self.values = np.zeros((n_heads, capacity, head_dim))
+
+    def attend(self, q, k, v, pos):
+        self.keys[:, pos], self.values[:, pos] = k[:, 0], v[:, 0]
+        logits = q @ self.keys[:, : pos + 1].swapaxes(1, 2) / q.shape[-1] ** 0.5
+        power = np.exp(logits - logits.max(-1, keepdims=True))
+        return power / power.sum(-1, keepdims=True) @ self.values[:, : pos + 1]
+
 if torch:
     class Holder:
         def __init__(self, width):
@@ -115,6 +126,14 @@ def test_an_object_of_numpy_and_its_method_are_judged(tmp_path: Path, name: str)
 @pytest.mark.parametrize("name", ["two.weigh", "Two.weigh"])
 def test_a_method_of_q_k_and_v_of_no_library_is_judged(tmp_path: Path, name: str) -> None:
     assert names_of(tmp_path, name) == (False, ("scale_by_d",))
+
+
+def test_an_object_that_keeps_keys_and_values_is_asked_token_by_token(tmp_path: Path) -> None:
+    file = tmp_path / "store.py"
+    file.write_text(CODE)
+    verdict = check(find_function(f"{file}:Store"), Request(), quick=True)
+    assert (verdict.right_under, verdict.mistakes) == ("mask=causal", ())
+    assert names_of(tmp_path, "Store.attend", CODE.replace(" / q.shape[-1] ** 0.5", "")) == (False, ("no_scale",))
 
 
 def test_a_method_that_takes_a_mapping_of_matrices_is_given_them(tmp_path: Path) -> None:
