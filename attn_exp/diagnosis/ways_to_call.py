@@ -608,15 +608,21 @@ DIVIDES = "what is passed as its scale divides"
 
 
 def with_its_scale(caller: Caller, case: Case) -> Caller:
-    """Return the caller that passes the scale as a function wants it: some divide by what others multiply with."""
+    """Return the caller that passes the scale as a function wants it: some divide by what others multiply with.
+
+    That shows too where it is done twice.
+    """
     offer = caller.offer
     if not offer.takes("scale"):
         return caller
     asked = replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
     said = "; ".join(filter(None, (offer.said, DIVIDES)))
     other = replace(caller, offer=replace(offer, divides=True, said=said))
-    is_other = not is_near(caller, caller(asked), expected(asked)) and is_near(other, other(asked), expected(asked))
-    return other if is_other else caller
+    (twice,) = mistake("scale_twice").changes
+    fitting = [made for made in (expected(asked), predicted(twice(asked.recipe), asked.given)) if made is not None]
+    as_it_is, divided = caller(asked), other(asked)
+    is_other = not any(is_near(caller, as_it_is, made) for made in fitting)
+    return other if is_other and any(is_near(other, divided, made) for made in fitting) else caller
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
