@@ -33,6 +33,7 @@ from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.watching import DROPPING, Operation
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
+from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.normalizers.softmax import softmax
 
 NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_with_indices", "_fft_r2c", "cumsum", "pad",
@@ -760,22 +761,25 @@ def verdict(
 ) -> Verdict | None:  # fmt: skip
     """Return the verdict on a layer of which nothing but the attention inside is seen, or None where that is not.
 
-    What has no name of its own here says nothing, and neither does a layer of which masks or positions are asked.
+    What has no name of its own here says nothing, and neither does a layer of which masks or positions are asked: of
+    masks, one that is causal alone is seen.
     """
-    if request.masks or request.scores or request.positions:
+    causal_asked = tuple(request.masks) == (Causal(),)
+    if (request.masks and not causal_asked) or request.scores or request.positions:
         return None
     seen, said = None, list[tuple[Finding, str]]()
     with suppress(Exception):  # a layer may take no other numbers than those that it was asked
         seen = see()
         said = list(dict.fromkeys(findings(seen, request, others))) if seen is not None else []
-    if seen is None or not said:
+    if seen is None or not said or (causal_asked and not all(map(is_causal, seen.first))):
         return None
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
     said = [(replace(one, state=HELD), "") if one in turned else (one, name) for one, name in said]
     broken = [one for one, _ in said if one.state == BROKEN]
     names = tuple(dict.fromkeys(name for one, name in said if name and (one.state == BROKEN or broken)))
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
-    words = [word for word, is_so in ((CAUSAL, all(map(is_causal, seen.first))), (BLOCKS, bool(turned))) if is_so]
+    causal = not causal_asked and all(map(is_causal, seen.first))
+    words = [word for word, is_so in ((CAUSAL, causal), (BLOCKS, bool(turned))) if is_so]
     in_grid = any(one.rung == OF_GRID for one, _ in said)
     if not broken:
         whose = "among channels instead of tokens, " if any(one.rung == CHANNELS for one, _ in said) else ""

@@ -24,9 +24,7 @@ from attn_exp.diagnosis.layers_of_jax import library_of_jax
 from attn_exp.diagnosis.libraries import library, modules_named, wanted
 from attn_exp.diagnosis.makers import takes_heads
 from attn_exp.diagnosis.module_sizes import (
-    HEADS,
     Sizes,
-    whole_numbers,
 )
 from attn_exp.diagnosis.numbers_of_layers import enlarge, redraw, widths_of
 from attn_exp.diagnosis.plain_layers import (
@@ -55,7 +53,7 @@ from attn_exp.diagnosis.tokens import (
     entries_apart,
     tokens_first,
 )
-from attn_exp.diagnosis.told_sizes import is_told, sizes_of
+from attn_exp.diagnosis.told_sizes import is_told, of_heads_told, sizes_of
 from attn_exp.diagnosis.ways_into_layers import (
     LAID,
     NoWayError,
@@ -121,19 +119,6 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         return cast("Bound", construct(own.function, own.name, sizes, works))
     except NoWayError as error:
         raise UncalledError(f"{own.name} cannot be called with x: {error}") from error
-
-
-def of_heads_told(made: Any, found: Inside | None, told: int) -> Inside | None:
-    """Return what an object holds of one head as that of the heads that its class is told and keeps; None of others.
-
-    A head that has fewer numbers than x may be one of several, or what is told is how many it has.
-    """
-    is_kept = told > 1 and any(word in HEADS and value == told for word, value in whole_numbers(made))
-    if found is None or not is_kept or found.heads > 1:
-        return None
-    shapes = [found.arrays[f"W_{side}"].shape for side in "qkv"]
-    is_whole = all(columns == shapes[0][0] and columns % told == 0 for _, columns in shapes)
-    return replace(found, heads=told, groups=told) if is_whole else None
 
 
 def way_into_plain(

@@ -30,7 +30,7 @@ from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
     entries_apart,
 )
-from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, with_sizes_apart
+from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, is_told, of_heads_told, with_sizes_apart
 from attn_exp.diagnosis.ways_into_layers import (
     HERE,
     NoWayError,
@@ -78,7 +78,8 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
             found = found or understood(layer, way, forward, origin)
         except NotFoundError as error:
             raise UnreadError(f"{own.name}: no projections found: {error}", look) from error
-        return telling(replace(found, look=look))
+        told_heads = of_size.heads if inspect.isclass(own.function) and is_told(own) else 1
+        return telling(replace(found, look=look, named=of_heads_told(made, found.inside, told_heads)))
 
     if not inspect.isclass(own.function):
         return works(own.function, sizes)
