@@ -776,7 +776,7 @@ def verdict(
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
     said = [(replace(one, state=HELD), "") if one in turned else (one, name) for one, name in said]
     broken = [one for one, _ in said if one.state == BROKEN]
-    names = tuple(dict.fromkeys(name for one, name in said if name and (one.state == BROKEN or broken)))
+    names = tuple(dict.fromkeys(name for one, name in said if name and one.state == BROKEN))
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
     causal = not causal_asked and all(map(is_causal, seen.first))
     words = [word for word, is_so in ((CAUSAL, causal), (BLOCKS, bool(turned))) if is_so]
