@@ -718,8 +718,8 @@ class Look:
     """What looks inside a layer once, when it is first called, and returns the verdict on what it sees, or None.
 
     `see` returns what is seen there, and `others` the same of one of its class in other sizes, which its scale is held
-    against; None where that is not seen. Meanwhile the layer has the numbers that it had `at_first`: what was set aside
-    to read its matrices may hide what they do.
+    against; None where that is not seen. `otherwise` returns what is to be said where there is none inside. Meanwhile
+    the layer has the numbers that it had `at_first`: what was set aside to read its matrices may hide what they do.
     """
 
     name: str
@@ -727,6 +727,7 @@ class Look:
     request: Request
     others: Callable[[], Seen | None] = lambda: None
     at_first: Callable[[], AbstractContextManager[Any]] = nullcontext
+    otherwise: Callable[[], Verdict | None] = lambda: None
 
     @cached_property
     def verdict(self) -> Verdict | None:
@@ -748,7 +749,23 @@ class Look:
         return seen is not None and all(one.size > 1 for one in seen.first)
 
     def __call__(self) -> Verdict | None:
-        return self.verdict
+        return self.verdict or self.otherwise()
+
+
+def another_each_time(name: str, request: Request, call: Callable[[], Array]) -> Verdict | None:
+    """Return the verdict on a layer of which no more is known than that each call gives other answers, or None."""
+    try:
+        first, second = call(), call()
+    except Exception:
+        return None
+    if np.array_equal(first, second, equal_nan=True):
+        return None
+    findings = (Finding(CALLED, HELD, "with x"), Finding(TWICE, BROKEN, "the same call gave different answers"))
+    computes = "something else in each call; no attention is seen inside"
+    return Verdict(name, False, (AT_RANDOM,), computes, findings, request.words)
+
+
+AT_RANDOM = "not_deterministic"
 
 
 def tells_all(seen: Verdict | None) -> bool:

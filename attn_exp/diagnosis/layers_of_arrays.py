@@ -19,7 +19,7 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import seen_inside
 from attn_exp.diagnosis.function_layers import function_layers
-from attn_exp.diagnosis.inner import Look, UnreadError, tells_all
+from attn_exp.diagnosis.inner import Look, UnreadError, another_each_time, tells_all
 from attn_exp.diagnosis.layers_of_jax import library_of_jax
 from attn_exp.diagnosis.libraries import library, modules_named, wanted
 from attn_exp.diagnosis.makers import takes_heads
@@ -47,7 +47,7 @@ from attn_exp.diagnosis.read_layers import (
     words_for_masks,
 )
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.roles import NotFoundError
+from attn_exp.diagnosis.roles import TOKENS, NotFoundError
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.tokens import (
     entries_apart,
@@ -202,6 +202,9 @@ def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | Non
     except NotFoundError as error:
         named = as_names_say(layer, way, heads) if heads else None
         if named is None:
+            x = np.random.default_rng(97).standard_normal((2, way.tokens or TOKENS, way.width))
+            again = partial(another_each_time, name, request, lambda: layer.answer(way, x, x if way.memory else None))
+            look = replace(look, otherwise=again)
             raise UnreadError(f"{name}: no projections found: {error}", look) from error
         return replace(with_roles(layer, way, forward, home, named), look=look)
     found = telling(replace(found, look=look))
