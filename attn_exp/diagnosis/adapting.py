@@ -5,6 +5,7 @@ Names are hints: they say what is tried first. What an argument is that nobody k
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +46,7 @@ from attn_exp.diagnosis.offer import (
     told,
 )
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
-from attn_exp.diagnosis.plain_layers import METHODS, method_of
+from attn_exp.diagnosis.plain_layers import METHODS, keeps_what_it_makes, method_of
 from attn_exp.diagnosis.pure_layers import as_called
 from attn_exp.diagnosis.returned import hidden, parts_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
@@ -95,12 +96,22 @@ class Adapter:
         core = {role: given.pop(own(role)) for role in (*CORE, *WHOLE_LAYER) if own(role) in given}
         given.pop(own("heads"), None)
         context = Context(at, library, core)
+        if self.step is not None and self.step.place and self.step.layout.startswith("b") and at.batch > 1:
+            return self.of_each_entry(context, given)
         function = self.function.of(context) if isinstance(self.function, Making) else self.function
         if self.step is not None:
             return self.of_each_token(self.step, function, context, given)
         if self.one_query:
             return self.of_each_query(function, context, given)
         return self.answer(function, context, given)
+
+    def of_each_entry(self, context: Context, given: Mapping[str, Any]) -> Any:
+        """Return the answers to the entries of a batch, for each of which the object keeps what it is given anew."""
+        at, said = replace(context.at, batch=1), list[Any]()
+        for place in range(context.at.batch):
+            entry = {own(role): array[place : place + 1] for role, array in context.given.items()}
+            said.append(self(**given, **entry, **{own(SIZES): (at, context.library)})[0])
+        return stack(said, 0)
 
     def of_each_query(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
         """Return the answers to the queries, each of which is a call.
@@ -134,13 +145,14 @@ class Adapter:
             raise ValueError("a call takes one token")
         axis, answers = step.layout.index("t"), list[Any]()
         state = {name: self.sources[name].make(context) for name in step.caches if name in self.sources}
+        function = copy.deepcopy(function) if step.place else function
         for place in range(context.at.rows):
             one = (*[slice(None)] * axis, slice(place, place + 1) if step.keeps_axis else place)
             token = {role: array[one] for role, array in context.given.items()}
             of_token = Context(replace(context.at, rows=1, keys=1), context.library, token)
-            said = self.answer(function, of_token, {**given, **state})
+            said = self.answer(function, of_token, {**given, **state, **({step.place: place} if step.place else {})})
             output, *rest = said if isinstance(said, tuple) else (said,)
-            state |= caches_in(rest, step.caches)
+            state |= caches_in(rest, step.caches) if step.caches else {}
             answers.append(output[(*[slice(None)] * axis, 0)] if step.keeps_axis else output)
         return stack(answers, axis)
 
@@ -178,7 +190,9 @@ class Step:
 
     layout: str
     keeps_axis: bool
-    caches: tuple[str, ...]
+    caches: tuple[str, ...] = ()
+    place: str = ""
+    """The argument that says which token it is, where the object keeps what earlier ones left."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +263,11 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
         told = sizes_told(called)
         uses = uses_of(function) if any(map(is_required, parameters)) else {}
         for arrangement in chain(
-            of_mappings(parameters, uses), of_steps(parameters), of_kept(parameters, uses), arrangements(parameters)
+            of_mappings(parameters, uses),
+            of_steps(parameters),
+            of_places(function, parameters),
+            of_kept(parameters, uses),
+            arrangements(parameters),
         ):
             passed = {role_taken(given): given for given in reversed(parameters)
                       if role_taken(given) in PASSED and given.name not in arrangement.sources
@@ -295,7 +313,7 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
         yield function, parameters
         if any(side_of_name(given.name) and is_required(given) for given in parameters):
             return
-    for sources in choices([given for given in parameters if is_required(given) or is_size(given)], is_made=True):
+    for sources in choices(told_when_made(parameters), is_made=True):
         homes = inspect.getmro(function) if inspect.isclass(function) else ()
         is_called = not homes or any(callable(vars(home).get("__call__")) for home in homes)
         making = Making(function, sources, method="" if is_called else method_of(function))
@@ -378,6 +396,17 @@ def is_size(given: inspect.Parameter) -> bool:
     """Say whether a parameter is told how many numbers a head or x has, whatever its default is: `d_k=64`."""
     is_large = type(given.default) is int and given.default >= SMALLEST_SIZE
     return is_large and sources_of(given)[0] in (SIZE, WIDTH)
+
+
+def told_when_made(parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Return what a class is told: what it needs, sizes whatever their default is, and heads where it is told a width.
+
+    A width that is told has to be divided by as many heads as a question has.
+    """
+    told = [given for given in parameters if is_required(given) or is_size(given)]
+    is_whole = any(sources_of(given)[0] is WIDTH for given in told)
+    heads = [given for given in parameters if type(given.default) is int and sources_of(given)[0] is HEADS]
+    return told + [given for given in heads if is_whole and given not in told]
 
 
 SMALLEST_SIZE = 8
@@ -504,6 +533,26 @@ def of_steps(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
     for layout, keeps_axis in product(OF_ONE_QUERY, (False, True)):
         step = Step(layout, keeps_axis, caches)
         yield Arrangement(True, sources, (layout,), guessed=True, step=step)
+
+
+def of_places(function: Any, parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
+    """Yield objects that take q, k and v of one token and its place, and keep what earlier tokens left."""
+    if not (inspect.isclass(function) and keeps_what_it_makes(function)):
+        return
+    needed = [given for given in parameters if is_required(given)]
+    named = sides_of(needed)
+    others = [given.name for given in needed if given.name not in named.values()]
+    if set(named) != set(CORE) or len(others) != 1 or not OF_PLACE.fullmatch(others[0]):
+        return
+    sources = {named[role]: direct(role) for role in CORE}
+    for layout, keeps_axis in product(("bhtd", "bthd", "btd", "htd", "thd", "td"), (True, False)):
+        step = Step(layout, keeps_axis, place=others[0])
+        yield Arrangement(True, {**sources, others[0]: PLACE}, (layout,), guessed=True, step=step)
+
+
+PLACE = Source("its place", lambda _: 0)
+OF_PLACE = re.compile(r"(?i)(cur(rent)?_?|start_?|cache_?|token_?)?(t|i|n|pos|position|step|idx|index|place|offset)")
+"""What people call the place of a token."""
 
 
 def kept(k: str, v: str, keys: Sequence[str]) -> Source:

@@ -212,6 +212,14 @@ class Answers:
         outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
+    def mistake_beside_masks(self) -> Explained | None:
+        """Return one mistake that shows without another mask, and one of masks."""
+        plain, masked = self.by_masks(self.seen)
+        if not masked or not failing(plain, self.digits):
+            return None
+        unmasked = replace(self, seen=plain, ask=lambda: self.by_masks(self.fresh)[0])
+        return self.with_masks([one for one in self.single if unmasked.gives(one)], masked)
+
     def several_mistakes(self) -> Explained | None:
         """Return several mistakes, at most one in each part: those that show without another mask, then of masks."""
         plain, masked = self.by_masks(self.seen)
@@ -223,6 +231,10 @@ class Answers:
         base = [one for one in self.single if masked and unmasked.gives(one)]
         several = in_several_parts(self.single, wrong[0], self.ask_equal())
         base += [one for one in while_there_is_time(several, EXPLAINING, SEVERAL) if unmasked.gives(one)]
+        return self.with_masks(base, masked)
+
+    def with_masks(self, base: Sequence[Candidate], masked: Seen) -> Explained | None:
+        """Return those of some candidates that give every answer, or with a mistake of masks; they do without masks."""
         wrong_with_masks = failing(masked, self.digits)
 
         def tells(one: Candidate) -> bool:

@@ -25,6 +25,8 @@ from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import Given
 from attn_exp.own_code import held
 from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.padding import Padding
 
 
 def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Finding, str]]:
@@ -121,10 +123,30 @@ def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
     before = copies(caller, arguments)
     answer = caller.answer(arguments, case)
     changed = [role for role, array in copies(caller, arguments).items() if not same_numbers(array, before[role])]
+    changed += [role for role in mask_changed(caller, case) if role not in changed]
     if changed:
         return Finding("inputs unchanged", BROKEN, f"it changed {', '.join(changed)}"), "changes_inputs"
     said = silent([answer])
     return Finding("inputs unchanged", BROKEN if said else HELD, said), ""
+
+
+def mask_changed(caller: Caller, case: Case) -> list[str]:
+    """Return the roles of masks that a call writes to, also where it gives no answer then."""
+    keys = at_of(case).keys
+    seen = np.ones((at_of(case).rows, keys), np.bool_)
+    seen[:, -1] = False
+    rules: dict[str, Mask] = {"mask": Allowed(seen), "padding": Padding(keys - 1)}
+    found = list[str]()
+    for role, rule in rules.items():
+        asked = replace(case, recipe=case.recipe.with_rules(masks=(*case.recipe.rules.masks, rule)))
+        if not caller.offer.takes(role) or keys < len("qk"):
+            continue
+        arguments = caller.arguments(asked)
+        before = copies(caller, arguments)
+        caller.answer(arguments, asked)
+        after = copies(caller, arguments)
+        found += [role] if role in before and not np.array_equal(after[role], before[role]) else []
+    return found
 
 
 def copies(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:

@@ -35,7 +35,7 @@ from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.located import located
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
-from attn_exp.diagnosis.other_masks import as_meant, of_other_masks, without_its_mask
+from attn_exp.diagnosis.other_masks import as_meant, of_other_masks, of_padding_alone, without_its_mask
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE, WIDTH, layer_cases
@@ -352,7 +352,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
     if request.blocks and understood(tried) and ways_to_call.is_right(tried, causal=True):
         given = ways_to_call.how_to_call(own, request, ways_to_mask.always_given(tried.function))
         tried = given if ways_to_call.is_right(given) else tried
-    bare = ways_to_mask.of_padding_alone(tried.function) if request.masks and tried.answer.output is None else None
+    bare = of_padding_alone(tried.function) if request.masks and tried.answer.output is None else None
     if bare is not None and understood(tried):  # the mask that is asked for may be inside
         given = ways_to_call.how_to_call(own, request, bare)
         tried = given if given.answer.output is not None else tried

@@ -76,6 +76,7 @@ EXPLANATIONS = (
     Explanation("more rounding than needed", Numbers.rounding, numbers=2),
     Explanation("a slip", Numbers.slipped, numbers=3, sheet=2),
     Explanation("a mistake and a slip", Numbers.mistake_and_slip, numbers=5, sheet=4),
+    Explanation("a mistake, and one of masks besides", Answers.mistake_beside_masks, function=1),
     Explanation("several mistakes", Answers.several_mistakes, function=1, rare=True, dear=True),
     Explanation(TWO, two_mistakes, function=1, numbers=4, sheet=5, rare=True, dear=True),
     Explanation("half precision", Answers.half_precision, function=2),

@@ -33,6 +33,7 @@ from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.watching import DROPPING, Operation
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
+from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.normalizers.softmax import softmax
 
 NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_with_indices", "_fft_r2c", "cumsum", "pad",
@@ -737,8 +738,8 @@ class Look:
     """What looks inside a layer once, when it is first called, and returns the verdict on what it sees, or None.
 
     `see` returns what is seen there, and `others` the same of one of its class in other sizes, which its scale is held
-    against; None where that is not seen. Meanwhile the layer has the numbers that it had `at_first`: what was set aside
-    to read its matrices may hide what they do.
+    against; None where that is not seen. `otherwise` returns what is to be said where there is none inside. Meanwhile
+    the layer has the numbers that it had `at_first`: what was set aside to read its matrices may hide what they do.
     """
 
     name: str
@@ -746,6 +747,7 @@ class Look:
     request: Request
     others: Callable[[], Seen | None] = lambda: None
     at_first: Callable[[], AbstractContextManager[Any]] = nullcontext
+    otherwise: Callable[[], Verdict | None] = lambda: None
 
     @cached_property
     def verdict(self) -> Verdict | None:
@@ -767,7 +769,23 @@ class Look:
         return seen is not None and all(one.size > 1 for one in seen.first)
 
     def __call__(self) -> Verdict | None:
-        return self.verdict
+        return self.verdict or self.otherwise()
+
+
+def another_each_time(name: str, request: Request, call: Callable[[], Array]) -> Verdict | None:
+    """Return the verdict on a layer of which no more is known than that each call gives other answers, or None."""
+    try:
+        first, second = call(), call()
+    except Exception:
+        return None
+    if np.array_equal(first, second, equal_nan=True):
+        return None
+    findings = (Finding(CALLED, HELD, "with x"), Finding(TWICE, BROKEN, "the same call gave different answers"))
+    computes = "something else in each call; no attention is seen inside"
+    return Verdict(name, False, (AT_RANDOM,), computes, findings, request.words)
+
+
+AT_RANDOM = "not_deterministic"
 
 
 def tells_all(seen: Verdict | None) -> bool:
@@ -780,22 +798,25 @@ def verdict(
 ) -> Verdict | None:  # fmt: skip
     """Return the verdict on a layer of which nothing but the attention inside is seen, or None where that is not.
 
-    What has no name of its own here says nothing, and neither does a layer of which masks or positions are asked.
+    What has no name of its own here says nothing, and neither does a layer of which masks or positions are asked: of
+    masks, one that is causal alone is seen.
     """
-    if request.masks or request.scores or request.positions:
+    causal_asked = tuple(request.masks) == (Causal(),)
+    if (request.masks and not causal_asked) or request.scores or request.positions:
         return None
     seen, said = None, list[tuple[Finding, str]]()
     with suppress(Exception):  # a layer may take no other numbers than those that it was asked
         seen = see()
         said = list(dict.fromkeys(findings(seen, request, others))) if seen is not None else []
-    if seen is None or not said:
+    if seen is None or not said or (causal_asked and not all(map(is_causal, seen.first))):
         return None
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
     said = [(replace(one, state=HELD), "") if one in turned else (one, name) for one, name in said]
     broken = [one for one, _ in said if one.state == BROKEN]
-    names = tuple(dict.fromkeys(name for one, name in said if name and (one.state == BROKEN or broken)))
+    names = tuple(dict.fromkeys(name for one, name in said if name and one.state == BROKEN))
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
-    words = [word for word, is_so in ((CAUSAL, all(map(is_causal, seen.first))), (BLOCKS, bool(turned))) if is_so]
+    causal = not causal_asked and all(map(is_causal, seen.first))
+    words = [word for word, is_so in ((CAUSAL, causal), (BLOCKS, bool(turned))) if is_so]
     in_grid = any(one.rung == OF_GRID for one, _ in said)
     if not broken:
         whose = "among channels instead of tokens, " if any(one.rung == CHANNELS for one, _ in said) else ""

@@ -19,16 +19,24 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import seen_inside
 from attn_exp.diagnosis.function_layers import function_layers
-from attn_exp.diagnosis.inner import Look, UnreadError, tells_all
+from attn_exp.diagnosis.inner import Look, UnreadError, another_each_time, tells_all
 from attn_exp.diagnosis.layers_of_jax import library_of_jax
 from attn_exp.diagnosis.libraries import library, modules_named, wanted
+from attn_exp.diagnosis.makers import takes_heads
 from attn_exp.diagnosis.module_sizes import (
-    HEADS,
     Sizes,
-    whole_numbers,
 )
 from attn_exp.diagnosis.numbers_of_layers import enlarge, redraw, widths_of
-from attn_exp.diagnosis.plain_layers import PlainLayer, boxes_of, evaluated, keeps_what_it_makes, matrices_in
+from attn_exp.diagnosis.plain_layers import (
+    PlainLayer,
+    arrays_in,
+    boxes_of,
+    evaluated,
+    keeps_what_it_makes,
+    matrices_in,
+    method_of,
+    plain,
+)
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.read_layers import (
     as_names_say,
@@ -39,13 +47,13 @@ from attn_exp.diagnosis.read_layers import (
     words_for_masks,
 )
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.roles import NotFoundError
+from attn_exp.diagnosis.roles import TOKENS, NotFoundError
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.tokens import (
     entries_apart,
     tokens_first,
 )
-from attn_exp.diagnosis.told_sizes import is_told, sizes_of
+from attn_exp.diagnosis.told_sizes import is_told, of_heads_told, sizes_of
 from attn_exp.diagnosis.ways_into_layers import (
     LAID,
     NoWayError,
@@ -65,10 +73,11 @@ def of_no_library(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         NoMatricesError: it holds none.
         UserError: it cannot be called, or what it does is no attention.
     """
-    if holds_matrices(own, request):
+    held_by_it = matrices_of(own, request)
+    if any(array.any() for array in held_by_it):
         return of_plain(own, sizes, request)
     kind = own.function if inspect.isclass(own.function) else type(own.function)
-    if not keeps_what_it_makes(kind):
+    if not keeps_what_it_makes(kind) or (held_by_it and takes_heads(getattr(kind, method_of(kind)))):
         raise NoMatricesError(f"{own.name} holds no matrices")
     try:
         return of_plain(own, sizes, request)
@@ -80,15 +89,15 @@ class NoMatricesError(UserError):
     """An object of no library holds no matrices, also after it was called."""
 
 
-def holds_matrices(own: OwnFunction, request: Request) -> bool:
-    """Say whether an object of no library, or what a class makes, holds matrices and takes no q, k and v."""
+def matrices_of(own: OwnFunction, request: Request) -> list[Array]:
+    """Return the matrices that an object of no library, or what a class makes, holds; zeros may be filled by calls."""
     made = own.function
     try:
         if inspect.isclass(made):
             made = construct(own.function, own.name, sizes_of(request), lambda one, _: one)
-        return matrices_in(made)
+        return [plain(array) for _, _, array in arrays_in(made) if sum(length > 1 for length in array.shape) > 1]
     except (Exception, LeftError):
-        return False
+        return []
 
 
 def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
@@ -110,19 +119,6 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         return cast("Bound", construct(own.function, own.name, sizes, works))
     except NoWayError as error:
         raise UncalledError(f"{own.name} cannot be called with x: {error}") from error
-
-
-def of_heads_told(made: Any, found: Inside | None, told: int) -> Inside | None:
-    """Return what an object holds of one head as that of the heads that its class is told and keeps; None of others.
-
-    A head that has fewer numbers than x may be one of several, or what is told is how many it has.
-    """
-    is_kept = told > 1 and any(word in HEADS and value == told for word, value in whole_numbers(made))
-    if found is None or not is_kept or found.heads > 1:
-        return None
-    shapes = [found.arrays[f"W_{side}"].shape for side in "qkv"]
-    is_whole = all(columns == shapes[0][0] and columns % told == 0 for _, columns in shapes)
-    return replace(found, heads=told, groups=told) if is_whole else None
 
 
 def way_into_plain(
@@ -206,6 +202,9 @@ def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | Non
     except NotFoundError as error:
         named = as_names_say(layer, way, heads) if heads else None
         if named is None:
+            x = np.random.default_rng(97).standard_normal((2, way.tokens or TOKENS, way.width))
+            again = partial(another_each_time, name, request, lambda: layer.answer(way, x, x if way.memory else None))
+            look = replace(look, otherwise=again)
             raise UnreadError(f"{name}: no projections found: {error}", look) from error
         return replace(with_roles(layer, way, forward, home, named), look=look)
     found = telling(replace(found, look=look))

@@ -7,16 +7,20 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from types import MethodType
 from typing import Any
 
+from attn_exp.diagnosis import mappings
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.module_sizes import Sizes
-from attn_exp.diagnosis.offer import BY_NAME, offered, parameters_of, plain
+from attn_exp.diagnosis.offer import BY_NAME, is_required, offered, parameters_of, plain
 from attn_exp.diagnosis.plain_layers import arrays_in, matrices_in, may_be_layer, method_of
 from attn_exp.diagnosis.pure_layers import Pair, kind_of
 from attn_exp.diagnosis.sizes_of_files import names_in
+from attn_exp.diagnosis.uses import uses_of
 from attn_exp.errors import UserError
 from attn_exp.own_code import LeftError
 
@@ -166,6 +170,13 @@ def called_by_method(function: Any, sizes: Sizes) -> Any:
     library = kind_of(owner)
     if library not in ("", "keras") or next(iter(inspect.signature(function).parameters), "") != "self":
         return function
+    kind = None if library else given_its_matrices(owner, function, sizes)
+    return kind or made_for_method(owner, function, sizes)
+
+
+def made_for_method(owner: type, function: Any, sizes: Sizes) -> Any:
+    """Return a class made to be called by one of its methods, or the method where it takes q, k and v."""
+    library, word = kind_of(owner), function.__name__
     space: dict[str, Any] = {"call" if library else "forward": function, "__module__": owner.__module__}
     is_core = not library and takes_heads(MethodType(function, owner))
     made = made_without_reading(owner, word, sizes) if is_core else None
@@ -213,13 +224,45 @@ def made_without_reading(owner: type, word: str, sizes: Sizes) -> Any:
         matrices = [name for name, tensor in made.named_parameters() if tensor.ndim > 1]
     else:
         matrices = [name for name, _, array in arrays_in(made) if array.ndim > 1]
+    return None if names_read(owner, word) & {name.partition(".")[0] for name in matrices} else made
+
+
+def given_its_matrices(owner: type, function: Any, sizes: Sizes) -> Any:
+    """Return the class of a method that takes a mapping of matrices, where numbers and words are all that it reads of
+    its object; else None. Its objects hold these alone; arrays are drawn nowhere, as that may take seconds."""
+    uses, taken = uses_of(function), list(inspect.signature(function).parameters.values())[1:]
+    names = names_read(owner, function.__name__)
+    if not any(is_required(one) and any(True for _ in mappings.sources(one.name, uses)) for one in taken):
+        return None
+
+    @functools.wraps(owner.__init__)  # type: ignore[misc] # of the class
+    def init(self: Any, *positional: Any, **named: Any) -> None:
+        drawn = partial(owner.__init__, self, *positional, **named)  # type: ignore[misc] # of the class
+        if (jax := sys.modules.get("jax")) is None:
+            drawn()
+        else:
+            with ThreadPoolExecutor(1) as alone:  # what JAX is told of its own calls is told to one thread
+                alone.submit(jax.eval_shape, drawn).result()
+        for name in set(vars(self)) - names:
+            delattr(self, name)
+
+    kind = type(owner.__name__, (owner,), {"forward": function, "__init__": init, "__module__": owner.__module__})
+    try:
+        made = construct(kind, owner.__name__, sizes, lambda one, _: one)
+    except (Exception, LeftError):
+        return None
+    return kind if all(isinstance(value, int | float | str | None) for value in vars(made).values()) else None
+
+
+def names_read(owner: type, word: str) -> set[str]:
+    """Return the names that a method of a class reads, and those that its own methods read that it calls."""
     names, ahead = set[str](), [word]
     while ahead:
         method = getattr(owner, ahead.pop(), None)
         new = set(method.__code__.co_names) - names if inspect.isfunction(method) else set[str]()
         names |= new
         ahead += new
-    return None if names & {name.partition(".")[0] for name in matrices} else made
+    return names
 
 
 def no_parameters(*_: Any, **__: Any) -> Iterator[Any]:

@@ -7,6 +7,7 @@ where a call cannot do without it, and there is no other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from attn_exp.diagnosis.other_words import BLOCKS
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake
 
-IGNORED, TURNED = "mask_ignored", "mask_transposed"
+IGNORED, TURNED, CHANGED = "mask_ignored", "mask_transposed", "changes_inputs"
 AS_MEANT = "rows are keys and columns queries, as of edges from one to another"
 HIDES = "True in it hides"
 MOST = 2
@@ -28,8 +29,10 @@ def of_other_masks(function: Bound, verdict: Verdict, ask: Callable[[Bound], Ver
     is_only = len(function.masked) == 1 and function.offer is not None and not function.offer.takes("mask")
     for place, (word, made) in enumerate(function.masked.items()):
         rung = f"masks as {word}"
-        said = ask(made()) if place < MOST else None
+        said = asked(made(), ask) if place < MOST else None
         more = [] if said is None else [name for name in said.mistakes if name not in verdict.mistakes]
+        if CHANGED in more:
+            yield Finding(rung, BROKEN, "a call writes to it"), CHANGED
         if said is not None and BLOCKS in said.right_under:
             is_usual = "pad" in word or not is_only  # of padding, every library means so
             yield (
@@ -44,10 +47,28 @@ def of_other_masks(function: Bound, verdict: Verdict, ask: Callable[[Bound], Ver
             yield Finding(rung, REMARK, "changes nothing: it may be for another way of calling"), ""
         elif more == [TURNED] and is_of_edges(word):
             yield Finding(rung, REMARK, AS_MEANT), ""
-        elif more and all(mistake(name).group == "masks" for name in more):
-            yield from ((Finding(rung, BROKEN, mistake(name).says), name) for name in more)
+        elif more and all(mistake(name).group == "masks" for name in more if name != CHANGED):
+            yield from ((Finding(rung, BROKEN, mistake(name).says), name) for name in more if name != CHANGED)
         else:
             yield Finding(rung, ABSENT, "not judged: what it should say is not known"), ""
+
+
+def asked(function: Bound, ask: Callable[[Bound], Verdict]) -> Verdict:
+    """Return the verdict on a layer with another word for a mask; where it is refused, on it as one of keys alone."""
+    said = ask(function)
+    refused = any(one.rung == "masks" and re.match(r"\w*Error: ", one.said) for one in said.findings)
+    of_keys = of_padding_alone(function) if refused and not said.mistakes else None
+    return said if of_keys is None else ask(of_keys)
+
+
+def of_padding_alone(function: Bound) -> Bound | None:
+    """Return a layer whose masks can say no more than which keys are padding; None where it has no word for a mask."""
+    offer = function.offer
+    if offer is None or not offer.takes("mask"):
+        return None
+    words = {"padding" if role == "mask" else role: word for role, word in offer.parameters.items()}
+    defaults = {"padding" if role == "mask" else role: value for role, value in offer.defaults.items()}
+    return replace(function, offer=replace(offer, parameters=words, defaults=defaults))
 
 
 def without_its_mask(offer: Offer, verdict: Verdict, ask: Callable[[Offer], Verdict]) -> Iterator[tuple[Finding, str]]:

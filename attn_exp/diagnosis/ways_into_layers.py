@@ -42,7 +42,8 @@ MEMORY = ("context", "memory", "encoderhiddenstates", "xa", "y", "data", "media"
           "src", "sourcestates")  # fmt: skip
 """What people call what keys and values are made of, where it is not x."""
 QUERY = ("inputsq", "xq", "queryinput", "inputq", "queryantecedent", "xquery", "qinput")
-KEYS, VALUES = ("inputsk", "xk", "keyinput"), ("inputsv", "xv", "valueinput")
+KEYS = ("inputsk", "xk", "keyinput", "inputk", "keyantecedent", "xkey", "kinput")
+VALUES = ("inputsv", "xv", "valueinput", "inputv", "valueantecedent", "xvalue", "vinput")
 
 
 @dataclass(frozen=True)
@@ -1174,7 +1175,7 @@ def with_unknown_memory(layer: Callable[..., Any], way: Way, into: Callable[[Arr
         return way
     given = {name: make for name, make in way.given.items() if name not in unknown}
     sides = {**way.sides, **dict.fromkeys(unknown, "memory")}
-    for lies in BESIDE_IMAGES if beside else ("",):
+    for lies in ("", *(BESIDE_IMAGES if beside else ())):
         one = replace(way, sides=sides, given=given, of_memory=lies)
         if not trouble(layer, one, into, way.width, HERE)[0] and with_memory(layer, one, into).memory:
             return replace(one, memory=True)

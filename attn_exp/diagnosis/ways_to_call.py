@@ -309,6 +309,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             if not tried.caller.offer.only_if_right:
                 shaped += [tried, *others] if has_right_shape(tried) else others
                 spoke.append(tried)
+    shaped.sort(key=lambda one: bool(one.answer.axes))  # those with an axis more or fewer come last
     is_usual = nearly or causal or unmasked or request.layout
     rare = [] if is_usual else in_rare_layouts(own, request, several, as_many_axes(shaped), not (shaped or spoke))
     first = silent[0].function if silent else None
@@ -406,7 +407,9 @@ def as_scores_show(shaped: Sequence[Tried]) -> Sequence[Tried]:
     if first is None or not first.caller.offer.core or has_one_mistake(first) or has_its_scores(first):
         return shaped
     others = [one for one in shaped if one.caller.layout != first.caller.layout]
-    found = next((one for one in others if has_its_scores(one)), None)
+    in_steps = getattr(first.function.call, "step", None) is not None  # of one token nothing tells what scores are
+    shows = has_one_mistake if in_steps else has_its_scores
+    found = next((one for one in others if shows(one)), None)
     return shaped if found is None else [found, *(one for one in shaped if one is not found)]
 
 
@@ -605,15 +608,21 @@ DIVIDES = "what is passed as its scale divides"
 
 
 def with_its_scale(caller: Caller, case: Case) -> Caller:
-    """Return the caller that passes the scale as a function wants it: some divide by what others multiply with."""
+    """Return the caller that passes the scale as a function wants it: some divide by what others multiply with.
+
+    That shows too where it is done twice.
+    """
     offer = caller.offer
     if not offer.takes("scale"):
         return caller
     asked = replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
     said = "; ".join(filter(None, (offer.said, DIVIDES)))
     other = replace(caller, offer=replace(offer, divides=True, said=said))
-    is_other = not is_near(caller, caller(asked), expected(asked)) and is_near(other, other(asked), expected(asked))
-    return other if is_other else caller
+    (twice,) = mistake("scale_twice").changes
+    fitting = [made for made in (expected(asked), predicted(twice(asked.recipe), asked.given)) if made is not None]
+    as_it_is, divided = caller(asked), other(asked)
+    is_other = not any(is_near(caller, as_it_is, made) for made in fitting)
+    return other if is_other and any(is_near(other, divided, made) for made in fitting) else caller
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:

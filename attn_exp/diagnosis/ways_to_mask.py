@@ -149,16 +149,6 @@ def always_given(function: Bound) -> Bound:
     return replace(function, offer=replace(function.offer, defaults=defaults, said=said))
 
 
-def of_padding_alone(function: Bound) -> Bound | None:
-    """Return a layer whose masks can say no more than which keys are padding; None where it has no word for a mask."""
-    offer = function.offer
-    if offer is None or not offer.takes("mask"):
-        return None
-    words = {"padding" if role == "mask" else role: word for role, word in offer.parameters.items()}
-    defaults = {"padding" if role == "mask" else role: value for role, value in offer.defaults.items()}
-    return replace(function, offer=replace(offer, parameters=words, defaults=defaults))
-
-
 def with_its_padding(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
     """Return the caller that writes masks of keys as the function wants them, where it has a keyword for them."""
     if caller.offer.takes("lengths") and caller.layout == "htd" and not caller.request.layout:

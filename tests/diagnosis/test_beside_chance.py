@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: E402, N812
 
 import attn_exp  # noqa: E402
 from attn_exp.diagnosis.chance import start_over, without_chance  # noqa: E402
+from attn_exp.errors import UserError  # noqa: E402
 from tests.diagnosis.test_bugs_of_others import Three  # noqa: E402
 
 
@@ -111,3 +112,25 @@ def test_random_numbers_start_over_in_each_call_and_go_on_afterwards_from_where_
     assert F.dropout is before and drawn() != drawn()
     random.seed(11)
     assert drawn()[0] != random.random()
+
+
+class Drawn:
+    """No attention: it holds one matrix, and draws another in each call."""
+
+    def __init__(self, dim: int) -> None:
+        self.matrix = np.random.default_rng(3).standard_normal((dim, dim))
+
+    def forward(self, x: Any) -> Any:
+        return np.tanh(x @ self.matrix @ np.random.standard_normal(self.matrix.shape))
+
+
+class Kept(Drawn):
+    def forward(self, x: Any) -> Any:
+        return np.tanh(x @ self.matrix @ self.matrix)
+
+
+def test_what_draws_in_each_call_is_told_where_no_attention_is_found() -> None:
+    verdict = attn_exp.check(Drawn, quick=True)
+    assert not verdict.passed and verdict.mistakes == ("not_deterministic",), verdict
+    with pytest.raises(UserError, match="no projections found"):
+        attn_exp.check(Kept, quick=True)

@@ -450,6 +450,19 @@ def squared(q: Any, k: Any, v: Any, scale: float | None = None) -> Any:
     return powers / powers.sum(axis=-1, keepdims=True) @ v
 
 
+def divided_twice(q: Any, k: Any, v: Any, scale: float | None = None) -> Any:
+    """Queries and then scores are divided by what is passed as the scale."""
+    root = math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = (q / root) @ np.swapaxes(k, -1, -2) / root
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+
+def test_a_scale_that_divides_twice_is_one_mistake() -> None:
+    verdict = attn_exp.check(divided_twice, quick=True)
+    assert verdict.mistakes == ("scale_twice",), verdict
+
+
 def test_a_scale_that_divides_is_a_way_to_say_it() -> None:
     verdict = attn_exp.check(divided, quick=True)
     assert verdict.passed, verdict

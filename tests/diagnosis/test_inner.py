@@ -160,6 +160,19 @@ def test_a_causal_mask_inside_is_told_in_the_words_for_it() -> None:
     assert attn_exp.check(Later(24, 3), quick=True).right_under == "mask=causal"
 
 
+class LaterByWidth(Later):
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.root = dim**0.5
+
+
+def test_a_causal_mask_that_is_asked_for_is_seen_inside() -> None:
+    verdict = attn_exp.check(Later(24, 3), "mask=causal", quick=True)
+    assert verdict.passed and not verdict.right_under, verdict
+    wrong = attn_exp.check(LaterByWidth(24, 3), "mask=causal", quick=True)
+    assert wrong.mistakes == ("scale_by_sqrt_d_model",) and "settings do not say so" not in wrong.computes, wrong
+
+
 class Unscaled(Bent):
     def beside(self, scores: Any, q: Any) -> Any:
         return scores * self.root

@@ -502,3 +502,33 @@ def test_a_function_of_haiku_that_takes_three_inputs_makes_layers_of_its_own(
     pytest.importorskip("haiku", reason="haiku is not installed: pip install dm-haiku")
     verdict = verdict_on(OF_HAIKU_FUNCTION.replace(exchanged, ""), tmp_path)
     assert verdict.mistakes == names and verdict.passed == (not names), verdict
+
+
+OF_ONE_HEAD = """
+import equinox as eqx
+import jax
+
+class Layer(eqx.Module):
+    n_heads: int
+    q: eqx.nn.Linear
+    k: eqx.nn.Linear
+    v: eqx.nn.Linear
+    out: eqx.nn.Linear
+
+    def __init__(self, d_model, n_heads, key):
+        self.n_heads = n_heads
+        keys = jax.random.split(key, 4)
+        self.q, self.k, self.v, self.out = (eqx.nn.Linear(d_model, d_model, key=one) for one in keys)
+
+    def __call__(self, x):
+        q, k, v = (jax.vmap(one)(x) for one in (self.q, self.k, self.v))
+        return jax.vmap(self.out)(jax.nn.softmax(q @ k.T / q.shape[-1] ** 0.5) @ v)
+"""
+
+
+@pytest.mark.parametrize(("exchanged", "more"), [("", ()), (" / q.shape[-1] ** 0.5", ("no_scale",))])
+def test_one_head_is_told_where_a_class_of_jax_is_told_several(
+    exchanged: str, more: tuple[str, ...], tmp_path: Path
+) -> None:
+    pytest.importorskip("equinox", reason="Equinox is not installed: pip install equinox")
+    assert verdict_on(OF_ONE_HEAD.replace(exchanged, ""), tmp_path).mistakes == ("single_head", *more)

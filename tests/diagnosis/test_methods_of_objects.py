@@ -54,6 +54,34 @@ class Settings:
 
 settings, number = Settings(), 4
 
+class Model:
+    def __init__(self, words, longest, d_model=64, n_head=8):
+        self.table = np.random.default_rng(5).standard_normal((words, d_model))
+        self.d_model, self.n_head = d_model, n_head
+        self.root = (d_model // n_head) ** 0.5
+
+    def cut(self, array):
+        return array.reshape(*array.shape[:-1], self.n_head, self.d_model // self.n_head).swapaxes(-2, -3)
+
+    def attend(self, x, params, mask=None):
+        q, k, v = self.cut(x @ params["W_q"]), self.cut(x @ params["W_k"]), self.cut(x @ params["W_v"])
+        logits = q @ k.swapaxes(-1, -2) / self.root
+        logits = logits if mask is None else np.where(mask, logits, -1e9)
+        power = np.exp(logits - logits.max(-1, keepdims=True))
+        mixed = (power / power.sum(-1, keepdims=True) @ v).swapaxes(-2, -3)
+        return mixed.reshape(*x.shape[:-1], self.d_model) @ params["W_o"]
+
+class Store:
+    def __init__(self, capacity, n_heads, head_dim):
+        self.keys = np.zeros((n_heads, capacity, head_dim))
+        self.values = np.zeros((n_heads, capacity, head_dim))
+
+    def attend(self, q, k, v, pos):
+        self.keys[:, pos], self.values[:, pos] = k[:, 0], v[:, 0]
+        logits = q @ self.keys[:, : pos + 1].swapaxes(1, 2) / q.shape[-1] ** 0.5
+        power = np.exp(logits - logits.max(-1, keepdims=True))
+        return power / power.sum(-1, keepdims=True) @ self.values[:, : pos + 1]
+
 if torch:
     class Holder:
         def __init__(self, width):
@@ -81,10 +109,10 @@ if torch:
 """
 
 
-def names_of(folder: Path, name: str) -> tuple[bool, tuple[str, ...]]:
+def names_of(folder: Path, name: str, code: str = CODE) -> tuple[bool, tuple[str, ...]]:
     """Return whether what stands in such a file passes, and its mistakes."""
     file = folder / "objects.py"
-    file.write_text(CODE)
+    file.write_text(code)
     verdict = check(find_function(f"{file}:{name}"), Request(), quick=True)
     return verdict.passed, verdict.mistakes
 
@@ -98,6 +126,20 @@ def test_an_object_of_numpy_and_its_method_are_judged(tmp_path: Path, name: str)
 @pytest.mark.parametrize("name", ["two.weigh", "Two.weigh"])
 def test_a_method_of_q_k_and_v_of_no_library_is_judged(tmp_path: Path, name: str) -> None:
     assert names_of(tmp_path, name) == (False, ("scale_by_d",))
+
+
+def test_an_object_that_keeps_keys_and_values_is_asked_token_by_token(tmp_path: Path) -> None:
+    file = tmp_path / "store.py"
+    file.write_text(CODE)
+    verdict = check(find_function(f"{file}:Store"), Request(), quick=True)
+    assert (verdict.right_under, verdict.mistakes) == ("mask=causal", ())
+    assert names_of(tmp_path, "Store.attend", CODE.replace(" / q.shape[-1] ** 0.5", "")) == (False, ("no_scale",))
+
+
+def test_a_method_that_takes_a_mapping_of_matrices_is_given_them(tmp_path: Path) -> None:
+    assert names_of(tmp_path, "Model.attend") == (True, ())
+    wrong = CODE.replace("(d_model // n_head) ** 0.5", "d_model ** 0.5")
+    assert names_of(tmp_path, "Model.attend", wrong) == (False, ("scale_by_sqrt_d_model",))
 
 
 @pytest.mark.parametrize("name", ["holder.mix", "holder", "module.core", "Module.core"])

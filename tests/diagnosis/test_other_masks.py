@@ -86,6 +86,43 @@ def test_a_second_mask_is_asked(layer: type[Any], state: str, said: str) -> None
     assert not any("memory_mask" in one for one in verdict.not_asked)
 
 
+class Writes(Hides):
+    """It turns its second mask round where that lies."""
+
+    def second(self, scores: Any, seen: Any) -> Any:
+        return scores.masked_fill(seen.logical_not_()[:, None, None], -1e30)
+
+
+class WritesToItsFirst(Hides):
+    def forward(self, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None) -> Any:
+        out = super().forward(x, memory, mask, memory_mask)
+        if mask is not None:
+            mask[..., -1] = True
+        return out
+
+
+@pytest.mark.parametrize("layer", [Writes, WritesToItsFirst])
+def test_a_mask_that_a_call_writes_to_is_seen(layer: type[Any]) -> None:
+    verdict = asked(layer)
+    assert not verdict.passed and verdict.mistakes == ("changes_inputs",), verdict
+
+
+class Later(Hides):
+    """Its second mask is one of keys alone, though nothing in its name says so."""
+
+    def forward(self, x: Any, memory: Any, mask: Any = None, src_mask: Any = None) -> Any:
+        return super().forward(x, memory, mask, src_mask)
+
+    def second(self, scores: Any, seen: Any) -> Any:
+        batch, keys = seen.shape
+        return scores.masked_fill(~seen.reshape(batch, 1, 1, keys).bool(), -1e-9)
+
+
+def test_another_mask_of_keys_alone_is_asked_as_one() -> None:
+    verdict = asked(Later)
+    assert not verdict.passed and verdict.mistakes == ("mask_small_fill",), verdict
+
+
 class OfLengths(Hides):
     """It must be told how many keys of each entry are no filler."""
 

@@ -66,3 +66,32 @@ def test_points_attend_to_words(layer: type[nn.Module]) -> None:
 
 def test_a_mistake_among_points_and_words_is_named() -> None:
     assert attn_exp.check(DownThePoints, quick=True).mistakes == ("softmax_over_queries",)
+
+
+class OfStations(nn.Module):
+    """Stations of a road attend to each other at each time: all three inputs lie as `[b n t c]`."""
+
+    def __init__(self, embed_size: int, heads: int, root: float | None = None) -> None:
+        super().__init__()
+        self.heads, self.root = heads, root or (embed_size // heads) ** 0.5
+        self.q, self.k, self.v, self.o = (nn.Linear(embed_size, embed_size) for _ in range(4))
+
+    def forward(self, input_Q: Any, input_K: Any, input_V: Any) -> Any:
+        b, n, t, c = input_Q.shape
+        given = ((self.q, input_Q), (self.k, input_K), (self.v, input_V))
+        q, k, v = (net(one).view(b, n, t, self.heads, -1).transpose(1, 3) for net, one in given)
+        mixed = (q @ k.mT / self.root).softmax(-1) @ v
+        return self.o(mixed.transpose(1, 3).reshape(b, n, t, c))
+
+
+class OfGrids(OfStations):
+    """What its keys and values are made of has names that tell nothing."""
+
+    def forward(self, x: Any, left: Any, right: Any) -> Any:
+        return super().forward(x, left, right)
+
+
+@pytest.mark.parametrize("layer", [OfStations, OfGrids])
+def test_a_memory_may_lie_as_the_image_does(layer: type[OfStations]) -> None:
+    assert attn_exp.check(layer(24, 3), quick=True).passed
+    assert attn_exp.check(layer(24, 3, 24**0.5), quick=True).mistakes == ("scale_by_sqrt_d_model",)

@@ -186,3 +186,25 @@ def test_a_mask_that_hides_what_is_true_is_said_beside_a_mistake(kind: Any, name
     assert verdict.mistakes == (name,), verdict
     assert {name, "mask_inverted"} in map(set, verdict.alike), verdict
     assert "convention=torch_mha" in verdict.computes
+
+
+def unmasked_in_single(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    """Its mask has no effect, and its positions, of tables in float32, are one apart."""
+    places, speeds = np.arange(8192.0), 10000.0 ** -(np.arange(q.shape[-1] // 2) / (q.shape[-1] // 2))
+    angles = np.outer(places, speeds).astype(np.float32)
+    tables = np.cos(angles), np.sin(angles)
+
+    def turned(one: Any, first: int) -> Any:
+        cos, sin = (table[first : first + one.shape[-2]] for table in tables)
+        low, high = np.split(one, 2, -1)
+        return np.concatenate([low * cos - high * sin, high * cos + low * sin], -1)
+
+    scores = turned(q, 1) @ turned(k, 0).swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True) @ v
+
+
+def test_a_mistake_of_masks_beside_another_is_named_where_all_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attn_exp.diagnosis.explanations.EXPLAINING", 0.0)  # what takes long would find none
+    verdict = attn_exp.check(unmasked_in_single, "position=rope", quick=True)
+    assert set(verdict.mistakes) == {"rope_off_by_one", "mask_ignored"}, verdict
