@@ -17,12 +17,16 @@ from attn_exp.rules.masks.mask import Mask
 class Right(dict[str, Array]):
     """The stages of a right answer, and how far others may lie from them: every answer to a question is held to it."""
 
+    def __init__(self, stages: Mapping[str, Array]) -> None:
+        """Hold the stages; how far others may lie is computed when it is first asked for."""
+        super().__init__(stages)
+        self.rooms = dict[int, float]()
+
     def tolerance(self, digits: int) -> float:
         """Return `tolerance` of them, computed once."""
-        kept: dict[int, float] = self.__dict__
-        if digits not in kept:
-            kept[digits] = how_far(self, digits)
-        return kept[digits]
+        if digits not in self.rooms:
+            self.rooms[digits] = how_far(self, digits)
+        return self.rooms[digits]
 
 
 @dataclass(frozen=True, eq=False)
