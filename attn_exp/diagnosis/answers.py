@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -87,6 +87,8 @@ class Answers:
     is_seen: Callable[[], bool] = lambda: False
     watch: Callable[[Case], Inside | None] = lambda case: None
     look: Callable[[Case], Inside | None] = lambda case: None
+    read_off: dict[object, float | None] = field(default_factory=dict)
+    """Numbers that were read off answers, for all views of them."""
     kind = "function"
 
     def views(self, first: bool) -> Iterator[Answers]:
@@ -112,7 +114,11 @@ class Answers:
     @cached_property
     def single(self) -> list[Candidate]:
         """Every way of every mistake that can show, and fills that are read off the answers."""
-        return [*every_mistake([case for case, _ in self.seen]), *fitted_fills(self.seen), *fitted_numbers(self.wrong)]
+        return [
+            *every_mistake([case for case, _ in self.seen]),
+            *fitted_fills(self.seen),
+            *fitted_numbers(self.wrong, self.read_off),
+        ]
 
     def gives(self, candidate: Candidate) -> bool:
         """Say whether a candidate gives every answer, some that are wrong among them, and the fresh ones too."""
@@ -120,12 +126,26 @@ class Answers:
         stages = predicted(candidate.change(case), case.given)
         if answer.output is not None and stages is not None and is_far(answer.output, stages):
             return False
-        if self.gives_of(candidate, self.seen[:1]) < 0:
-            return False
-        told = self.gives_of(candidate, self.wrong)
-        if told < 0 or self.gives_of(candidate, self.seen) <= 0 or self.gives_of(candidate, self.fresh) < 0:
+        told = right = 0
+        for part, is_wrong in self.parts:
+            given = self.gives_of(candidate, part)
+            if given < 0:
+                return False
+            told, right = (told + given, right) if is_wrong else (told, right + given)
+        if told + right == 0 or self.gives_of(candidate, self.fresh) < 0:
             return False
         return told > 0 or self.gives_of(candidate, failing(self.fresh, self.digits)) > 0
+
+    @cached_property
+    def parts(self) -> list[tuple[Seen, bool]]:
+        """The first question, the others that are answered wrongly, and those answered rightly; whether each is wrong.
+
+        Most candidates give another answer to one of the earlier ones.
+        """
+        lost = {case for case, _ in self.wrong}
+        first, rest = self.seen[:1], self.seen[1:]
+        parted = ([pair for pair in rest if (pair[0] in lost) is is_wrong] for is_wrong in (True, False))
+        return [(first, first[0][0] in lost), *zip(parted, (True, False), strict=True)]
 
     def gives_of(self, candidate: Candidate, seen: Seen) -> int:
         """Return how many answers a candidate gives, within rounding, or -1 where it gives another than one of them.
@@ -141,13 +161,15 @@ class Answers:
                 continue  # neither fits these shapes
             if stages is None:
                 return -1
-            size = np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30)
-            if tolerance(stages, self.digits) > TELLS * size and np.isfinite(stages["weights"]).all():
+            size, room = np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30), tolerance(stages, self.digits)
+            if room > TELLS * size and np.isfinite(stages["weights"]).all():
                 continue  # shares of sums that vanish, or logits of 1e9: rounding alone decides
             if is_for_no_key(answer.output, stages):
                 continue
-            seen_rows = {**stages, "output": without_blind(stages["output"], stages)}
-            if differs(without_blind(answer.output, stages), seen_rows, self.digits):
+            made = without_blind(stages["output"], stages)
+            same = made is stages["output"]
+            rows, room_of_rows = (stages, room) if same else ({**stages, "output": made}, None)
+            if differs(without_blind(answer.output, stages), rows, self.digits, room_of_rows):
                 return -1
             if not is_nearer(answer.output, stages, case, self.digits):
                 return -1
@@ -419,11 +441,12 @@ BLOCKS = range(2, 132)
 
 def keys_kept(case: Case, output: Array, digits: int) -> int:
     """Return to how many of the first keys this is the answer: 0 where it is nothing at all, -1 where to none."""
+    if not np.nan_to_num(output).any():
+        return 0
     keys = expected(case)["masked"].shape[-1]
     for count in range(keys - 1, -1, -1):
         stages = predicted(first_keys(partial(min, count))(case.recipe), case.given)
-        nothing = count == 0 and not np.nan_to_num(output).any()
-        if nothing or (stages is not None and not differs(output, stages, digits)):
+        if stages is not None and not differs(output, stages, digits):
             return count
     return -1
 
@@ -453,6 +476,6 @@ def is_nearer(output: Array, stages: Mapping[str, Array], case: Case, digits: in
     with np.errstate(all="ignore"):
         seen, made, asked = (without_blind(one, stages) for one in (output, stages["output"], right["output"]))
         gaps = [np.abs(seen - one).max(initial=0.0) for one in (made, asked)]
-    if not differs(seen, {**right, "output": asked}, digits):
+    if not differs(seen, right if asked is right["output"] else {**right, "output": asked}, digits):
         return True  # only queries that see no key by mistake are answered otherwise
     return bool(not np.isfinite(gaps).all() or gaps[0] < gaps[1] / 2)

@@ -189,11 +189,16 @@ def fitted_logit(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -
 # A number that makes the answers: a factor of the scores, or what is added to the sums of the softmax
 
 
-def fitted_numbers(seen: Seen) -> Iterator[Candidate]:
-    """Yield the factor of the scores, and the number beside the sums, that the first wrong answers show."""
+def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator[Candidate]:
+    """Yield the factor of the scores, and the number beside the sums, that the first wrong answers show.
+
+    What was `read_off` an answer before is not read off again.
+    """
     for made, starts in ((factor_of_scores, FACTORS), (beside_the_sums, PLACES)):
         for case, answer in seen[:2]:
-            number = None if answer.output is None else fitted(case, answer.output, made, starts)
+            if (key := (made, case, answer)) not in read_off:
+                read_off[key] = None if answer.output is None else fitted(case, answer.output, made, starts)
+            number = read_off[key]
             if number is not None and not (made is factor_of_scores and is_no_factor(number)):
                 yield from made(number)
                 yield from one_for_all_sizes(case, number) if made is factor_of_scores else ()
@@ -265,7 +270,9 @@ def fitted(
         if gap is None or near is None or not np.isfinite(size(gap)) or not np.isfinite(size(near)):
             return None
         slope = (near - gap) / step
-        number -= float((slope * gap).sum() / max((slope * slope).sum(), 1e-300))
+        before, number = number, number - float((slope * gap).sum() / max((slope * slope).sum(), 1e-300))
+        if number == before:
+            break  # so it stays
     return number if size(missed(number)) < CLOSE * max(float((output * output).sum()), 1e-300) else None
 
 

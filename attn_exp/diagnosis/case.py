@@ -14,6 +14,21 @@ from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.rules.masks.mask import Mask
 
 
+class Right(dict[str, Array]):
+    """The stages of a right answer, and how far others may lie from them: every answer to a question is held to it."""
+
+    def __init__(self, stages: Mapping[str, Array]) -> None:
+        """Hold the stages; how far others may lie is computed when it is first asked for."""
+        super().__init__(stages)
+        self.rooms = dict[int, float]()
+
+    def tolerance(self, digits: int) -> float:
+        """Return `tolerance` of them, computed once."""
+        if digits not in self.rooms:
+            self.rooms[digits] = how_far(self, digits)
+        return self.rooms[digits]
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """A question: `rung` is the line of the ladder that it belongs to, `recipe` what is right, `given` the input.
@@ -30,9 +45,9 @@ class Case:
     unpromised: bool = False
 
     @cached_property
-    def right(self) -> Mapping[str, Array]:
+    def right(self) -> Right:
         """Every stage of the right answer, computed when it is first asked for."""
-        return compute(self.recipe, self.given)
+        return Right(compute(self.recipe, self.given, self.given.done))
 
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
         """Return the same question under other masks."""
@@ -60,15 +75,15 @@ class Answer:
     axes: str = ""
 
 
-def expected(case: Case) -> dict[str, Array]:
+def expected(case: Case) -> Right:
     """Return every stage of the right answer."""
-    return dict(case.right)
+    return case.right
 
 
 def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
     """Return the stages of a wrong recipe, or None where it does not fit the shapes."""
     try:
-        return compute(recipe, given)
+        return compute(recipe, given, given.done)
     except (ValueError, IndexError, ZeroDivisionError):
         return None
 
@@ -105,7 +120,12 @@ def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
 
 
 def tolerance(stages: Mapping[str, Array], digits: int) -> float:
-    """Return how far an answer may lie from these stages by rounding alone, to `digits` bits.
+    """Return how far an answer may lie from these stages by rounding alone, to `digits` bits."""
+    return stages.tolerance(digits) if isinstance(stages, Right) else how_far(stages, digits)
+
+
+def how_far(stages: Mapping[str, Array], digits: int) -> float:
+    """Compute `tolerance`.
 
     A bound in the largest norm, `c 2^-digits (2 (d + s) + 4 max|logit|) max(|w| |v|)`, with c = 8, and 64 for a layer,
     whose projections round too. Of a type of fewer than 24 bits, sums are taken to be kept in float32; weights, values
@@ -135,8 +155,11 @@ def sizes(array: Array) -> Array:
     return np.abs(array if np.isfinite(array).all() else np.where(np.isfinite(array), array, 0.0))
 
 
-def differs(output: Array, stages: Mapping[str, Array], digits: int) -> bool:
-    """Say whether an output is not these stages' own, rounding apart; NaN must stand where NaN is expected."""
+def differs(output: Array, stages: Mapping[str, Array], digits: int, room: float | None = None) -> bool:
+    """Say whether an output is not these stages' own, rounding apart; NaN must stand where NaN is expected.
+
+    `room` is their `tolerance`, where that is known.
+    """
     right = stages["output"]
     if output.shape != right.shape:
         return True
@@ -147,7 +170,9 @@ def differs(output: Array, stages: Mapping[str, Array], digits: int) -> bool:
     with np.errstate(all="ignore"):
         gap = np.abs(output - right)
     gap = np.where((output == right) | np.isnan(right), 0.0, gap)
-    return bool((~np.isfinite(gap)).any() or gap.max(initial=0.0) > tolerance(stages, digits))
+    if not np.isfinite(gap).all():
+        return True
+    return bool(gap.max(initial=0.0) > (tolerance(stages, digits) if room is None else room))
 
 
 def is_far(output: Array, stages: Mapping[str, Array]) -> bool:
@@ -159,9 +184,15 @@ def is_far(output: Array, stages: Mapping[str, Array]) -> bool:
     if output.shape != right.shape or not output.size:
         return False
     gap = np.abs(right - output).max()  # NaN is no number above another
-    if not gap > FAR * np.abs(output).max() or (stages["masked"] == -np.inf).all(axis=-1).any():
+    if not gap > FAR * np.abs(output).max():
         return False
-    return bool(np.abs(np.nan_to_num(stages["masked"], neginf=0.0)).max(initial=0.0) < LARGE_LOGITS)
+    masked = stages["masked"]
+    low, high = masked.min(initial=0.0), masked.max(initial=0.0)
+    if np.isfinite(low) and np.isfinite(high):
+        return bool(low > -LARGE_LOGITS and high < LARGE_LOGITS)
+    if (masked == -np.inf).all(axis=-1).any():
+        return False
+    return bool(np.abs(np.where(masked > -np.inf, masked, 0.0)).max(initial=0.0) < LARGE_LOGITS)  # of NaN, 0
 
 
 FAR, LARGE_LOGITS = 0.1, 1e6

@@ -117,7 +117,7 @@ def that_fit_beside_a_mistake(
 
     def has_one(recipe: Recipe) -> bool:
         asked = case.asking(recipe)
-        every = itertools.chain(every_mistake([asked]), fitted_numbers([(asked, answer)]))
+        every = itertools.chain(every_mistake([asked]), fitted_numbers([(asked, answer)], {}))
         return any(may_be_made(one.names, caller) and gives(one.change(asked), case, answer, digits) for one in every)
 
     def has_two(recipe: Recipe) -> bool:

@@ -421,12 +421,13 @@ class Search:
         They change it where the weights of one token are not 1.
         """
         columns = self.value_columns(name, inputs)
-        if not columns or self.is_straight(name, inputs, columns):
+        plain = self.answer(1) if columns else np.empty(0)
+        if not columns or self.is_straight(name, inputs, columns, plain):
             return columns
-        return tuple(column for column in columns if self.is_straight(name, inputs, (column,)))
+        return tuple(column for column in columns if self.is_straight(name, inputs, (column,), plain))
 
-    def is_straight(self, name: str, inputs: tuple[int, ...], columns: Sequence[int]) -> bool:
-        """Say whether the answer to one token goes in a line where columns do.
+    def is_straight(self, name: str, inputs: tuple[int, ...], columns: Sequence[int], plain: Array) -> bool:
+        """Say whether the answer to one token, which is `plain` now, goes in a line where columns do.
 
         Raises:
             NotFoundError: a check has been at work for so long that its attention is looked at inside instead.
@@ -435,7 +436,7 @@ class Search:
             raise NotFoundError("too many of its columns bend the answer")
         step = self.column(name, inputs, columns, self.rng.standard_normal(self.width)) - self.now[name]
         there, back = (self.under(name, self.now[name] + sign * step, 1) for sign in (1.0, -1.0))
-        return not self.moved((there + back) / 2, self.answer(1))
+        return not self.moved((there + back) / 2, plain)
 
     def column(self, name: str, inputs: tuple[int, ...], columns: Sequence[int], by: Array) -> Array:
         """Return a parameter with columns of its matrix moved along a vector, each by another length."""

@@ -69,18 +69,25 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
     late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
     unscaled = list[Candidate]()
     for head, mixed, shared in itertools.product(heads, parts["products"], [*parts["softmax"], *late]):
+        if equal is None and many(head, mixed, shared) > 2:
+            continue
         first = together((head, mixed, shared))
-        if len(first.names) > 2 if equal is None else not is_close(first, *equal):
+        if equal is not None and not is_close(first, *equal):
             continue
         after = shared in late
         unscaled += [first] if first.names and equal is not None and not after and not mixes else []
         for scaled in parts["scale"][: 1 if after else None]:
-            made = together((head, mixed, *((shared,) if after else (scaled, shared))))
-            if (mixes or len(made.names) > 1) and (equal or len(made.names) < 3) and is_close(made, *asked):
+            some = (head, mixed, *((shared,) if after else (scaled, shared)))
+            if (mixes or many(*some) > 1) and (equal or many(*some) < 3) and is_close(made := together(some), *asked):
                 yield made
     case, answer = asked
     for first in apart(unscaled, case) if answer.output is not None else ():
         yield from fitted_factors(first, case, answer.output)  # type: ignore[arg-type]
+
+
+def many(*parts: Candidate) -> int:
+    """Return how many names some mistakes have."""
+    return len({name for one in parts for name in one.names})
 
 
 def apart(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,17 @@ class Given:
         """How many keys there are."""
         made_of = next(one for one in (self.k, self.memory, self.x) if one is not None)
         return int(made_of.shape[-2])
+
+    @cached_property
+    def done(self) -> Done | None:
+        """What steps have made of it, for who computes many recipes; of large ones nothing is kept."""
+        first = self.x if self.q is None else self.q
+        assert first is not None
+        return Done(MOST_STEPS) if first.size * self.keys <= SMALL else None
+
+
+MOST_STEPS, SMALL = 1000, 1 << 15
+"""So many steps are kept of an input, and of such whose numbers times its keys are no more: a few megabytes in all."""
 
 
 @dataclass(frozen=True)
@@ -149,28 +161,71 @@ def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | No
     return Trace(q=q, k=k, v=v).replace(**weighed(recipe, at, q, keys, values))
 
 
-def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
+class Done:
+    """What steps have made of one input, so that recipes which share steps need not take them again.
+
+    It is of the very same step and arrays, and holds these as long as it is there: the answer is the same number by
+    number.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Keep what so many steps have made; then begin anew."""
+        self.most = most
+        self.kept = dict[Any, tuple[Any, tuple[Any, ...]]]()
+
+    def find(self, key: Any, step: Step, given: tuple[Any, ...]) -> Any:
+        """Return what a step made of what it was given, under its key, or take the step."""
+        known = self.kept.get(key)
+        if known is None:
+            if len(self.kept) >= self.most:
+                self.kept.clear()
+            self.kept[key] = known = (step(*given), given)
+        return known[0]
+
+
+def take(done: Done | None, step: Step, *given: Any) -> Any:
+    """Return what a step makes, as it is done already where that is kept."""
+    if done is None:
+        return step(*given)
+    key = (step, *map(id, given))
+    known = done.kept.get(key)
+    return done.find(key, step, given) if known is None else known[0]
+
+
+def compute(recipe: Recipe, given: Given, done: Done | None = None) -> dict[str, Array]:
     """Return every stage by its name, `[b h t ...]`, the last one `output`.
 
-    `output` is the context of all heads where heads were given, else the layer's answer `[b t m]`.
+    `output` is the context of all heads where heads were given, else the layer's answer `[b t m]`. `done` keeps what
+    steps make of this input for other recipes.
 
     Raises:
         ValueError: a step does not fit the shapes, as a transposed square matrix does not fit others.
     """
     with np.errstate(all="ignore"):
-        q, k, v = sides(recipe, given)
-        at = At.of_heads(recipe.rules, q, k, given=given)
-        placed = {
-            side: recipe.place(at, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
-        }
-        shared = {"q": placed["q"]} | {side: recipe.share(at, placed[side]) for side in "kv"}
-        stages = shared | weighed(recipe, at, **shared)
+        if done is None:
+            q, k, v = sides(recipe, given)
+            at = At.of_heads(recipe.rules, q, k, None, given)
+        else:
+            steps_of_sides = (recipe.source, recipe.project, recipe.split)
+            of_sides = (*steps_of_sides, recipe.heads, recipe.groups, recipe.wide, id(recipe.positions))
+            q, k, v = done.find(of_sides, sides, (recipe, given))
+            at = done.find((id(recipe.rules), q.shape, k.shape), At.of_heads, (recipe.rules, q, k, None, given))
+        turning = done if recipe.positions else None  # what is not turned is passed on
+        q, k, v = (
+            take(turning, recipe.place, at, side, heads, recipe.positions)
+            for side, heads in zip("qkv", (q, k, v), strict=True)
+        )
+        sharing = done if at.groups != at.heads else None
+        shared = {"q": q, "k": take(sharing, recipe.share, at, k), "v": take(sharing, recipe.share, at, v)}
+        stages = shared | weighed(recipe, at, **shared, done=done)
+        context = stages["context"]
+        if given.x is None and not recipe.wide:
+            return stages | {"output": context}
+        merged = take(done, recipe.merge, at, context)
         if given.x is None:
-            context = stages["context"]
-            return stages | {"output": steps.split(recipe.merge(at, context), at.heads) if recipe.wide else context}
-        merged = recipe.merge(at, stages["context"])
+            return stages | {"output": steps.split(merged, at.heads)}
         weight, bias = (given.arrays.get(name) for name in ("W_o", "b_o"))
-        finished = recipe.finish(at, merged, weight, bias) if recipe.output_projection else merged
+        finished = take(done, recipe.finish, at, merged, weight, bias) if recipe.output_projection else merged
         if given.around is not None:
             finished = given.around.finish(given.x[:, given.past :], finished)
         return stages | {"output": finished}
@@ -210,15 +265,19 @@ def embedded(recipe: Recipe, x: Array) -> Array:
     return x
 
 
-def weighed(recipe: Recipe, at: At, q: Array, k: Array, v: Array | None) -> dict[str, Array]:
+def weighed(recipe: Recipe, at: At, q: Array, k: Array, v: Array | None, done: Done | None = None) -> dict[str, Array]:
     """Return the stages from q, k and v, one k and v for each query head, up to the context if there are values."""
+    bending = done if at.rules.scores else None  # what no rule bends is passed on
     with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything, and comes to nothing
-        scores = recipe.score(at, q, k)
-        logits = recipe.scaled(at, scores)
-        capped = logits if at.rules.bend_last else recipe.bent(at, logits)
-        allowed = recipe.allowed(at)
-        masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
+        scores = take(done, recipe.score, at, q, k)
+        logits = take(done, recipe.scaled, at, scores)
+        capped = logits if at.rules.bend_last else take(bending, recipe.bent, at, logits)
+        allowed = take(done, recipe.allowed, at)
+        masked = take(done, recipe.forbid, at, take(bending, recipe.biased, at, capped), allowed)
         masked = recipe.bent(at, masked) if at.rules.bend_last else masked
-    weights = recipe.after(at, recipe.normalize(at, masked), allowed)
+    weights = take(done, recipe.normalize, at, masked)
+    weights = weights if recipe.after is steps.after else take(done, recipe.after, at, weights, allowed)
     stages = {"scores": scores, "logits": logits, "capped": capped, "masked": masked, "weights": weights}
-    return stages if v is None else stages | {"context": recipe.gather(at, recipe.mix(at, weights, v, k))}
+    if v is None:
+        return stages
+    return stages | {"context": recipe.gather(at, take(done, recipe.mix, at, weights, v, k))}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from attn_exp.forms.pipeline import Recipe, Step
 
@@ -45,7 +44,18 @@ def instead(**steps: Step) -> Change:
 
 def around(name: str, wrong: Callable[..., Any]) -> Change:
     """Return the change of one step into `wrong(step, ...)`: the recipe's own step, and what that is given."""
-    return lambda recipe: instead(**{name: partial(wrong, getattr(recipe, name))})(recipe)
+    return lambda recipe: recipe.changed(**{name: Otherwise(wrong, getattr(recipe, name))})
+
+
+class Otherwise(NamedTuple):
+    """A step that is done otherwise, `wrong(step, ...)`: the same of the same two, so that what it made is found."""
+
+    wrong: Callable[..., Any]
+    step: Step
+
+    def __call__(self, *given: Any) -> Any:
+        """Take the step."""
+        return self.wrong(self.step, *given)
 
 
 def together(*changes: Change) -> Change:

@@ -20,7 +20,7 @@ def softmax(masked: Array, extra: Array | None = None) -> Array:
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     if extra is not None:
         largest = np.maximum(largest, extra.max(axis=-1, keepdims=True))
-    anchor = np.where(np.isneginf(largest), largest.dtype.type(0), largest)
+    anchor = np.where(largest == -np.inf, largest.dtype.type(0), largest)
     powers = np.exp(masked - anchor)
     total = powers.sum(axis=-1, keepdims=True)
     if extra is not None:
