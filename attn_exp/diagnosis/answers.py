@@ -73,7 +73,7 @@ class Answers:
     mistakes that it shows between calls. `ask` asks fresh questions, whose answers an explanation must give too,
     and `ask_right` such as were answered rightly before, for mistakes that are made under a condition. `ask_equal` asks
     a question whose scores are all equal. `is_seen` says whether what is seen inside a layer tells all that is wrong,
-    and `watch` returns what is seen inside a call of a function with a question; `look` does that of a layer too.
+    and `watch` returns what is seen inside a call with a question.
     """
 
     seen: Sequence[tuple[Case, Answer]]
@@ -86,7 +86,6 @@ class Answers:
     ask_equal: Callable[[], tuple[Case, Answer] | None] = lambda: None
     is_seen: Callable[[], bool] = lambda: False
     watch: Callable[[Case], Inside | None] = lambda case: None
-    look: Callable[[Case], Inside | None] = lambda case: None
     kind = "function"
 
     def views(self, first: bool) -> Iterator[Answers]:

@@ -29,7 +29,7 @@ from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.idle import NO_OUTPUT, UNUSED
-from attn_exp.diagnosis.inside_functions import Inside, scaled_twice, seen_inside
+from attn_exp.diagnosis.inside_functions import scaled_twice, seen_inside
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.located import located
@@ -459,7 +459,7 @@ def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, di
         return None
     found = other_words.that_fit_beside_a_mistake(
         tried.caller, tried.case, tried.answer, digits, more=heads_inside(tried),
-        is_seen=lambda: inner.tells_all(tried.function.look()), watch=watching(tried.caller, tried.function),
+        is_seen=lambda: inner.tells_all(tried.function.look()), watch=partial(seen_inside, tried.caller),
     )  # fmt: skip
     for words in found[:MOST_WORDS]:
         as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
@@ -613,7 +613,7 @@ def verdict_on_answers(
     named = broken if broken and found.names in ((), OVERFLOWS) else found.names
     names = remarked(edges) if passed else named
     told = (
-        located(caller, seen, wrong, partial(seen_inside, caller))
+        located(caller, seen, wrong, evidence.watch)
         if wrong and not found.names and not found.setting
         else None
     )
@@ -639,7 +639,7 @@ def as_it_is_scaled(found: Explained, evidence: Answers, wrong: Seen) -> Explain
     if BY_D not in found.names:
         return found
     case = next((case for case, _ in wrong if not case.recipe.rules.masks and case.rung != LARGE), None)
-    inside = None if case is None else evidence.look(case)
+    inside = None if case is None else evidence.watch(case)
     if case is None or inside is None or not scaled_twice(inside, expected(case)["q"].shape[-1]):
         return found
     names = tuple(SCALED_TWICE if name == BY_D else name for name in found.names)
@@ -677,11 +677,9 @@ def evidence_of(
     def ask_equal() -> Pair | None:
         return of_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
 
-    watch = watching(caller, function)
     return Answers(
         promised(wrong) + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
-        ask_equal=ask_equal, is_seen=lambda: inner.tells_all(function.look()),
-        watch=watch, look=watch if function.inside is None else cache(partial(seen_inside, caller)),
+        ask_equal=ask_equal, is_seen=lambda: inner.tells_all(function.look()), watch=cache(partial(seen_inside, caller)),
     )  # fmt: skip
 
 
@@ -696,11 +694,6 @@ def left_out(caller: Caller, function: Bound, seen: Seen) -> Iterator[Pair]:
     asked = [pair for pair in asked if pair[1].output is not None]
     yield from asked
     yield from fresh(caller, function, asked)
-
-
-def watching(caller: Caller, function: Bound) -> Callable[[Case], Inside | None]:
-    """Return what looks inside a call of a function with a question, once; of a layer it is told by its own look."""
-    return cache(partial(seen_inside, caller)) if function.inside is None else lambda case: None
 
 
 FITS = "right as long as exp of the logits fits {}"
