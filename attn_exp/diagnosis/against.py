@@ -33,7 +33,8 @@ from attn_exp.diagnosis.both import (
 )
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
-from attn_exp.diagnosis.check import Tell, check
+from attn_exp.diagnosis.check import check
+from attn_exp.diagnosis.judge_answers import Tell
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.parting import EMPTY_ROWS, FOLLOWS, Cause, Pair, causes, first_stage
 from attn_exp.diagnosis.request import Request
