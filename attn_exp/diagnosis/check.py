@@ -296,11 +296,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         raise UserError(
             f"device={request.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
         )
-    instead = (
-        if_it_mixes(own, tried, quick, tell)
-        or as_its_names_say(own, tried, quick, tell)
-        or under_other_words(own, tried, quick, tell)
-    )
+    instead = as_its_names_say(own, tried, quick, tell) or under_other_words(own, tried, quick, tell)
     if instead is not None:
         return replace(instead, seconds=perf_counter() - start)
     caller = ways_to_call.with_its_scale(ways_to_mask.with_its_mask(caller, tried.function), tried.case)
@@ -317,24 +313,6 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         again = again if hides else hiding(own, tried, request, quick, tell)
         verdict = read_otherwise(verdict, tried, request, again)
     return replace(verdict, seconds=perf_counter() - start)
-
-
-def if_it_mixes(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:
-    """Check a module that is not right with the matrices that it has if it mixes tokens with heads; None if not."""
-    digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
-    other = tried.function.mixed() if ways_to_call.failing([(tried.case, tried.answer)], digits) else None
-    if other is None:
-        return None
-    if not has_mixed_rows(tried.function.look()):
-        other = replace(other, look=tried.function.look)
-    called = ways_to_call.how_to_call(own, tried.caller.request, other)
-    verdict = check_called(own, called, quick, tell)
-    return verdict if verdict.mistakes else None
-
-
-def has_mixed_rows(seen: Verdict | None) -> bool:
-    """Say whether nothing is seen inside, or rows of several tokens, which may hide what else is done to them."""
-    return seen is None or "heads_not_transposed" in seen.mistakes
 
 
 def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:

@@ -18,6 +18,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import masks_inside
 from attn_exp.diagnosis.behaviour import TWICE
+from attn_exp.diagnosis.candidates import what_mistakes_compute
 from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, cores, is_multiplied, is_raw, multiple
 from attn_exp.diagnosis.idle import (
     NO_OUTPUT,
@@ -782,7 +783,7 @@ def verdict(
         turned_by = f"with {TWO_DIMENSIONS}, " if in_grid else ""
         computes = f"attention {turned_by}{whose}of the queries, keys and values that it makes of x in a way of its own"
     elif all(name for one, name in said if one.state == BROKEN):
-        computes = f"attention with {' and '.join(names)}{f', beside {TWO_DIMENSIONS}' if in_grid else ''}"
+        computes = what_mistakes_compute(names, said=f"It stands beside {TWO_DIMENSIONS}" if in_grid else "")
     else:
         computes, names = f"something else: {broken[0].rung}: {broken[0].said}", ()
     stage = STAGES.get(broken[0].rung, "masked") if broken and not names else ""

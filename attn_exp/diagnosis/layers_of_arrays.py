@@ -31,11 +31,9 @@ from attn_exp.diagnosis.numbers_of_layers import enlarge, redraw, widths_of
 from attn_exp.diagnosis.plain_layers import PlainLayer, boxes_of, evaluated, keeps_what_it_makes, matrices_in
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.read_layers import (
-    as_names_say,
     taken_by,
     telling,
     understood,
-    with_roles,
     words_for_masks,
 )
 from attn_exp.diagnosis.request import Request
@@ -200,19 +198,10 @@ def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | Non
     layer.leave_out_idle(way)
     way, home = entries_apart(layer, tokens_first(layer, way)), home if layer.library != "jax" else library_of_jax()
     look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
-    heads = sizes.heads if sizes is not None and sizes.heads > 1 else None
     try:
-        found = understood(layer, way, forward, home)
+        return telling(replace(understood(layer, way, forward, home), look=look))
     except NotFoundError as error:
-        named = as_names_say(layer, way, heads) if heads else None
-        if named is None:
-            raise UnreadError(f"{name}: no projections found: {error}", look) from error
-        return replace(with_roles(layer, way, forward, home, named), look=look)
-    found = telling(replace(found, look=look))
-    if heads and found.inside is not None and found.inside.heads != heads and found.roles and not found.roles.sure:
-        named = as_names_say(layer, way, heads)
-        return found if named is None else replace(with_roles(layer, way, forward, home, named), look=look)
-    return found
+        raise UnreadError(f"{name}: no projections found: {error}", look) from error
 
 
 def of_function(own: OwnFunction, request: Request) -> Bound | None:

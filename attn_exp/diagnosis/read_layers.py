@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.bound import Bound, Layer
 from attn_exp.diagnosis.call import IS_LAYER
 from attn_exp.diagnosis.constructing import PoorError
@@ -35,7 +34,6 @@ from attn_exp.diagnosis.named_matrices import (
 )
 from attn_exp.diagnosis.normed_queries import last_token, scaled_by_norms
 from attn_exp.diagnosis.offer import BY_NAME, Offer, is_array_of_mask, parameters_of, plain, role_of
-from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.questions import Inside
@@ -43,7 +41,6 @@ from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
-from attn_exp.diagnosis.values_of_x import made_of_x
 from attn_exp.diagnosis.ways_into_layers import (
     ALONE,
     HERE,
@@ -54,15 +51,6 @@ from attn_exp.diagnosis.ways_into_layers import (
     parameters_of_call,
 )
 from attn_exp.forms.around import Around, Norm
-
-
-def as_names_say(layer: PlainLayer, way: Way, heads: int) -> Roles | None:
-    """Return the roles that names say in a layer that may mix tokens with heads, as long as one token says the rest."""
-    said = {sounds_like(name) for name in layer.parameters}
-    if not {"q", "k", "v"} <= said:
-        return None
-    every = arrangements(layer, lambda x, memory=None: layer.answer(way, x, memory), way, sounds_like, False, heads)
-    return next(iter(every), None)
 
 
 def telling(found: Bound, windows: Sequence[str] = ()) -> Bound:
@@ -126,25 +114,21 @@ def if_understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], 
     return None
 
 
-def of_parts_of_x(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound | None:
-    """Return a layer whose heads take slices of x, or whose values are x itself; None of others."""
-
+def of_slices_of_x(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound | None:
+    """Return a layer whose heads take slices of x; None of others."""
     if way.tokens:  # it takes no other number of them
         return None
 
     def probe(x: Array, memory: Array | None = None) -> Array:
         return layer.answer(way, x, memory)
 
-    words, found = "each head takes a slice of x", None
+    found = None
     with suppress(NotFoundError, RuntimeError, ValueError):
         found = made_of_slices(layer, probe, way.width, sounds_like)
     if found is None:
-        with suppress(NotFoundError, RuntimeError, ValueError), layer.without_norms():
-            words, found = "its values are x itself", made_of_x(layer, probe, way.width, sounds_like)
-    if found is None:
         return None
     around = surroundings(watching(layer, way), way, Inner(found[0], found[1], found[1]), layer.rounding * 100)
-    said = "; ".join([words_of(around, [], way) or "with", words]).replace("with;", "with")
+    said = "; ".join([words_of(around, [], way) or "with", "each head takes a slice of x"]).replace("with;", "with")
     call, offer = called(layer, way, forward, said)
     inside = Inside(found[0], found[1], found[1], around if around is not None and str(around) else None, way.tokens)
     return Bound(call, origin, offer, inside, layer, given=(*way.sides, *way.given))
@@ -161,7 +145,7 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
         return with_roles(layer, way, forward, origin, roles_of(layer, way))
     except NotFoundError:
         layer.put(before)  # what stands beside attention may be 0 by now
-        other = of_parts_of_x(layer, way, forward, origin)
+        other = of_slices_of_x(layer, way, forward, origin)
         if other is None:
             raise
         return other
