@@ -57,7 +57,7 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
     tokens = list(of_tokens(seen))
     yield from tokens
     yield from of_heads(seen)
-    if all(one.state != BROKEN for one, _ in tokens) and has_rows(seen):
+    if all(one.state != BROKEN for one, _ in tokens) and has_rows(seen) and not are_joined(seen.operations):
         yield from of_positions(seen)
     for one, other in zip(seen.first, seen.second, strict=True):
         yield from of_scores(seen, one, other, request, others)
@@ -415,7 +415,7 @@ def has_rows(seen: Seen) -> bool:
 def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether each row of q, k and v is made of one token, as far as no neighbours are joined on purpose."""
     rung = "the tokens inside"
-    if any(one.name in NEIGHBOURS and not is_of_points(one) for one in seen.operations):
+    if are_joined(seen.operations):
         yield Finding(rung, ABSENT, "neighbours are joined, so that rows are made of several"), ""
         return
     if not has_rows(seen):
@@ -498,8 +498,7 @@ def are_channels(seen: Seen) -> bool:
         longer = seen.cores_of(*twice)
         if not longer or not have_tokens_in_rows(longer, twice[0].shape[1]):
             return False
-    joined = any(one.name in NEIGHBOURS and not is_of_points(one) for one in seen.operations)
-    if joined or all(one.normed for one in seen.first):  # a norm of a channel is one of all tokens
+    if are_joined(seen.operations) or all(one.normed for one in seen.first):  # a norm of a channel is one of all tokens
         return True
     again = with_token_changed(seen, 0, 0)
     if [one.at for one in again] != [one.at for one in seen.first]:
@@ -623,9 +622,10 @@ def is_turned_back(seen: Seen, one: Core) -> bool:
                for array, of_x in zip(each.given, each.of_x, strict=True))  # fmt: skip
 
 
-def is_of_points(one: Operation) -> bool:
-    """Say whether an operation is a convolution of single points."""
-    return one.name == "convolution" and prod(one.given[1].shape[2:]) == 1
+def are_joined(operations: Sequence[Operation]) -> bool:
+    """Say whether tokens meet in an operation on purpose; in a convolution of single points they do not."""
+    return any(one.name in NEIGHBOURS and (one.name != "convolution" or prod(one.given[1].shape[2:]) > 1)
+               for one in operations)  # fmt: skip
 
 
 def is_mixed(touched: Array) -> bool:
@@ -649,7 +649,7 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     rung = "the answer"
     absent = Finding(rung, ABSENT, "which token is whose is not known"), ""
     after = seen.operations[min(one.at[2] for one in seen.first) + 1 :]
-    if any(one.name in NEIGHBOURS and not is_of_points(one) for one in after):
+    if are_joined(after):
         return Finding(rung, ABSENT, "neighbours are joined behind attention"), ""
     x = seen.x.copy()
     x[0, 1] += np.random.default_rng(73).standard_normal(seen.width)

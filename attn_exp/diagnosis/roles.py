@@ -13,14 +13,14 @@ Every number of a layer can be chosen and its answer read, so nothing has to be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.clock import EXPLAINING, MAKING, is_over, while_there_is_time
+from attn_exp.diagnosis.clock import EXPLAINING, is_over
 from attn_exp.own_code import error_line
 
 TOKENS = 3
@@ -175,34 +175,10 @@ def find(
         NotFoundError: it has no values or no queries, or what it does is no attention.
     """
     with restored(layer) as before:
-
-        def again(steady: Sequence[str] = ()) -> Search:
-            search = Search(layer, probe, width, hint, memory, before, tokens)
-            search.steady = steady
-            return search
-
-        search = again()
+        search = Search(layer, probe, width, hint, memory, before, tokens)
         if not search.is_answering():
             raise NotFoundError("no matrix that it holds changes its answer")
-        try:
-            return search.roles()
-        except NotFoundError:
-            with suppress(NotFoundError):  # beside keys that are no token's, queries and keys do what gates do
-                return again().roles(gates=False)
-            if factors := [name for name, array in before.items() if is_factor(array)]:
-                with suppress(NotFoundError):  # scores that are multiplied by 0 say nothing of queries and keys
-                    return again(factors).roles()
-            after = list(reversed(search.rest))  # what comes after attention stands behind it
-            others = [*((True, name) for name in (*after, "")), *((False, name) for name in after)]
-            for added, name in while_there_is_time(others, MAKING, "other ways to read its matrices"):
-                with suppress(NotFoundError):
-                    return again().roles(without=name, added=added)
-            raise
-
-
-def is_factor(array: Array) -> bool:
-    """Say whether a parameter may multiply scores: one number but 0, alone or for each head."""
-    return bool(array.any()) and array.size == max(array.shape, default=1) and not np.ptp(array)
+        return search.roles()
 
 
 class Search:
@@ -213,7 +189,6 @@ class Search:
         before: Mapping[str, Array], tokens: int,
     ) -> None:  # fmt: skip
         self.layer, self.probe, self.width, self.hint, self.memory = layer, probe, width, hint, memory
-        self.steady: Sequence[str] = ()
         self.tokens, self.is_fixed = tokens or TOKENS, tokens > 0
         self.rng = np.random.default_rng(41)
         self.x = self.rng.standard_normal((1, self.tokens, width))
@@ -221,16 +196,13 @@ class Search:
         self.before = before
         self.now: dict[str, Array] = {name: np.array(array) for name, array in before.items()}
         self.set_aside: dict[str, Array] = {}
-        self.rest: list[str] = []
 
-    def roles(self, without: str = "", gates: bool = True, added: bool = False) -> Roles:
-        """Return what was found; `without` a matrix, which is 0 then: that of a layer after attention, say."""
-        context = self.context(without, gates, added)
+    def roles(self) -> Roles:
+        """Return what was found."""
+        context = self.context()
         sources, fed = context.sources(), context.fed
         heads = context.heads()
         queries, keys, sure = self.queries_and_keys(fed, set(sources))
-        if not fits(queries, keys, sources, heads):
-            queries, keys, sure = self.queries_and_keys(fed, set(sources) | self.no_logits(fed, sources))
         if not queries or not keys:
             raise NotFoundError("none of its parameters is a matrix of queries, or none one of keys")
         found = self.put_in_order(context, sources, heads, (queries, keys), sure)
@@ -252,32 +224,26 @@ class Search:
                     return False
         return True
 
-    def context(self, without: str = "", gates: bool = True, added: bool = False) -> Context:
-        """Return what the layer has before W_o, and where its values and W_o lie; `gates`: some of it may be a gate.
-
-        `added`: queries are added to what the heads answer.
+    def context(self) -> Context:
+        """Return what the layer has before W_o, and where its values and W_o lie.
 
         Raises:
             NotFoundError: it has no values.
         """
         self.draw()
-        if without:
-            self.leave_out([without])
         matrices = [name for name in self.now if self.is_matrix(name)]
         self.quieten([name for name in self.now if name not in matrices])
         fed = {name: inputs for name in matrices if (inputs := self.takes_x(name)) is not None}
-        self.rest = [name for name in matrices if name not in fed and name != without]
+        rest = [name for name in matrices if name not in fed]
         values = {name: columns for name, inputs in fed.items() if (columns := self.value_columns(name, inputs))}
         if not values:
             raise NotFoundError("none of its parameters is a matrix of values")
-        for name in self.open_gates(values) if gates else ():
+        for name in self.open_gates(values):
             del values[name], fed[name]
-        if added:
-            values = self.of_others(values, fed)
         straight = {name: columns for name, inputs in fed.items()
                     if name in values and (columns := self.straight_columns(name, inputs))}  # fmt: skip
-        last, inputs_of_o = self.output_matrix(self.rest)
-        self.leave_out([name for name in self.rest if name != last and self.matters(name)])
+        last, inputs_of_o = self.output_matrix(rest)
+        self.leave_out([name for name in rest if name != last and self.matters(name)])
         return Context(self, straight or values, fed, last, inputs_of_o)
 
     # What the layer holds meanwhile
@@ -301,8 +267,7 @@ class Search:
         return len([length for length in self.before[name].shape if length > 1]) > 1
 
     def quieten(self, names: Sequence[str]) -> None:
-        """Set all that is no matrix to 0, or to 1 where 0 would leave a matrix without effect; what is steady stays."""
-        names = [name for name in names if name not in self.steady]
+        """Set all that is no matrix to 0, or to 1 where 0 would leave a matrix without effect."""
         matrices = [name for name in self.now if self.is_matrix(name) and self.matters(name)]
         for name in names:
             self.write(name, np.zeros_like(self.now[name]))
@@ -395,26 +360,6 @@ class Search:
             return ()
         return tuple(range(as_matrix(array, inputs).shape[1]))
 
-    def of_others(
-        self, values: Mapping[str, tuple[int, ...]], fed: Mapping[str, tuple[int, ...]]
-    ) -> dict[str, tuple[int, ...]]:
-        """Return those of some matrices that make something of other tokens than the one that is answered for.
-
-        Raises:
-            NotFoundError: all do, or none.
-        """
-        found = {name: columns for name, columns in values.items() if self.reaches_others(name, fed[name])}
-        if len(found) in (0, len(values)):
-            raise NotFoundError("nothing is added to what the heads answer")
-        return found
-
-    def reaches_others(self, name: str, inputs: tuple[int, ...]) -> bool:
-        """Say whether a matrix makes something of other tokens than the one that is answered for, as that of values
-        does; queries that are added to the answer are made of this one alone."""
-        columns = range(as_matrix(self.now[name], inputs).shape[1])
-        moved = self.column(name, inputs, columns, apart(self.rng, self.x[0, -1:]) * 2.0)
-        return self.moved(self.answer(), self.under(name, moved))
-
     def straight_columns(self, name: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
         """Return those of these columns that move the answer in a line: queries and keys do not.
 
@@ -465,20 +410,6 @@ class Search:
         return "", ()
 
     # Queries and keys
-
-    def no_logits(self, fed: Mapping[str, tuple[int, ...]], values: Sequence[Place]) -> set[Place]:
-        """Return the columns that make no logits: they change nothing, or the answer to one token alone.
-
-        What does that is a feed-forward layer beside attention, or a gate.
-        """
-        plain, one, found = self.answer(), self.answer(1), set[Place]()
-        for name, inputs in fed.items():
-            of_values = {column for owner, column in values if owner == name}
-            for column in sorted(set(range(as_matrix(self.now[name], inputs).shape[1])) - of_values):
-                moved = self.column(name, inputs, [column], self.rng.standard_normal(self.width))
-                if self.moved(one, self.under(name, moved, 1)) or not self.moved(plain, self.under(name, moved)):
-                    found.add((name, column))
-        return found
 
     def open_gates(self, values: Mapping[str, tuple[int, ...]]) -> list[str]:
         """Open the gates among what changes the answer to one token, and return them: values do it in proportion.
@@ -567,15 +498,8 @@ class Search:
         q_order = context.by_head(queries, [{h} for h in range(count)])
         k_order = context.by_head(keys, readers)
         values = [place for columns in shared for place in columns]
-        return self.in_order(context, values, heads, (q_order, k_order), groups, sure)
-
-    def in_order(
-        self, context: Context, values: list[Place], heads: list[list[int]],
-        columns_of: tuple[list[Place], list[Place]], groups: int, sure: bool,
-    ) -> Roles:  # fmt: skip
-        """Return the roles of columns of queries, keys and values that stand in the order of heads."""
-        fed, last, inputs_of_o = context.fed, context.last, context.inputs_of_o
-        sides = {"q": columns_of[0], "k": columns_of[1], "v": values}
+        last, inputs_of_o = context.last, context.inputs_of_o
+        sides = {"q": q_order, "k": k_order, "v": values}
         pieces = {side: self.pieces(places, fed) for side, places in sides.items()}
         if last:
             width = self.now[last].size // int(np.prod([self.now[last].shape[axis] for axis in inputs_of_o]))
@@ -658,7 +582,7 @@ class Context:
         self.found: list[list[int]] = []
         self.unit = 1.0
 
-    def read(self, of_columns: Array, tokens: int, first_only: bool = False) -> Array:
+    def read(self, of_columns: Array, tokens: int) -> Array:
         """Return the context of the last token where the value of each column is `u x`: `[in columns]` gives the u."""
         search = self.search
         before = dict(search.now)

@@ -84,10 +84,6 @@ def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -
     found = replace(found, heads=heads)
     plain = inner.of_one(found.x(one) if other_one is None else found.memory(other_one), heads.get("v"))
     known = after_it(found, after, (one, many), plain, answer, rounding)
-    if known is None and "W_o" not in inner.arrays and inner.arrays["W_q"].shape[1] == inner.arrays["W_v"].shape[1]:
-        weight = inner.arrays["W_q"]
-        queries = np.concatenate([weight, [inner.arrays.get("b_q", np.zeros(weight.shape[1]))]])
-        known = after_it(replace(found, queries=queries), after, (one, many), plain, answer, rounding)
     if known is None and not seen and not way.memory and not way.tokens:
         return around_of_answers(lambda x: watch(x, None)[0], replace(inner, unit=1.0).of_one, way.width, rounding)
     return known
@@ -134,7 +130,7 @@ def after_it(
 ) -> Around | None:
     """Return the surroundings with what stands after W_o, such that they give the answer to one token."""
     one, many = x
-    whole = replace(Around(before=found.before), queries=found.queries).finish(one, plain)
+    whole = Around(before=found.before).finish(one, plain)
     for (_, given, _), of_many in after:
         if same(given.ravel(), whole.ravel()):
             found = replace(found, inner=found.inner or fitted(of_many, many, of_other=True))
@@ -164,7 +160,7 @@ def with_last_norms(
     for (_, given, _), of_many in after:
         if not same(given.ravel(), found.finish(one, plain).ravel()):
             continue
-        if found.last is None and (found.queries is not None or not same(given.ravel(), plain.ravel())):
+        if found.last is None and not same(given.ravel(), plain.ravel()):
             found = replace(found, last=fitted(of_many, many, of_other=True))
         elif found.last is not None and found.then is None:
             found = replace(found, then=fitted(of_many, many, of_other=True))
