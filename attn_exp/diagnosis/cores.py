@@ -360,6 +360,8 @@ class Seen:
     """The sides whose bias changes nothing, where it should."""
     speaks_of_channels: Callable[[], bool] = bool
     """Whether the layer's class says that it means attention among channels."""
+    is_image: bool = False
+    """Whether tokens are the points of an image."""
 
     def cores_of(self, x: Array, memory: Array) -> list[Core]:
         """Return the cores of a call."""
@@ -433,7 +435,7 @@ def seen_inside(
     every = matrices_of(layer.parameters)
     return Seen(
         ask, x, memory, said, operations, first, second, way.width, heads, words, idle, named, every,
-        partial(idle_biases, layer, answer), partial(speaks_of_channels, layer.module),
+        partial(idle_biases, layer, answer), partial(speaks_of_channels, layer.module), "w" in way.axes.lower(),
     )  # fmt: skip
 
 

@@ -29,11 +29,12 @@ from attn_exp.diagnosis.idle import (
     made_of_another,
     may_be_output,
 )
-from attn_exp.diagnosis.other_words import BLOCKS, INVERTED
+from attn_exp.diagnosis.other_words import BLOCKS, INVERTED, UNSCALED, are_open
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.watching import DROPPING, Operation
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
+from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.normalizers.softmax import softmax
 
 NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_with_indices", "_fft_r2c", "cumsum", "pad",
@@ -186,7 +187,7 @@ def of_scores(
         yield Finding(rung, HELD, f"a multiple of q k^T{said}"), ""
         if said and grows_with_distance(left - factor * one.scores, shown):
             yield Finding("what is added inside", BROKEN, "it grows with the distance of a key"), "alibi_sign"
-        yield from of_masks(seen, one, hidden, filled)
+        yield from of_masks(seen, one, hidden, filled, bool(request.masks) and not seen.words)
         if factor:  # of keys that are all hidden, nothing is told
             yield of_scale(seen, one, factor * one.before, request, others)
         return
@@ -224,11 +225,14 @@ def hidden_places(one: Core, other: Core) -> tuple[Array, Array]:
     return hidden, filled
 
 
-def of_masks(seen: Seen, one: Core, hidden: Array, filled: Array) -> Iterator[tuple[Finding, str]]:
-    """Say which keys are hidden whatever x is, and by which mistake that is not what a causal mask hides."""
+def of_masks(seen: Seen, one: Core, hidden: Array, filled: Array, is_asked: bool) -> Iterator[tuple[Finding, str]]:
+    """Say which keys are hidden whatever x is, and by which mistake that is not what a causal mask hides; `is_asked`:
+    somebody wants one."""
     rung = "the mask inside"
     closed = (hidden | filled).any(axis=0)
     if not closed.any():
+        if is_asked and one.logits.shape[1] > 1:
+            yield Finding(rung, BROKEN, "later keys are seen"), "causal_ignored"
         return
     place = np.subtract.outer(-np.arange(closed.shape[0]), -np.arange(closed.shape[1]))  # of the key less of the query
     said = f"{int(closed.sum())} of {closed.size} places are hidden"
@@ -264,7 +268,10 @@ def of_scale(
     said = f"scores are multiplied by {factor:.4g}; expected {usual:.4g} for heads of {one.size}"
     if isclose(factor, usual, rel_tol=room):
         return Finding("the scale inside", HELD, said), ""
-    late = isclose(factor, 1.0, rel_tol=room) and not isclose(one.after, 1.0, rel_tol=room)
+    is_bare = isclose(factor, 1.0, rel_tol=room) and isclose(one.after, 1.0, rel_tol=room)
+    if is_bare and seen.is_image and seen.heads == 1 and are_open(request, "scale"):
+        return Finding(OF_IMAGE, HELD, f"{said}; over the points of an image few have one"), ""
+    late = isclose(factor, 1.0, rel_tol=room) and not is_bare
     if one.normed or late:
         why = "queries or keys are normed" if one.normed else "the weights are instead"
         of_model = late and isclose(one.after, seen.width**-0.5, rel_tol=room) and seen.width != one.size
@@ -283,6 +290,9 @@ def of_scale(
         fixed = ["scale_fixed"] if isclose(factor, again, rel_tol=room) and first.size != one.size else []
         names = [name for name in names if name in also] or fixed
     return Finding("the scale inside", BROKEN, said), next(iter(names), "scale_other")
+
+
+OF_IMAGE = "the scale inside, of an image"
 
 
 def names_of_scale(seen: Seen, one: Core, factor: float) -> list[str]:
@@ -761,9 +771,10 @@ def verdict(
 ) -> Verdict | None:  # fmt: skip
     """Return the verdict on a layer of which nothing but the attention inside is seen, or None where that is not.
 
-    What has no name of its own here says nothing, and neither does a layer of which masks or positions are asked.
+    What has no name of its own here says nothing, and neither does a layer of which positions or other masks than a
+    causal one are asked.
     """
-    if request.masks or request.scores or request.positions:
+    if not all(isinstance(mask, Causal) for mask in request.masks) or request.scores or request.positions:
         return None
     seen, said = None, list[tuple[Finding, str]]()
     with suppress(Exception):  # a layer may take no other numbers than those that it was asked
@@ -776,7 +787,10 @@ def verdict(
     broken = [one for one, _ in said if one.state == BROKEN]
     names = tuple(dict.fromkeys(name for one, name in said if name and (one.state == BROKEN or broken)))
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
-    words = [word for word, is_so in ((CAUSAL, all(map(is_causal, seen.first))), (BLOCKS, bool(turned))) if is_so]
+    unscaled = any(one.rung == OF_IMAGE for one, _ in said)
+    causal = not request.masks and all(map(is_causal, seen.first))
+    meant = ((CAUSAL, causal), (UNSCALED, unscaled), (BLOCKS, bool(turned)))
+    words = [word for word, is_so in meant if is_so]
     in_grid = any(one.rung == OF_GRID for one, _ in said)
     if not broken:
         whose = "among channels instead of tokens, " if any(one.rung == CHANNELS for one, _ in said) else ""
@@ -793,12 +807,12 @@ def verdict(
     if under:
         computes += f", with {under}"
         computes += MEANT if turned else ", though the settings do not say so; that is no mistake"
-    meant = all(one.rung == masks_inside.rung("key_padding_mask") for one in turned)  # it means so in every library
+    usual = all(one.rung == masks_inside.rung("key_padding_mask") for one in turned)  # it means so in every library
     open_masks = [one for one, _ in said if one.rung in masks_inside.rungs(seen) and one.state == ABSENT]
     unread = UNREAD if seen.words and not open_masks else UNREAD_WITH_MASKS
-    alike = () if meant or (broken and not names) else ((*names, INVERTED),)
+    alike = () if usual or (broken and not names) else ((*names, INVERTED),)
     return Verdict(
-        name, not broken and meant, names, computes, shown, request.words, alike, right_under=under,
+        name, not broken and usual, names, computes, shown, request.words, alike, right_under=under,
         not_asked=(unread,), unexplained=bool(stage), stage=stage,
     )  # fmt: skip
 

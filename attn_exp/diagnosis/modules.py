@@ -21,7 +21,6 @@ from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
-from attn_exp.diagnosis.exchanging import exchanged, is_more_than_matrices
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, with_listed_layers_held, without_slopes
 from attn_exp.diagnosis.layers_of_arrays import NoMatricesError, of_no_library
@@ -321,8 +320,7 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
     now = {name: np.array(array) for name, array in layer.parameters.items()}
     see = cache(partial(seen_inside, layer, way, words_for_masks(way, forward), known.heads))
     look = Look(name, see, request, at_first=partial(with_numbers_of_now, layer, now))
-    found = with_exchanged(layer, way, forward) if is_more_than_matrices(layer, way) else None
-    found = found or (with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None)
+    found = with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None
     try:
         return replace(found or read_as_it_is(layer, way, forward, request, told, name), look=look)
     except UserError as error:
@@ -358,7 +356,7 @@ def of_another_call(
 def read_as_it_is(
     layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter], request: Request, told: int | None, name: str
 ) -> Bound:  # fmt: skip
-    """Return a layer whose matrices are found by what they do, else those that others are exchanged for, else by name.
+    """Return a layer whose matrices are found by what they do, else by name.
 
     Raises:
         UserError: none of this says which they are.
@@ -370,7 +368,7 @@ def read_as_it_is(
         others = (if_understood(layer, other, forward, module) for other in read_otherwise(way))
         turned = next(filter(None, others), None)
         if turned is None:
-            other = with_exchanged(layer, way, forward) or of_learned_memory(module, way, request, told, name)
+            other = of_learned_memory(module, way, request, told, name)
             if other is not None:
                 return other
             try:
@@ -451,24 +449,6 @@ def with_way(
         return TorchLayer(layer.module.double()), way
     layer = TorchLayer(layer.module, single=True)
     return layer, way_into("float32")
-
-
-def with_exchanged(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter]) -> Bound | None:
-    """Return a layer whose projections are exchanged for matrices, as they are more than that; None of others.
-
-    Where it pools squares of an image, each token is one.
-    """
-    squares = [replace(way, axes=way.axes.replace("hw", "HW"), tokens=0)] if "hw" in way.axes else []
-    for one in (*squares, way) if way.tokens else (way, *squares):
-        with suppress(Exception), exchanged(layer, one) as names:  # it may take no such image
-            if not names and one is way:
-                continue
-            found = understood(layer, one, forward, layer.module)
-            assert found.offer is not None
-            said = f"{' and '.join(names)} exchanged for {'one matrix' if len(names) == 1 else 'a matrix each'}"
-            words = "; ".join(part for part in (found.offer.said, said if found.offer.said else f"with {said}") if part)
-            return replace(found, offer=replace(found.offer, said=words if names else found.offer.said))
-    return None
 
 
 def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> Inside | None:

@@ -16,7 +16,6 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.bound import Bound, Layer
 from attn_exp.diagnosis.call import IS_LAYER
 from attn_exp.diagnosis.constructing import PoorError
-from attn_exp.diagnosis.exchanging import at_rest, heads_apart
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.mask_forms import (
     OF_ENTRY,
@@ -33,6 +32,7 @@ from attn_exp.diagnosis.named_matrices import (
     sounds_like,
 )
 from attn_exp.diagnosis.normed_queries import last_token, scaled_by_norms
+from attn_exp.diagnosis.numbers_of_layers import at_rest, heads_apart
 from attn_exp.diagnosis.offer import BY_NAME, Offer, is_array_of_mask, parameters_of, plain, role_of
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.pure_layers import PureLayer

@@ -253,8 +253,9 @@ def test_what_has_no_name_is_told_by_its_stage(layer: type[nn.Module], said: str
 
 
 def test_where_a_mask_is_asked_for_it_is_not_enough_that_the_inside_is_right() -> None:
+    assert attn_exp.check(Bent(24, 3), "mask=causal", quick=True).mistakes == ("causal_ignored",)
     with pytest.raises(UserError, match="no projections found"):
-        attn_exp.check(Bent(24, 3), "mask=causal", quick=True)
+        attn_exp.check(Bent(24, 3), "mask=window", "mask.window.left=2", quick=True)
 
 
 class OfItsOwnNumbers(Bent):
