@@ -19,7 +19,19 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis import masks_inside
 from attn_exp.diagnosis.behaviour import TWICE
 from attn_exp.diagnosis.candidates import what_mistakes_compute
-from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, cores, is_multiplied, is_raw, multiple
+from attn_exp.diagnosis.cores import (
+    CLOSE,
+    HIDDEN,
+    Core,
+    Seen,
+    apart,
+    behind,
+    cores,
+    factor_on_the_way,
+    is_multiplied,
+    is_raw,
+    multiple,
+)
 from attn_exp.diagnosis.idle import (
     NO_OUTPUT,
     THIRD,
@@ -194,8 +206,18 @@ def of_scores(
     products = [place for place in behind(seen.operations, one.at[1]) if seen.operations[place].is_product]
     if len(products) > 1:
         yield Finding(rung, REMARK, "q k^T is not all: other products of x are added to it"), ""
+        factor = scale_beside_others(seen, one)
+        found = of_scale(seen, one, factor, request, others) if names_of_scale(seen, one, factor) else None
+        if found is not None and found[1] != SCALE_OTHER:  # of several that are added, many have a scale of their own
+            yield found
         return
     yield Finding(rung, BROKEN, "they are no multiple of q k^T, and what parts them changes with x"), ""
+
+
+def scale_beside_others(seen: Seen, one: Core) -> float:
+    """Return by what `q k^T` is multiplied where other products are added to it, on its way to the softmax; or NaN."""
+    way = factor_on_the_way(seen.operations, seen.operations[one.at[1]].made[0], one.at[0])
+    return np.nan if way is None else way * one.before
 
 
 def grows_with_distance(added: Array, shown: Array) -> bool:
@@ -285,14 +307,15 @@ def of_scale(
         place = seen.first.index(one)
         first, second = other.first[place], other.second[place]
         hidden, filled = hidden_places(first, second)
-        again = factor_of(first, second, ~(hidden | filled))[0] * first.before
+        again, gap = factor_of(first, second, ~(hidden | filled))
+        again = again * first.before if gap < CLOSE * 10 else scale_beside_others(other, first)
         also = names_of_scale(other, first, again)
         fixed = ["scale_fixed"] if isclose(factor, again, rel_tol=room) and first.size != one.size else []
         names = [name for name in names if name in also] or fixed
-    return Finding("the scale inside", BROKEN, said), next(iter(names), "scale_other")
+    return Finding("the scale inside", BROKEN, said), next(iter(names), SCALE_OTHER)
 
 
-OF_IMAGE = "the scale inside, of an image"
+OF_IMAGE, SCALE_OTHER = "the scale inside, of an image", "scale_other"
 
 
 def names_of_scale(seen: Seen, one: Core, factor: float) -> list[str]:

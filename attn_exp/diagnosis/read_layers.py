@@ -39,7 +39,6 @@ from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
-from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.ways_into_layers import (
     ALONE,
@@ -114,26 +113,6 @@ def if_understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], 
     return None
 
 
-def of_slices_of_x(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound | None:
-    """Return a layer whose heads take slices of x; None of others."""
-    if way.tokens:  # it takes no other number of them
-        return None
-
-    def probe(x: Array, memory: Array | None = None) -> Array:
-        return layer.answer(way, x, memory)
-
-    found = None
-    with suppress(NotFoundError, RuntimeError, ValueError):
-        found = made_of_slices(layer, probe, way.width, sounds_like)
-    if found is None:
-        return None
-    around = surroundings(watching(layer, way), way, Inner(found[0], found[1], found[1]), layer.rounding * 100)
-    said = "; ".join([words_of(around, [], way) or "with", "each head takes a slice of x"]).replace("with;", "with")
-    call, offer = called(layer, way, forward, said)
-    inside = Inside(found[0], found[1], found[1], around if around is not None and str(around) else None, way.tokens)
-    return Bound(call, origin, offer, inside, layer, given=(*way.sides, *way.given))
-
-
 def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound:
     """Return a layer whose roles are found by what its parameters do.
 
@@ -145,10 +124,7 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
         return with_roles(layer, way, forward, origin, roles_of(layer, way))
     except NotFoundError:
         layer.put(before)  # what stands beside attention may be 0 by now
-        other = of_slices_of_x(layer, way, forward, origin)
-        if other is None:
-            raise
-        return other
+        raise
 
 
 def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any, roles: Roles) -> Bound:
