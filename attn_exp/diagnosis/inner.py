@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from itertools import pairwise
 from math import isclose, log, prod, sqrt
 from typing import Any
 
@@ -323,10 +324,12 @@ def names_of_scale(seen: Seen, one: Core, factor: float) -> list[str]:
     (rows, keys), heads = one.logits.shape[1:], max(seen.told, seen.heads, 1)
     known = {
         "no_scale": 1.0, "scale_by_d": 1 / one.size, "scale_by_sqrt_d_model": 1 / sqrt(seen.width),
-        "scale_multiplied": sqrt(one.size), "scale_by_sqrt_heads": 1 / sqrt(heads), "scale_by_heads": 1 / heads,
-        "scale_by_sqrt_keys": 1 / sqrt(keys), "scale_by_sqrt_queries": 1 / sqrt(rows), "scale_by_keys": 1 / keys,
+        "scale_by_sqrt_heads": 1 / sqrt(heads), "scale_by_heads": 1 / heads, "scale_by_sqrt_keys": 1 / sqrt(keys),
+        "scale_by_sqrt_queries": 1 / sqrt(rows), "scale_by_keys": 1 / keys,
     }  # fmt: skip
-    return [name for name, number in known.items() if isclose(factor, number, rel_tol=CLOSE * 10)]
+    several = [*known.items(), *(("scale_multiplied", number**power) for number in (one.size, seen.width)
+                                 for power in (0.5, 1.0, 2.0))]  # fmt: skip
+    return [name for name, number in several if isclose(factor, number, rel_tol=CLOSE * 10)]
 
 
 def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
@@ -454,7 +457,12 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     if not has_rows(seen):
         yield Finding(rung, ABSENT, "its answer has no row for each token"), ""
         return
-    lost, normed, tokens = set[str](), False, seen.x.shape[1]  # other keys are sums of many, as Linformer has them
+    lost, normed, keys_alone, tokens = (
+        set[str](),
+        False,
+        False,
+        seen.x.shape[1],
+    )  # other keys are sums of many, as Linformer has them
     for place in (0, 1):
         again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
         if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
@@ -468,6 +476,8 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
                  if not follows_another(seen, one) for side in "qkv"
                  if side == "q" or tokens <= one.k.shape[1] <= 2 * tokens]  # fmt: skip
         lost |= {side for side, touched in pairs if is_mixed(touched)}
+        keys_alone |= any((side, other) == ("k", "v") and touched.shape == moved.shape and (touched != moved).any()
+                          for (side, touched), (other, moved) in pairwise(pairs))  # fmt: skip
         normed |= any(touched.any() for _, touched in pairs) and all(
             (touched.all(axis=1) | ~touched.any(axis=1)).all() for _, touched in pairs
         )
@@ -480,6 +490,11 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
     said = f"rows of {', '.join(sorted(lost))} are made of parts of several tokens"
     yield Finding(rung, BROKEN, said), known.get(tuple(sorted(lost)), "")
+    if len(lost) == len("qkv") and keys_alone:
+        yield (
+            Finding("the keys inside", BROKEN, "their rows are made of other tokens than those of values"),
+            "keys_viewed",
+        )
 
 
 def of_no_tokens(
@@ -706,7 +721,8 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     if (reached.sum() > 1 or not reached[0, 1]) and not by_norm:
         places = ", ".join(str(place + 1) for place in np.flatnonzero(reached.any(axis=0)))
         whose = "channels mix of token 2" if among_channels else "the query of token 2 mixes"
-        return Finding(rung, BROKEN, f"what {whose} reaches token {places}"), "heads_merged_wrong"
+        name = "entries_and_heads_mixed" if reached[1:].any() else "heads_merged_wrong"
+        return Finding(rung, BROKEN, f"what {whose} reaches token {places}"), name
     whose = "channels mix of a token" if among_channels else "a query mixes"
     return absent if by_norm else (Finding(rung, HELD, f"what {whose} reaches its own token alone"), "")
 
@@ -841,7 +857,7 @@ def verdict(
 
 
 STAGES = {
-    CHANNELS: "q", "the tokens inside": "q", "the heads inside": "q", "the positions inside": "q",
+    CHANNELS: "q", "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q", "the positions inside": "q",
     "the scores inside": "scores", "the scale inside": "logits", "the weights inside": "weights",
     "behind the softmax": "weights", "large inputs inside": "weights", "every matrix is used": "output",
     "the answer": "output",

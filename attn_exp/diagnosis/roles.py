@@ -13,14 +13,14 @@ Every number of a layer can be chosen and its answer read, so nothing has to be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.clock import EXPLAINING, is_over
+from attn_exp.diagnosis.clock import EXPLAINING, MAKING, is_over, while_there_is_time
 from attn_exp.own_code import error_line
 
 TOKENS = 3
@@ -178,7 +178,14 @@ def find(
         search = Search(layer, probe, width, hint, memory, before, tokens)
         if not search.is_answering():
             raise NotFoundError("no matrix that it holds changes its answer")
-        return search.roles()
+        try:
+            return search.roles()
+        except NotFoundError:
+            after = list(reversed(search.rest))  # what comes after attention stands behind it
+            for name in while_there_is_time(after, MAKING, "other ways to read its matrices"):
+                with suppress(NotFoundError):
+                    return Search(layer, probe, width, hint, memory, before, tokens).roles(without=name)
+            raise
 
 
 class Search:
@@ -196,10 +203,11 @@ class Search:
         self.before = before
         self.now: dict[str, Array] = {name: np.array(array) for name, array in before.items()}
         self.set_aside: dict[str, Array] = {}
+        self.rest: list[str] = []
 
-    def roles(self) -> Roles:
-        """Return what was found."""
-        context = self.context()
+    def roles(self, without: str = "") -> Roles:
+        """Return what was found; `without` a matrix, which is 0 then: that of a layer after attention, say."""
+        context = self.context(without)
         sources, fed = context.sources(), context.fed
         heads = context.heads()
         queries, keys, sure = self.queries_and_keys(fed, set(sources))
@@ -224,17 +232,19 @@ class Search:
                     return False
         return True
 
-    def context(self) -> Context:
+    def context(self, without: str) -> Context:
         """Return what the layer has before W_o, and where its values and W_o lie.
 
         Raises:
             NotFoundError: it has no values.
         """
         self.draw()
+        if without:
+            self.leave_out([without])
         matrices = [name for name in self.now if self.is_matrix(name)]
         self.quieten([name for name in self.now if name not in matrices])
         fed = {name: inputs for name in matrices if (inputs := self.takes_x(name)) is not None}
-        rest = [name for name in matrices if name not in fed]
+        self.rest = [name for name in matrices if name not in fed and name != without]
         values = {name: columns for name, inputs in fed.items() if (columns := self.value_columns(name, inputs))}
         if not values:
             raise NotFoundError("none of its parameters is a matrix of values")
@@ -242,8 +252,8 @@ class Search:
             del values[name], fed[name]
         straight = {name: columns for name, inputs in fed.items()
                     if name in values and (columns := self.straight_columns(name, inputs))}  # fmt: skip
-        last, inputs_of_o = self.output_matrix(rest)
-        self.leave_out([name for name in rest if name != last and self.matters(name)])
+        last, inputs_of_o = self.output_matrix(self.rest)
+        self.leave_out([name for name in self.rest if name != last and self.matters(name)])
         return Context(self, straight or values, fed, last, inputs_of_o)
 
     # What the layer holds meanwhile
