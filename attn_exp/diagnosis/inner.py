@@ -857,8 +857,9 @@ def verdict(
 
 
 STAGES = {
-    CHANNELS: "q", "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q", "the positions inside": "q",
-    "the scores inside": "scores", "the scale inside": "logits", "the weights inside": "weights",
+    CHANNELS: "q", "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q",
+    "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
+    "the weights inside": "weights",
     "behind the softmax": "weights", "large inputs inside": "weights", "every matrix is used": "output",
     "the answer": "output",
 }  # fmt: skip
