@@ -134,7 +134,9 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     if not fit(arrays, roles.heads, roles.groups):
         raise NotFoundError("some of what its heads hold is made by none of its matrices")
     inner = Inner(arrays, roles.heads, roles.groups, roles.unit)
-    with without_queries(layer, roles) if roles.unit != 1.0 else nullcontext():  # weights of one token are all the same
+    with (
+        with_matrices(layer, roles, no_queries) if roles.unit != 1.0 else nullcontext()
+    ):  # weights of one token are all the same
         around = surroundings(watching(layer, way), way, inner, layer.rounding * 100)
     inside = Inside(
         arrays, roles.heads, roles.groups, around if around is not None and str(around) else None, way.tokens
@@ -198,13 +200,6 @@ def keys_of_no_token(roles: Roles) -> int:
 
 
 ROUNDED = 1e-3
-
-
-@contextmanager
-def without_queries(layer: Layer, roles: Roles) -> Iterator[dict[str, Array]]:
-    """Let queries be 0 meanwhile, so that all scores are; yield the matrices that the layer then has."""
-    with with_matrices(layer, roles, no_queries) as arrays:
-        yield arrays
 
 
 @contextmanager

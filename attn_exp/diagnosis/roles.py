@@ -502,7 +502,7 @@ class Search:
         shared = list(dict.fromkeys(tuple(sources[channel] for channel in head) for head in heads))
         shared.sort(key=lambda columns: (list(fed).index(columns[0][0]), columns[0][1]))
         groups, count = len(shared), len(heads)
-        if not fits(queries, keys, sources, heads):
+        if len(queries) % count or len(keys) % groups or len(queries) // count != len(keys) // groups:
             raise NotFoundError(f"{len(queries)} columns of queries and {len(keys)} of keys do not fit {count} heads")
         readers = [{h for h, head in enumerate(heads) if tuple(sources[c] for c in head) == one} for one in shared]
         q_order = context.by_head(queries, [{h} for h in range(count)])
@@ -759,14 +759,6 @@ class Context:
         finally:
             for name, array in before.items():
                 search.write(name, array)
-
-
-def fits(
-    queries: Sequence[Place], keys: Sequence[Place], sources: Sequence[Place], heads: Sequence[Sequence[int]]
-) -> bool:
-    """Say whether queries and keys can be shared out to heads, each of one size in both."""
-    count, groups = len(heads), len({tuple(sources[channel] for channel in head) for head in heads})
-    return not (len(queries) % count or len(keys) % groups or len(queries) // count != len(keys) // groups)
 
 
 def splits(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
