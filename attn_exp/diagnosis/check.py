@@ -237,21 +237,24 @@ def has_wrong_values(verdict: Verdict) -> bool:
 def as_seen_inside(verdict: Verdict, seen: Verdict, caller: Caller) -> Verdict:
     """Return the verdict on a layer whose answers nothing explains, with what is seen of the attention inside.
 
-    What is right inside is right where its masks were asked, or where a layer has no word for them.
+    What is right inside is right where its masks were asked, or where a layer has no word for them and nobody asked for
+    one.
     """
     masked = caller.offer.takes("mask") or caller.offer.takes("padding")
-    if (
-        seen.mistakes
-        or seen.right_under
-        or (seen.passed and not (masked and inner.UNREAD_WITH_MASKS in seen.not_asked))
-    ):
+    is_right = seen.passed and not caller.request.masks and not (masked and inner.UNREAD_WITH_MASKS in seen.not_asked)
+    if seen.mistakes or seen.right_under or is_right:
         names = tuple(dict.fromkeys((*seen.mistakes, *verdict.mistakes)))
         passed, under = (seen.passed, seen.right_under) if names == seen.mistakes else (False, "")
         return replace(seen, seconds=verdict.seconds, mistakes=names, passed=passed, right_under=under)
     first = next((f"{one.rung}: {one.said}" for one in seen.findings if one.state == BROKEN), "")
     said = f"Inside, {first}" if first else "Inside, q, k and v are multiplied, weighed and mixed as they should be"
     findings = (*verdict.findings, *(one for one in seen.findings if one.rung != CALLED))
-    return replace(verdict, computes=f"{verdict.computes.rstrip('.')}. {said}", stage=seen.stage, findings=findings)
+    return replace(
+        verdict,
+        computes=f"{verdict.computes.rstrip('.')}. {said}",
+        stage=seen.stage or verdict.stage,
+        findings=findings,
+    )
 
 
 def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:
