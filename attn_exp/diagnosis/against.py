@@ -3,7 +3,7 @@
 Each is checked against the definition by itself; that says what it computes, in the words of the catalogue. Then both
 are asked the same questions, each in its own way: its own library, layout, names and convention of masks. What parts
 them (`parting.py`) follows from what either makes of those questions. Modules are asked with the same matrices
-(`same_matrices.py`); where these cannot be exchanged, and where one takes heads and the other x, each is held against
+(`both.exchanged`); where these cannot be exchanged, and where one takes heads and the other x, each is held against
 the definition with its own.
 """
 
@@ -27,17 +27,18 @@ from attn_exp.diagnosis.both import (
     asked_of_both,
     called,
     common_request,
+    exchanged,
     matrices_of_both,
     names_of,
     rules_of,
 )
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
-from attn_exp.diagnosis.check import Tell, check
+from attn_exp.diagnosis.check import check
+from attn_exp.diagnosis.judge_answers import Tell
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.parting import EMPTY_ROWS, FOLLOWS, Cause, Pair, causes, first_stage
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.same_matrices import exchanged
 from attn_exp.diagnosis.smallest import MOST_CALLS, as_python, small_case, smaller
 from attn_exp.experiment.verdict import (
     ABSENT,

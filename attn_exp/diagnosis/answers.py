@@ -9,7 +9,6 @@ from functools import cached_property, partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.branches import in_branches
 from attn_exp.diagnosis.candidates import (
     Candidate,
     Explained,
@@ -73,7 +72,7 @@ class Answers:
     mistakes that it shows between calls. `ask` asks fresh questions, whose answers an explanation must give too,
     and `ask_right` such as were answered rightly before, for mistakes that are made under a condition. `ask_equal` asks
     a question whose scores are all equal. `is_seen` says whether what is seen inside a layer tells all that is wrong,
-    and `watch` returns what is seen inside a call of a function with a question; `look` does that of a layer too.
+    and `watch` returns what is seen inside a call with a question.
     """
 
     seen: Sequence[tuple[Case, Answer]]
@@ -86,7 +85,6 @@ class Answers:
     ask_equal: Callable[[], tuple[Case, Answer] | None] = lambda: None
     is_seen: Callable[[], bool] = lambda: False
     watch: Callable[[Case], Inside | None] = lambda case: None
-    look: Callable[[Case], Inside | None] = lambda case: None
     read_off: dict[object, float | None] = field(default_factory=dict)
     """Numbers that were read off answers, for all views of them."""
     kind = "function"
@@ -327,16 +325,6 @@ class Answers:
                 return replace(found, where=condition.where)
         return None
 
-    def in_branches(self) -> Explained | None:
-        """Return the mistakes that are seen inside, maybe others with each of the words that a function has.
-
-        Two that give the same are likelier than more.
-        """
-        found = in_branches(self)
-        if found is None or len(found.names) <= len("qk"):
-            return found
-        return best(self.pairs_that_fit()) or found
-
     def of_part(self, seen: Seen, fresh: Seen) -> Answers:
         """Return the evidence of some of the questions, and of some fresh ones."""
         return replace(self, seen=seen, ask=partial(list, fresh))
@@ -345,20 +333,6 @@ class Answers:
     def fresh_right(self) -> Seen:
         """Fresh questions of the kinds that were answered rightly."""
         return self.ask_right()
-
-    def overflow_besides(self) -> Explained | None:
-        """Return the mistakes that explain all but questions with large logits, where one of these overflows."""
-        large = [answer.output for case, answer in self.seen if case.rung == LARGE]
-        if all(output is None or np.isfinite(output).all() for output in large):
-            return None
-        small = self.without_large()  # large logits of hidden keys may stand in other questions too
-        rest = replace(self, seen=without_nan(small.seen), ask=lambda: without_nan(small.fresh))
-        if is_right(rest.seen, rest.digits):
-            return None
-        found = best(rest.single_that_fit())
-        if found is None and self.is_whole:
-            found = rest.in_branches() or best(rest.pairs_that_fit()) or rest.several_mistakes()
-        return None if found is None else self.likelier(found)
 
     def without_large(self) -> Answers:
         """Return the questions whose logits are small enough for any type."""

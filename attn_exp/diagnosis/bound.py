@@ -22,8 +22,7 @@ class Bound:
     """What is called: a function, or a module with its matrices; `origin` tells which library it comes from.
 
     `layer` and `roles` are those of a module whose matrices were found by what they do; `named` holds the matrices that
-    the names of its parameters say, where those are others. `mixed` returns the same module with the matrices that it
-    has if it mixes tokens with heads in a way that is known, for where nothing else explains it. `given` are the words
+    the names of its parameters say, where those are others. `given` are the words
     of a call that are always given, and `needed` those that it cannot do without. `again` makes a layer of the same
     class in other sizes, if that can be done, and `masked` the same one with another of its words for a mask, for each
     of them. `look` returns the verdict on what is seen of the attention inside, if it can be seen. `has_tables`: it
@@ -37,7 +36,6 @@ class Bound:
     layer: Layer | None = None
     roles: Roles | None = None
     named: Inside | None = None
-    mixed: Callable[[], Bound | None] = lambda: None
     given: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
     again: Callable[[], Bound | None] = lambda: None

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, Self
 
-from attn_exp.diagnosis.candidates import Candidate, Explained, rank
+import numpy as np
+
+from attn_exp.diagnosis.answers import LARGE, Answers, without_nan
+from attn_exp.diagnosis.candidates import Candidate, Explained, best, is_right, rank
 from attn_exp.diagnosis.case import Answer, Case, predicted
-from attn_exp.diagnosis.inside_functions import NOTHING, Inside, Search
+from attn_exp.diagnosis.inside_functions import NOTHING, Search
 from attn_exp.diagnosis.questions import CROSS, SHARED
 from attn_exp.diagnosis.several import LARGE_FILL, of_masks, together
 from attn_exp.diagnosis.ways_to_call import failing
@@ -28,51 +30,33 @@ ALIKE = ("large inputs", "equal inputs", "tiny inputs", "whole numbers", "one to
 """Questions whose numbers are few, or alike: they tell no stages apart."""
 
 
-class Evidence(Protocol):
-    """What is needed of a function's answers: those that were given, fresh ones, and whether a candidate gives them."""
+def seen_inside(evidence: Answers) -> Explained | None:
+    """Return the mistakes that are seen inside a call, maybe others with each of the words that a function has.
 
-    @property
-    def seen(self) -> Pairs:
-        """Questions with their answers."""
-
-    @property
-    def digits(self) -> int:
-        """The bits that they are held to."""
-
-    @property
-    def watch(self) -> Callable[[Case], Inside | None]:
-        """What returns what is seen inside a call."""
-
-    @property
-    def single(self) -> list[Candidate]:
-        """The mistakes that may show."""
-
-    @property
-    def fresh(self) -> Pairs:
-        """Fresh questions of the kinds that were answered wrongly."""
-
-    @property
-    def fresh_right(self) -> Pairs:
-        """Fresh questions of the kinds that were answered rightly."""
-
-    @property
-    def says_little(self) -> bool:
-        """Whether wrong answers are little but NaN."""
-
-    def of_part(self, seen: Pairs, fresh: Pairs) -> Self:
-        """Return the same of some of the questions."""
-
-    def gives(self, candidate: Candidate) -> bool:
-        """Say whether a candidate gives every answer."""
-
-    def gives_of(self, candidate: Candidate, seen: Pairs) -> int:
-        """Return how many answers a candidate gives."""
-
-    def single_that_fit(self) -> list[Candidate]:
-        """Return the mistakes each of which alone gives what was answered."""
+    Two that give the same are likelier than more.
+    """
+    found = in_branches(evidence)
+    if found is None or len(found.names) <= len("qk"):
+        return found
+    return best(evidence.pairs_that_fit()) or found
 
 
-def in_branches(evidence: Evidence) -> Explained | None:
+def overflow_besides(evidence: Answers) -> Explained | None:
+    """Return the mistakes that explain all but questions with large logits, where one of these overflows."""
+    large = [answer.output for case, answer in evidence.seen if case.rung == LARGE]
+    if all(output is None or np.isfinite(output).all() for output in large):
+        return None
+    small = evidence.without_large()  # large logits of hidden keys may stand in other questions too
+    rest = replace(small, seen=without_nan(small.seen), ask=lambda: without_nan(small.fresh))
+    if is_right(rest.seen, rest.digits):
+        return None
+    found = best(rest.single_that_fit())
+    if found is None and evidence.is_whole:
+        found = seen_inside(rest) or best(rest.pairs_that_fit()) or rest.several_mistakes()
+    return None if found is None else evidence.likelier(found)
+
+
+def in_branches(evidence: Answers) -> Explained | None:
     """Return what explains a function's answers where it is given some words, each of them for itself; None where some
     of it is open."""
     usual = next((case for case, _ in evidence.seen if case.rung == "values"), evidence.seen[0][0])
@@ -111,7 +95,7 @@ def telling(wrong: Pairs) -> Pairs:
     return sorted(asked, key=lambda pair: pair[0].rung not in TELLING)
 
 
-def with_left_out(evidence: Evidence, found: Explained, ask: Callable[[], Iterable[tuple[Case, Answer]]]) -> Explained:
+def with_left_out(evidence: Answers, found: Explained, ask: Callable[[], Iterable[tuple[Case, Answer]]]) -> Explained:
     """Return an explanation with the mistakes that explain what is left out of the evidence, beside those found.
 
     Nobody promised to take another input, or fewer key/value heads than heads: what no one mistake explains there says
@@ -143,7 +127,7 @@ def has_parts(words: Words, chosen: Mapping[Words, Candidate]) -> bool:
 
 
 def of_one_branch(
-    view: Evidence, wrong: Pairs, first: Sequence[Candidate], single: Sequence[Candidate]
+    view: Answers, wrong: Pairs, first: Sequence[Candidate], single: Sequence[Candidate]
 ) -> list[Candidate]:  # fmt: skip
     """Return what explains questions with the same words: what explains those without comes `first`, maybe beside a
     mistake of masks; then one mistake, then what is seen inside of `single` ones."""

@@ -322,11 +322,30 @@ def multiplied(operations: Sequence[Operation], place: int | None) -> tuple[floa
             by, normed = parts.pop() if len(parts) == 1 else (1.0, False)
             return factor * by, normed
         if one.name in ("mul", "div"):
-            others = [array for side, array in enumerate(one.given) if side not in mine and array.size == 1]
-            number = next(iter([*one.numbers, *(float(array.ravel()[0]) for array in others)]), 1.0)
-            factor *= number if one.name == "mul" else 1 / number
+            factor *= number_of(one)
         place = one.made[mine[0]]
     return factor, False
+
+
+def number_of(one: Operation) -> float:
+    """Return the one number that an operation multiplies with, or divides by."""
+    others = [array for array, of_x in zip(one.given, one.of_x, strict=True) if not of_x and array.size == 1]
+    number = next(iter([*one.numbers, *(float(array.ravel()[0]) for array in others)]), 1.0)
+    return number if one.name == "mul" else 1 / number
+
+
+def factor_on_the_way(operations: Sequence[Operation], place: int | None, product: int) -> float | None:
+    """Return by what numbers a product is multiplied until it is a part of what an operation returns; None where it is
+    none, or is normed or multiplied with more than a number."""
+    if place is None or place == product:
+        return None if place is None else 1.0
+    one = operations[place]
+    mine = [made for made, of_x in zip(one.made, one.of_x, strict=True) if of_x]
+    is_scaled = one.name in ("mul", "div")
+    if one.is_product or "norm" in one.name or (is_scaled and len(mine) > 1):
+        return None
+    found = [way for made in mine if (way := factor_on_the_way(operations, made, product)) is not None]
+    return found[0] * (number_of(one) if is_scaled else 1.0) if found else None
 
 
 # What is asked of a layer: numbers, others, one token changed, one row of what it mixes changed
@@ -360,6 +379,8 @@ class Seen:
     """The sides whose bias changes nothing, where it should."""
     speaks_of_channels: Callable[[], bool] = bool
     """Whether the layer's class says that it means attention among channels."""
+    is_image: bool = False
+    """Whether tokens are the points of an image."""
 
     def cores_of(self, x: Array, memory: Array) -> list[Core]:
         """Return the cores of a call."""
@@ -369,6 +390,11 @@ class Seen:
     def is_turned(self) -> bool:
         """Whether names say that what is read as queries here makes keys, as weights that are turned look."""
         return self.named().get("q") == "k"
+
+    @property
+    def is_one_for_several(self) -> bool:
+        """Whether there is one head where the layer says that it has several."""
+        return self.heads == 1 < self.told and self.first[0].size not in (self.told, self.width // self.told)
 
     @property
     def heads(self) -> int:
@@ -433,7 +459,7 @@ def seen_inside(
     every = matrices_of(layer.parameters)
     return Seen(
         ask, x, memory, said, operations, first, second, way.width, heads, words, idle, named, every,
-        partial(idle_biases, layer, answer), partial(speaks_of_channels, layer.module),
+        partial(idle_biases, layer, answer), partial(speaks_of_channels, layer.module), "w" in way.axes.lower(),
     )  # fmt: skip
 
 

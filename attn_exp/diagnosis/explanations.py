@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attn_exp.diagnosis.answers import Answers
+from attn_exp.diagnosis.branches import overflow_besides, seen_inside
 from attn_exp.diagnosis.candidates import Explained, best
 from attn_exp.diagnosis.clock import EXPLAINING, SEVERAL, is_over
 from attn_exp.diagnosis.numbers import Numbers
@@ -69,10 +70,10 @@ EXPLANATIONS = (
     Explanation("right under another convention", Numbers.written_otherwise, numbers=1),
     Explanation(ONE, one_mistake, function=1, numbers=1, sheet=1),
     Explanation("another setting", another_setting, function=1, numbers=2, sheet=3),
-    Explanation("a mistake, and large logits overflow besides", Answers.overflow_besides, function=1),
+    Explanation("a mistake, and large logits overflow besides", overflow_besides, function=1),
     Explanation("the last keys or queries are left out", Answers.tail_dropped, function=1, rare=True),
     Explanation("a mistake under a condition", Answers.under_condition, function=1, rare=True),
-    Explanation("what is seen inside", Answers.in_branches, function=1, rare=True),
+    Explanation("what is seen inside", seen_inside, function=1, rare=True),
     Explanation("more rounding than needed", Numbers.rounding, numbers=2),
     Explanation("a slip", Numbers.slipped, numbers=3, sheet=2),
     Explanation("a mistake and a slip", Numbers.mistake_and_slip, numbers=5, sheet=4),

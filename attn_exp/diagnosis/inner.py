@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from math import isclose, log, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,15 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import masks_inside
 from attn_exp.diagnosis.behaviour import TWICE
-from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, apart, behind, cores, is_multiplied, is_raw, multiple
+from attn_exp.diagnosis.candidates import what_mistakes_compute
+from attn_exp.diagnosis.cores import (
+    CLOSE,
+    HIDDEN,
+    Core,
+    Seen,
+    cores,
+    is_raw,
+)
 from attn_exp.diagnosis.idle import (
     NO_OUTPUT,
     THIRD,
@@ -28,18 +35,25 @@ from attn_exp.diagnosis.idle import (
     made_of_another,
     may_be_output,
 )
-from attn_exp.diagnosis.other_words import BLOCKS, INVERTED
+from attn_exp.diagnosis.other_words import BLOCKS, INVERTED, UNSCALED
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.watching import DROPPING, Operation
+from attn_exp.diagnosis.sides_inside import (
+    OF_GRID,
+    are_channels,
+    are_joined,
+    changed,
+    follows_another,
+    has_rows,
+    of_heads,
+    of_positions,
+    of_tokens,
+    products_behind,
+)
+from attn_exp.diagnosis.watching import DROPPING
+from attn_exp.diagnosis.weights_inside import OF_IMAGE, factor_of, hidden_places, of_scores, of_weights
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.rules.masks.causal import Causal
-from attn_exp.rules.normalizers.softmax import softmax
-
-NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_with_indices", "_fft_r2c", "cumsum", "pad",
-              "upsample_bilinear2d", "upsample_nearest2d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d",
-              "mkldnn_rnn_layer", "lstm", "gru")  # fmt: skip
-"""Operations in which tokens meet on purpose."""
 
 
 def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) -> Iterator[tuple[Finding, str]]:
@@ -57,7 +71,7 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
     tokens = list(of_tokens(seen))
     yield from tokens
     yield from of_heads(seen)
-    if all(one.state != BROKEN for one, _ in tokens) and has_rows(seen):
+    if all(one.state != BROKEN for one, _ in tokens) and has_rows(seen) and not are_joined(seen.operations):
         yield from of_positions(seen)
     for one, other in zip(seen.first, seen.second, strict=True):
         yield from of_scores(seen, one, other, request, others)
@@ -135,17 +149,6 @@ def matrices_behind(seen: Seen, one: Core, side: str) -> set[bytes]:
             if not of_x and array.ndim > 1}  # fmt: skip
 
 
-def products_behind(seen: Seen, one: Core, side: str) -> set[int]:
-    """Return the places of the products that the rows of a side come from."""
-    at = seen.operations[one.at[2 if side == "v" else 0]]
-    rows = np.sort(getattr(one, side), axis=None)
-    place = at.made[-2 if np.array_equal(rows, np.sort(at.given[-2], axis=None)) else -1]
-    if place is None:
-        return set()
-    every = [place, *behind(seen.operations, place)] if not seen.operations[place].is_product else [place]
-    return {each for each in every if seen.operations[each].is_product}
-
-
 def are_multiples(rows: Array, others: Array) -> bool:
     """Say whether rows are others times one number: a scale may stand before the scores, on one side alone."""
     if rows.shape != others.shape:
@@ -174,363 +177,6 @@ def is_of_inputs(seen: Seen, one: Core) -> bool:
     return are_known(one.v, 1.0) and all(any(are_known(side, by) for by in factors) for side in (one.q, one.k))
 
 
-def of_scores(
-    seen: Seen, one: Core, other: Core, request: Request, others: Callable[[], Seen | None]
-) -> Iterator[tuple[Finding, str]]:  # fmt: skip
-    """Say whether logits are a multiple of `q k^T`, by what it is multiplied, and what stands beside.
-
-    What is added to it whatever x is, is not in the difference of two questions.
-    """
-    rung = "the scores inside"
-    if are_shares(one.logits) and are_shares(other.logits):
-        yield Finding(rung, BROKEN, "they are shares already, as a softmax makes them"), "softmax_twice"
-        one, other = (replace(each, logits=np.log(np.maximum(each.logits, 1e-300))) for each in (one, other))
-    hidden, filled = hidden_places(one, other)
-    shown = ~(hidden | filled)
-    factor, gap = factor_of(one, other, shown)
-    left = np.where(shown, one.logits, 0.0)
-    beside = float(np.abs(apart(left - factor * one.scores, shown)).max(initial=0.0))
-    if gap < CLOSE * 10:
-        said = ", and numbers that are the same whatever x is" if beside > CLOSE * 10 else ""
-        yield Finding(rung, HELD, f"a multiple of q k^T{said}"), ""
-        if said and grows_with_distance(left - factor * one.scores, shown):
-            yield Finding("what is added inside", BROKEN, "it grows with the distance of a key"), "alibi_sign"
-        yield from of_masks(seen, one, hidden, filled)
-        if factor:  # of keys that are all hidden, nothing is told
-            yield of_scale(seen, one, factor * one.before, request, others)
-        return
-    products = [place for place in behind(seen.operations, one.at[1]) if seen.operations[place].is_product]
-    if len(products) > 1:
-        yield Finding(rung, REMARK, "q k^T is not all: other products of x are added to it"), ""
-        return
-    yield Finding(rung, BROKEN, "they are no multiple of q k^T, and what parts them changes with x"), ""
-
-
-def grows_with_distance(added: Array, shown: Array) -> bool:
-    """Say whether what is added to the scores `[n t s]` of each head is a positive number times the distance."""
-    places = np.arange(added.shape[1])[:, None] - np.arange(added.shape[2])
-    right, tried = apart(added, shown), apart(np.broadcast_to(abs(places), added.shape).astype(float), shown)
-    slopes = (right * tried).sum(axis=(1, 2)) / np.maximum((tried * tried).sum(axis=(1, 2)), 1e-300)
-    return bool((slopes > 0).all() and np.allclose(right, slopes[:, None, None] * tried, atol=CLOSE * 10))
-
-
-def are_shares(logits: Array) -> bool:
-    """Say whether the logits of each query are none below 0, and sum to 1."""
-    return bool((logits >= 0).all() and np.allclose(logits.sum(axis=2), 1.0, atol=CLOSE))
-
-
-def factor_of(one: Core, other: Core, shown: Array) -> tuple[float, float]:
-    """Return by what `q k^T` is multiplied where it is shown, and how far the logits of two questions are from that."""
-    left, right = (np.where(shown, each.logits, 0.0) for each in (one, other))
-    return multiple(left - right, one.scores - other.scores, shown)
-
-
-def hidden_places(one: Core, other: Core) -> tuple[Array, Array]:
-    """Return where the logits of two questions are those of hidden keys, and where they are a number that x does not
-    change, as one that is filled in, but not far below the others."""
-    hidden = (one.logits <= HIDDEN) | (other.logits <= HIDDEN)
-    filled = ~hidden & (one.logits == other.logits) & (np.abs(one.scores - other.scores) > CLOSE)
-    return hidden, filled
-
-
-def of_masks(seen: Seen, one: Core, hidden: Array, filled: Array) -> Iterator[tuple[Finding, str]]:
-    """Say which keys are hidden whatever x is, and by which mistake that is not what a causal mask hides."""
-    rung = "the mask inside"
-    closed = (hidden | filled).any(axis=0)
-    if not closed.any():
-        return
-    place = np.subtract.outer(-np.arange(closed.shape[0]), -np.arange(closed.shape[1]))  # of the key less of the query
-    said = f"{int(closed.sum())} of {closed.size} places are hidden"
-    known = {"": place > 0, "causal_strict": place >= 0, "causal_next": place > 1, "causal_flipped": place < 0,
-             "mask_inverted": place <= 0}  # fmt: skip
-    name = next((name for name, places in known.items() if np.array_equal(closed, places)), None)
-    if name:
-        yield Finding(rung, BROKEN, f"{said}: {SHOWN[name]}"), name
-    else:
-        yield Finding(rung, HELD, said), ""
-    numbers = one.logits[filled]
-    if numbers.size and not hidden.any() and np.ptp(numbers) == 0:
-        said = f"their logits are {numbers[0]:.4g}, so that they keep weight"
-        is_product = not numbers.any() and is_multiplied(seen.operations, one, filled)
-        yield Finding("the fill inside", BROKEN, said), "mask_multiplied" if is_product else "mask_small_fill"
-
-
-SHOWN = {
-    "causal_strict": "each query sees those before its own alone",
-    "causal_next": "each query sees the next one too",
-    "causal_flipped": "each query sees its own and later keys alone",
-    "mask_inverted": "each query sees later keys alone, which a causal mask hides",
-}
-"""What the queries see under each mistake of a causal mask."""
-
-
-def of_scale(
-    seen: Seen, one: Core, factor: float, request: Request, others: Callable[[], Seen | None]
-) -> tuple[Finding, str]:  # fmt: skip
-    """Say by what scores are multiplied, beside what is asked; of queries and keys that were normed any number does."""
-    rows, keys = one.logits.shape[1:]
-    usual, room = request.rules(one.size, rows, keys).scale, CLOSE * 10
-    said = f"scores are multiplied by {factor:.4g}; expected {usual:.4g} for heads of {one.size}"
-    if isclose(factor, usual, rel_tol=room):
-        return Finding("the scale inside", HELD, said), ""
-    if is_one_for_several(seen) and isclose(factor, usual * sqrt(seen.told), rel_tol=room):
-        return Finding("the scale inside", HELD, f"{said}: that of the {seen.told} heads that it should have"), ""
-    late = isclose(factor, 1.0, rel_tol=room) and not isclose(one.after, 1.0, rel_tol=room)
-    if one.normed or late:
-        why = "queries or keys are normed" if one.normed else "the weights are instead"
-        of_model = late and isclose(one.after, seen.width**-0.5, rel_tol=room) and seen.width != one.size
-        state, name = (BROKEN, "scale_by_sqrt_d_model") if of_model else (REMARK, "")
-        return Finding("the scale inside", state, f"{said}; {why}"), name
-    if one.size == 1 < one.v.shape[2]:
-        return Finding("the scale inside", BROKEN, f"{said}: a query has one number where a value has several"), ""
-    names = names_of_scale(seen, one, factor)
-    other = others()
-    if other is not None and len(other.first) == len(other.second) == len(seen.first):
-        place = seen.first.index(one)
-        first, second = other.first[place], other.second[place]
-        hidden, filled = hidden_places(first, second)
-        again = factor_of(first, second, ~(hidden | filled))[0] * first.before
-        also = names_of_scale(other, first, again)
-        fixed = ["scale_fixed"] if isclose(factor, again, rel_tol=room) and first.size != one.size else []
-        names = [name for name in names if name in also] or fixed
-    return Finding("the scale inside", BROKEN, said), next(iter(names), "scale_other")
-
-
-def names_of_scale(seen: Seen, one: Core, factor: float) -> list[str]:
-    """Return the mistakes that multiply scores by this factor, in these sizes, the likeliest first."""
-    (rows, keys), heads = one.logits.shape[1:], max(seen.told, seen.heads, 1)
-    known = {
-        "no_scale": 1.0, "scale_by_d": 1 / one.size, "scale_by_sqrt_d_model": 1 / sqrt(seen.width),
-        "scale_multiplied": sqrt(one.size), "scale_by_sqrt_heads": 1 / sqrt(heads), "scale_by_heads": 1 / heads,
-        "scale_by_sqrt_keys": 1 / sqrt(keys), "scale_by_sqrt_queries": 1 / sqrt(rows), "scale_by_keys": 1 / keys,
-    }  # fmt: skip
-    return [name for name, number in known.items() if isclose(factor, number, rel_tol=CLOSE * 10)]
-
-
-def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
-    """Say over which axis the softmax gives 1, which should be the keys, and what is put on its weights behind it.
-
-    Where it is the queries, names say what a query is: keys may ask, and queries be asked.
-    """
-    rung = "the weights inside"
-    if one.is_bare:
-        yield Finding(rung, BROKEN, "no softmax makes them"), "no_softmax"
-        return
-    shares = one.shares
-    over = next((over for over, whole in sums_of(seen, shares) if are_one(whole)), "")
-    if over == "keys" and (other := of_other_powers(one, shares)):
-        yield Finding(rung, BROKEN, other[0]), other[1]
-    elif over == "keys":
-        yield Finding(rung, HELD, "each query's sum to 1"), ""
-    elif over == "queries" and seen.is_turned:
-        yield Finding(rung, BROKEN, "each key's sum to 1: they are turned before they meet the values"), TRANSPOSED
-    elif over:
-        of_entries = over == FIRST_AXIS and sees_other_entries(seen)
-        name = "batch_mixed" if of_entries else OVER.get(over, "")
-        yield Finding(rung, BROKEN, f"they sum to 1 over the {over}"), name
-        if over == OF_ALL_ENTRIES:
-            yield Finding(f"{rung}, of entries", BROKEN, "one softmax has queries of several entries"), "batch_mixed"
-    elif is_of_other_rows(one, shares):
-        yield Finding(rung, BROKEN, "each is divided by the sum of another row"), "keepdims_missing"
-    elif seen.is_turned and is_of_other_rows(one, shares, turned=True):
-        yield Finding(rung, BROKEN, "each is divided by the sum of another row"), "keepdims_missing"
-        yield Finding(rung, BROKEN, "they are turned before they meet the values"), TRANSPOSED
-    else:
-        yield Finding(rung, BROKEN, "those of a query do not sum to 1"), ""
-    yield from of_changed_weights(seen, one)
-
-
-def are_one(sums: Array) -> bool:
-    """Say whether sums are 1; of a row whose keys are all hidden there may be no number."""
-    known = sums[~np.isnan(sums)]
-    return bool(known.size and np.allclose(known, 1.0, atol=CLOSE))
-
-
-def of_other_powers(one: Core, shares: Array) -> tuple[str, str] | None:
-    """Return what is wrong with the powers that weights are made of, and its name; None where nothing known is."""
-    largest = one.logits.max(axis=2)
-    if np.allclose(softmax(one.logits), shares, atol=CLOSE, equal_nan=True):
-        return None
-    if len(largest[0]) == one.logits.shape[2] and np.allclose(
-        softmax(one.logits - largest[:, None]), shares, atol=CLOSE
-    ):
-        return "the largest logit of another row is taken away", "keepdims_missing"
-    is_of_two = np.allclose(softmax(one.logits * log(2)), shares, atol=CLOSE)
-    return ("they are powers of 2", "softmax_base_2") if is_of_two else None
-
-
-def sees_other_entries(seen: Seen) -> bool:
-    """Say whether the answer for the first entry of a batch is another beside others."""
-    beside = np.concatenate([seen.x[:1], 2 * seen.x[1:]])
-    return not np.allclose(seen.ask(beside, seen.memory)[1][0], seen.said[0])
-
-
-FIRST_AXIS, OF_ALL_ENTRIES = "entries and heads", "queries of all entries"
-OVER = {"entries": "batch_mixed", "queries": "softmax_over_queries", OF_ALL_ENTRIES: "softmax_over_queries",
-        "keys and queries": "softmax_over_all", "heads": "softmax_over_heads",
-        "heads and keys": "softmax_over_heads_and_keys"}  # fmt: skip
-"""The mistakes of weights that sum to 1 over something else than the keys."""
-
-
-def sums_of(seen: Seen, shares: Array) -> Iterator[tuple[str, Array]]:
-    """Yield sums of weights over some axes, and what lies along these."""
-    along = {"keys": (2,), "queries": (1,), FIRST_AXIS: (0,), "keys and queries": (1, 2)}
-    yield from ((over, shares.sum(axis=axes)) for over, axes in along.items())
-    rows = shares.shape[1]  # those of a channel, or of a frame, where queries of several meet the same keys
-    for count in (count for count in range(2, rows) if rows % count == 0):
-        in_groups = shares.reshape(len(shares), rows // count, count, -1)
-        yield from (("queries", in_groups.sum(axis=axis)) for axis in (1, 2))
-    if len(seen.first) == 1 and seen.heads:
-        by_heads = shares.reshape(len(seen.x), seen.heads, *shares.shape[1:])
-        yield OF_ALL_ENTRIES, by_heads.sum(axis=(0, 2))
-        yield "entries", by_heads.sum(axis=0)
-        if seen.heads > 1:
-            yield "heads", by_heads.sum(axis=1)
-            yield "heads and keys", by_heads.sum(axis=(1, 3))
-
-
-def is_of_other_rows(one: Core, shares: Array, *, turned: bool = False) -> bool:
-    """Say whether each weight is divided by the sum of the row that its key has as a query; `turned` with both."""
-    if shares.shape[1] != shares.shape[2]:
-        return False
-    powers = np.exp(one.logits - one.logits.max())
-    sums = powers.sum(axis=1)[:, :, None] if turned else powers.sum(axis=2)[:, None]
-    return bool(np.allclose(powers / sums, shares, rtol=CLOSE))
-
-
-def of_changed_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
-    """Say what is put on weights behind the softmax: other numbers by chance, a causal mask, or a factor."""
-    rung = "behind the softmax"
-
-    def lost(core: Core) -> Array:
-        hidden: Array = ((core.weights == 0) | ~np.isfinite(core.weights)) & (core.shares > 0)
-        return hidden
-
-    gone = lost(one)
-    if gone.any():
-        places = gone.any(axis=0)
-        again = seen.cores_of(seen.x, seen.memory)[seen.first.index(one)]
-        if not np.array_equal(lost(again), gone):
-            yield Finding(rung, BROKEN, "in evaluation, other weights are dropped in each call"), "dropout_on"
-            return
-        name = "mask_after_softmax" if np.array_equal(places, np.triu(np.ones_like(places), 1)) else ""
-        yield Finding(rung, BROKEN, "the weights of later keys are hidden" if name else "some weights are hidden"), name
-    if not isclose(one.after, 1.0, rel_tol=CLOSE):
-        yield Finding(rung, BROKEN, f"weights are multiplied by {one.after:.4g}"), "scale_after_softmax"
-
-
-TRANSPOSED = "weights_transposed"
-
-
-def has_rows(seen: Seen) -> bool:
-    """Say whether a layer answers with a row for each token: else other rows may stand beside those of x inside."""
-    return seen.said.shape[:2] == seen.x.shape[:2]
-
-
-def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
-    """Say whether each row of q, k and v is made of one token, as far as no neighbours are joined on purpose."""
-    rung = "the tokens inside"
-    if any(one.name in NEIGHBOURS and not is_of_points(one) for one in seen.operations):
-        yield Finding(rung, ABSENT, "neighbours are joined, so that rows are made of several"), ""
-        return
-    if not has_rows(seen):
-        yield Finding(rung, ABSENT, "its answer has no row for each token"), ""
-        return
-    lost, normed, tokens = set[str](), False, seen.x.shape[1]  # other keys are sums of many, as Linformer has them
-    for place in (0, 1):
-        again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
-        if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
-            return
-        others = of_no_tokens(seen, rung, list(zip(seen.first, again, of_other, strict=True)))
-        if others is not None:
-            yield others
-            return
-        pairs = [(side, changed(getattr(one, side), getattr(other, side)))
-                 for one, other in zip(seen.first, again, strict=True)
-                 if not follows_another(seen, one) for side in "qkv"
-                 if side == "q" or tokens <= one.k.shape[1] <= 2 * tokens]  # fmt: skip
-        lost |= {side for side, touched in pairs if is_mixed(touched)}
-        normed |= any(touched.any() for _, touched in pairs) and all(
-            (touched.all(axis=1) | ~touched.any(axis=1)).all() for _, touched in pairs
-        )
-    if normed:
-        yield Finding(rung, ABSENT, "each token changes all rows, as one changes a norm over all tokens"), ""
-        return
-    if not lost:
-        yield Finding(rung, HELD, "each row of q, k and v is made of one token"), ""
-        return
-    known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
-    said = f"rows of {', '.join(sorted(lost))} are made of parts of several tokens"
-    yield Finding(rung, BROKEN, said), known.get(tuple(sorted(lost)), "")
-
-
-def of_no_tokens(
-    seen: Seen, rung: str, threes: Sequence[tuple[Core, Core, Core]]
-) -> tuple[Finding, str] | None:  # fmt: skip
-    """Return what is to be said where rows are those of several entries, or heads; None where they are tokens."""
-    if len(threes) == 1 and are_heads_of_tokens(seen, threes[0][0]):
-        return Finding(rung, BROKEN, "the heads of one token are the keys of a softmax"), "heads_not_transposed"
-    if any(are_together(*three) for three in threes):
-        return Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
-    return None
-
-
-def are_heads_of_tokens(seen: Seen, one: Core) -> bool:
-    """Say whether there is a softmax for each token, with as many queries and keys as the layer says it has heads."""
-    tokens, several = seen.x.shape[1], seen.told > 1 and seen.told != seen.x.shape[1]
-    return several and seen.heads == tokens and one.weights.shape[1:] == (seen.told, seen.told)
-
-
-def follows_another(seen: Seen, one: Core) -> bool:
-    """Say whether q, k or v are made of what another softmax mixed, and so of several tokens."""
-    mixed = {other.at[2] for other in seen.first if other is not one}
-    ahead, met = [one.at[0], one.at[2]], set[int]()
-    while ahead:
-        before = {made for made in seen.operations[ahead.pop()].made if made is not None} - met
-        met |= before
-        ahead += before
-    return bool(mixed & met)
-
-
-def with_token_changed(seen: Seen, place: int, entry: int) -> list[Core]:
-    """Return the cores of a call in which the first token of one entry is another, of x or of the memory."""
-    given = [seen.x.copy(), seen.memory.copy()]
-    given[place][entry, 0] += np.random.default_rng(71).standard_normal(seen.width)
-    return seen.cores_of(*given)
-
-
-def are_together(one: Core, first: Core, second: Core) -> bool:
-    """Say whether tokens of two entries, each changed in a call of its own, are keys of the same softmax."""
-    return bool((changed(one.k, first.k).any(axis=1) & changed(one.k, second.k).any(axis=1)).any())
-
-
-def are_channels(seen: Seen) -> bool:
-    """Say whether each row of q, k and v is a channel, with one number of each token, however many there are."""
-    if not has_rows(seen) or not have_tokens_in_rows(seen.first, seen.x.shape[1]):
-        return False
-    with suppress(Exception):  # it may take no other number of tokens
-        twice = [np.concatenate([side, side[:, ::-1]], axis=1) for side in (seen.x, seen.memory)]
-        longer = seen.cores_of(*twice)
-        if not longer or not have_tokens_in_rows(longer, twice[0].shape[1]):
-            return False
-    joined = any(one.name in NEIGHBOURS and not is_of_points(one) for one in seen.operations)
-    if joined or all(one.normed for one in seen.first):  # a norm of a channel is one of all tokens
-        return True
-    again = with_token_changed(seen, 0, 0)
-    if [one.at for one in again] != [one.at for one in seen.first]:
-        return False
-    moved = [
-        changed(getattr(one, side).swapaxes(1, 2), getattr(other, side).swapaxes(1, 2))
-        for one, other in zip(seen.first, again, strict=True) for side in "qkv"
-    ]  # fmt: skip
-    return all(of_side.sum(axis=-1).max() == 1 for of_side in moved)
-
-
-def have_tokens_in_rows(several: Sequence[Core], tokens: int) -> bool:
-    """Say whether each row of all that is multiplied has a number for each token."""
-    return all(rows.shape[-1] == tokens for one in several for rows in (one.q, one.k, one.v))
-
-
 def of_channels(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say what holds of attention among channels, where that is meant: no one number is its scale."""
     is_meant = seen.speaks_of_channels() or all(one.normed for one in seen.first)
@@ -548,119 +194,6 @@ def of_channels(seen: Seen) -> Iterator[tuple[Finding, str]]:
 CHANNELS = "the channels inside"
 
 
-def is_one_for_several(seen: Seen) -> bool:
-    """Say whether there is one head where the layer says that it has several."""
-    return seen.heads == 1 < seen.told and seen.first[0].size not in (seen.told, seen.width // seen.told)
-
-
-def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
-    """Say whether there is one head where the layer says that it has several, and which of several share keys."""
-    if is_one_for_several(seen):
-        said = f"one, of {seen.first[0].size} numbers, and not {seen.told}"
-        yield Finding("the heads inside", BROKEN, said), "single_head"
-    one, heads = seen.first[0], seen.heads
-    if len(seen.first) > 1 or heads < len("hhh") or len(one.k) != heads * len(seen.x):
-        return
-    if one.weights.shape[1] != seen.x.shape[1]:  # each query may be an entry of its own, and they share their keys
-        return
-    whose = [
-        next(other for other in range(heads) if np.array_equal(one.k[other], one.k[head])) for head in range(heads)
-    ]
-    groups = len(set(whose))
-    if 1 < groups < heads and whose == [head % groups for head in range(heads)]:
-        said = f"of {heads}, each reads the keys of those {groups} behind it too: they are taken in turns"
-        yield Finding("the heads inside", BROKEN, said), "kv_heads_tiled"
-    elif groups == 1 and is_first_of_several(seen, one):
-        yield Finding("the heads inside", BROKEN, f"each of {heads} reads the first of several keys"), "kv_heads_first"
-
-
-def is_first_of_several(seen: Seen, one: Core) -> bool:
-    """Say whether a matrix that makes keys and nothing else makes more of them than one head has."""
-    keys, others = products_behind(seen, one, "k"), products_behind(seen, one, "q") | products_behind(seen, one, "v")
-    is_own = bool(keys) and not keys & others
-    return is_own and all(seen.operations[place].said.shape[-1] > one.size for place in keys)
-
-
-def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
-    """Say of queries and keys that are turned by their place whether the scores of equal tokens tell distances alone.
-
-    Those of an image are the rows and the columns that lie between two points.
-    With equal tokens x, `q_i = A_i x + c_i`: where `A_i` is the same for all i, nothing is turned. Values never are.
-    """
-    rung = "the positions inside"
-    tokens = np.random.default_rng(79).standard_normal((2, seen.width))
-    plain, others = (seen.cores_of(x, x) for x in (np.broadcast_to(one, seen.x.shape).copy() for one in tokens))
-    if not [one.at for one in plain] == [one.at for one in others] == [one.at for one in seen.first]:
-        return
-    for one, other in zip(plain, others, strict=True):
-        if are_rotated(other.v - one.v) and not is_turned_back(seen, one):
-            yield Finding(rung, BROKEN, "values of equal tokens are turned by their places"), "rope_on_values"
-        q, k = other.q - one.q, other.k - one.k
-        if one.normed or q.shape != k.shape or all(np.allclose(side, side[:, :1], atol=CLOSE) for side in (q, k)):
-            continue
-        scores = q @ k.swapaxes(1, 2)
-        if tells_steps_alone(scores, (scores.shape[1],)):
-            yield Finding(rung, HELD, "of equal tokens turned by their places, scores tell distances alone"), ""
-        elif any(tells_steps_alone(scores[:, first:, first:], grid) for first, grid in grids(scores.shape[1])):
-            said = "of equal tokens turned by their places, scores tell how many rows and columns lie between two alone"
-            yield Finding(OF_GRID, HELD, said), ""
-        else:
-            yield Finding(rung, BROKEN, "of equal tokens turned by their places, scores tell more than distances"), ""
-            return
-
-
-OF_GRID = "the positions inside, by rows and columns"
-
-
-def grids(tokens: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield the rows and columns of the images that tokens may be, after none or one that is no point of it."""
-    for first in (0, 1):
-        of_image = tokens - first
-        yield from ((first, (of_image // w, w)) for w in range(2, of_image // 2 + 1) if of_image % w == 0)
-
-
-def tells_steps_alone(scores: Array, grid: Sequence[int]) -> bool:
-    """Say whether scores `[n t s]` of two tokens that lie in a grid are one number for each step between them."""
-    places = np.stack(np.unravel_index(np.arange(scores.shape[1]), grid), axis=-1)
-    steps = (places[:, None] - places).reshape(-1, len(grid))
-    _, which = np.unique(steps, axis=0, return_inverse=True)
-    flat, room = scores.reshape(len(scores), -1), 1e-4 * np.abs(scores).max()
-    return all(np.ptp(flat[:, which.ravel() == step], axis=1).max() <= room for step in range(which.max() + 1))
-
-
-def are_rotated(rows: Array) -> bool:
-    """Say whether rows `[n t e]` are others for each place, and all of the same length."""
-    lengths = np.linalg.norm(rows, axis=-1)
-    is_one = np.allclose(lengths, lengths[:, :1], rtol=CLOSE * 10) and lengths.min(initial=np.inf) > CLOSE
-    return is_one and not np.allclose(rows, rows[:, :1], atol=1e-3 * lengths.max(initial=0.0))
-
-
-def is_turned_back(seen: Seen, one: Core) -> bool:
-    """Say whether what is mixed is multiplied by numbers of its place before the next product."""
-    after = seen.operations[one.at[2] + 1 :]
-    between = after[: next((place for place, other in enumerate(after) if other.is_product), len(after))]
-    return any(each.name == "mul" and array.size > 1 and not of_x for each in between
-               for array, of_x in zip(each.given, each.of_x, strict=True))  # fmt: skip
-
-
-def is_of_points(one: Operation) -> bool:
-    """Say whether an operation is a convolution of single points."""
-    return one.name == "convolution" and prod(one.given[1].shape[2:]) == 1
-
-
-def is_mixed(touched: Array) -> bool:
-    """Say whether another token changes rows of one head that lie side by side; an input may come twice."""
-    return bool((touched[:, 1:] & touched[:, :-1]).any())
-
-
-def changed(rows: Array, others: Array) -> Array:
-    """Return which rows `[n t d]` are others, rounding apart; none where the sizes are others."""
-    if rows.shape != others.shape:
-        return np.zeros(rows.shape[:2], bool)
-    other: Array = (np.abs(rows - others) > CLOSE * np.abs(rows).max(initial=0.0)).any(axis=-1)
-    return other
-
-
 def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     """Say whether what a query mixes reaches its own token alone, as far as no neighbours are joined on purpose.
 
@@ -669,7 +202,7 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     rung = "the answer"
     absent = Finding(rung, ABSENT, "which token is whose is not known"), ""
     after = seen.operations[min(one.at[2] for one in seen.first) + 1 :]
-    if any(one.name in NEIGHBOURS and not is_of_points(one) for one in after):
+    if are_joined(after):
         return Finding(rung, ABSENT, "neighbours are joined behind attention"), ""
     x = seen.x.copy()
     x[0, 1] += np.random.default_rng(73).standard_normal(seen.width)
@@ -693,7 +226,9 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     if (reached.sum() > 1 or not reached[0, 1]) and not by_norm:
         places = ", ".join(str(place + 1) for place in np.flatnonzero(reached.any(axis=0)))
         whose = "channels mix of token 2" if among_channels else "the query of token 2 mixes"
-        return Finding(rung, BROKEN, f"what {whose} reaches token {places}"), "heads_merged_wrong"
+        of_one = "heads_merged_wrong" if seen.heads != 1 else ""  # one head is not mixed with others
+        name = "entries_and_heads_mixed" if reached[1:].any() else of_one
+        return Finding(rung, BROKEN, f"what {whose} reaches token {places}"), name
     whose = "channels mix of a token" if among_channels else "a query mixes"
     return absent if by_norm else (Finding(rung, HELD, f"what {whose} reaches its own token alone"), "")
 
@@ -720,9 +255,6 @@ def with_rows(said: Any, rows: Array, *, swapped: bool) -> Any:
     for n, row in zip(*np.nonzero(rows), strict=True):
         of_all[int(n), int(row)] += 1.0 + abs(of_all[int(n), int(row)])
     return other
-
-
-# What is said of it
 
 
 class UnreadError(UserError):
@@ -798,32 +330,33 @@ def verdict(
 ) -> Verdict | None:  # fmt: skip
     """Return the verdict on a layer of which nothing but the attention inside is seen, or None where that is not.
 
-    What has no name of its own here says nothing, and neither does a layer of which masks or positions are asked: of
-    masks, one that is causal alone is seen.
+    What has no name of its own here says nothing, and neither does a layer of which positions or other masks than a
+    causal one are asked.
     """
-    causal_asked = tuple(request.masks) == (Causal(),)
-    if (request.masks and not causal_asked) or request.scores or request.positions:
+    if not all(isinstance(mask, Causal) for mask in request.masks) or request.scores or request.positions:
         return None
     seen, said = None, list[tuple[Finding, str]]()
     with suppress(Exception):  # a layer may take no other numbers than those that it was asked
         seen = see()
         said = list(dict.fromkeys(findings(seen, request, others))) if seen is not None else []
-    if seen is None or not said or (causal_asked and not all(map(is_causal, seen.first))):
+    if seen is None or not said:
         return None
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
     said = [(replace(one, state=HELD), "") if one in turned else (one, name) for one, name in said]
     broken = [one for one, _ in said if one.state == BROKEN]
     names = tuple(dict.fromkeys(name for one, name in said if name and one.state == BROKEN))
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
-    causal = not causal_asked and all(map(is_causal, seen.first))
-    words = [word for word, is_so in ((CAUSAL, causal), (BLOCKS, bool(turned))) if is_so]
+    unscaled = any(one.rung == OF_IMAGE for one, _ in said)
+    causal = not request.masks and all(map(is_causal, seen.first))
+    meant = ((CAUSAL, causal), (UNSCALED, unscaled), (BLOCKS, bool(turned)))
+    words = [word for word, is_so in meant if is_so]
     in_grid = any(one.rung == OF_GRID for one, _ in said)
     if not broken:
         whose = "among channels instead of tokens, " if any(one.rung == CHANNELS for one, _ in said) else ""
         turned_by = f"with {TWO_DIMENSIONS}, " if in_grid else ""
         computes = f"attention {turned_by}{whose}of the queries, keys and values that it makes of x in a way of its own"
     elif all(name for one, name in said if one.state == BROKEN):
-        computes = f"attention with {' and '.join(names)}{f', beside {TWO_DIMENSIONS}' if in_grid else ''}"
+        computes = what_mistakes_compute(names, said=f"It stands beside {TWO_DIMENSIONS}" if in_grid else "")
     else:
         computes, names = f"something else: {broken[0].rung}: {broken[0].said}", ()
     stage = STAGES.get(broken[0].rung, "masked") if broken and not names else ""
@@ -833,24 +366,24 @@ def verdict(
     if under:
         computes += f", with {under}"
         computes += MEANT if turned else ", though the settings do not say so; that is no mistake"
-    meant = all(one.rung == masks_inside.rung("key_padding_mask") for one in turned)  # it means so in every library
+    usual = all(one.rung == masks_inside.rung("key_padding_mask") for one in turned)  # it means so in every library
     open_masks = [one for one, _ in said if one.rung in masks_inside.rungs(seen) and one.state == ABSENT]
     unread = UNREAD if seen.words and not open_masks else UNREAD_WITH_MASKS
-    alike = () if meant or (broken and not names) else ((*names, INVERTED),)
+    alike = () if usual or (broken and not names) else ((*names, INVERTED),)
     return Verdict(
-        name, not broken and meant, names, computes, shown, request.words, alike, right_under=under,
+        name, not broken and usual, names, computes, shown, request.words, alike, right_under=under,
         not_asked=(unread,), unexplained=bool(stage), stage=stage,
     )  # fmt: skip
 
 
 STAGES = {
-    CHANNELS: "q", "the tokens inside": "q", "the heads inside": "q", "the positions inside": "q",
-    "the scores inside": "scores", "the scale inside": "logits", "the weights inside": "weights",
+    CHANNELS: "q", "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q",
+    "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
+    "the weights inside": "weights",
     "behind the softmax": "weights", "large inputs inside": "weights", "every matrix is used": "output",
     "the answer": "output",
 }  # fmt: skip
 """The first stage that differs where a rung is broken; each of the others is about a mask."""
-
 CAUSAL = "mask=causal"
 TWO_DIMENSIONS = "rotary positions in two dimensions"
 MEANT = ": True in its mask means that one may not attend"

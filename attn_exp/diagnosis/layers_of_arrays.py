@@ -39,11 +39,9 @@ from attn_exp.diagnosis.plain_layers import (
 )
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.read_layers import (
-    as_names_say,
     taken_by,
     telling,
     understood,
-    with_roles,
     words_for_masks,
 )
 from attn_exp.diagnosis.request import Request
@@ -196,22 +194,12 @@ def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | Non
     layer.leave_out_idle(way)
     way, home = entries_apart(layer, tokens_first(layer, way)), home if layer.library != "jax" else library_of_jax()
     look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
-    heads = sizes.heads if sizes is not None and sizes.heads > 1 else None
     try:
-        found = understood(layer, way, forward, home)
+        return telling(replace(understood(layer, way, forward, home), look=look))
     except NotFoundError as error:
-        named = as_names_say(layer, way, heads) if heads else None
-        if named is None:
-            x = np.random.default_rng(97).standard_normal((2, way.tokens or TOKENS, way.width))
-            again = partial(another_each_time, name, request, lambda: layer.answer(way, x, x if way.memory else None))
-            look = replace(look, otherwise=again)
-            raise UnreadError(f"{name}: no projections found: {error}", look) from error
-        return replace(with_roles(layer, way, forward, home, named), look=look)
-    found = telling(replace(found, look=look))
-    if heads and found.inside is not None and found.inside.heads != heads and found.roles and not found.roles.sure:
-        named = as_names_say(layer, way, heads)
-        return found if named is None else replace(with_roles(layer, way, forward, home, named), look=look)
-    return found
+        x = np.random.default_rng(97).standard_normal((2, way.tokens or TOKENS, way.width))
+        again = partial(another_each_time, name, request, lambda: layer.answer(way, x, x if way.memory else None))
+        raise UnreadError(f"{name}: no projections found: {error}", replace(look, otherwise=again)) from error
 
 
 def of_function(own: OwnFunction, request: Request) -> Bound | None:

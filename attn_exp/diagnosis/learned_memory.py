@@ -33,7 +33,7 @@ NORMED_TWICE = (
 )
 SAID = "its learned keys and values made of a context by a matrix each"
 SAID_OF_QUERIES = f"a matrix put before x, and {SAID}"
-SAID_OF_ROWS = "its learned memory made of a context by a matrix"
+SAID_OF_ROWS = "its learned memory given as a context"
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,9 @@ def with_context(module: Any, way: Way, slots: Sequence[Slots], with_queries: bo
             words = ("k_proj", "v_proj") if len(slots) > 1 else ("memory_in",)
             self.words = dict(zip(words, slots, strict=True))
             for word, numbers in zip(words, wide, strict=True):
-                self.add_module(word, torch.nn.Linear(way.width, numbers, bias=False))
+                is_given = len(slots) == 1 and numbers == way.width  # keys and values have matrices of their own
+                made = torch.nn.Identity() if is_given else torch.nn.Linear(way.width, numbers, bias=False)
+                self.add_module(word, made)
             if with_queries:
                 self.q_proj = torch.nn.Linear(way.width, way.width, bias=False)
             self.layer = layer

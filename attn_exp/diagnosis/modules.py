@@ -9,20 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import learned_memory, learned_queries
-from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
-from attn_exp.diagnosis.exchanging import exchanged, is_more_than_matrices
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, with_listed_layers_held, without_slopes
 from attn_exp.diagnosis.layers_of_arrays import NoMatricesError, of_no_library
@@ -44,7 +42,6 @@ from attn_exp.diagnosis.named_matrices import (
     layer_of,
     matrices,
     separate_heads,
-    sounds_like,
 )
 from attn_exp.diagnosis.numbers_of_layers import (
     awake,
@@ -56,7 +53,7 @@ from attn_exp.diagnosis.numbers_of_layers import (
     widths_of,
     with_numbers_of_now,
 )
-from attn_exp.diagnosis.offer import Offer, offered, parameters_of, plain
+from attn_exp.diagnosis.offer import offered, parameters_of, plain
 from attn_exp.diagnosis.plain_layers import may_be_layer
 from attn_exp.diagnosis.projected_before import projected_before
 from attn_exp.diagnosis.pure_layers import kind_of
@@ -69,14 +66,11 @@ from attn_exp.diagnosis.read_layers import (
     taken_by,
     telling,
     understood,
-    with_roles,
     with_some_at_rest,
-    without_queries,
     words_for_masks,
 )
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import NotFoundError
-from attn_exp.diagnosis.several import mixes_as_known
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
@@ -326,8 +320,7 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
     now = {name: np.array(array) for name, array in layer.parameters.items()}
     see = cache(partial(seen_inside, layer, way, words_for_masks(way, forward), known.heads))
     look = Look(name, see, request, at_first=partial(with_numbers_of_now, layer, now))
-    found = with_exchanged(layer, way, forward, told) if is_more_than_matrices(layer, way) else None
-    found = found or (with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None)
+    found = with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None
     try:
         found = found or read_as_it_is(layer, way, forward, request, told, name)
         return replace(with_heads_kept(found, module), look=look)
@@ -364,7 +357,7 @@ def of_another_call(
 def read_as_it_is(
     layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter], request: Request, told: int | None, name: str
 ) -> Bound:  # fmt: skip
-    """Return a layer whose matrices are found by what they do, else those that others are exchanged for, else by name.
+    """Return a layer whose matrices are found by what they do, else by name.
 
     Raises:
         UserError: none of this says which they are.
@@ -376,8 +369,7 @@ def read_as_it_is(
         others = (if_understood(layer, other, forward, module) for other in read_otherwise(way))
         turned = next(filter(None, others), None)
         if turned is None:
-            other = with_exchanged(layer, way, forward, told) or mixing(layer, way, forward, module, told)
-            other = other or of_learned_memory(module, way, request, told, name)
+            other = of_learned_memory(module, way, request, told, name)
             if other is not None:
                 return other
             try:
@@ -388,11 +380,7 @@ def read_as_it_is(
                     raise
                 return before
         found = turned
-    found = unless_lopsided(found, partial(mixing, layer, way, forward, module, told))
-    return replace(
-        found, named=None if is_averaged(found) else as_named(module, name, found.inside, told),
-        mixed=lambda: None if found.roles is None or found.roles.sure else mixing(layer, way, forward, module, told),
-    )  # fmt: skip
+    return replace(found, named=None if is_averaged(found) else as_named(module, name, found.inside, told))
 
 
 def of_learned_memory(module: Any, way: Way, request: Request, told: int | None, name: str) -> Bound | None:
@@ -424,14 +412,6 @@ def projected(module: Any, way: Way, request: Request, told: int | None, name: s
                 said = "; ".join(filter(None, (found.offer.said, words)))
                 return replace(found, offer=replace(found.offer, said=said if found.offer.said else f"with {said}"))
     return None
-
-
-def unless_lopsided(found: Bound, mixing: Callable[[], Bound | None]) -> Bound:
-    """Return what was found, or the layer as one that mixes tokens with heads, which may hide some of its queries."""
-    if found.roles is None or found.roles.sure:
-        return found
-    queries, values = (sum(len(piece.columns) for piece in found.roles.sides[side]) for side in "qv")
-    return (mixing() if queries < values else None) or found
 
 
 def matrices_set_aside(found: Bound) -> list[str]:
@@ -472,58 +452,6 @@ def with_way(
     return layer, way_into("float32")
 
 
-def with_exchanged(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter], told: int | None) -> Bound | None:
-    """Return a layer whose projections are exchanged for matrices, as they are more than that; None of others.
-
-    Where it pools squares of an image, each token is one.
-    """
-    squares = [replace(way, axes=way.axes.replace("hw", "HW"), tokens=0)] if "hw" in way.axes else []
-    for one in (*squares, way) if way.tokens else (way, *squares):
-        with suppress(Exception), exchanged(layer, one) as names:  # it may take no such image
-            if not names and one is way:
-                continue
-            try:
-                found = understood(layer, one, forward, layer.module)
-            except NotFoundError:
-                other = mixing(layer, one, forward, layer.module, told)
-                if other is None:
-                    raise
-                found = other
-            assert found.offer is not None
-            said = f"{' and '.join(names)} exchanged for {'one matrix' if len(names) == 1 else 'a matrix each'}"
-            words = "; ".join(part for part in (found.offer.said, said if found.offer.said else f"with {said}") if part)
-            return replace(found, offer=replace(found.offer, said=words if names else found.offer.said))
-    return None
-
-
-def mixing(
-    layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter], module: Any, told: int | None
-) -> Bound | None:
-    """Return a layer that mixes tokens with heads, if it does so in a way that is known."""
-    numbers = {word: value for word, value in whole_numbers(module) if value > 0}
-    heads = next((value for word, value in numbers.items() if word in HEADS), told)
-    others = set(numbers.values())  # h of d numbers each, whatever people call them
-    counts = [heads] if heads else [h for h in others if 1 < h < way.width and way.width / h in others]
-
-    def probe(x: Array, memory: Array | None = None) -> Array:
-        return layer.answer(way, x, memory)
-
-    with layer.without_norms():
-        every = [roles for memory in ((True, False) if way.memory else (False,)) for count in counts
-                 for roles in arrangements(layer, probe, way, sounds_like, memory, count)]  # fmt: skip
-    for roles in every:
-        found = with_roles(layer, way, forward, module, roles)
-        offer = cast("Offer", found.offer)
-        caller = Caller(found.call, offer, library("torch", "cpu"), Request(), "bhtd", layer.kind)
-        case = next(layer_cases(Request(), offer, True, found.inside))
-        asked = case, caller(case)
-        with without_queries(layer, roles) as arrays:
-            equal = replace(case, given=replace(case.given, arrays=arrays)), caller(case)
-        if mixes_as_known(asked, equal):
-            return found
-    return None
-
-
 def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> Inside | None:
     """Return the matrices and heads that a module's names say, where what it computes says others; None where not.
 
@@ -540,8 +468,10 @@ def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> 
             is_bare = bare is not None and getattr(bare, "weight", None) is None
             if is_bare and key in arrays and same(arrays[key].T, found.arrays.get(key)):
                 arrays[key] = found.arrays[key]
-        if "W_o" not in arrays:  # its name says nothing
-            arrays |= {key: array for key, array in found.arrays.items() if key in ("W_o", "b_o")}
+        if "W_o" not in arrays or "W_o" not in found.arrays:  # what stands behind attention may be something else
+            last = ("W_o", "b_o")
+            arrays = {key: array for key, array in arrays.items() if key not in last}
+            arrays |= {key: array for key, array in found.arrays.items() if key in last}
         numbers = {word: value for word, value in whole_numbers(module) if value > 0}
         spoken = next((value for word, value in numbers.items() if word in HEADS), told or found.heads)
         heads = len(separate_heads(module)) or spoken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -108,6 +109,42 @@ def rest_batch_norms(module: Any) -> None:
 
 UNSET = (1e-20, 1e6)
 """The largest number of a parameter lies between these, if anybody has set it."""
+
+
+def at_rest(module: Any) -> dict[str, Array]:
+    """Return the parameters of convolutions of each number by itself as those that hand on what they are given."""
+    found: dict[str, Array] = {}
+    for path, one in module.named_modules():
+        kernel = getattr(one, "kernel_size", ())
+        alike = getattr(one, "groups", 1) == getattr(one, "in_channels", 0) == getattr(one, "out_channels", 0)
+        if (
+            type(one).__module__ != "torch.nn.modules.conv"
+            or not alike
+            or not all(size % 2 and size > 1 for size in kernel)
+        ):
+            continue
+        if any(step != 1 for step in one.stride):
+            continue
+        weight = np.zeros(tuple(one.weight.shape))
+        weight[(slice(None), 0, *(size // 2 for size in kernel))] = 1.0
+        found[f"{path}.weight"] = weight
+        if one.bias is not None:
+            found[f"{path}.bias"] = np.zeros(tuple(one.bias.shape))
+    return found
+
+
+def heads_apart(layer: TorchLayer | PureLayer, heads: int) -> dict[str, Array]:
+    """Return the matrices that mix heads with each other, and their biases, as those that leave each as it is.
+
+    Such a matrix has as many rows and columns as there are heads, whatever other axes of length 1 it has.
+    """
+    own, found = layer.parameters, dict[str, Array]()
+    for name, array in own.items():
+        if [length for length in array.shape if length > 1] == [heads, heads]:
+            bias = re.sub("(weight|kernel)$", "bias", name)
+            found[name] = np.eye(heads).reshape(array.shape)
+            found |= {bias: np.zeros(heads)} if bias != name and bias in own else {}
+    return found
 
 
 def axes_of(module: Any) -> tuple[str, ...]:

@@ -26,8 +26,8 @@ from attn_exp.diagnosis.candidates import (
 )
 from attn_exp.diagnosis.case import Answer, Case, expected, predicted, same_answer
 from attn_exp.diagnosis.explanations import explained
+from attn_exp.diagnosis.located import is_product, weights_of
 from attn_exp.diagnosis.offer import at_of
-from attn_exp.diagnosis.weights_of import is_product, weights_of
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.bound import Bound, Layer
 from attn_exp.diagnosis.call import IS_LAYER
 from attn_exp.diagnosis.constructing import PoorError
-from attn_exp.diagnosis.exchanging import at_rest, heads_apart
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.mask_forms import (
     OF_ENTRY,
@@ -34,17 +32,15 @@ from attn_exp.diagnosis.named_matrices import (
     sounds_like,
 )
 from attn_exp.diagnosis.normed_queries import last_token, scaled_by_norms
+from attn_exp.diagnosis.numbers_of_layers import at_rest, heads_apart
 from attn_exp.diagnosis.offer import BY_NAME, Offer, is_array_of_mask, parameters_of, plain, role_of
-from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
-from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.turning_tables import as_asked
-from attn_exp.diagnosis.values_of_x import made_of_x
 from attn_exp.diagnosis.ways_into_layers import (
     ALONE,
     HERE,
@@ -55,15 +51,6 @@ from attn_exp.diagnosis.ways_into_layers import (
     parameters_of_call,
 )
 from attn_exp.forms.around import Around, Norm
-
-
-def as_names_say(layer: PlainLayer, way: Way, heads: int) -> Roles | None:
-    """Return the roles that names say in a layer that may mix tokens with heads, as long as one token says the rest."""
-    said = {sounds_like(name) for name in layer.parameters}
-    if not {"q", "k", "v"} <= said:
-        return None
-    every = arrangements(layer, lambda x, memory=None: layer.answer(way, x, memory), way, sounds_like, False, heads)
-    return next(iter(every), None)
 
 
 def exchanged_by_names(found: Bound) -> Inside | None:
@@ -145,30 +132,6 @@ def if_understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], 
     return None
 
 
-def of_parts_of_x(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound | None:
-    """Return a layer whose heads take slices of x, or whose values are x itself; None of others."""
-
-    if way.tokens:  # it takes no other number of them
-        return None
-
-    def probe(x: Array, memory: Array | None = None) -> Array:
-        return layer.answer(way, x, memory)
-
-    words, found = "each head takes a slice of x", None
-    with suppress(NotFoundError, RuntimeError, ValueError):
-        found = made_of_slices(layer, probe, way.width, sounds_like)
-    if found is None:
-        with suppress(NotFoundError, RuntimeError, ValueError), layer.without_norms():
-            words, found = "its values are x itself", made_of_x(layer, probe, way.width, sounds_like)
-    if found is None:
-        return None
-    around = surroundings(watching(layer, way), way, Inner(found[0], found[1], found[1]), layer.rounding * 100)
-    said = "; ".join([words_of(around, [], way) or "with", words]).replace("with;", "with")
-    call, offer = called(layer, way, forward, said)
-    inside = Inside(found[0], found[1], found[1], around if around is not None and str(around) else None, way.tokens)
-    return Bound(call, origin, offer, inside, layer, given=(*way.sides, *way.given))
-
-
 def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound:
     """Return a layer whose roles are found by what its parameters do.
 
@@ -180,10 +143,7 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
         return with_roles(layer, way, forward, origin, roles_of(layer, way))
     except NotFoundError:
         layer.put(before)  # what stands beside attention may be 0 by now
-        other = of_parts_of_x(layer, way, forward, origin)
-        if other is None:
-            raise
-        return other
+        raise
 
 
 def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any, roles: Roles) -> Bound:
@@ -193,7 +153,9 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     if not fit(arrays, roles.heads, roles.groups):
         raise NotFoundError("some of what its heads hold is made by none of its matrices")
     inner = Inner(arrays, roles.heads, roles.groups, roles.unit)
-    with without_queries(layer, roles) if roles.unit != 1.0 else nullcontext():  # weights of one token are all the same
+    with (
+        with_matrices(layer, roles, no_queries) if roles.unit != 1.0 else nullcontext()
+    ):  # weights of one token are all the same
         around = surroundings(watching(layer, way), way, inner, layer.rounding * 100)
     inside = Inside(
         arrays, roles.heads, roles.groups, around if around is not None and str(around) else None, way.tokens
@@ -259,13 +221,6 @@ def keys_of_no_token(roles: Roles) -> int:
 
 
 ROUNDED = 1e-3
-
-
-@contextmanager
-def without_queries(layer: Layer, roles: Roles) -> Iterator[dict[str, Array]]:
-    """Let queries be 0 meanwhile, so that all scores are; yield the matrices that the layer then has."""
-    with with_matrices(layer, roles, no_queries) as arrays:
-        yield arrays
 
 
 @contextmanager

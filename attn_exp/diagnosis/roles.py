@@ -175,34 +175,17 @@ def find(
         NotFoundError: it has no values or no queries, or what it does is no attention.
     """
     with restored(layer) as before:
-
-        def again(steady: Sequence[str] = ()) -> Search:
-            search = Search(layer, probe, width, hint, memory, before, tokens)
-            search.steady = steady
-            return search
-
-        search = again()
+        search = Search(layer, probe, width, hint, memory, before, tokens)
         if not search.is_answering():
             raise NotFoundError("no matrix that it holds changes its answer")
         try:
             return search.roles()
         except NotFoundError:
-            with suppress(NotFoundError):  # beside keys that are no token's, queries and keys do what gates do
-                return again().roles(gates=False)
-            if factors := [name for name, array in before.items() if is_factor(array)]:
-                with suppress(NotFoundError):  # scores that are multiplied by 0 say nothing of queries and keys
-                    return again(factors).roles()
             after = list(reversed(search.rest))  # what comes after attention stands behind it
-            others = [*((True, name) for name in (*after, "")), *((False, name) for name in after)]
-            for added, name in while_there_is_time(others, MAKING, "other ways to read its matrices"):
+            for name in while_there_is_time(after, MAKING, "other ways to read its matrices"):
                 with suppress(NotFoundError):
-                    return again().roles(without=name, added=added)
+                    return Search(layer, probe, width, hint, memory, before, tokens).roles(without=name)
             raise
-
-
-def is_factor(array: Array) -> bool:
-    """Say whether a parameter may multiply scores: one number but 0, alone or for each head."""
-    return bool(array.any()) and array.size == max(array.shape, default=1) and not np.ptp(array)
 
 
 class Search:
@@ -213,7 +196,6 @@ class Search:
         before: Mapping[str, Array], tokens: int,
     ) -> None:  # fmt: skip
         self.layer, self.probe, self.width, self.hint, self.memory = layer, probe, width, hint, memory
-        self.steady: Sequence[str] = ()
         self.tokens, self.is_fixed = tokens or TOKENS, tokens > 0
         self.rng = np.random.default_rng(41)
         self.x = self.rng.standard_normal((1, self.tokens, width))
@@ -223,14 +205,12 @@ class Search:
         self.set_aside: dict[str, Array] = {}
         self.rest: list[str] = []
 
-    def roles(self, without: str = "", gates: bool = True, added: bool = False) -> Roles:
+    def roles(self, without: str = "") -> Roles:
         """Return what was found; `without` a matrix, which is 0 then: that of a layer after attention, say."""
-        context = self.context(without, gates, added)
+        context = self.context(without)
         sources, fed = context.sources(), context.fed
         heads = context.heads()
         queries, keys, sure = self.queries_and_keys(fed, set(sources))
-        if not fits(queries, keys, sources, heads):
-            queries, keys, sure = self.queries_and_keys(fed, set(sources) | self.no_logits(fed, sources))
         if not queries or not keys:
             raise NotFoundError("none of its parameters is a matrix of queries, or none one of keys")
         found = self.put_in_order(context, sources, heads, (queries, keys), sure)
@@ -252,10 +232,8 @@ class Search:
                     return False
         return True
 
-    def context(self, without: str = "", gates: bool = True, added: bool = False) -> Context:
-        """Return what the layer has before W_o, and where its values and W_o lie; `gates`: some of it may be a gate.
-
-        `added`: queries are added to what the heads answer.
+    def context(self, without: str) -> Context:
+        """Return what the layer has before W_o, and where its values and W_o lie.
 
         Raises:
             NotFoundError: it has no values.
@@ -270,10 +248,8 @@ class Search:
         values = {name: columns for name, inputs in fed.items() if (columns := self.value_columns(name, inputs))}
         if not values:
             raise NotFoundError("none of its parameters is a matrix of values")
-        for name in self.open_gates(values) if gates else ():
+        for name in self.open_gates(values):
             del values[name], fed[name]
-        if added:
-            values = self.of_others(values, fed)
         straight = {name: columns for name, inputs in fed.items()
                     if name in values and (columns := self.straight_columns(name, inputs))}  # fmt: skip
         last, inputs_of_o = self.output_matrix(self.rest)
@@ -301,8 +277,7 @@ class Search:
         return len([length for length in self.before[name].shape if length > 1]) > 1
 
     def quieten(self, names: Sequence[str]) -> None:
-        """Set all that is no matrix to 0, or to 1 where 0 would leave a matrix without effect; what is steady stays."""
-        names = [name for name in names if name not in self.steady]
+        """Set all that is no matrix to 0, or to 1 where 0 would leave a matrix without effect."""
         matrices = [name for name in self.now if self.is_matrix(name) and self.matters(name)]
         for name in names:
             self.write(name, np.zeros_like(self.now[name]))
@@ -395,26 +370,6 @@ class Search:
             return ()
         return tuple(range(as_matrix(array, inputs).shape[1]))
 
-    def of_others(
-        self, values: Mapping[str, tuple[int, ...]], fed: Mapping[str, tuple[int, ...]]
-    ) -> dict[str, tuple[int, ...]]:
-        """Return those of some matrices that make something of other tokens than the one that is answered for.
-
-        Raises:
-            NotFoundError: all do, or none.
-        """
-        found = {name: columns for name, columns in values.items() if self.reaches_others(name, fed[name])}
-        if len(found) in (0, len(values)):
-            raise NotFoundError("nothing is added to what the heads answer")
-        return found
-
-    def reaches_others(self, name: str, inputs: tuple[int, ...]) -> bool:
-        """Say whether a matrix makes something of other tokens than the one that is answered for, as that of values
-        does; queries that are added to the answer are made of this one alone."""
-        columns = range(as_matrix(self.now[name], inputs).shape[1])
-        moved = self.column(name, inputs, columns, apart(self.rng, self.x[0, -1:]) * 2.0)
-        return self.moved(self.answer(), self.under(name, moved))
-
     def straight_columns(self, name: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
         """Return those of these columns that move the answer in a line: queries and keys do not.
 
@@ -466,20 +421,6 @@ class Search:
         return "", ()
 
     # Queries and keys
-
-    def no_logits(self, fed: Mapping[str, tuple[int, ...]], values: Sequence[Place]) -> set[Place]:
-        """Return the columns that make no logits: they change nothing, or the answer to one token alone.
-
-        What does that is a feed-forward layer beside attention, or a gate.
-        """
-        plain, one, found = self.answer(), self.answer(1), set[Place]()
-        for name, inputs in fed.items():
-            of_values = {column for owner, column in values if owner == name}
-            for column in sorted(set(range(as_matrix(self.now[name], inputs).shape[1])) - of_values):
-                moved = self.column(name, inputs, [column], self.rng.standard_normal(self.width))
-                if self.moved(one, self.under(name, moved, 1)) or not self.moved(plain, self.under(name, moved)):
-                    found.add((name, column))
-        return found
 
     def open_gates(self, values: Mapping[str, tuple[int, ...]]) -> list[str]:
         """Open the gates among what changes the answer to one token, and return them: values do it in proportion.
@@ -562,21 +503,14 @@ class Search:
         shared = list(dict.fromkeys(tuple(sources[channel] for channel in head) for head in heads))
         shared.sort(key=lambda columns: (list(fed).index(columns[0][0]), columns[0][1]))
         groups, count = len(shared), len(heads)
-        if not fits(queries, keys, sources, heads):
+        if len(queries) % count or len(keys) % groups or len(queries) // count != len(keys) // groups:
             raise NotFoundError(f"{len(queries)} columns of queries and {len(keys)} of keys do not fit {count} heads")
         readers = [{h for h, head in enumerate(heads) if tuple(sources[c] for c in head) == one} for one in shared]
         q_order = context.by_head(queries, [{h} for h in range(count)])
         k_order = context.by_head(keys, readers)
         values = [place for columns in shared for place in columns]
-        return self.in_order(context, values, heads, (q_order, k_order), groups, sure)
-
-    def in_order(
-        self, context: Context, values: list[Place], heads: list[list[int]],
-        columns_of: tuple[list[Place], list[Place]], groups: int, sure: bool,
-    ) -> Roles:  # fmt: skip
-        """Return the roles of columns of queries, keys and values that stand in the order of heads."""
-        fed, last, inputs_of_o = context.fed, context.last, context.inputs_of_o
-        sides = {"q": columns_of[0], "k": columns_of[1], "v": values}
+        last, inputs_of_o = context.last, context.inputs_of_o
+        sides = {"q": q_order, "k": k_order, "v": values}
         pieces = {side: self.pieces(places, fed) for side, places in sides.items()}
         if last:
             width = self.now[last].size // int(np.prod([self.now[last].shape[axis] for axis in inputs_of_o]))
@@ -659,7 +593,7 @@ class Context:
         self.found: list[list[int]] = []
         self.unit = 1.0
 
-    def read(self, of_columns: Array, tokens: int, first_only: bool = False) -> Array:
+    def read(self, of_columns: Array, tokens: int) -> Array:
         """Return the context of the last token where the value of each column is `u x`: `[in columns]` gives the u."""
         search = self.search
         before = dict(search.now)
@@ -826,14 +760,6 @@ class Context:
         finally:
             for name, array in before.items():
                 search.write(name, array)
-
-
-def fits(
-    queries: Sequence[Place], keys: Sequence[Place], sources: Sequence[Place], heads: Sequence[Sequence[int]]
-) -> bool:
-    """Say whether queries and keys can be shared out to heads, each of one size in both."""
-    count, groups = len(heads), len({tuple(sources[channel] for channel in head) for head in heads})
-    return not (len(queries) % count or len(keys) % groups or len(queries) // count != len(keys) // groups)
 
 
 def splits(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_exp import mistakes
-from attn_exp.diagnosis.candidates import Candidate, composed, every_mistake, everywhere, fitted_factors
+from attn_exp.diagnosis.candidates import Candidate, composed, everywhere, fitted_factors
 from attn_exp.diagnosis.case import Answer, Case, predicted
 from attn_exp.mistakes.masks import filled
 
@@ -56,29 +56,26 @@ def together(parts: Sequence[Candidate]) -> Candidate:
     return made
 
 
-def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None, mixes: bool = False) -> Iterator[
-    Candidate
-]:  # fmt: skip
+def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
     """Yield the mistakes of several parts that give the answer to a question, and to one in which scores are equal.
 
-    Without the latter, two parts at most. `mixes`: one of them mixes heads with tokens, and may be the only one. Last
-    comes a factor of the scores that is read off the answer, beside what gives the other one.
+    Without the latter, two parts at most. Last comes a factor of the scores that is read off the answer, beside what
+    gives the other one.
     """
     parts = by_part(single)
-    heads = [one for one in parts["heads"] if not mixes or set(one.names) & set(MIXING)]
     late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
     unscaled = list[Candidate]()
-    for head, mixed, shared in itertools.product(heads, parts["products"], [*parts["softmax"], *late]):
+    for head, mixed, shared in itertools.product(parts["heads"], parts["products"], [*parts["softmax"], *late]):
         if equal is None and many(head, mixed, shared) > 2:
             continue
         first = together((head, mixed, shared))
         if equal is not None and not is_close(first, *equal):
             continue
         after = shared in late
-        unscaled += [first] if first.names and equal is not None and not after and not mixes else []
+        unscaled += [first] if first.names and equal is not None and not after else []
         for scaled in parts["scale"][: 1 if after else None]:
             some = (head, mixed, *((shared,) if after else (scaled, shared)))
-            if (mixes or many(*some) > 1) and (equal or many(*some) < 3) and is_close(made := together(some), *asked):
+            if many(*some) > 1 and (equal or many(*some) < 3) and is_close(made := together(some), *asked):
                 yield made
     case, answer = asked
     for first in apart(unscaled, case) if answer.output is not None else ():
@@ -112,14 +109,6 @@ def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
         return False
     gap, size = np.abs(stages["output"] - answer.output), np.abs(answer.output)
     return bool(gap.max(initial=0.0) < CLOSE * size.max(initial=0.0))
-
-
-def mixes_as_known(asked: Asked, equal: Asked) -> bool:
-    """Say whether a mistake that mixes heads with tokens gives two answers, alone or beside those of other parts."""
-    if is_close(Candidate((), lambda case: case.recipe), *equal):
-        return False  # values and what is made of them are not mixed
-    single = list(every_mistake([asked[0]]))
-    return next(in_several_parts(single, asked, equal, mixes=True), None) is not None
 
 
 def of_masks(single: Sequence[Candidate]) -> list[Candidate]:

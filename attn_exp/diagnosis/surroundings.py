@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.unseen_norms import around_of_answers
 from attn_exp.diagnosis.ways_into_layers import APART, LAID, Way, turned
 from attn_exp.forms.around import Around, Norm, normed
 from attn_exp.forms.steps import join_heads, repeat_heads, split
@@ -23,7 +22,7 @@ CLOSE = 1e-5
 EXACT, IN_SINGLE = 1e-9, 3e-6
 """How near a norm is to what it is taken for, in float64 and in float32."""
 TOKENS, ENTRIES = 6, 2
-EPSILONS = (1e-5, 1e-6, 1e-8, 1e-12, 0.0, 1e-3, 1e-4, 1e-10)
+EPSILONS = (1e-5, 1e-6, 0.0, 1e-8, 1e-12, 1e-3, 1e-4, 1e-10, 1e-9, 1e-7)
 OF_ONE = ("mhw", "hwm", "mt")
 """Orders of the axes of one entry."""
 GROUPS = (32, 1, 8, 16, 4, 2)
@@ -84,10 +83,6 @@ def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -
     found = replace(found, heads=heads)
     plain = inner.of_one(found.x(one) if other_one is None else found.memory(other_one), heads.get("v"))
     known = after_it(found, after, (one, many), plain, answer, rounding)
-    if known is None and "W_o" not in inner.arrays and inner.arrays["W_q"].shape[1] == inner.arrays["W_v"].shape[1]:
-        weight = inner.arrays["W_q"]
-        queries = np.concatenate([weight, [inner.arrays.get("b_q", np.zeros(weight.shape[1]))]])
-        known = after_it(replace(found, queries=queries), after, (one, many), plain, answer, rounding)
     if known is None and not seen and not way.memory and not way.tokens:
         return around_of_answers(lambda x: watch(x, None)[0], replace(inner, unit=1.0).of_one, way.width, rounding)
     return known
@@ -134,7 +129,7 @@ def after_it(
 ) -> Around | None:
     """Return the surroundings with what stands after W_o, such that they give the answer to one token."""
     one, many = x
-    whole = replace(Around(before=found.before), queries=found.queries).finish(one, plain)
+    whole = Around(before=found.before).finish(one, plain)
     for (_, given, _), of_many in after:
         if same(given.ravel(), whole.ravel()):
             found = replace(found, inner=found.inner or fitted(of_many, many, of_other=True))
@@ -164,7 +159,7 @@ def with_last_norms(
     for (_, given, _), of_many in after:
         if not same(given.ravel(), found.finish(one, plain).ravel()):
             continue
-        if found.last is None and (found.queries is not None or not same(given.ravel(), plain.ravel())):
+        if found.last is None and not same(given.ravel(), plain.ravel()):
             found = replace(found, last=fitted(of_many, many, of_other=True))
         elif found.last is not None and found.then is None:
             found = replace(found, then=fitted(of_many, many, of_other=True))
@@ -266,3 +261,66 @@ def kinds(module: Any, width: int, axes: int) -> Iterator[tuple[str, float, int]
         parts = [count for count in dict.fromkeys((*groups, *GROUPS, width)) if width % count == 0]
         yield from itertools.product(("GroupNorm",), small, parts)
     yield "affine", 0.0, 1
+
+
+# Norms that nobody sees at work, as functions of NumPy have them: of one token attention is a matrix, `x W + b`, so
+# what a norm before it makes of x is a line for each number of x, and one after it a line for each of the answer
+
+KINDS = ("LayerNorm", "RMSNorm", "L2")
+PER_NUMBER, NEAREST = 3, 1e-11
+"""Tokens that are asked for each number of x, and how near an answer is that no other norm can be nearer to."""
+
+
+def around_of_answers(ask: Callable[[Array], Array], of_one: Callable[[Array], Array], width: int, rounding: float) -> (
+    Around | None
+):  # fmt: skip
+    """Return the norms and the residual with which attention gives the answers to single tokens; None if none does.
+
+    `ask` returns the answers `[n 1 m]` to tokens, and `of_one` what attention alone makes of them.
+    """
+    x = np.random.default_rng(31).standard_normal((PER_NUMBER * width, 1, width))
+    answer = ask(x)
+    bias = of_one(np.zeros((1, 1, width)))[0, 0]
+    matrix = of_one(np.eye(width)[:, None])[:, 0] - bias
+    if answer.shape[-1] != len(bias):
+        return None
+    largest, best, nearest = np.abs(answer).max(), None, rounding
+    for around in tried(x, answer, matrix, bias):
+        gap = np.abs(around.finish(x, of_one(around.x(x))) - answer).max() / largest
+        if gap < nearest:
+            best, nearest = around, gap
+        if nearest < NEAREST:
+            break
+    return best
+
+
+def tried(x: Array, answer: Array, matrix: Array, bias: Array) -> Iterator[Around]:
+    """Yield what may surround attention, fitted to its answers: of each kind of norm, one before it or one after."""
+    residuals = (True, False) if answer.shape == x.shape else (False,)
+    for residual, kind, eps in itertools.product(residuals, KINDS, EPSILONS):
+        yield Around(before=norm_before(kind, eps, x, answer - residual * x - bias, matrix), residual=residual)
+        inner = residual * x + x @ matrix + bias
+        plain = normed(kind, inner, eps)
+        gain, shift = lines(plain[:, 0], answer[:, 0])
+        yield Around(last=Norm(kind, gain, shift, eps), residual=residual)
+
+
+def norm_before(kind: str, eps: float, x: Array, made: Array, matrix: Array) -> Norm:
+    """Return the norm of x after which a matrix makes `made`, as nearly as one can: its gain, and its shift."""
+    plain = normed(kind, x, eps)[:, 0]
+    apart, target = plain - plain.mean(axis=0), made[:, 0] - made[:, 0].mean(axis=0)
+    # sum over i of gain[i] apart[n i] matrix[i j] = target[n j]: normal equations in the gain
+    left = (apart.T @ apart) * (matrix @ matrix.T)
+    right = np.einsum("ni,ij,nj->i", apart, matrix, target)
+    gain, *_ = np.linalg.lstsq(left, right, rcond=None)
+    rest = (made[:, 0] - (plain * gain) @ matrix).mean(axis=0)
+    shift, *_ = np.linalg.lstsq(matrix.T, rest, rcond=None)
+    near = np.abs(shift) < 1e-9
+    return Norm(kind, gain, np.where(near, 0.0, shift), eps)
+
+
+def lines(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return slope and start of the lines `y = a x + b`, one for each column."""
+    apart = x - x.mean(axis=0)
+    slope = (apart * (y - y.mean(axis=0))).sum(axis=0) / np.maximum((apart**2).sum(axis=0), 1e-300)
+    return slope, y.mean(axis=0) - slope * x.mean(axis=0)

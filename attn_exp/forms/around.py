@@ -60,12 +60,11 @@ def normed(kind: str, z: Array, eps: float, groups: int = 1) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """What surrounds attention: `y = after(f (r x + inner(attention(before(x)) + queries)))`.
+    """What surrounds attention: `y = after(f (r x + inner(attention(before(x)))))`.
 
     `before` is the norm of x, and `of_memory` that of a memory; `heads` those of q, k or v; `inner` and `last` stand
     after W_o, before and after the residual `r`: 0, 1 for x, and `of_normed` for what the first norm made of x. f is
-    the `factor`; `then` is a norm more, after a layer that was left out. `queries` hold W_q, and b_q below it, of heads
-    whose queries are added to what they answer, where no W_o comes after.
+    the `factor`; `then` is a norm more, after a layer that was left out.
     """
 
     before: Norm | None = None
@@ -77,7 +76,6 @@ class Around:
     residual: bool = False
     of_normed: bool = False
     factor: float = 1.0
-    queries: Array | None = None
 
     def x(self, x: Array) -> Array:
         """Return what queries are made of."""
@@ -93,8 +91,6 @@ class Around:
 
     def finish(self, x: Array, output: Array) -> Array:
         """Return the answer of the layer, from x as it was given and the output of attention."""
-        if self.queries is not None:
-            output = output + self.x(x) @ self.queries[:-1] + self.queries[-1]
         inner = output if self.inner is None else self.inner(output)
         start = self.x(x) if self.of_normed else x
         inner = start + inner if self.residual and start.shape == inner.shape else inner
@@ -109,7 +105,6 @@ class Around:
             said.append(f"{self.of_memory.kind} of the memory")
         sides = " and ".join(sorted(self.heads))
         said += [f"{next(iter(self.heads.values())).kind} of {sides}"] if self.heads else []
-        said += ["its queries added to what the heads answer"] if self.queries is not None else []
         said += [f"{self.inner.kind} after"] if self.inner is not None else []
         said += ["a residual after"] if self.residual else []
         said += [f"{self.last.kind} after {'it' if self.residual else 'all'}"] if self.last is not None else []

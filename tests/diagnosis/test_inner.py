@@ -106,6 +106,22 @@ class Distances(Bent):
         return scores + q @ self.rows.expand(-1, scores.shape[-1]) * torch.arange(scores.shape[-1]) / 9
 
 
+class DistancesByWidth(Distances):
+    """The same, with the root of all numbers of a token in place of a head's."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.root = dim**0.5
+
+
+class DistancesOfThree(Distances):
+    """The same with the scale of three terms that are added, as some have it: no mistake is that."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.root = (3 * dim // heads) ** 0.5
+
+
 class Turned(Bent):
     """Queries and keys are turned by their places, pair by pair."""
 
@@ -266,8 +282,14 @@ def test_what_has_no_name_is_told_by_its_stage(layer: type[nn.Module], said: str
 
 
 def test_where_a_mask_is_asked_for_it_is_not_enough_that_the_inside_is_right() -> None:
+    assert attn_exp.check(Bent(24, 3), "mask=causal", quick=True).mistakes == ("causal_ignored",)
     with pytest.raises(UserError, match="no projections found"):
-        attn_exp.check(Bent(24, 3), "mask=causal", quick=True)
+        attn_exp.check(Bent(24, 3), "mask=window", "mask.window.left=2", quick=True)
+
+
+@pytest.mark.parametrize("layer, names", [(DistancesByWidth, ("scale_by_sqrt_d_model",)), (DistancesOfThree, ())])
+def test_a_scale_is_told_beside_other_products(layer: type[nn.Module], names: tuple[str, ...]) -> None:
+    assert attn_exp.check(layer, quick=True).mistakes == names
 
 
 class OfItsOwnNumbers(Bent):

@@ -32,8 +32,11 @@ class Tokens(nn.Module):
 
     def forward(self, x: Any) -> Any:
         q, k, v = (side.unflatten(-1, (self.heads, -1)).transpose(1, 2) for side in self.sides(x))
-        scores = q @ k.mT / (q.shape[-1] ** 0.5 if self.scale else 1.0)
+        scores = self.hidden(q @ k.mT / (q.shape[-1] ** 0.5 if self.scale else 1.0))
         return self.last((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+    def hidden(self, scores: Any) -> Any:
+        return scores
 
 
 class OfNetworks(Tokens):
@@ -114,10 +117,22 @@ class OfNeighbours(Tokens):
 @pytest.mark.parametrize(
     "made", [OfNetworks, OfLatents, OfNormedMatrices, OfCrossed, OfNeighbours], ids=lambda made: made.__name__
 )
-def test_what_is_more_than_a_matrix_is_exchanged_for_one(made: type[nn.Module]) -> None:
+def test_what_makes_a_side_may_be_more_than_a_matrix(made: type[nn.Module]) -> None:
     verdict = attn_exp.check(made)
     assert verdict.passed, str(verdict)
-    assert "exchanged for a matrix each" in str(verdict) or "exchanged for one matrix" in str(verdict)
+
+
+class Causal(OfNetworks):
+    """Each query sees the keys up to its own."""
+
+    def hidden(self, scores: Any) -> Any:
+        return scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), float("-inf"))
+
+
+@pytest.mark.parametrize("made, names", [(Causal, ()), (OfNetworks, ("causal_ignored",))])
+def test_a_causal_mask_that_is_asked_for_is_seen_inside(made: type[nn.Module], names: tuple[str, ...]) -> None:
+    verdict = attn_exp.check(made, "mask=causal")
+    assert verdict.mistakes == names and verdict.passed == (not names), str(verdict)
 
 
 def test_a_part_that_is_set_to_0_is_no_matrix_that_is_never_used() -> None:

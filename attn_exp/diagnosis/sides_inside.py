@@ -1,0 +1,265 @@
+"""What queries, keys and values inside a layer are made of, by numbers alone: tokens, heads, channels and places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.cores import (
+    CLOSE,
+    Core,
+    Seen,
+    behind,
+)
+from attn_exp.diagnosis.watching import Operation
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, Finding
+
+NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_with_indices", "_fft_r2c", "cumsum", "pad",
+              "upsample_bilinear2d", "upsample_nearest2d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d",
+              "mkldnn_rnn_layer", "lstm", "gru")  # fmt: skip
+"""Operations in which tokens meet on purpose."""
+
+
+def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say whether each row of q, k and v is made of one token, as far as no neighbours are joined on purpose."""
+    rung = "the tokens inside"
+    if are_joined(seen.operations):
+        yield Finding(rung, ABSENT, "neighbours are joined, so that rows are made of several"), ""
+        return
+    if not has_rows(seen):
+        yield Finding(rung, ABSENT, "its answer has no row for each token"), ""
+        return
+    lost, normed, keys_alone, tokens = (
+        set[str](),
+        False,
+        False,
+        seen.x.shape[1],
+    )  # other keys are sums of many, as Linformer has them
+    for place in (0, 1):
+        again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
+        if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
+            return
+        others = of_no_tokens(seen, rung, list(zip(seen.first, again, of_other, strict=True)))
+        if others is not None:
+            yield others
+            return
+        pairs = [(side, changed(getattr(one, side), getattr(other, side)))
+                 for one, other in zip(seen.first, again, strict=True)
+                 if not follows_another(seen, one) for side in "qkv"
+                 if side == "q" or tokens <= one.k.shape[1] <= 2 * tokens]  # fmt: skip
+        lost |= {side for side, touched in pairs if is_mixed(touched)}
+        keys_alone |= any((side, other) == ("k", "v") and touched.shape == moved.shape and (touched != moved).any()
+                          for (side, touched), (other, moved) in pairwise(pairs))  # fmt: skip
+        normed |= any(touched.any() for _, touched in pairs) and all(
+            (touched.all(axis=1) | ~touched.any(axis=1)).all() for _, touched in pairs
+        )
+    if normed:
+        yield Finding(rung, ABSENT, "each token changes all rows, as one changes a norm over all tokens"), ""
+        return
+    if not lost:
+        yield Finding(rung, HELD, "each row of q, k and v is made of one token"), ""
+        return
+    known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
+    said = f"rows of {', '.join(sorted(lost))} are made of parts of several tokens"
+    yield Finding(rung, BROKEN, said), known.get(tuple(sorted(lost)), "")
+    if len(lost) == len("qkv") and keys_alone:
+        yield (
+            Finding("the keys inside", BROKEN, "their rows are made of other tokens than those of values"),
+            "keys_viewed",
+        )
+
+
+def of_no_tokens(
+    seen: Seen, rung: str, threes: Sequence[tuple[Core, Core, Core]]
+) -> tuple[Finding, str] | None:  # fmt: skip
+    """Return what is to be said where rows are those of several entries, or heads; None where they are tokens."""
+    if len(threes) == 1 and are_heads_of_tokens(seen, threes[0][0]):
+        return Finding(rung, BROKEN, "the heads of one token are the keys of a softmax"), "heads_not_transposed"
+    if any(are_together(*three) for three in threes):
+        return Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
+    return None
+
+
+def are_heads_of_tokens(seen: Seen, one: Core) -> bool:
+    """Say whether there is a softmax for each token, with as many queries and keys as the layer says it has heads."""
+    tokens, several = seen.x.shape[1], seen.told > 1 and seen.told != seen.x.shape[1]
+    return several and seen.heads == tokens and one.weights.shape[1:] == (seen.told, seen.told)
+
+
+def follows_another(seen: Seen, one: Core) -> bool:
+    """Say whether q, k or v are made of what another softmax mixed, and so of several tokens."""
+    mixed = {other.at[2] for other in seen.first if other is not one}
+    ahead, met = [one.at[0], one.at[2]], set[int]()
+    while ahead:
+        before = {made for made in seen.operations[ahead.pop()].made if made is not None} - met
+        met |= before
+        ahead += before
+    return bool(mixed & met)
+
+
+def with_token_changed(seen: Seen, place: int, entry: int) -> list[Core]:
+    """Return the cores of a call in which the first token of one entry is another, of x or of the memory."""
+    given = [seen.x.copy(), seen.memory.copy()]
+    given[place][entry, 0] += np.random.default_rng(71).standard_normal(seen.width)
+    return seen.cores_of(*given)
+
+
+def are_together(one: Core, first: Core, second: Core) -> bool:
+    """Say whether tokens of two entries, each changed in a call of its own, are keys of the same softmax."""
+    return bool((changed(one.k, first.k).any(axis=1) & changed(one.k, second.k).any(axis=1)).any())
+
+
+def are_channels(seen: Seen) -> bool:
+    """Say whether each row of q, k and v is a channel, with one number of each token, however many there are."""
+    if not has_rows(seen) or not have_tokens_in_rows(seen.first, seen.x.shape[1]):
+        return False
+    with suppress(Exception):  # it may take no other number of tokens
+        twice = [np.concatenate([side, side[:, ::-1]], axis=1) for side in (seen.x, seen.memory)]
+        longer = seen.cores_of(*twice)
+        if not longer or not have_tokens_in_rows(longer, twice[0].shape[1]):
+            return False
+    if are_joined(seen.operations) or all(one.normed for one in seen.first):  # a norm of a channel is one of all tokens
+        return True
+    again = with_token_changed(seen, 0, 0)
+    if [one.at for one in again] != [one.at for one in seen.first]:
+        return False
+    moved = [
+        changed(getattr(one, side).swapaxes(1, 2), getattr(other, side).swapaxes(1, 2))
+        for one, other in zip(seen.first, again, strict=True) for side in "qkv"
+    ]  # fmt: skip
+    return all(of_side.sum(axis=-1).max() == 1 for of_side in moved)
+
+
+def have_tokens_in_rows(several: Sequence[Core], tokens: int) -> bool:
+    """Say whether each row of all that is multiplied has a number for each token."""
+    return all(rows.shape[-1] == tokens for one in several for rows in (one.q, one.k, one.v))
+
+
+def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say whether there is one head where the layer says that it has several, and which of several share keys."""
+    if seen.is_one_for_several:
+        said = f"one, of {seen.first[0].size} numbers, and not {seen.told}"
+        yield Finding("the heads inside", BROKEN, said), "single_head"
+    one, heads = seen.first[0], seen.heads
+    if len(seen.first) > 1 or heads < len("hhh") or len(one.k) != heads * len(seen.x):
+        return
+    if one.weights.shape[1] != seen.x.shape[1]:  # each query may be an entry of its own, and they share their keys
+        return
+    whose = [
+        next(other for other in range(heads) if np.array_equal(one.k[other], one.k[head])) for head in range(heads)
+    ]
+    groups = len(set(whose))
+    if 1 < groups < heads and whose == [head % groups for head in range(heads)]:
+        said = f"of {heads}, each reads the keys of those {groups} behind it too: they are taken in turns"
+        yield Finding("the heads inside", BROKEN, said), "kv_heads_tiled"
+    elif groups == 1 and is_first_of_several(seen, one):
+        yield Finding("the heads inside", BROKEN, f"each of {heads} reads the first of several keys"), "kv_heads_first"
+
+
+def is_first_of_several(seen: Seen, one: Core) -> bool:
+    """Say whether a matrix that makes keys and nothing else makes more of them than one head has."""
+    keys, others = products_behind(seen, one, "k"), products_behind(seen, one, "q") | products_behind(seen, one, "v")
+    is_own = bool(keys) and not keys & others
+    return is_own and all(seen.operations[place].said.shape[-1] > one.size for place in keys)
+
+
+def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say of queries and keys that are turned by their place whether the scores of equal tokens tell distances alone.
+
+    Those of an image are the rows and the columns that lie between two points.
+    With equal tokens x, `q_i = A_i x + c_i`: where `A_i` is the same for all i, nothing is turned. Values never are.
+    """
+    rung = "the positions inside"
+    tokens = np.random.default_rng(79).standard_normal((2, seen.width))
+    plain, others = (seen.cores_of(x, x) for x in (np.broadcast_to(one, seen.x.shape).copy() for one in tokens))
+    if not [one.at for one in plain] == [one.at for one in others] == [one.at for one in seen.first]:
+        return
+    for one, other in zip(plain, others, strict=True):
+        if are_rotated(other.v - one.v) and not is_turned_back(seen, one):
+            yield Finding(rung, BROKEN, "values of equal tokens are turned by their places"), "rope_on_values"
+        q, k = other.q - one.q, other.k - one.k
+        if one.normed or q.shape != k.shape or all(np.allclose(side, side[:, :1], atol=CLOSE) for side in (q, k)):
+            continue
+        scores = q @ k.swapaxes(1, 2)
+        if tells_steps_alone(scores, (scores.shape[1],)):
+            yield Finding(rung, HELD, "of equal tokens turned by their places, scores tell distances alone"), ""
+        elif any(tells_steps_alone(scores[:, first:, first:], grid) for first, grid in grids(scores.shape[1])):
+            said = "of equal tokens turned by their places, scores tell how many rows and columns lie between two alone"
+            yield Finding(OF_GRID, HELD, said), ""
+        else:
+            yield Finding(rung, BROKEN, "of equal tokens turned by their places, scores tell more than distances"), ""
+            return
+
+
+OF_GRID = "the positions inside, by rows and columns"
+
+
+def grids(tokens: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield the rows and columns of the images that tokens may be, after none or one that is no point of it."""
+    for first in (0, 1):
+        of_image = tokens - first
+        yield from ((first, (of_image // w, w)) for w in range(2, of_image // 2 + 1) if of_image % w == 0)
+
+
+def tells_steps_alone(scores: Array, grid: Sequence[int]) -> bool:
+    """Say whether scores `[n t s]` of two tokens that lie in a grid are one number for each step between them."""
+    places = np.stack(np.unravel_index(np.arange(scores.shape[1]), grid), axis=-1)
+    steps = (places[:, None] - places).reshape(-1, len(grid))
+    _, which = np.unique(steps, axis=0, return_inverse=True)
+    flat, room = scores.reshape(len(scores), -1), 1e-4 * np.abs(scores).max()
+    return all(np.ptp(flat[:, which.ravel() == step], axis=1).max() <= room for step in range(which.max() + 1))
+
+
+def are_rotated(rows: Array) -> bool:
+    """Say whether rows `[n t e]` are others for each place, and all of the same length."""
+    lengths = np.linalg.norm(rows, axis=-1)
+    is_one = np.allclose(lengths, lengths[:, :1], rtol=CLOSE * 10) and lengths.min(initial=np.inf) > CLOSE
+    return is_one and not np.allclose(rows, rows[:, :1], atol=1e-3 * lengths.max(initial=0.0))
+
+
+def is_turned_back(seen: Seen, one: Core) -> bool:
+    """Say whether what is mixed is multiplied by numbers of its place before the next product."""
+    after = seen.operations[one.at[2] + 1 :]
+    between = after[: next((place for place, other in enumerate(after) if other.is_product), len(after))]
+    return any(each.name == "mul" and array.size > 1 and not of_x for each in between
+               for array, of_x in zip(each.given, each.of_x, strict=True))  # fmt: skip
+
+
+def are_joined(operations: Sequence[Operation]) -> bool:
+    """Say whether tokens meet in an operation on purpose; in a convolution of single points they do not."""
+    return any(one.name in NEIGHBOURS and (one.name != "convolution" or prod(one.given[1].shape[2:]) > 1)
+               for one in operations)  # fmt: skip
+
+
+def is_mixed(touched: Array) -> bool:
+    """Say whether another token changes rows of one head that lie side by side; an input may come twice."""
+    return bool((touched[:, 1:] & touched[:, :-1]).any())
+
+
+def changed(rows: Array, others: Array) -> Array:
+    """Return which rows `[n t d]` are others, rounding apart; none where the sizes are others."""
+    if rows.shape != others.shape:
+        return np.zeros(rows.shape[:2], bool)
+    other: Array = (np.abs(rows - others) > CLOSE * np.abs(rows).max(initial=0.0)).any(axis=-1)
+    return other
+
+
+def has_rows(seen: Seen) -> bool:
+    """Say whether a layer answers with a row for each token: else other rows may stand beside those of x inside."""
+    return seen.said.shape[:2] == seen.x.shape[:2]
+
+
+def products_behind(seen: Seen, one: Core, side: str) -> set[int]:
+    """Return the places of the products that the rows of a side come from."""
+    at = seen.operations[one.at[2 if side == "v" else 0]]
+    rows = np.sort(getattr(one, side), axis=None)
+    place = at.made[-2 if np.array_equal(rows, np.sort(at.given[-2], axis=None)) else -1]
+    if place is None:
+        return set()
+    every = [place, *behind(seen.operations, place)] if not seen.operations[place].is_product else [place]
+    return {each for each in every if seen.operations[each].is_product}
