@@ -33,7 +33,7 @@ NORMED_TWICE = (
 )
 SAID = "its learned keys and values made of a context by a matrix each"
 SAID_OF_QUERIES = f"a matrix put before x, and {SAID}"
-SAID_OF_ROWS = "its learned memory given as a context"
+SAID_OF_ROWS = "its learned memory made of a context"
 
 
 @dataclass(frozen=True)
