@@ -95,7 +95,8 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     """
     made = [mistakes.mistake(name) for name in candidate.names]
     specific, place = sum(len(one.needs) for one in made), sum(GROUPS.index(one.group) for one in made)
-    rare = sum(name not in PAIRED for name in candidate.names) if len(candidate.names) > 1 else 0
+    products = [name for name, one in zip(candidate.names, made, strict=True) if one.group == "products"]
+    rare = sum(name not in PAIRED for name in products) if len(made) > 1 else 0
     return len(candidate.names), candidate.fitted, -specific, place, rare
 
 

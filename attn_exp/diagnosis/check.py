@@ -109,7 +109,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))
-    verdict = with_more(verdict, turned_by_tables(own, request, verdict, tried.function, tell))
+    verdict = with_more(verdict, turned_by_tables(own, request, verdict, tried, tell))
     given = tried.caller.offer
     verdict = with_more(verdict, without_its_mask(given, verdict, lambda other: check_in_layout(
         own, replace(request, layout=tried.caller.layout), True, tell, replace(tried.function, offer=other)
@@ -150,9 +150,7 @@ def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell
     fewer = replace(request, head=4, kv_head=2, typed=request.typed | {"head=4", "kv_head=2"})
     with suppress(UserError):
         try:
-            tried = ways_to_call.how_to_call(own, fewer)
-            other = check_called(own, tried, True, tell)
-            other = looked_into(other, tried) or other
+            other = checked_inside(own, fewer, tell)
         except inner.UnreadError as error:
             other = error.look() or verdict
         return other if set(other.mistakes) > set(verdict.mistakes) and not other.passed else verdict
@@ -208,7 +206,7 @@ def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell
     if not is_known or request.masks or other_words.CAUSAL in verdict.right_under or not may_be_causal(own):
         return
     with suppress(UserError):  # it may not be made so
-        other = check_in_layout(own, other_words.with_words(request, other_words.CAUSAL), True, tell)
+        other = checked_inside(own, other_words.with_words(request, other_words.CAUSAL), tell)
         names = [name for name in other.mistakes if name not in verdict.mistakes]
         if names and set(names) <= ALIGNED:
             yield Finding(MADE_CAUSAL, REMARK, " ".join(mistake(name).says for name in names)), ""
@@ -224,21 +222,23 @@ ALIGNED = {"causal_top_left", "causal_bottom_right"}
 
 
 def turned_by_tables(
-    own: OwnFunction, request: Request, verdict: Verdict, function: Bound, tell: Tell
+    own: OwnFunction, request: Request, verdict: Verdict, tried: Tried, tell: Tell
 ) -> Iterator[tuple[Finding, str]]:  # fmt: skip
     """Yield what is to be said of a layer that takes the angles of rotary positions, once they turn something."""
-    if not function.has_tables or request.positions or not (verdict.passed or verdict.right_under):
+    if not tried.function.has_tables or request.positions or not (verdict.passed or verdict.right_under):
         return
-    asked = {words: other_words.with_words(request, words) for words in ROTARY}
-    if verdict.right_under:
-        asked = {words: other_words.with_words(one, verdict.right_under) for words, one in asked.items()}
+    asked = {words: other_words.with_words(request, f"{words} {verdict.right_under}") for words in ROTARY}
     with suppress(UserError):
         for words, one in asked.items():
-            if ways_to_call.is_right(ways_to_call.how_to_call(own, one)):
+            turned = ways_to_call.how_to_call(own, one)
+            if ways_to_call.is_right(turned):
                 yield Finding(TURNED, HELD, words), ""
                 return
+            if same_numbers(turned.answer.output, tried.answer.output):
+                yield Finding(TURNED, ABSENT, "its tables change nothing"), ""
+                return
         for one in asked.values():
-            names = check_in_layout(own, one, True, tell).mistakes
+            names = checked_inside(own, one, tell).mistakes
             if names and all(mistake(name).group == "positions" for name in names) and "rope_pairing" not in names:
                 yield from ((Finding(TURNED, BROKEN, mistake(name).says), name) for name in names)
                 return
@@ -307,6 +307,13 @@ def check_in_layout(
     """Check a function under a request, in its one layout or the likeliest; `known` was understood already."""
     tell("how it is called")
     return check_called(own, ways_to_call.how_to_call(own, request, known), quick, tell)
+
+
+def checked_inside(own: OwnFunction, request: Request, tell: Tell) -> Verdict:
+    """Check a function under a request in a few questions, and look inside where nothing explains its answers."""
+    tried = ways_to_call.how_to_call(own, request)
+    verdict = check_called(own, tried, True, tell)
+    return looked_into(verdict, tried) or verdict
 
 
 def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict:

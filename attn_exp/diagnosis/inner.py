@@ -6,6 +6,7 @@ here by numbers alone. That is less than a check of the whole layer says, and it
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -358,7 +359,7 @@ def verdict(
     elif all(name for one, name in said if one.state == BROKEN):
         computes = what_mistakes_compute(names, said=f"It stands beside {TWO_DIMENSIONS}" if in_grid else "")
     else:
-        computes, names = f"something else: {broken[0].rung}: {broken[0].said}", ()
+        computes, names = with_something_else(said)
     stage = STAGES.get(broken[0].rung, "masked") if broken and not names else ""
     under = " ".join(words) if not broken else ""
     if broken and words:
@@ -374,6 +375,16 @@ def verdict(
         name, not broken and usual, names, computes, shown, request.words, alike, right_under=under,
         not_asked=(unread,), unexplained=bool(stage), stage=stage,
     )  # fmt: skip
+
+
+def with_something_else(said: Sequence[tuple[Finding, str]]) -> tuple[str, tuple[str, ...]]:
+    """Return what a layer computes in which something is wrong that has no name: what is named before it is so."""
+    wrong = [(one, name) for one, name in said if one.state == BROKEN]
+    unnamed = next(one for one, name in wrong if not name)
+    names = tuple(dict.fromkeys(name for _, name in itertools.takewhile(lambda pair: pair[1], wrong)))
+    if names:
+        return what_mistakes_compute(names, said=f"Beside that, {unnamed.rung}: {unnamed.said}"), names
+    return f"something else: {unnamed.rung}: {unnamed.said}", ()
 
 
 STAGES = {
