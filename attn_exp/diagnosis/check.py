@@ -109,7 +109,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))
-    verdict = with_more(verdict, turned_by_tables(own, request, verdict, tried, tell))
+    verdict = with_more(verdict, turned_by_tables(own, request, verdict, tried.function, tell))
     given = tried.caller.offer
     verdict = with_more(verdict, without_its_mask(given, verdict, lambda other: check_in_layout(
         own, replace(request, layout=tried.caller.layout), True, tell, replace(tried.function, offer=other)
@@ -222,20 +222,16 @@ ALIGNED = {"causal_top_left", "causal_bottom_right"}
 
 
 def turned_by_tables(
-    own: OwnFunction, request: Request, verdict: Verdict, tried: Tried, tell: Tell
+    own: OwnFunction, request: Request, verdict: Verdict, function: Bound, tell: Tell
 ) -> Iterator[tuple[Finding, str]]:  # fmt: skip
     """Yield what is to be said of a layer that takes the angles of rotary positions, once they turn something."""
-    if not tried.function.has_tables or request.positions or not (verdict.passed or verdict.right_under):
+    if not function.has_tables or request.positions or not (verdict.passed or verdict.right_under):
         return
     asked = {words: other_words.with_words(request, f"{words} {verdict.right_under}") for words in ROTARY}
     with suppress(UserError):
         for words, one in asked.items():
-            turned = ways_to_call.how_to_call(own, one)
-            if ways_to_call.is_right(turned):
+            if ways_to_call.is_right(ways_to_call.how_to_call(own, one)):
                 yield Finding(TURNED, HELD, words), ""
-                return
-            if same_numbers(turned.answer.output, tried.answer.output):
-                yield Finding(TURNED, ABSENT, "its tables change nothing"), ""
                 return
         for one in asked.values():
             names = checked_inside(own, one, tell).mistakes

@@ -40,7 +40,7 @@ from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
-from attn_exp.diagnosis.turning_tables import as_asked
+from attn_exp.diagnosis.turning_tables import Turning, as_asked
 from attn_exp.diagnosis.ways_into_layers import (
     ALONE,
     HERE,
@@ -51,6 +51,7 @@ from attn_exp.diagnosis.ways_into_layers import (
     parameters_of_call,
 )
 from attn_exp.forms.around import Around, Norm
+from attn_exp.rules.positions.rope import Rope
 
 
 def exchanged_by_names(found: Bound) -> Inside | None:
@@ -165,7 +166,8 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     aside = numbers_off(layer, way, roles, inside, aside)
     said = words_of(inside.around or around, aside, way) + (scaled and f" and {scaled}")
     size = inside.arrays["W_q"].shape[1] // max(inside.heads, 1)
-    turning = as_asked(way.asked, size)
+    turns = is_turned(layer, way, size)
+    turning = as_asked(way.asked, size) if turns else None
     call, offer = called(layer, replace(way, turning=turning), forward, said)
     of_points = roles.heads == 1 and {"h", "w"} <= set(way.axes.lower())
     unscaled = of_points or (not any(name.startswith("b_") for name in arrays) and has_table(roles))
@@ -175,7 +177,20 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
         call = with_normed_memory(call, before)
     needed = tuple(given.name for given in forward if given.default is given.empty)
     known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given), needed=needed)
-    return replace(known, masked=masked_by(known, way, forward, said), has_tables=way.takes_tables(size))
+    return replace(known, masked=masked_by(known, way, forward, said), has_tables=turns)
+
+
+def is_turned(layer: Layer, way: Way, size: int) -> bool:
+    """Say whether a layer is given tables that turn its heads of so many numbers: with them the other way round it
+    answers otherwise."""
+    if not way.given:
+        return False
+    x, memory = np.random.default_rng(61).standard_normal((2, 2, way.tokens or TOKENS, way.width))
+    several = [replace(way, turning=Turning(Rope(), size, sense)) for sense in (1, -1)]
+    with suppress(Exception):  # such tables may be of other sizes
+        one, other = (layer.answer(each, x, memory if way.memory else None) for each in several)
+        return not np.allclose(one, other, equal_nan=True)
+    return False
 
 
 def has_table(roles: Roles) -> bool:

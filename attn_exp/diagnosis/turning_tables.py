@@ -15,14 +15,15 @@ from attn_exp.rules.positions.rope import Rope
 
 @dataclass(frozen=True)
 class Turning:
-    """The rotary positions that are asked for, and how many numbers of a head are turned."""
+    """The rotary positions that are asked for, how many numbers of a head are turned, and in which sense, 1 or -1."""
 
     rope: Rope
     size: int
+    sense: int = 1
 
     def angles(self, rows: int, count: int) -> Array | None:
         """Return the angles of each token, `[t count]`: one for each pair, or for each number; None of other counts."""
-        pairs = self.rope.angles(np.arange(float(rows)), self.size)
+        pairs = self.sense * self.rope.angles(np.arange(float(rows)), self.size)
         if count == self.size // 2:
             return pairs
         if count != self.size:

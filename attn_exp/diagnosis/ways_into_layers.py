@@ -30,7 +30,6 @@ from attn_exp.diagnosis.turning_tables import Turning
 from attn_exp.diagnosis.uses import keywords_read, lengths_compared
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
-from attn_exp.rules.positions.rope import Rope
 
 MOST_TRIES = 160
 ENTRIES, HERE, THERE, IN_ROWS = 2, 7, 5, 6
@@ -87,16 +86,6 @@ class Way:
         arguments |= {name: arguments[name][:, None] for name in self.in_groups if name in arguments}
         arguments |= {name: make(sizes) for name, make in self.given.items()}
         return unlaid(self.said(layer, arguments | named, sizes), self.axes, tuple(x.shape))
-
-    def takes_tables(self, size: int) -> bool:
-        """Say whether any of its arguments may hold the angles of rotary positions, of heads of so many numbers."""
-        neutral = Sizes(ENTRIES, HERE, HERE, np.zeros((ENTRIES, HERE, self.width)))
-        turned = replace(neutral, turning=Turning(Rope(), size))
-
-        def flat(made: Any) -> list[float]:
-            return [float(number) for part in parts_of(made).values() for number in np.real(np.ravel(part))]
-
-        return any(flat(make(neutral)) != flat(make(turned)) for make in self.given.values())
 
     def said(self, layer: Callable[..., Any], arguments: dict[str, Any], sizes: Sizes) -> Any:
         """Return what a layer says to some arguments, by their names."""
