@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
 
@@ -96,7 +96,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     try:
         tried = ways_to_call.how_to_call(own, request)
     except inner.UnreadError as error:
-        seen = error.look()
+        seen = error.look() or error.look.without_cores(alone=True)
         if seen is None:
             raise
         return seen
@@ -160,7 +160,8 @@ def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell
 def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     """Return the verdict on a layer with what is seen of the attention inside, where nothing else explains it."""
     if is_unknown_at_once(verdict):
-        seen = tried.function.look()
+        look = tried.function.look
+        seen = look() or (look.without_cores(alone=False) if isinstance(look, inner.Look) else None)
         return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
     if not verdict.unexplained or not are_of_masks(verdict):
         return None
@@ -433,7 +434,8 @@ def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, di
         return None
     found = other_words.that_fit_beside_a_mistake(
         tried.caller, tried.case, tried.answer, digits, more=heads_inside(tried),
-        is_seen=lambda: inner.tells_all(tried.function.look()), watch=partial(seen_inside, tried.caller),
+        is_seen=cache(partial(inner.leaves_nothing_open, tried.function.look)),
+        watch=partial(seen_inside, tried.caller),
     )  # fmt: skip
     for words in found[:MOST_WORDS]:
         as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)

@@ -356,7 +356,7 @@ class Seen:
     """A layer seen from inside: what its calls are, and its cores of two questions that differ in all numbers.
 
     `said` is its answer to the first. `width` is how many numbers a token has, and `told` how many heads the layer says
-    that it has, or 0; `words` are its words for masks, and what each is.
+    that it has, or 0; `words` are its words for masks, and what each is. Where no attention is seen, it has no cores.
     """
 
     ask: Callable[..., tuple[list[Operation], Array]]
@@ -406,10 +406,10 @@ class Seen:
 def first_seen(
     layer: TorchLayer | PureLayer | PlainLayer, ways: Sequence[Way], words: Callable[[Way], Mapping[str, str]]
 ) -> Seen | None:  # fmt: skip
-    """Return what is seen inside a layer in the first of some calls in which anything is; `words` are for masks."""
+    """Return what is seen inside a layer in the first of some calls in which attention is; `words` are for masks."""
     for way in ways:
         with suppress(Exception):
-            if (seen := seen_inside(layer, way, words(way))) is not None:
+            if (seen := seen_inside(layer, way, words(way))) is not None and seen.first:
                 return seen
     return None
 
@@ -417,7 +417,7 @@ def first_seen(
 def seen_inside(
     layer: TorchLayer | PureLayer | PlainLayer, way: Way, words: Mapping[str, str], told: int = 0
 ) -> Seen | None:  # fmt: skip
-    """Return what is seen of attention inside a layer, or None where there is none that can be read.
+    """Return what is seen of attention inside a layer, or None where that cannot be read; maybe there are no cores.
 
     `words` are those for masks that it takes, and what each is: a `mask`, or a `padding`. `told`: how many heads its
     class was told, where it keeps no number of them.
@@ -444,8 +444,10 @@ def seen_inside(
     same = [one.at for one in first] == [one.at for one in second]
     numbers = dict(whole_numbers(layer.module))
     heads = next((value for word, value in numbers.items() if word in HEADS and value > 0), told)
-    if not first or not same or all(one.weights.shape[2] == 1 for one in first):  # one key has a weight of 1
+    if not same:
         return None
+    if all(one.weights.shape[2] == 1 for one in first):  # one key has a weight of 1
+        first = second = []
 
     def answer() -> Array:
         return layer.answer(way, x, memory if way.memory else None)

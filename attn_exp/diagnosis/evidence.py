@@ -49,7 +49,7 @@ def evidence_of(
 
     return Answers(
         promised(wrong) + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
-        ask_equal=ask_equal, is_seen=lambda: inner.tells_all(function.look()),
+        ask_equal=ask_equal, is_seen=cache(partial(inner.leaves_nothing_open, function.look)),
         watch=cache(partial(seen_inside, caller)),
     )  # fmt: skip
 

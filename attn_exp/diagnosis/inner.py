@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis import masks_inside
+from attn_exp.diagnosis import masks_inside, no_cores
 from attn_exp.diagnosis.behaviour import TWICE
 from attn_exp.diagnosis.candidates import what_mistakes_compute
 from attn_exp.diagnosis.cores import (
@@ -40,6 +40,8 @@ from attn_exp.diagnosis.other_words import BLOCKS, INVERTED, UNSCALED
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.sides_inside import (
     OF_GRID,
+    OF_LENGTHS,
+    OF_NUMBERS,
     are_channels,
     are_joined,
     changed,
@@ -290,9 +292,18 @@ class Look:
         return None
 
     def seen(self) -> Seen | None:
-        """Return what is seen, or None also where looking fails."""
+        """Return what is seen of attention, or None also where looking fails."""
         with suppress(Exception), self.at_first():
-            return self.see()
+            seen = self.see()
+            return seen if seen is not None and seen.first else None
+        return None
+
+    def without_cores(self, *, alone: bool) -> Verdict | None:
+        """Return where a layer leaves attention in which none is seen; `alone` where nothing else is known of it."""
+        with suppress(Exception), self.at_first():
+            seen = self.see()
+            if seen is not None and not seen.first and not self.request.scores:
+                return no_cores.verdict(self.name, seen, self.request.words, alone=alone)
         return None
 
     @property
@@ -321,6 +332,15 @@ def another_each_time(name: str, request: Request, call: Callable[[], Array]) ->
 AT_RANDOM = "not_deterministic"
 
 
+def leaves_nothing_open(look: Callable[[], Verdict | None]) -> bool:
+    """Say whether what is seen inside a layer tells all, or shows what no mistakes of the catalogue come to."""
+    seen = look()
+    if seen is None:
+        return isinstance(look, Look) and look.without_cores(alone=False) is not None
+    is_of_no_name = any(one.rung in (OF_LENGTHS, OF_NUMBERS) and one.state == BROKEN for one in seen.findings)
+    return is_of_no_name or tells_all(seen)
+
+
 def tells_all(seen: Verdict | None) -> bool:
     """Say whether what is seen inside a layer leaves nothing open: it is right there, or its mistakes have names."""
     return seen is not None and bool(seen.passed or seen.right_under or seen.mistakes)
@@ -339,7 +359,7 @@ def verdict(
     seen, said = None, list[tuple[Finding, str]]()
     with suppress(Exception):  # a layer may take no other numbers than those that it was asked
         seen = see()
-        said = list(dict.fromkeys(findings(seen, request, others))) if seen is not None else []
+        said = list(dict.fromkeys(findings(seen, request, others))) if seen is not None and seen.first else []
     if seen is None or not said:
         return None
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
@@ -388,7 +408,8 @@ def with_something_else(said: Sequence[tuple[Finding, str]]) -> tuple[str, tuple
 
 
 STAGES = {
-    CHANNELS: "q", "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q",
+    CHANNELS: "q", OF_NUMBERS: "scores", OF_LENGTHS: "q",
+    "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q",
     "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
     "the weights inside": "weights",
     "behind the softmax": "weights", "large inputs inside": "weights", "every matrix is used": "output",

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -212,6 +213,7 @@ def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
 
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*arrays)
     tree, rules = jax.tree_util.tree_structure(shape), dict[int, Rule | None]()
+    kept: list[dict[Any, Any]] = []
 
     def do(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
         if id(step) not in rules:  # the types of what it is given are always the same
@@ -220,7 +222,9 @@ def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
 
     def call(*given: Any) -> Any:
         with np.errstate(all="ignore"):
-            said = done(closed.jaxpr, closed.consts, [as_array(one) for one in given], do, as_array)
+            if not kept:
+                kept.append(made_of_nothing(closed.jaxpr, closed.consts, do, as_array))
+            said = done(closed.jaxpr, closed.consts, [as_array(one) for one in given], do, as_array, kept[0])
         return jax.tree_util.tree_unflatten(tree, said)
 
     return call
@@ -230,26 +234,42 @@ Step = Callable[[Any, str, Sequence[Any]], list[Any]]
 """What does one operation: it is told the operation, its name and what that is given."""
 
 
+def made_of_nothing(jaxpr: Any, consts: Sequence[Any], do: Step, held: Callable[[Any], Any]) -> dict[Any, Any]:
+    """Return what a list of operations makes whatever it is given, as tables of angles are made: once is enough."""
+    known, made = dict[Any, Any](zip(jaxpr.constvars, map(held, consts), strict=True)), dict[Any, Any]()
+    for step in jaxpr.eqns:
+        if not step.effects and all(hasattr(one, "val") or one in known for one in step.invars):
+            said = dict(zip(step.outvars, made_by(step, known, do, held), strict=True))
+            known |= said
+            made |= said
+    return made
+
+
 def done(
-    jaxpr: Any, consts: Sequence[Any], given: Sequence[Any], do: Step, held: Callable[[Any], Any]
+    jaxpr: Any, consts: Sequence[Any], given: Sequence[Any], do: Step, held: Callable[[Any], Any],
+    made: Mapping[Any, Any] = MappingProxyType({}),
 ) -> list[Any]:  # fmt: skip
-    """Return what a list of operations makes of what it is given; what may `do` each gets constants as `held` says."""
-    known: dict[Any, Any] = {}
+    """Return what a list of operations makes of what it is given; what may `do` each gets constants as `held` says.
 
-    def read(one: Any) -> Any:
-        return held(one.val) if hasattr(one, "val") else known[one]
-
+    What is `made` already is not made again.
+    """
+    known: dict[Any, Any] = dict(made)
     known.update(zip(jaxpr.constvars, map(held, consts), strict=True))
     known.update(zip(jaxpr.invars, given, strict=True))
     for step in jaxpr.eqns:
-        arrays, name = [read(one) for one in step.invars], step.primitive.name
-        inner = next((step.params[word] for word in ("jaxpr", "call_jaxpr", "fun_jaxpr") if word in step.params), None)
-        if name in CALLS and inner is not None:
-            said = done(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), arrays, do, held)
-        else:
-            said = do(step, name, arrays)
-        known.update(zip(step.outvars, said, strict=True))
-    return [read(one) for one in jaxpr.outvars]
+        if not step.outvars or step.outvars[0] not in made:
+            known.update(zip(step.outvars, made_by(step, known, do, held), strict=True))
+    return [held(one.val) if hasattr(one, "val") else known[one] for one in jaxpr.outvars]
+
+
+def made_by(step: Any, known: Mapping[Any, Any], do: Step, held: Callable[[Any], Any]) -> list[Any]:
+    """Return what one operation makes of what is known, or what those do that it is made of."""
+    arrays = [held(one.val) if hasattr(one, "val") else known[one] for one in step.invars]
+    name = step.primitive.name
+    inner = next((step.params[word] for word in ("jaxpr", "call_jaxpr", "fun_jaxpr") if word in step.params), None)
+    if name in CALLS and inner is not None:
+        return done(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), arrays, do, held)
+    return do(step, name, arrays)
 
 
 def one_step(step: Any, name: str, arrays: Sequence[Any], rule: Rule | None) -> list[Any]:

@@ -22,7 +22,7 @@ from attn_exp.diagnosis.evidence import Pair, evidence_of, left_out
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.inside_functions import scaled_twice
 from attn_exp.diagnosis.layouts import axes
-from attn_exp.diagnosis.located import located
+from attn_exp.diagnosis.located import located, sees_itself_alone
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.precision import error
@@ -72,7 +72,7 @@ def verdict_on_answers(
     if meant:
         edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
         seen, wrong, small = right, [], None
-    found = (known or explained(evidence)) if wrong else Explained()
+    found = (known or explained_unless_alone(evidence, wrong)) if wrong else Explained()
     found = as_it_is_scaled(with_left_out(evidence, found, partial(left_out, caller, function, seen)), evidence, wrong)
     found = found if other_words.may_be_made(found.names, caller) else Explained()
     if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function):
@@ -111,6 +111,14 @@ def verdict_on_answers(
         not_asked=unasked(caller, function, seen), unexplained=told is not None,
         stage="" if told is None else told.stage,
     )  # fmt: skip
+
+
+def explained_unless_alone(evidence: Answers, wrong: Seen) -> Explained:
+    """Return what explains some answers; nothing where each query gets the value of its own token alone.
+
+    Scores matter to nothing then, and many mistakes at once give that.
+    """
+    return Explained() if sees_itself_alone(wrong, evidence.digits) else explained(evidence)
 
 
 def as_it_is_scaled(found: Explained, evidence: Answers, wrong: Seen) -> Explained:

@@ -36,6 +36,7 @@ from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
     entries_apart,
+    takes_any_number,
 )
 from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, is_told, of_heads_told, with_sizes_apart
 from attn_exp.diagnosis.ways_into_layers import (
@@ -55,10 +56,19 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
         UserError: it cannot be made or called.
     """
     told = smaller(own.function, sizes) if inspect.isclass(own.function) and kind != "haiku" else {}
-    with suppress(Exception), with_numbers(own.function, told):
-        if told:
-            return of_pure_told(own, sizes, request, kind, told)
-    return of_pure_told(own, sizes, request, kind, {})
+    unread: UnreadError | None = None
+    try:
+        with with_numbers(own.function, told):
+            if told:
+                return of_pure_told(own, sizes, request, kind, told)
+    except UnreadError as error:
+        unread = error
+    except Exception:  # it may be made with no other numbers
+        unread = None
+    try:
+        return of_pure_told(own, sizes, request, kind, {})
+    except UserError as error:
+        raise (unread or error) from error  # with sizes of its own, tokens and their numbers may not be told apart
 
 
 def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, told: Mapping[str, int | str]) -> Bound:
@@ -78,6 +88,7 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
             awake(layer, way)
         way = replace(way, told={**told, **way.told}, asked=request.positions)
         forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(layer, way)
+        way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
         look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
         origin = np.dot if kind == "keras" else library_of_jax()
         try:

@@ -10,11 +10,12 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.answers import LARGE
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.case import Answer, Case, expected
+from attn_exp.diagnosis.case import Answer, Case, differs, expected
 from attn_exp.diagnosis.conditions import only_there
 from attn_exp.diagnosis.inside_functions import Inside, first_stage_that_differs
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
-from attn_exp.diagnosis.ways_to_call import Seen, rounded
+from attn_exp.diagnosis.ways_to_call import Seen, digits_of, rounded
+from attn_exp.rules.masks.array import Allowed
 
 NOTHING = "no known mistake explains it"
 EQUAL = "equal inputs"
@@ -47,6 +48,8 @@ def located(caller: Caller, seen: Seen, wrong: Seen, watch: Callable[[Case], Ins
     ):
         if outputs and is_so:
             return Located("", f"{said}, whatever it is given; {NOTHING}")
+    if sees_itself_alone(wrong, digits_of(caller, wrong[0][1])):
+        return ITSELF_ALONE
     rungs = list(dict.fromkeys(case.rung for case, _ in wrong))
     right = [case.rung for case, answer in seen if case.rung not in rungs and answer.output is not None]
     held = f", and right in {', '.join(dict.fromkeys(right))}" if right else ""
@@ -55,6 +58,24 @@ def located(caller: Caller, seen: Seen, wrong: Seen, watch: Callable[[Case], Ins
     told, weights = from_questions(seen, wrong), from_weights(caller, wrong)
     said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}{weights.said}"
     return Located(from_inside(wrong, watch) or weights.stage or told.stage, said)
+
+
+ITSELF_ALONE = Located(
+    "weights", f"something else: each query gets the value of its own token alone, whatever the others are; {NOTHING}"
+)
+
+
+def sees_itself_alone(wrong: Seen, digits: int) -> bool:
+    """Say whether all wrong answers of several heads are those of queries that see the key of their own token alone."""
+    square = [(case, answer) for case, answer in wrong if case.given.k is None and case.recipe.heads > 1]
+    if not square or len(square) < len(wrong):
+        return False
+    for case, answer in square:
+        rows, keys = expected(case)["weights"].shape[-2:]
+        own = case.with_masks((Allowed(np.eye(rows, keys, dtype=bool)),)) if rows == keys else None
+        if own is None or answer.output is None or differs(answer.output, expected(own), digits):
+            return False
+    return True
 
 
 def from_inside(wrong: Seen, watch: Callable[[Case], Inside | None]) -> str:

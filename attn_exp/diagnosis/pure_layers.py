@@ -91,6 +91,8 @@ class PureLayer:
     module: Any = None
     """What its class made."""
     hidden: set[str] = field(default_factory=set)
+    traces: dict[Any, Any] = field(default_factory=dict)
+    """What it was traced as for inputs of some sizes, where its operations are noted."""
 
     @property
     def places(self) -> Mapping[str, Any]:
@@ -182,7 +184,7 @@ class PureLayer:
         notes = Notes(instead or {})
 
         def noting(positional: Any, named: Any) -> Any:
-            return noted(*self.stateless, positional, named, theirs, notes)
+            return noted(*self.stateless, positional, named, theirs, notes, self.traces)
 
         with self.called_by(noting):
             said = call()

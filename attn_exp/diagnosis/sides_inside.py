@@ -34,12 +34,7 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     if not has_rows(seen):
         yield Finding(rung, ABSENT, "its answer has no row for each token"), ""
         return
-    lost, normed, keys_alone, tokens = (
-        set[str](),
-        False,
-        False,
-        seen.x.shape[1],
-    )  # other keys are sums of many, as Linformer has them
+    lost, normed, keys_alone, tokens = set[str](), False, False, seen.x.shape[1]
     for place in (0, 1):
         again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
         if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
@@ -48,10 +43,13 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         if others is not None:
             yield others
             return
-        pairs = [(side, changed(getattr(one, side), getattr(other, side)))
-                 for one, other in zip(seen.first, again, strict=True)
-                 if not follows_another(seen, one) for side in "qkv"
-                 if side == "q" or tokens <= one.k.shape[1] <= 2 * tokens]  # fmt: skip
+        pairs = [
+            (side, changed(getattr(one, side), getattr(other, side)))
+            for one, other in zip(seen.first, again, strict=True)
+            if not follows_another(seen, one)
+            for side in "qkv"
+            if side == "q" or tokens <= one.k.shape[1] <= 2 * tokens
+        ]  # fmt: skip - other keys are sums of many
         lost |= {side for side, touched in pairs if is_mixed(touched)}
         keys_alone |= any((side, other) == ("k", "v") and touched.shape == moved.shape and (touched != moved).any()
                           for (side, touched), (other, moved) in pairwise(pairs))  # fmt: skip
@@ -64,14 +62,33 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     if not lost:
         yield Finding(rung, HELD, "each row of q, k and v is made of one token"), ""
         return
-    known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
-    said = f"rows of {', '.join(sorted(lost))} are made of parts of several tokens"
-    yield Finding(rung, BROKEN, said), known.get(tuple(sorted(lost)), "")
+    yield of_lost_rows(seen, sorted(lost))
     if len(lost) == len("qkv") and keys_alone:
         yield (
             Finding("the keys inside", BROKEN, "their rows are made of other tokens than those of values"),
             "keys_viewed",
         )
+
+
+def of_lost_rows(seen: Seen, sides: Sequence[str]) -> tuple[Finding, str]:
+    """Say what is wrong with sides whose rows are made of several tokens, and its name."""
+    rung = "the tokens inside"
+    normed = [side for side in sides if all(is_normed_over_tokens(getattr(one, side)) for one in seen.first)]
+    if normed:
+        said = f"each number of {' and '.join(normed)} is normed over all tokens, not those of a token"
+        return Finding(OF_LENGTHS, BROKEN, said), ""
+    known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
+    said = f"rows of {', '.join(sides)} are made of parts of several tokens"
+    return Finding(rung, BROKEN, said), known.get(tuple(sides), "")
+
+
+OF_LENGTHS = "the lengths inside"
+
+
+def is_normed_over_tokens(rows: Array) -> bool:
+    """Say whether rows `[n t d]` have a length of 1 along the tokens, and none for those of one token."""
+    lengths = [np.linalg.norm(rows, axis=axis) for axis in (1, 2)]
+    return bool(np.allclose(lengths[0], 1.0, atol=CLOSE) and not np.allclose(lengths[1], lengths[1][0, 0]))
 
 
 def of_no_tokens(
@@ -80,6 +97,10 @@ def of_no_tokens(
     """Return what is to be said where rows are those of several entries, or heads; None where they are tokens."""
     if len(threes) == 1 and are_heads_of_tokens(seen, threes[0][0]):
         return Finding(rung, BROKEN, "the heads of one token are the keys of a softmax"), "heads_not_transposed"
+    if not seen.speaks_of_channels() and are_within_tokens(seen, threes):
+        numbers = all(one.size == 1 for one, _, _ in threes)
+        what, where = ("numbers", OF_NUMBERS) if numbers else ("parts", rung)
+        return Finding(where, BROKEN, f"the {what} of one token are the keys of a softmax, and no other token's"), ""
     if any(are_together(*three) for three in threes):
         return Finding(rung, BROKEN, "one softmax has keys of several entries of the batch"), "batch_mixed"
     return None
@@ -89,6 +110,41 @@ def are_heads_of_tokens(seen: Seen, one: Core) -> bool:
     """Say whether there is a softmax for each token, with as many queries and keys as the layer says it has heads."""
     tokens, several = seen.x.shape[1], seen.told > 1 and seen.told != seen.x.shape[1]
     return several and seen.heads == tokens and one.weights.shape[1:] == (seen.told, seen.told)
+
+
+OF_NUMBERS = "the numbers inside"
+
+
+def are_within_tokens(seen: Seen, threes: Sequence[tuple[Core, Core, Core]]) -> bool:
+    """Say whether each softmax has queries and keys of one token alone: each one changes all of its own."""
+    first = [rows_of_softmaxes(one, other) for one, other, _ in threes]
+    if any(moved is None for moved in first) or not any(map(np.any, first)):
+        return False
+    owners: list[Array] = [np.zeros(len(one.q), int) for one, _, _ in threes]
+    for token in range(seen.x.shape[1]):
+        again = seen.cores_of(changed_at(seen.x, token), seen.memory)
+        if [one.at for one in again] != [one.at for one, _, _ in threes]:
+            return False
+        moved = [rows_of_softmaxes(one, other) for (one, _, _), other in zip(threes, again, strict=True)]
+        if any(one is None for one in moved) or not any(map(np.any, moved)):
+            return False
+        owners = [count + np.asarray(one) for count, one in zip(owners, moved, strict=True)]
+    return all(count.max() <= 1 for count in owners)
+
+
+def changed_at(x: Array, token: int) -> Array:
+    """Return x with another token at a place of its first entry."""
+    x = x.copy()
+    x[0, token] += np.random.default_rng(71).standard_normal(x.shape[2])
+    return x
+
+
+def rows_of_softmaxes(one: Core, other: Core) -> Array | None:
+    """Return which softmaxes have other queries and keys in two calls; None where some of their rows are the same."""
+    moved = [changed(getattr(one, side), getattr(other, side)) for side in "qk"]
+    whole = [(touched.all(axis=1) == touched.any(axis=1)).all() for touched in moved]
+    its_own = np.asarray(moved[0].any(axis=1))
+    return its_own if all(whole) and np.array_equal(its_own, moved[1].any(axis=1)) else None
 
 
 def follows_another(seen: Seen, one: Core) -> bool:

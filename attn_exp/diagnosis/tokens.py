@@ -101,7 +101,7 @@ def depending(layer: TorchLayer, way: Way) -> Way:
     return next((other for other in read_otherwise(way) if not says_nothing(other)), way)
 
 
-def takes_any_number(layer: TorchLayer, way: Way) -> bool:
+def takes_any_number(layer: Layer, way: Way) -> bool:
     """Say whether a layer takes one token alone, and as many as most questions have.
 
     Where one stands beside those of an image, that has none then; some have a mask or a table of few tokens.

@@ -6,14 +6,14 @@ What only moves numbers is no operation here, and what it returns is made by wha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.jaxprs import as_matrices, done, in_float64, wide
+from attn_exp.diagnosis.jaxprs import as_matrices, done, in_float64, made_of_nothing, wide
 from attn_exp.diagnosis.traced import of_arrays
 from attn_exp.diagnosis.watching import Operation
 
@@ -103,28 +103,44 @@ def single_of(value: Value) -> float | None:
 
 
 def watched(
-    function: Callable[..., Any], given: Sequence[tuple[Any, bool]], notes: Notes
+    function: Callable[..., Any], given: Sequence[tuple[Any, bool]], notes: Notes,
+    known: dict[Any, Any] | None = None, key: Any = None,
 ) -> Any:  # fmt: skip
-    """Return what a function of JAX answers, with its operations noted; `given` says which arrays are made of x."""
+    """Return what a function of JAX answers, with its operations noted; `given` says which arrays are made of x.
+
+    It is traced once for each `key`, as `known` holds. What it makes of nothing that it is given is no operation.
+    """
     import jax  # noqa: PLC0415 - the function is one of JAX
 
-    closed, shape = jax.make_jaxpr(function, return_shape=True)(*[array for array, _ in given])
+    known = {} if known is None else known
+    if key not in known:
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(*[array for array, _ in given])
+        made = made_of_nothing(closed.jaxpr, closed.consts, Notes({}).do, of_nothing)
+        known[key] = closed, shape, {one: replace(value, made=None) for one, value in made.items()}
+    closed, shape, made = known[key]
     values = [Value(wide(array), None, of_x) for array, of_x in given]
-    said = done(closed.jaxpr, closed.consts, values, notes.do, lambda array: Value(wide(array)))
+    said = done(closed.jaxpr, closed.consts, values, notes.do, of_nothing, made)
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(shape), [one.array for one in said])
 
 
+def of_nothing(array: Any) -> Value:
+    """Return a constant with what made it, which is nothing."""
+    return Value(wide(array))
+
+
 def noted(
-    function: Callable[..., Any], own: Any, positional: Any, named: Any, theirs: Collection[str], notes: Notes
+    function: Callable[..., Any], own: Any, positional: Any, named: Any, theirs: Collection[str], notes: Notes,
+    known: dict[Any, Any] | None = None,
 ) -> Any:  # fmt: skip
     """Return what a function of what a layer holds, and of what it is given in a row and by name, answers.
 
-    Its operations are noted; no argument of a name in `theirs` is made of x.
+    Its operations are noted; no argument of a name in `theirs` is made of x. `known` holds what it was traced as for
+    others of these sizes.
     """
     import jax  # noqa: PLC0415
 
-    of_them, arrays, _ = of_arrays(function, (own, positional, named))
+    of_them, arrays, key = of_arrays(function, (own, positional, named))
     named_so = [(named[name], name not in theirs) for name in sorted(named)]
     of_x = [mark for part, mark in ((own, False), (positional, True), *named_so)
             for value in jax.tree_util.tree_leaves(part) if hasattr(value, "dtype")]  # fmt: skip
-    return watched(of_them, list(zip(arrays, of_x, strict=True)), notes)
+    return watched(of_them, list(zip(arrays, of_x, strict=True)), notes, known, key)

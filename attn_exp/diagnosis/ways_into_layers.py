@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -849,7 +850,8 @@ def in_a_rare_way(
         way = Search(layer, into, end=search.end, others=search.others).filled(replace(start, axes=order), needed)
         if way is not None:
             return with_memory(layer, way, into)
-    counts = [*sorted(search.lengths), *(count for count in SQUARES if count not in search.lengths)]
+    said = sorted(search.lengths, key=lambda count: (-search.times_said[count], count))
+    counts = [*said, *(count for count in SQUARES if count not in search.lengths)]
     way = of_one_number(search, start, axes, needed, counts)
     if way is None and search.lengths and (told := of_counts(layer)):  # few, for what its file counts in hundreds
         few = Search(layer, into, end=search.end)
@@ -910,6 +912,7 @@ class Search:
         self.end = end or end_of(MOST_SECONDS)
         self.first, self.said, self.tries, self.about_type = "", "", 0, False
         self.lengths, self.of_one = set[int](), False
+        self.times_said = Counter[int]()
         self.furthest: tuple[int, ...] = ()
         self.way: Way | None = None
         self.others = list[Way]() if others is None else others
@@ -985,7 +988,9 @@ class Search:
         self.answered = self.answered or (int(shape[1] or 1) if shape else 0)
         self.of_one |= said.startswith("its answer has the shape [2, 1, ")
         if re.search(rf"\b{HERE}\b", said):  # it has another number of tokens in mind, which it may name
-            self.lengths |= {int(number) for number in re.findall(r"\d+", said)} - {HERE}
+            spoken = {int(number) for number in re.findall(r"\d+", said)} - {HERE}
+            self.lengths |= spoken
+            self.times_said.update(spoken)
         self.about_type |= bool(re.search(r"(?i)dtype|scalar type|\bdouble\b|^AssertionError", said))
         return place if said else None
 

@@ -6,6 +6,7 @@ import copy
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from time import process_time, thread_time
@@ -96,7 +97,7 @@ def with_other_masks(first: Tried) -> Iterator[Tried]:
     others = [usual] if usual.attribute else []
     others += [replace(usual, neutral=neutral) for neutral in AT_ONCE]
     others += [one.like(usual) for one in sorted(ways, key=lambda one: one.axes != "b 1 t s")]
-    errors = {first.answer.error}
+    errors, answered = {first.answer.error}, False
     for place, masking in enumerate(others):
         caller = replace(first.caller, **{role: masking})
         tried = replace(first, caller=caller, answer=caller(first.case))
@@ -104,6 +105,19 @@ def with_other_masks(first: Tried) -> Iterator[Tried]:
         yield tried
         if place == FEW_MASKS and len(errors) == 1:
             return  # whatever the mask, that is not what is wrong
+        answered |= tried.answer.output is not None
+    if role == "masking" and not answered and needs_mask(first.caller.offer):
+        caller = with_mask_of_keys(first.caller)
+        of_keys = replace(first, caller=caller, answer=caller(first.case))
+        yield of_keys
+        yield from with_other_masks(of_keys) if of_keys.answer.output is None else ()
+
+
+def with_mask_of_keys(caller: Caller) -> Caller:
+    """Return a caller that gives a mask of keys alone where its function has a word for a mask."""
+    offer = caller.offer
+    words = {"padding" if role == "mask" else role: word for role, word in offer.parameters.items()}
+    return replace(caller, offer=replace(offer, parameters=words))
 
 
 AT_ONCE, FEW_MASKS = ("none", "turned"), 5
@@ -311,7 +325,8 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
                 spoke.append(tried)
     shaped.sort(key=lambda one: bool(one.answer.axes))  # those with an axis more or fewer come last
     is_usual = nearly or causal or unmasked or request.layout
-    rare = [] if is_usual else in_rare_layouts(own, request, several, as_many_axes(shaped), not (shaped or spoke))
+    is_only = not shaped and (not spoke or speaks_of_heads(own.function))
+    rare = [] if is_usual else in_rare_layouts(own, request, several, as_many_axes(shaped), is_only)
     first = silent[0].function if silent else None
     is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
@@ -460,8 +475,10 @@ def in_rare_layouts(
     """Return the first way of calling that is right in one of some rare layouts, maybe as it is causal; or none.
 
     Where they are the only ones that are answered (`is_only`), it is the first that gives an answer of the right shape.
+    Where a function says of itself that it takes heads, none with fewer axes is: its mistakes may hide there.
     """
-    start, shaped = thread_time(), list[Tried]()
+    start, shaped, of_heads = thread_time(), list[Tried](), list[Tried]()
+    is_told = speaks_of_heads(own.function)
     many = request.kv_head is not None or (request.head or 1) > 1
     rare = [layout for layout in rare if has_heads(layout) or not many]
     for function in several:
@@ -470,11 +487,32 @@ def in_rare_layouts(
             continue
         for layout in rare if request.entries <= 1 else ():
             for tried in ways(own, replace(request, layout=layout), function):
-                found = [one for one in (tried, *other_readings(tried)) if is_right(one) or is_right(one, causal=True)]
-                if found:
+                readings = (tried, *other_readings(tried))
+                found = [one for one in readings if is_right(one) or is_right(one, causal=True)]
+                if found and not (is_told and of_heads and len(layout) < len(of_heads[0].caller.layout)):
                     return found[:1]
                 shaped += [tried] if has_right_shape(tried) else []
-    return shaped[:1] if is_only else []
+                of_heads += filter(has_right_shape, readings if len(layout) == len("bhtd") else ())
+    likely = of_heads + shaped if is_told else shaped + of_heads
+    return likely[:1] if is_only else []
+
+
+def speaks_of_heads(function: Any) -> bool:
+    """Say whether the docstrings of a function, or of its class, list four axes, the second that of heads."""
+    with suppress(Exception):
+        made = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
+        texts = [inspect.getdoc(one) or "" for one in (made, getattr(made, "forward", None), made.__call__)]
+        return any(is_of_heads(one) for text in texts for one in AXES_IN_WORDS.findall(text))
+    return False
+
+
+AXES_IN_WORDS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
+
+
+def is_of_heads(words: str) -> bool:
+    """Say whether a list of words has four axes, of which the second is that of heads."""
+    axes = [one.strip().lower() for one in words.split(",")] if "," in words else words.lower().split()
+    return len(axes) == len("bhtd") and bool(re.fullmatch(r"h|nh|.*head.*", axes[1]))
 
 
 def has_right_shape(tried: Tried) -> bool:
