@@ -112,6 +112,7 @@ class Recipe:
     """What is asked, `rules`, `positions` and heads, and the steps that compute it, in the order of the fields.
 
     `wide`: heads that are given lie side by side, `[b t h*d]`, and are cut and put together again, as those of a layer.
+    `remembers`: a step uses what another one was given, so that each is taken every time.
     """
 
     rules: Rules
@@ -120,6 +121,7 @@ class Recipe:
     positions: tuple[Position, ...] = ()
     output_projection: bool = True
     wide: bool = False
+    remembers: bool = False
     order: Step = steps.order
     source: Step = steps.source
     project: Step = steps.project
@@ -201,12 +203,13 @@ def compute(recipe: Recipe, given: Given, done: Done | None = None) -> dict[str,
     Raises:
         ValueError: a step does not fit the shapes, as a transposed square matrix does not fit others.
     """
+    done = None if recipe.remembers else done
     with np.errstate(all="ignore"):
         if done is None:
             q, k, v = sides(recipe, given)
             at = At.of_heads(recipe.rules, q, k, None, given)
         else:
-            steps_of_sides = (recipe.source, recipe.project, recipe.split)
+            steps_of_sides = (recipe.order, recipe.source, recipe.project, recipe.split)
             of_sides = (*steps_of_sides, recipe.heads, recipe.groups, recipe.wide, id(recipe.positions))
             q, k, v = done.find(of_sides, sides, (recipe, given))
             at = done.find((id(recipe.rules), q.shape, k.shape), At.of_heads, (recipe.rules, q, k, None, given))

@@ -158,7 +158,7 @@ def with_residual(recipe: Recipe) -> Recipe:
     def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
         return recipe.finish(at, merged, weight, bias) + asked.pop("x")
 
-    return instead(project=project, score=score, mix=mix, finish=finish)(recipe)
+    return instead(project=project, score=score, mix=mix, finish=finish)(recipe).changed(remembers=True)
 
 
 def unit(array: Array, epsilon: float = 0.0) -> Array:

@@ -39,7 +39,7 @@ def values_of_queries(recipe: Recipe) -> Recipe:
     def mix(at: At, weights: Array, v: Array, k: Array) -> Any:
         return recipe.mix(at, weights, asked["q"], k)
 
-    return instead(score=score, mix=mix)(recipe)
+    return instead(score=score, mix=mix)(recipe).changed(remembers=True)
 
 
 def summed_apart(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Array:
