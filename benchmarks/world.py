@@ -7,6 +7,7 @@ The folder has a `truth.csv`, and the files that it names. Its columns:
 - `right_or_wrong`: `right`, or anything else for a bug.
 - `expected`: of a bug, the names of the catalogue that say all of it, apart by spaces; `a|b` where either will do, and
   `-` for a part that the catalogue has no name for, so that it can be named in part alone. Remarks are no part of it.
+- `stage`: of a mistake without a name, the stages that it changes first, if they are known; the column may be missing.
 - `words`: settings that a user would pass with it, such as `mask=causal`; mostly nothing.
 
 `framework` says which libraries are imported before the first check; other columns are for readers. Each check is what
@@ -204,7 +205,11 @@ def graded(row: Mapping[str, str], made: Checked) -> dict[str, Any]:
         alike = [name for group in verdict.get("alike", ()) for name in group] if under else []
         also = [name for name in alike if name in re.split(r"[ |]", expected)]  # a bug as often as a convention
         grade = grade_of_names([*names, *also], expected, bool(verdict.get("passed")))
-        grade = LOCATED if grade == UNEXPLAINED and is_located(verdict.get("stage", ""), expected) else grade
+        grade = (
+            LOCATED
+            if grade == UNEXPLAINED and is_located(verdict.get("stage", ""), expected, row.get("stage") or "")
+            else grade
+        )
     said = made.error or verdict.get("computes", "")
     return {
         "file": row["file"], "name": row["name"], "right_or_wrong": row["right_or_wrong"], "grade": grade,
@@ -226,9 +231,14 @@ def grade_of_names(names: Sequence[str], expected: str, passed: bool) -> str:
     return UNEXPLAINED if not told else FULL if len(told) == len(parts) else PART
 
 
-def is_located(stage: str, expected: str) -> bool:
-    """Say whether a stage that a verdict names is where one of some mistakes changes something first."""
-    known = {CATALOGUE[name].stage for name in re.split(r"[ |]", expected) if name in CATALOGUE}
+def is_located(stage: str, expected: str, said: str = "") -> bool:
+    """Say whether a stage that a verdict names is where one of some mistakes changes something first.
+
+    `said` are the stages that are known to be wrong of a mistake without a name.
+    """
+    known = set(re.findall(r"[a-z]+", said)) | {
+        CATALOGUE[name].stage for name in re.split(r"[ |]", expected) if name in CATALOGUE
+    }
     return bool(known & WITHIN.get(stage, {stage}))
 
 

@@ -274,6 +274,7 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
         return grids or [sizes.dropout]
     is_flag = isinstance(given.default, bool)
     refused = use.asserted and (is_flag or (type(given.default) is int and known is None))
+    refused |= is_flag and "selfat" in word  # keys may be wanted else that a call before has left
     is_scale = given.default is False and sizes.scaled and re.fullmatch(SCALES, word) is not None
     if word in (*DROPOUT, *BIAS) or is_flag or (word == "numgroups" and whole) or refused:  # groups of a norm
         others = [not given.default] if is_flag else [GRID, 2]
@@ -395,7 +396,10 @@ THEN: tuple[Rule, ...] = (
     (lambda word, note: "eps" in word.replace("steps", ""), lambda sizes: [1e-5]),
     (noted("none", "optional"), lambda sizes: [None, sizes.width, 1.0]),
     (noted("float"), lambda sizes: [0.0, 1.0]),
-    (lambda word, note: word.startswith(("is", "use", "has", "with", "do")), lambda sizes: [False, True, None]),
+    (
+        lambda word, note: word.startswith(("is", "use", "has", "with", "do")) and note != "int",
+        lambda sizes: [False, True, None],
+    ),
     (named(*FLAGS), lambda sizes: [False, True, None]),
     (has("window"), lambda sizes: [(2, 4), 64, 7, GRID]),
     (has("len", "positions", "tokens", "timesteps", "patches"), lambda sizes: [ROOM, FEW]),

@@ -26,6 +26,7 @@ from attn_exp.diagnosis.of_chance import is_noted_so, is_of_chance, lone_key, ra
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.packs import Pack, packs_in, taken_apart
 from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.sides import side_of_name
 from attn_exp.diagnosis.sizes_of_files import OF_BATCH, exchanged, of_calls, of_counts
 from attn_exp.diagnosis.turning_tables import Turning
 from attn_exp.diagnosis.uses import keywords_read, lengths_compared
@@ -641,9 +642,11 @@ def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], f
                     and given.annotation != NO_MEMORY]  # fmt: skip
     named = {given.name: plain(given.name) for given in given_arrays}
     needed = {given.name for given in parameters if given.default is given.empty}
+    roles = {name: BY_NAME.get(word, "") or (side_of_name(name) if name in needed else "")
+             for name, word in named.items()}  # fmt: skip
     found: dict[str, str] = {}
     for name, word in named.items():
-        role = BY_NAME.get(word, "")
+        role = roles[name]
         if role in ("q", "k", "v") or word in (*QUERY, *KEYS, *VALUES):
             found[name] = "x" if role == "q" or word in QUERY else "memory"
     if "x" in found.values():
@@ -653,7 +656,7 @@ def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], f
     found = {first: "x"} if first else {}
     others = {name for name, word in named.items() if name != first and word in MEMORY}
     taken = found | dict.fromkeys(others, "memory") | {
-        name: "memory" for name, word in named.items() if BY_NAME.get(word) in ("k", "v") and name != first
+        name: "memory" for name, role in roles.items() if role in ("k", "v") and name != first
     }  # fmt: skip
     return taken, frozenset(taken) - needed
 

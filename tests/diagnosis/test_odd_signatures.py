@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.experiment.verdict import BROKEN
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch
@@ -307,3 +308,49 @@ def judged(asked: Any, names: tuple[str, ...]) -> None:
     verdict = attn_exp.check(asked, quick=True)
     assert verdict.mistakes == names, verdict
     assert verdict.passed == (not names)
+
+
+class OfKeysBefore(Plain):
+    """Without a switch it uses the keys that a call before has left."""
+
+    def __init__(self, input_size: int, heads: int, is_self_attn: bool = False) -> None:
+        super().__init__(input_size, heads)
+        self.is_self_attn = is_self_attn
+
+    def forward(self, x: Any) -> Any:
+        if self.is_self_attn:
+            self.keys, self.values = self.cut(self.k(x)), self.cut(self.v(x))
+        q = self.cut(self.q(x))
+        weights = (q @ self.keys.mT / self.root(q)).softmax(-1)
+        return self.last((weights @ self.values).transpose(1, 2).flatten(2))
+
+
+class OfStates(Plain):
+    """What keys and values are made of has names of its own, and is wanted."""
+
+    def forward(self, x: Any, k_state: Any, v_state: Any) -> Any:
+        if k_state.shape != v_state.shape:
+            raise ValueError("keys and values belong together")
+        q, k, v = self.cut(self.q(x)), self.cut(self.k(k_state)), self.cut(self.v(v_state))
+        weights = (q @ k.mT / self.root(q)).softmax(-1)
+        return self.last((weights @ v).transpose(1, 2).flatten(2))
+
+
+class OfCapitals(nn.Module):
+    """Sizes that are said with a capital, of which one begins as a flag does."""
+
+    def __init__(self, D_in: int, D_emb: int, D_output: int) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(D_in, D_emb), nn.Linear(D_in, D_emb), nn.Linear(D_in, D_output)
+
+    def forward(self, x: Any) -> Any:
+        q, k = self.a(x), self.b(x)
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ self.c(x)
+
+
+@pytest.mark.parametrize("kind", [OfKeysBefore, OfStates, OfCapitals])
+def test_switches_states_and_sizes_in_capitals_are_understood(kind: type) -> None:
+    """What keeps its keys may be wrong for two threads at once, and nothing else."""
+    verdict = attn_exp.check(kind, quick=True)
+    wrong = {one.rung for one in verdict.findings if one.state == BROKEN}
+    assert not verdict.mistakes and wrong <= {"two threads at once"}
