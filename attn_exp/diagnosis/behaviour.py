@@ -133,9 +133,7 @@ def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
 def mask_changed(caller: Caller, case: Case) -> list[str]:
     """Return the roles of masks that a call writes to, also where it gives no answer then."""
     keys = at_of(case).keys
-    seen = np.ones((at_of(case).rows, keys), np.bool_)
-    seen[:, -1] = False
-    rules: dict[str, Mask] = {"mask": Allowed(seen), "padding": Padding(keys - 1)}
+    rules: dict[str, Mask] = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
     found = list[str]()
     for role, rule in rules.items():
         asked = replace(case, recipe=case.recipe.with_rules(masks=(*case.recipe.rules.masks, rule)))
@@ -320,16 +318,19 @@ def one_side(case: Case) -> Iterator[tuple[str, Case]]:
         yield side, replace(case, given=replace(case.given, **{side: array}))
 
 
+def two_masks(case: Case) -> tuple[Array, Array]:
+    """Return two masks; who asks with one mask alone takes the first, which some functions keep for all calls."""
+    places = np.arange(at_of(case).rows)[:, None] + np.arange(at_of(case).keys)
+    return places % 3 > 0, places % 2 > 0
+
+
 def another_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Call with two masks, one after the other: a function that remembers the first gives its answer again."""
-    rung, at = "another mask, another answer", at_of(case)
-    places = np.arange(at.rows)[:, None] + np.arange(at.keys)
-    first, second = (caller(masked(case, seen)) for seen in (places % 3 > 0, places % 2 > 0))
+    rung, at, masks = "another mask, another answer", at_of(case), two_masks(case)
+    first, second = (caller(masked(case, seen)) for seen in masks)
     if first.output is None or second.output is None or at.keys < 4:
         return Finding(rung, ABSENT, first.error or second.error), ""
-    if same_answer(first, second, case, digits) and not differs(
-        first.output, expected(masked(case, places % 3 > 0)), digits
-    ):
+    if same_answer(first, second, case, digits) and not differs(first.output, expected(masked(case, masks[0])), digits):
         return Finding(rung, BROKEN, "the mask of an earlier call is used again"), "mask_stale"
     return Finding(rung, HELD), ""
 

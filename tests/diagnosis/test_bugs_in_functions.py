@@ -178,3 +178,17 @@ def test_what_is_scaled_before_the_product_and_after_it_is_scaled_twice() -> Non
     twice, once = (attn_exp.check(one, quick=True) for one in (scaled_again, scaled_by_d))
     assert twice.mistakes == ("scale_twice",) and ("scale_by_d",) in twice.alike, twice
     assert once.mistakes == ("scale_by_d",) and ("scale_twice",) in once.alike, once
+
+
+@pytest.mark.parametrize(("sides", "names"), [("qvk", ("qkv_order",)), ("vqk", ("qkv_order",))])
+def test_heads_that_are_handed_over_in_another_order_are_named(sides: str, names: tuple[str, ...]) -> None:
+    """As to a function that takes [query, value, key]; the scale beside it is a mistake of its own."""
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        given = {"q": q, "k": k, "v": v}
+        asks, answers, mixed = (given[side] for side in sides)
+        scores = asks @ np.swapaxes(answers, -1, -2)
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return powers / powers.sum(axis=-1, keepdims=True) @ mixed
+
+    assert set(attn_exp.check(attend, quick=True).mistakes) == {"no_scale", *names}

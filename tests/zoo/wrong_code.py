@@ -79,11 +79,6 @@ def keys_alone(q: Array, k: Array, v: Array) -> Any:
     return soft(logits(k, k)) @ v
 
 
-def another_order(q: Array, k: Array, v: Array) -> Any:
-    """Hand keys over as values, and values as keys, as to a function that takes [query, value, key]."""
-    return soft(logits(q, v)) @ k
-
-
 def mixes_queries(q: Array, k: Array, v: Array) -> Any:
     return soft(logits(q, k)) @ q
 
@@ -227,7 +222,6 @@ CODE = [
     Case("values_viewed", values_by_view),
     Case("keys_from_queries", queries_alone),
     Case("queries_from_keys", keys_alone),
-    Case("qkv_order", another_order, source="keras.layers.Attention takes [query, value, key]"),
     Case("values_from_queries", mixes_queries),
     Case("projected_twice", one_after_another, ("head=3",), "layer"),
     Case("projections_unused", of_x_itself, ("head=3",), "layer"),
