@@ -523,15 +523,16 @@ def has_right_shape(tried: Tried) -> bool:
 
 def unfit(own: OwnFunction, silent: Sequence[Tried]) -> UserError:
     """Return why a function cannot be called: what it takes that nobody knows, and its own error to what was tried."""
+    said = f"{own.name} could not be called"
     try:
         offered(own.function, own.name)
     except UserError as error:
-        if not silent:
-            return UncalledError(str(error))
-        last = max(silent, key=lambda tried: furthest(tried.answer))
-        given = f"with {last.caller.offer.said}: " if last.caller.offer.said else ""
-        return UncalledError(f"{error} ({given}{last.answer.error})")
-    return UncalledError(f"{own.name} could not be called")
+        said = str(error)
+    if not silent:
+        return UncalledError(said)
+    last = max(silent, key=lambda tried: furthest(tried.answer))
+    given = f"with {last.caller.offer.said}: " if last.caller.offer.said else ""
+    return UncalledError(f"{said} ({given}{last.answer.error})")
 
 
 def is_sure(tried: Tried) -> bool:
