@@ -118,6 +118,16 @@ class Answers:
             *fitted_numbers(self.wrong, self.read_off),
         ]
 
+    @cached_property
+    def has_known_shape(self) -> bool:
+        """Whether the first answer has the right shape, or one that a mistake makes: two make no other."""
+        case, answer = self.seen[0]
+        recipes = (case.recipe, *(one.change(case) for one in self.single))
+        made = (predicted(recipe, case.given) for recipe in recipes)
+        return answer.output is None or any(
+            stages is not None and stages["output"].shape == answer.output.shape for stages in made
+        )
+
     def gives(self, candidate: Candidate) -> bool:
         """Say whether a candidate gives every answer, some that are wrong among them, and the fresh ones too."""
         case, answer = self.seen[0]

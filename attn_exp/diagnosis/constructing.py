@@ -21,7 +21,7 @@ from attn_exp.diagnosis.configurations import (
     with_fields,
 )
 from attn_exp.diagnosis.guessing import About, about, guesses
-from attn_exp.diagnosis.inner import OtherShapeError, UnreadError, tells_all
+from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.module_sizes import Sizes
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.stand_ins import Later
@@ -236,7 +236,7 @@ class Search:
         except Exception as error:
             self.refused.append(error)
             is_open = any(isinstance(one, OtherShapeError) for one in self.refused)  # what its axes are
-            if isinstance(error, UnreadError) and not is_open and error.look.is_rich and tells_all(error.look()):
+            if isinstance(error, UnreadError) and not is_open and not self.poor and tells_all_of(error.look):
                 self.seen = error  # no other value shows more of it
             without_way = error if isinstance(error, NoWayError) else error.__cause__
             if not isinstance(without_way, NoWayError):
@@ -272,6 +272,11 @@ class Search:
             elif values := guesses(one, sizes, self.about):
                 said[one.name] = choices.choose(one.name, values)
         return said
+
+
+def tells_all_of(look: Look) -> bool:
+    """Say whether what is seen inside a layer of these sizes leaves nothing open."""
+    return look.is_rich and tells_all(look())
 
 
 def whole(settings: Any) -> bool:

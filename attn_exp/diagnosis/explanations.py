@@ -88,8 +88,8 @@ slip before two mistakes: it is likelier there, and takes a sixth of the time.""
 
 
 def is_told(view: Evidence) -> bool:
-    """Say whether what is seen inside a layer tells all that is wrong."""
-    return isinstance(view, Answers) and view.is_seen()
+    """Say whether what is seen inside a layer tells all that is wrong, or no mistakes make answers of such a shape."""
+    return isinstance(view, Answers) and (view.is_seen() or not view.has_known_shape)
 
 
 def explained(evidence: Evidence) -> Explained:

@@ -121,7 +121,11 @@ def test_what_a_layer_remembers_is_found_by_what_it_does() -> None:
     assert [(one.name, one.axis) for one in Asked(OfRows(8).double(), way).alone()] == [("memory", 0)]
 
 
-@pytest.mark.parametrize(("layer", "said"), [(Forward, "no projections found"), (NormedTwice, "over tokens and over")])
-def test_what_weighs_nothing_or_twice_says_so(layer: Any, said: str) -> None:
-    with pytest.raises(attn_exp.UserError, match=said):
-        attn_exp.check(layer)
+def test_what_weighs_twice_says_so() -> None:
+    with pytest.raises(attn_exp.UserError, match="over tokens and over"):
+        attn_exp.check(NormedTwice)
+
+
+def test_where_no_token_sees_another_it_is_said() -> None:
+    verdict = attn_exp.check(Forward)
+    assert verdict.stage == "scores" and not verdict.mistakes and "no token sees another" in verdict.computes
