@@ -1164,10 +1164,14 @@ def beside_an_image(
 
 def with_unknown_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any], needed: set[str]) -> Way:
     """Return the way with what a call needs and nothing tells what it is as tokens that x attends to, where the layer
-    answers to such of another number. Beside an image that may be anything; else it took an array like x."""
+    answers to such of another number. Beside an image that may be anything; else it took an array like x, as its name
+    does not say: a residual is one too."""
     beside = "w" in way.axes
-    unknown = {name for name, make in way.given.items() if name in needed and (
-        says_nothing(by_name(name)) if beside else isinstance(make, Filled) and make.shape in OF_X)}  # fmt: skip
+
+    def is_unknown(name: str, make: Make) -> bool:
+        return says_nothing(by_name(name)) if beside else is_like_x(make) and make not in candidates(name, "", 1)
+
+    unknown = {name for name, make in way.given.items() if name in needed and is_unknown(name, make)}
     if not unknown or "memory" in way.sides.values():
         return way
     given = {name: make for name, make in way.given.items() if name not in unknown}
@@ -1179,8 +1183,9 @@ def with_unknown_memory(layer: Callable[..., Any], way: Way, into: Callable[[Arr
     return way
 
 
-OF_X = ("b t m", "t m")
-"""The axes of arrays like x, or like one entry of it."""
+def is_like_x(make: Make) -> bool:
+    """Say whether an argument is given an array like x, or like one entry of it."""
+    return isinstance(make, Filled) and make.shape in ("b t m", "t m")
 
 
 def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way:

@@ -354,3 +354,15 @@ def test_switches_states_and_sizes_in_capitals_are_understood(kind: type) -> Non
     verdict = attn_exp.check(kind, quick=True)
     wrong = {one.rung for one in verdict.findings if one.state == BROKEN}
     assert not verdict.mistakes and wrong <= {"two threads at once"}
+
+
+class OfResidual(Plain):
+    """What is added behind it is an argument that it must have."""
+
+    def forward(self, hidden_states: Any, residual: Any) -> Any:
+        return self.attend(hidden_states) + residual
+
+
+def test_a_residual_that_is_given_is_no_memory() -> None:
+    verdict = attn_exp.check(OfResidual, quick=True)
+    assert verdict.passed and "not asked: cross attention" in str(verdict), verdict
