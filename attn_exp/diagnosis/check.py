@@ -160,8 +160,7 @@ def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell
 def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     """Return the verdict on a layer with what is seen of the attention inside, where nothing else explains it."""
     if is_unknown_at_once(verdict):
-        look = tried.function.look
-        seen = look() or (look.without_cores(alone=False) if isinstance(look, inner.Look) else None)
+        seen = tried.function.look() or inner.where_it_leaves(tried.function.look)
         return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
     if not verdict.unexplained or not are_of_masks(verdict):
         return None
@@ -209,10 +208,9 @@ def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell
     with suppress(UserError):  # it may not be made so
         other = checked_inside(own, other_words.with_words(request, other_words.CAUSAL), tell)
         names = [name for name in other.mistakes if name not in verdict.mistakes]
-        if names and set(names) <= ALIGNED:
-            yield Finding(MADE_CAUSAL, REMARK, " ".join(mistake(name).says for name in names)), ""
-        elif names and all(mistake(name).group == "masks" for name in names):
-            yield from ((Finding(MADE_CAUSAL, BROKEN, mistake(name).says), name) for name in names)
+        if names and all(mistake(name).group == "masks" for name in names):
+            states = {name: REMARK if name in ALIGNED else BROKEN for name in names}
+            yield from ((Finding(MADE_CAUSAL, state, mistake(name).says), name) for name, state in states.items())
         elif other.passed or other.mistakes:
             yield Finding(MADE_CAUSAL, HELD if not names else ABSENT), ""
 

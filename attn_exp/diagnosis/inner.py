@@ -336,9 +336,14 @@ def leaves_nothing_open(look: Callable[[], Verdict | None]) -> bool:
     """Say whether what is seen inside a layer tells all, or shows what no mistakes of the catalogue come to."""
     seen = look()
     if seen is None:
-        return isinstance(look, Look) and look.without_cores(alone=False) is not None
+        return where_it_leaves(look) is not None
     is_of_no_name = any(one.rung in (OF_LENGTHS, OF_NUMBERS) and one.state == BROKEN for one in seen.findings)
     return is_of_no_name or tells_all(seen)
+
+
+def where_it_leaves(look: Callable[[], Verdict | None]) -> Verdict | None:
+    """Return where a layer leaves attention in which none is seen, beside what else is known of it; None of others."""
+    return look.without_cores(alone=False) if isinstance(look, Look) else None
 
 
 def tells_all(seen: Verdict | None) -> bool:

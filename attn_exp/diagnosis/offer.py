@@ -105,6 +105,14 @@ class Offer:
         defaults = {role: value for role, value in self.defaults.items() if role not in roles}
         return replace(self, parameters=words, defaults=defaults, always=())
 
+    def of_keys_alone(self) -> Offer:
+        """Return the same with its word for a mask as one that can say no more than which keys are padding."""
+        words, defaults = (
+            {"padding" if role == "mask" else role: value for role, value in said.items()}
+            for said in (self.parameters, self.defaults)
+        )
+        return replace(self, parameters=words, defaults=defaults)
+
 
 def offered(function: Any, name: str) -> Offer:
     """Return what a function takes.

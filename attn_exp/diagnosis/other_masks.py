@@ -66,9 +66,7 @@ def of_padding_alone(function: Bound) -> Bound | None:
     offer = function.offer
     if offer is None or not offer.takes("mask"):
         return None
-    words = {"padding" if role == "mask" else role: word for role, word in offer.parameters.items()}
-    defaults = {"padding" if role == "mask" else role: value for role, value in offer.defaults.items()}
-    return replace(function, offer=replace(offer, parameters=words, defaults=defaults))
+    return replace(function, offer=offer.of_keys_alone())
 
 
 def without_its_mask(offer: Offer, verdict: Verdict, ask: Callable[[Offer], Verdict]) -> Iterator[tuple[Finding, str]]:

@@ -154,9 +154,8 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     if not fit(arrays, roles.heads, roles.groups):
         raise NotFoundError("some of what its heads hold is made by none of its matrices")
     inner = Inner(arrays, roles.heads, roles.groups, roles.unit)
-    with (
-        with_matrices(layer, roles, no_queries) if roles.unit != 1.0 else nullcontext()
-    ):  # weights of one token are all the same
+    of_one_token = roles.unit != 1.0  # then its weights are all the same
+    with with_matrices(layer, roles, no_queries) if of_one_token else nullcontext():
         around = surroundings(watching(layer, way), way, inner, layer.rounding * 100)
     inside = Inside(
         arrays, roles.heads, roles.groups, around if around is not None and str(around) else None, way.tokens

@@ -107,17 +107,10 @@ def with_other_masks(first: Tried) -> Iterator[Tried]:
             return  # whatever the mask, that is not what is wrong
         answered |= tried.answer.output is not None
     if role == "masking" and not answered and needs_mask(first.caller.offer):
-        caller = with_mask_of_keys(first.caller)
+        caller = replace(first.caller, offer=first.caller.offer.of_keys_alone())
         of_keys = replace(first, caller=caller, answer=caller(first.case))
         yield of_keys
         yield from with_other_masks(of_keys) if of_keys.answer.output is None else ()
-
-
-def with_mask_of_keys(caller: Caller) -> Caller:
-    """Return a caller that gives a mask of keys alone where its function has a word for a mask."""
-    offer = caller.offer
-    words = {"padding" if role == "mask" else role: word for role, word in offer.parameters.items()}
-    return replace(caller, offer=replace(offer, parameters=words))
 
 
 AT_ONCE, FEW_MASKS = ("none", "turned"), 5
