@@ -22,7 +22,7 @@ from attn_exp.diagnosis.configurations import (
 )
 from attn_exp.diagnosis.guessing import About, about, guesses
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
-from attn_exp.diagnosis.module_sizes import Sizes
+from attn_exp.diagnosis.module_sizes import Sizes, is_switch_of_causal
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.stand_ins import Later
 from attn_exp.diagnosis.uses import Use, is_of_a_library, keywords_read, owner_of
@@ -216,7 +216,7 @@ class Search:
         """Return how far making an object comes, as something to compare, or None where what is made works."""
         self.tries += 1
         choices = Choices(places, self.missing)
-        given = [one for one in self.given if not only_needed or one.default is one.empty]
+        given = [one for one in self.given if not only_needed or one.default is one.empty or is_asked(one, sizes)]
         try:
             with held():
                 said = self.arguments(given, sizes, choices)
@@ -274,6 +274,11 @@ class Search:
             elif values := guesses(one, sizes, self.about):
                 said[one.name] = choices.choose(one.name, values)
         return said
+
+
+def is_asked(given: inspect.Parameter, sizes: Sizes) -> bool:
+    """Say whether a class is to be told what a parameter says, also where it could do without."""
+    return sizes.causal is not None and is_switch_of_causal(given)
 
 
 def tells_all_of(look: Look) -> bool:
