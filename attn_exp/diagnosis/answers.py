@@ -189,8 +189,7 @@ class Answers:
         """Return what a question gave, large numbers in float32 where that was the type: exp of it overflows sooner."""
         if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
             return case.given
-        sides = {side: getattr(case.given, side).astype(np.float32) for side in "qkv"}
-        return replace(case.given, **sides)
+        return case.in_float32
 
     def is_right_but_for_nan(self, case: Case, output: Array) -> bool:
         """Say whether an answer holds NaN, and no number that is wrong."""
