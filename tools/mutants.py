@@ -181,13 +181,15 @@ def caught(mutant: Mutant) -> bool | None:
     """Say whether the tests fail on the mutant; None if its text is not in the file exactly once."""
     with tempfile.TemporaryDirectory() as folder:
         for part in ("attn_exp", "conf", "tests", "tools"):
-            shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / part, Path(folder, part))  # also what is compiled: it is as old as its source
         shutil.copy(ROOT / "pyproject.toml", folder)
         target = Path(folder, "attn_exp", mutant.file)
         text = target.read_text(encoding="utf-8")
         if text.count(mutant.right) != 1:
             return None
         target.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
+        for compiled in target.parent.glob(f"__pycache__/{target.stem}.*"):
+            compiled.unlink()  # of the same second and length, it would be taken for the mutant's
         os.chdir(folder)
         sys.path.insert(0, folder)
         with open(os.devnull, "w", encoding="utf-8") as nowhere:

@@ -85,7 +85,7 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
 
 def many(*parts: Candidate) -> int:
     """Return how many names some mistakes have."""
-    return len({name for one in parts for name in one.names})
+    return len(set[str]().union(*[one.names for one in parts]))
 
 
 def apart(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:
