@@ -288,9 +288,7 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
     """
     likely = (one for one in single if one.names[0] in PAIRED or not mistakes.mistake(one.names[0]).of_code)
     some = samples(seen)
-    telling = [
-        (once(candidate), fields_changed(candidate, some)) for candidate in likely if tells(candidate, some)
-    ]
+    telling = [(once(candidate), fields_changed(candidate, some)) for candidate in likely if tells(candidate, some)]
     for (one, first), (other, second) in itertools.combinations(telling, 2):
         if one.names != other.names:
             names = tuple(sorted({*one.names, *other.names}))

@@ -16,7 +16,17 @@ import numpy as np
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings, with_score
-from attn_exp.diagnosis.case import Answer, Case, differs, expected, is_blind, is_far, predicted, tolerance, without_blind
+from attn_exp.diagnosis.case import (
+    Answer,
+    Case,
+    differs,
+    expected,
+    is_blind,
+    is_far,
+    predicted,
+    tolerance,
+    without_blind,
+)
 from attn_exp.diagnosis.inside_functions import Inside, Search
 from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.diagnosis.rotary_inside import words_of_turning

@@ -224,13 +224,15 @@ def compute(recipe: Recipe, given: Given, done: Done | None = None) -> dict[str,
             of_sides = (*steps_of_sides, recipe.heads, recipe.groups, recipe.wide, id(recipe.positions))
             q, k, v = done.find(of_sides, sides, (recipe, given))
             at = done.find((id(recipe.rules), q.shape, k.shape), done.place, (recipe.rules, q, k, given))
-        turning = done if recipe.positions else None  # what is not turned is passed on
-        q, k, v = (
-            take(turning, recipe.place, at, side, heads, recipe.positions)
-            for side, heads in zip("qkv", (q, k, v), strict=True)
-        )
-        sharing = done if at.groups != at.heads else None
-        k, v = take(sharing, recipe.share, at, k), take(sharing, recipe.share, at, v)
+        if recipe.positions or recipe.place is not steps.place:
+            turning = done if recipe.positions else None  # what is not turned is passed on
+            q, k, v = (
+                take(turning, recipe.place, at, side, heads, recipe.positions)
+                for side, heads in zip("qkv", (q, k, v), strict=True)
+            )
+        if at.groups != at.heads or recipe.share is not steps.share:
+            sharing = done if at.groups != at.heads else None
+            k, v = take(sharing, recipe.share, at, k), take(sharing, recipe.share, at, v)
         stages, allowed = masked_logits(recipe, at, q, k, done)
         weights = weighed(recipe, at, stages["masked"], allowed, done)
         context = mixed(recipe, at, weights, v, k, done)
@@ -281,17 +283,23 @@ def embedded(recipe: Recipe, x: Array) -> Array:
     return x
 
 
-def masked_logits(recipe: Recipe, at: At, q: Array, k: Array, done: Done | None = None) -> tuple[dict[str, Array], Array]:
+def masked_logits(
+    recipe: Recipe, at: At, q: Array, k: Array, done: Done | None = None
+) -> tuple[dict[str, Array], Array]:
     """Return the stages from q and k, one k for each query head, up to the masked logits, and which places are allowed.
 
     What masked keys hold may be anything, and comes to nothing: who calls this ignores what NumPy says of it.
     """
     bending = done if at.rules.scores else None  # what no rule bends is passed on
     scores = take(done, recipe.score, at, q, k)
-    logits = take(done, recipe.scaled, at, scores)
-    capped = logits if at.rules.bend_last else take(bending, recipe.bent, at, logits)
+    logits = capped = take(done, recipe.scaled, at, scores)
+    if not at.rules.bend_last and (at.rules.scores or recipe.bent is not steps.bent):
+        capped = take(bending, recipe.bent, at, logits)
     allowed = take(done, recipe.allowed, at)
-    masked = take(done, recipe.forbid, at, take(bending, recipe.biased, at, capped), allowed)
+    biased = capped
+    if at.rules.scores or recipe.biased is not steps.biased:
+        biased = take(bending, recipe.biased, at, capped)
+    masked = take(done, recipe.forbid, at, biased, allowed)
     masked = recipe.bent(at, masked) if at.rules.bend_last else masked
     return {"scores": scores, "logits": logits, "capped": capped, "masked": masked}, allowed
 
