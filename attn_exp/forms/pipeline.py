@@ -191,9 +191,10 @@ class Done:
     def place(self, rules: Rules, q: Array, k: Array, given: Given) -> At:
         """Return where the steps stand: the same object for equal rules, so that their steps are the same too."""
         try:
-            return self.find((rules, q.shape, k.shape), At.of_heads, (rules, q, k, None, given))
+            at: At = self.find((rules, q.shape, k.shape), At.of_heads, (rules, q, k, None, given))
         except TypeError:  # an offset for each entry of the batch cannot be looked up
             return At.of_heads(rules, q, k, None, given)
+        return at
 
 
 def take(done: Done | None, step: Step, *given: Any) -> Any:
@@ -306,7 +307,7 @@ def masked_logits(
 
 def weighed(recipe: Recipe, at: At, masked: Array, allowed: Array, done: Done | None = None) -> Array:
     """Return the weights of masked logits."""
-    weights = take(done, recipe.normalize, at, masked)
+    weights: Array = take(done, recipe.normalize, at, masked)
     return weights if recipe.after is steps.after else take(done, recipe.after, at, weights, allowed)
 
 
