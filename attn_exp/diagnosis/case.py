@@ -49,6 +49,11 @@ class Case:
         """Every stage of the right answer, computed when it is first asked for."""
         return Right(compute(self.recipe, self.given, self.given.done))
 
+    @cached_property
+    def in_float32(self) -> Given:
+        """The input with heads in float32, for who was given no more."""
+        return replace(self.given, **{side: getattr(self.given, side).astype(np.float32) for side in "qkv"})
+
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
         """Return the same question under other masks."""
         return self.asking(self.recipe.with_rules(masks=masks))
