@@ -71,8 +71,8 @@ from attn_exp.diagnosis.read_layers import (
 )
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import NotFoundError
+from attn_exp.diagnosis.sizes_of_files import ROOM, smaller
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
-from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
     are_apart,
     depending,
@@ -166,10 +166,21 @@ def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         UserError: it cannot be made, or what is made cannot be called.
     """
     told = smaller(own.function, sizes)
+    few = {name: FEW_TOKENS if size == ROOM else size for name, size in told.items()}
     with suppress(Exception), with_numbers(own.function, told):
         if told:
             return of_sizes_told(own, sizes, request, told)
-    return of_sizes_told(own, sizes, request, {})
+    try:
+        return of_sizes_told(own, sizes, request, {})
+    except UserError as error:
+        if few == told or isinstance(error, UnreadError):
+            raise
+        with suppress(Exception), with_numbers(own.function, few):  # a mask of so many tokens may be taken whole
+            return of_sizes_told(own, sizes, request, few)
+        raise
+
+
+FEW_TOKENS = 9
 
 
 def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mapping[str, int | str]) -> Bound:
