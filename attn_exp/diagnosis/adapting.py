@@ -15,7 +15,7 @@ from itertools import chain, combinations, permutations, product
 from types import MappingProxyType
 from typing import Any
 
-from attn_exp.diagnosis import mappings
+from attn_exp.diagnosis import mappings, turning_tables
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import holds_size
 from attn_exp.diagnosis.function_layers import caches_in, lying_there, names_cache, sizes_told
@@ -92,10 +92,10 @@ class Adapter:
         return not isinstance(self.function, Making) and holds_size(self.function)
 
     def __call__(self, **given: Any) -> Any:
-        at, library = given.pop(own(SIZES))
+        at, library, positions = given.pop(own(SIZES))
         core = {role: given.pop(own(role)) for role in (*CORE, *WHOLE_LAYER) if own(role) in given}
         given.pop(own("heads"), None)
-        context = Context(at, library, core)
+        context = Context(at, library, core, turning_tables.as_asked(positions, at.size))
         if self.step is not None and self.step.place and self.step.layout.startswith("b") and at.batch > 1:
             return self.of_each_entry(context, given)
         function = self.function.of(context) if isinstance(self.function, Making) else self.function
@@ -110,7 +110,7 @@ class Adapter:
         at, said = replace(context.at, batch=1), list[Any]()
         for place in range(context.at.batch):
             entry = {own(role): array[place : place + 1] for role, array in context.given.items()}
-            said.append(self(**given, **entry, **{own(SIZES): (at, context.library)})[0])
+            said.append(self(**given, **entry, **{own(SIZES): (at, context.library, ())})[0])
         return stack(said, 0)
 
     def of_each_query(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:

@@ -163,7 +163,7 @@ class Caller:
                 given["memory"] = laid_rows(case.given.memory, self.layout)
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
         if self.offer.takes("sizes"):
-            arrays["sizes"] = (at_of(case), self.library.name)
+            arrays["sizes"] = (at_of(case), self.library.name, case.recipe.positions)
         extra = for_case(case, self.offer, self.request, is_joined(self.layout))
         if "mask" in extra:
             extra["mask"] = self.masking.write(extra["mask"], at_of(case), self.request.blocks)

@@ -379,6 +379,10 @@ FIRST: tuple[Rule, ...] = (
     (noted("dtype"), lambda sizes: dtypes()),
     (has("device"), lambda sizes: ["cpu"]),
     (noted("bool"), lambda sizes: [False, True]),
+    (
+        named("rng", "generator", "randomstate", "randomgenerator"),
+        lambda sizes: [Later(np.random.default_rng, 0), Later(np.random.RandomState, 0), None],
+    ),
 )
 """What is surer than any size of that name."""
 THEN: tuple[Rule, ...] = (

@@ -17,16 +17,18 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.libraries import in_jax
+from attn_exp.diagnosis.turning_tables import Turning
 from attn_exp.forms.pipeline import At
 
 
 @dataclass(frozen=True)
 class Context:
-    """One call: its sizes, the library, and what it is given by role."""
+    """One call: its sizes, the library, what it is given by role, and the rotary positions that are asked for."""
 
     at: At
     library: str
     given: Mapping[str, Any]
+    turning: Turning | None = None
 
     @property
     def first(self) -> Any:
@@ -91,23 +93,35 @@ LOWEST, LOW = Source('float("-inf")', lambda context: -math.inf), Source("-1e9",
 DTYPE = Source("q.dtype", lambda context: context.first.dtype)
 DEVICE = Source("q.device", lambda context: getattr(context.first, "device", None))
 FEW = fixed(4)
-EYE = Source("1 at every place", lambda context: context.array(np.ones((context.at.rows, context.at.size))))
-NULL = Source("0 at every place", lambda context: context.array(np.zeros((context.at.rows, context.at.size))))
-HALF_EYE = Source("1 for each two", lambda context: context.array(np.ones((context.at.rows, context.at.size // 2))))
-HALF_NULL = Source("0 for each two", lambda context: context.array(np.zeros((context.at.rows, context.at.size // 2))))
-UNIT = Source(
-    "1 + 0j at every place", lambda context: as_complex(context, np.ones((context.at.rows, context.at.size // 2)))
-)
+
+
+def table(text: str, made_of: Callable[[Array], Array], pairs: bool) -> Source:
+    """Return the source of a table of what is made of the angles of each token: of none, where none are asked for."""
+
+    def make(context: Context) -> Any:
+        at, turning = context.at, context.turning
+        count = at.size // 2 if pairs else at.size
+        angles = None if turning is None else turning.angles(at.rows, count)
+        return in_complex(context, made_of(np.zeros((at.rows, count)) if angles is None else angles))
+
+    return Source(text, make)
+
+
+def in_complex(context: Context, array: Array) -> Any:
+    """Return an array in the library of a call, complex numbers as such."""
+    if array.dtype.kind != "c":
+        return context.array(array)
+    return context.array(array.real) + context.array(array.imag) * 1j
+
+
+EYE, HALF_EYE = (table("cosines of the angles asked for, or 1", np.cos, pairs) for pairs in (False, True))
+NULL, HALF_NULL = (table("sines of the angles asked for, or 0", np.sin, pairs) for pairs in (False, True))
+UNIT = table("turns by the angles asked for, or 1", lambda angles: np.exp(1j * angles), True)
 
 TURNS = Source(
     "eye(2) for each two numbers [1 1 t d/2 2 2]",
     lambda context: context.array(np.tile(np.eye(2), (1, 1, context.at.rows, context.at.size // 2, 1, 1))),
 )
-
-
-def as_complex(context: Context, array: Array) -> Any:
-    """Return an array as complex numbers without an imaginary part."""
-    return context.array(array) + context.array(np.zeros_like(array)) * 1j
 
 
 def home_of(context: Context) -> Any:

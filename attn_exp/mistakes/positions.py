@@ -82,7 +82,7 @@ def also_values(place: Step, at: At, side: str, heads: Array, positions: Sequenc
 
 MISTAKES = {
     "position_missing": Mistake(
-        says="Positions have no effect: the order of the tokens is lost.",
+        says="Positions are not marked, or not in both q and k: the order of the tokens is lost.",
         fix="mark the positions of q and k, or of x",
         seen="mlx-vlm issue 1983 (always position 0)",
         stage="q",

@@ -99,3 +99,53 @@ def of_two_heads_and_wide(x: Any, Wq: Any, Wk: Any, Wv: Any, Wo: Any) -> Any:
 def test_a_mistake_beside_heads_of_its_own_is_named() -> None:
     verdict = attn_exp.check(of_two_heads_and_wide, quick=True)
     assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict
+
+
+class TurnedByTables:
+    """Is made of its matrices, and takes the cosines and sines of each two numbers."""
+
+    which = (0, 1)
+
+    def __init__(self, q_weight: Any, k_weight: Any, v_weight: Any, o_weight: Any, n_heads: int) -> None:
+        self.sides, self.last, self.heads = (q_weight.T, k_weight.T, v_weight.T), o_weight.T, n_heads
+
+    def __call__(self, x: Any, freqs_cos: Any, freqs_sin: Any) -> Any:
+        sides = [(x @ side).reshape(*x.shape[:2], self.heads, -1) for side in self.sides]
+        for place in self.which:
+            even, odd = sides[place][..., ::2], sides[place][..., 1::2]
+            cos, sin = freqs_cos[None, :, None], freqs_sin[None, :, None]
+            turned = even * cos - odd * sin, even * sin + odd * cos
+            sides[place] = np.stack(turned, axis=-1).reshape(sides[place].shape)
+        q, k, v = (side.swapaxes(1, 2) for side in sides)
+        shares = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+        return (shares @ v).swapaxes(1, 2).reshape(x.shape) @ self.last
+
+
+class TurnsQueriesAlone(TurnedByTables):
+    which = (0,)
+
+
+ROTARY = ("position=rope", "position.rope.interleaved=true")
+
+
+def test_tables_of_a_function_hold_the_angles_that_are_asked_for() -> None:
+    assert attn_exp.check(TurnedByTables, quick=True).passed
+    assert attn_exp.check(TurnedByTables, *ROTARY, quick=True).passed
+    assert attn_exp.check(TurnsQueriesAlone, *ROTARY, quick=True).mistakes == ("position_missing",)
+
+
+class OfChance:
+    """Draws its matrices itself."""
+
+    def __init__(self, d_model: int, n_heads: int, rng: Any) -> None:
+        self.q, self.k, self.v, self.o = rng.standard_normal((4, d_model, d_model)) / np.sqrt(d_model)
+        self.heads = n_heads
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = ((x @ side).reshape(*x.shape[:2], self.heads, -1).swapaxes(1, 2) for side in (self.q, self.k, self.v))
+        shares = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+        return (shares @ v).swapaxes(1, 2).reshape(x.shape) @ self.o
+
+
+def test_a_class_that_wants_a_source_of_random_numbers_is_made_with_one() -> None:
+    assert attn_exp.check(OfChance, quick=True).passed
