@@ -123,12 +123,16 @@ def softmaxes(operations: Sequence[Operation]) -> Iterator[int]:
 
 
 def is_share(operations: Sequence[Operation], place: int) -> bool:
-    """Say whether a quotient is that of exponentials by their sum, whichever of them are summed."""
+    """Say whether a quotient is that of exponentials by their sum, whichever are summed; inf by inf is NaN."""
     said = operations[place].said
-    if not (said >= 0).all() or not any(operations[one].name in ("exp", "exp2") for one in behind(operations, place)):
+    if not ((said >= 0) | np.isnan(said)).all() or not any(
+        operations[one].name in ("exp", "exp2") for one in behind(operations, place)
+    ):
         return False
     sums = [said.sum(axis=axis) for axis in range(said.ndim) if said.shape[axis] > 1]
-    return any(np.allclose(one, 1.0, atol=CLOSE) for one in sums) or is_divided_by_sums(operations, place)
+    return any(np.allclose(one[~np.isnan(one)], 1.0, atol=CLOSE) for one in sums) or is_divided_by_sums(
+        operations, place
+    )
 
 
 def is_divided_by_sums(operations: Sequence[Operation], place: int) -> bool:

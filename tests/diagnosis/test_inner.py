@@ -632,3 +632,20 @@ class FavoursNear(Favours):
 def test_distances_that_are_added_instead_of_taken_away_are_named() -> None:
     assert attn_exp.check(Favours(24, 3), quick=True).mistakes == ("alibi_sign",)
     assert attn_exp.check(FavoursNear(24, 3), quick=True).right_under == "mask=causal"
+
+
+class HeadsByAView(Bent):
+    """Heads are cut by a view alone, and the tokens of what makes the values lie in columns."""
+
+    def side(self, matrix: Any, x: Any) -> Any:
+        made = matrix(x).relu()
+        made = made.mT.contiguous() if matrix is self.c and self.turned else made
+        return made.view(len(x), self.heads, x.shape[1], -1)
+
+    turned = True
+
+
+def test_values_of_other_tokens_than_those_of_queries_and_keys_say_nothing_of_keys() -> None:
+    verdict = attn_exp.check(HeadsByAView(24, 3), quick=True)
+    assert verdict.mistakes == ("heads_not_transposed",), verdict
+    assert "the values inside" in verdict.computes
