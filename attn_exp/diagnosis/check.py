@@ -344,6 +344,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
     if bare is not None and understood(tried):  # the mask that is asked for may be inside
         given = ways_to_call.how_to_call(own, request, bare)
         tried = given if given.answer.output is not None else tried
+    tried = with_its_own_mask(own, tried)
     caller = tried.caller
     if tried.answer.output is None:
         is_called = tried.answer.reached is None
@@ -372,6 +373,23 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         again = again if hides else hiding(own, tried, request, quick, tell)
         verdict = read_otherwise(verdict, tried, request, again)
     return replace(verdict, seconds=perf_counter() - start)
+
+
+def with_its_own_mask(own: OwnFunction, tried: Tried) -> Tried:
+    """Return how a function is called without a mask, where one that is given takes the place of what it adds itself.
+
+    Scores that are asked for may stand in its own mask, as those of ALiBi do beside a causal one.
+    """
+    offer, request = tried.caller.offer, tried.caller.request
+    is_open = request.scores and offer.takes("mask") and "mask" in offer.defaults and tried.answer.output is not None
+    if not is_open or ways_to_call.is_right(tried) or ways_to_call.has_one_mistake(tried):
+        return tried
+    said = "; ".join(filter(None, (offer.said, "no mask, as one that is given takes the place of its own")))
+    bare = replace(tried.function, offer=replace(offer.without("mask"), said=said))
+    with suppress(UserError):
+        other = ways_to_call.how_to_call(own, request, bare)
+        return other if ways_to_call.is_right(other) or ways_to_call.has_one_mistake(other) else tried
+    return tried
 
 
 def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:

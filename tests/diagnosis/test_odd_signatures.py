@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import BROKEN
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
@@ -366,3 +367,23 @@ class OfResidual(Plain):
 def test_a_residual_that_is_given_is_no_memory() -> None:
     verdict = attn_exp.check(OfResidual, quick=True)
     assert verdict.passed and "not asked: cross attention" in str(verdict), verdict
+
+
+class OfAFile:
+    """Its constructor reads its matrices from a file that is not there."""
+
+    def __init__(self, dim: int) -> None:
+        self.matrices = open_matrices(dim)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (x @ one for one in self.matrices)
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def open_matrices(dim: int) -> Any:
+    raise OSError(f"weights of {dim} are not there")
+
+
+def test_a_class_whose_constructor_raises_is_told_its_own_error() -> None:
+    with pytest.raises(UserError, match="are not there"):
+        attn_exp.check(OfAFile, quick=True)
