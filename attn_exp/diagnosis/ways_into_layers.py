@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -742,6 +742,9 @@ def way_into(
     start, search.tries = Way(sides | unknown, axes[0], {}, positional, width=widths[0], packs=packs), 0
     rest = {name: makes for name, makes in needed.items() if name not in unknown}  # keys are made of one
     other = None if memories or not unknown else in_some_order(search, start, rest, axes)
+    if other is None and (queries := asking(sides, rest)):
+        left = {name: makes for name, makes in rest.items() if name not in queries}
+        other = in_some_order(search, replace(start, sides=queries), left, axes)
     other = other or beside_an_image(search, replace(start, optional=optional), rest, axes)
     if other is not None:
         return with_memory(layer, other, into)
@@ -754,6 +757,12 @@ def way_into(
         if way is not None:
             return way
     raise NoWayError(search)
+
+
+def asking(sides: Mapping[str, str], needed: Collection[str]) -> dict[str, str]:
+    """Return which argument is x and which the memory, where another than the first speaks of queries; else nothing."""
+    named = [name for name in needed if "quer" in plain(name)]
+    return dict.fromkeys(sides, "memory") | {named[0]: "x"} if len(named) == len(sides) == 1 else {}
 
 
 def in_a_usual_way(
