@@ -392,18 +392,18 @@ def test_a_class_whose_constructor_raises_is_told_its_own_error() -> None:
 class OfQueryMap(nn.Module):
     """Its queries are the points of the second of two images, which have sizes of their own."""
 
-    def __init__(self, D_map: int, D_image: int, D_emb: int, D_output: int) -> None:
+    def __init__(self, D_query: int, D_image: int, D_emb: int, D_output: int) -> None:
         super().__init__()
         self.a, self.b, self.c = (
-            nn.Conv2d(D_map, D_emb, 1),
+            nn.Conv2d(D_query, D_emb, 1),
             nn.Conv2d(D_image, D_emb, 1),
             nn.Conv2d(D_image, D_output, 1),
         )
 
-    def forward(self, image: Any, query_map: Any) -> Any:
-        q, k, v = self.a(query_map).flatten(2), self.b(image).flatten(2), self.c(image).flatten(2)
+    def forward(self, image: Any, query_space: Any) -> Any:
+        q, k, v = self.a(query_space).flatten(2), self.b(image).flatten(2), self.c(image).flatten(2)
         weights = (k.mT @ q / q.shape[1] ** 0.5).softmax(-2)
-        return (v @ weights).reshape(len(q), -1, *query_map.shape[2:])
+        return (v @ weights).reshape(len(q), -1, *query_space.shape[2:])
 
 
 def test_what_speaks_of_queries_may_be_x_where_it_comes_after_what_they_attend_to() -> None:
