@@ -857,7 +857,8 @@ def in_a_rare_way(
             way = Search(layer, into, end=search.end, others=search.others).filled(one, needed)
             if way is not None and asks(layer, way, into):
                 return way
-    others = [*(order.replace("hw", "HW") for order in axes), *(order.replace("b", ALONE) for order in axes)]
+    others = [*(SEVERAL if LACKS_AXES.search(search.first) else ()),
+              *(order.replace("hw", "HW") for order in axes), *(order.replace("b", ALONE) for order in axes)]  # fmt: skip
     for order in (other for other in others if other not in axes):
         way = Search(layer, into, end=search.end, others=search.others).filled(replace(start, axes=order), needed)
         if way is not None:
@@ -870,6 +871,10 @@ def in_a_rare_way(
         few.filled(replace(start, axes=axes[0], told=told), needed)
         way = of_one_number(search, replace(start, told=told), axes, needed, sorted(few.lengths))
     return way
+
+
+SEVERAL, LACKS_AXES = ("bptm", "btpm", "btmp"), re.compile("tuple index out of range|not enough values to unpack")
+"""Orders of axes of several texts at once, and how code says that x has too few axes."""
 
 
 def of_one_number(
@@ -994,7 +999,9 @@ class Search:
         self.way = self.way or (way if said == IS_NAN else None)
         if place > self.furthest:
             self.furthest, self.width = place, way.width
-        if said.startswith("its answer has the shape") and "[]" not in said and len(self.others) < MOST_OTHERS:
+        alike = sum(one.axes == way.axes for one in self.others) >= MOST_ALIKE
+        is_kept = len(self.others) < MOST_OTHERS and not alike
+        if said.startswith("its answer has the shape") and "[]" not in said and is_kept:
             self.others.append(replace(way, tokens=0 if self.tokens == HERE else self.tokens))
         shape = re.match(r"its answer has the shape \[2, (?:(\d+), )?\d+\] for", said)
         self.answered = self.answered or (int(shape[1] or 1) if shape else 0)
@@ -1095,8 +1102,8 @@ def trouble(
     return "", ()
 
 
-MOST_OTHERS = 4
-"""Ways to call a layer that answers in another shape, that are kept."""
+MOST_OTHERS, MOST_ALIKE = 4, 2
+"""Ways to call a layer that answers in another shape, that are kept, in all and in one order of axes."""
 AT_THE_END, IS_NAN = (2**60,), "its answer is NaN"
 WITHOUT_PLACE = ("keras.src.", *(f"torch.nn.modules.{part}" for part in (
     "module", "container", "linear", "conv", "pooling", "batchnorm", "normalization")))  # fmt: skip

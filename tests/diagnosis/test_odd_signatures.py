@@ -410,3 +410,23 @@ def test_what_speaks_of_queries_may_be_x_where_it_comes_after_what_they_attend_t
     verdict = attn_exp.check(OfQueryMap, quick=True)
     assert verdict.passed, verdict
     assert any(one.rung == "keys of another input" for one in verdict.findings)
+
+
+class OfSeveralTexts(nn.Module):
+    """Each entry holds several texts along the last axis, which stands before the features in the answer."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.heads = num_heads
+        self.a, self.b, self.c = (nn.Linear(d_model, d_model) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        entries, tokens, width, texts = x.shape
+        each = x.permute(0, 3, 1, 2)
+        q, k, v = (one(each).unflatten(-1, (self.heads, -1)).transpose(2, 3) for one in (self.a, self.b, self.c))
+        weights = (q @ k.mT / (width // self.heads) ** 0.5).softmax(-2)
+        return (weights @ v).permute(0, 3, 1, 2, 4).reshape(entries, tokens, texts, width)
+
+
+def test_several_texts_along_an_axis_of_their_own_are_given_where_axes_are_missing() -> None:
+    assert attn_exp.check(OfSeveralTexts, quick=True).mistakes == ("softmax_over_queries",)
