@@ -857,8 +857,8 @@ def in_a_rare_way(
             way = Search(layer, into, end=search.end, others=search.others).filled(one, needed)
             if way is not None and asks(layer, way, into):
                 return way
-    others = [*(SEVERAL if LACKS_AXES.search(search.first) else ()),
-              *(order.replace("hw", "HW") for order in axes), *(order.replace("b", ALONE) for order in axes)]  # fmt: skip
+    others = list(SEVERAL) if LACKS_AXES.search(search.first) else []
+    others += [*(order.replace("hw", "HW") for order in axes), *(order.replace("b", ALONE) for order in axes)]
     for order in (other for other in others if other not in axes):
         way = Search(layer, into, end=search.end, others=search.others).filled(replace(start, axes=order), needed)
         if way is not None:
