@@ -649,3 +649,9 @@ def test_values_of_other_tokens_than_those_of_queries_and_keys_say_nothing_of_ke
     verdict = attn_exp.check(HeadsByAView(24, 3), quick=True)
     assert verdict.mistakes == ("heads_not_transposed",), verdict
     assert "the values inside" in verdict.computes
+
+
+def test_where_positions_are_asked_for_what_is_seen_inside_tells_what_is_wrong_alone() -> None:
+    assert attn_exp.check(TurnsAll(24, 3), "position=rope", quick=True).mistakes == ("rope_on_values",)
+    with pytest.raises(UserError):  # by which angles it turns is not known
+        attn_exp.check(Turned(24, 3), "position=rope", "position.rope.base=7", quick=True)
