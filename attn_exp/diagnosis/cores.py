@@ -81,7 +81,8 @@ def cores(operations: Sequence[Operation], tokens: int = 0) -> list[Core]:
 def without_softmax(operations: Sequence[Operation], place: int, tokens: int) -> Core | None:
     """Return what stands around a product of all tokens with all that is used as weights, times a number.
 
-    None of others, and where that number is the share of one of the keys, as what takes means of products does.
+    None of others, and where that number is the share of one of the keys, as what takes means of products does. One
+    number, and no other, may be filled in where a mask hides.
     """
     one = operations[place]
     is_likely = one.is_product and one.name != "convolution" and all(one.of_x[-2:])
@@ -95,9 +96,11 @@ def without_softmax(operations: Sequence[Operation], place: int, tokens: int) ->
     if not operations[mixing[0]].of_x[-1] or weights.shape != in_rows(one.said).shape:
         return None
     scores, before = q @ k.swapaxes(1, 2), prod(multiplied(operations, made)[0] for made in one.made[-2:])
-    factor = float((weights * scores).sum() / max((scores**2).sum(), 1e-300))
+    shown = ~filled_in(weights)
+    left, right = weights[shown], scores[shown]
+    factor = float((left * right).sum() / max((right**2).sum(), 1e-300))
     is_mean = abs(factor * before * tokens - 1.0) < CLOSE or is_divided(operations, mixing[0], tokens)
-    if is_mean or np.abs(weights - factor * scores).max() > CLOSE * np.abs(weights).max():
+    if is_mean or np.abs(left - factor * right).max(initial=0.0) > CLOSE * np.abs(left).max(initial=0.0):
         return None
     at = (place, operations[mixing[0]].made[-2] or place, mixing[0])
     return Core(q, k, v, scores, weights, weights, weights, before, 1.0, False, at, False, is_bare=True)
@@ -294,6 +297,13 @@ def often(logits: Array) -> Array:
     """Return which logits are a number that comes more than once, as one that is filled in does."""
     _, places, counts = np.unique(logits, return_inverse=True, return_counts=True)
     return np.asarray(counts[places].reshape(logits.shape) > 1)
+
+
+def filled_in(weights: Array) -> Array:
+    """Return which of some weights are one number that is filled in; none where several numbers come more than once."""
+    filled = often(weights)
+    is_one = filled.any() and not filled.all() and np.ptp(weights[filled]) == 0
+    return filled if is_one else np.zeros_like(filled)
 
 
 def multiple(logits: Array, scores: Array, shown: Array) -> tuple[float, float]:
