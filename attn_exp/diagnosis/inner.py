@@ -413,7 +413,7 @@ def with_something_else(said: Sequence[tuple[Finding, str]]) -> tuple[str, tuple
 
 
 STAGES = {
-    CHANNELS: "q", OF_NUMBERS: "scores", OF_LENGTHS: "q",
+    CHANNELS: "scores", OF_NUMBERS: "scores", OF_LENGTHS: "q",
     "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q",
     "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
     "the weights inside": "weights",
