@@ -121,8 +121,12 @@ def softmaxes(operations: Sequence[Operation]) -> Iterator[int]:
             continue
         made_of_rows = one.name in ("stack", "index_put") and one.given[-1].ndim == 1
         is_made = one.name in ("div", "mul") or made_of_rows
-        if one.name in ("_softmax", "_safe_softmax") or (is_made and is_share(operations, place)):
+        if one.name in ("_softmax", "_safe_softmax", LOGARITHMS) or (is_made and is_share(operations, place)):
             yield place
+
+
+LOGARITHMS = "_log_softmax"
+"""The operation that returns the logarithms of shares."""
 
 
 def is_share(operations: Sequence[Operation], place: int) -> bool:

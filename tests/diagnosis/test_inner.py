@@ -655,3 +655,20 @@ def test_where_positions_are_asked_for_what_is_seen_inside_tells_what_is_wrong_a
     assert attn_exp.check(TurnsAll(24, 3), "position=rope", quick=True).mistakes == ("rope_on_values",)
     with pytest.raises(UserError):  # by which angles it turns is not known
         attn_exp.check(Turned(24, 3), "position=rope", "position.rope.base=7", quick=True)
+
+
+class Logarithms(Bent):
+    """The logarithms of its weights are mixed with the values."""
+
+    def shares(self, scores: Any) -> Any:
+        return scores.log_softmax(-1)
+
+
+class LogarithmsDown(Bent):
+    def shares(self, scores: Any) -> Any:
+        return scores.log_softmax(-2)
+
+
+def test_logarithms_of_weights_are_named_alone_and_beside_another_axis() -> None:
+    assert attn_exp.check(Logarithms(24, 3), quick=True).mistakes == ("log_softmax",)
+    assert set(attn_exp.check(LogarithmsDown(24, 3), quick=True).mistakes) == {"log_softmax", "softmax_over_queries"}
