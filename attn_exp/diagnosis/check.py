@@ -372,6 +372,9 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
     if is_open and may_hide:  # that is the mistake, or one of them, or none is known
         again = again if hides else hiding(own, tried, request, quick, tell)
         verdict = read_otherwise(verdict, tried, request, again)
+    elif is_open and verdict.unexplained and are_of_masks(verdict):  # one mistake may stand beside that convention
+        again = hiding(own, tried, request, quick, tell)
+        verdict = read_otherwise(verdict, tried, request, again) if again.mistakes else verdict
     return replace(verdict, seconds=perf_counter() - start)
 
 
