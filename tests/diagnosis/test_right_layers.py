@@ -422,7 +422,7 @@ def test_what_rounds_is_right_beside_masks_that_nobody_promised() -> None:
     assert "float32" in str(verdict)
 
 
-class MeanOfTheFirst(Plain):
+class MeanOfTheFirst(Fused):
     """From all logits the means of those of the first entry are taken, and the powers are multiplied by a mask."""
 
     def forward(self, x: Any, edges: Any) -> Any:
