@@ -219,7 +219,9 @@ class Search:
         given = [one for one in self.given if not only_needed or one.default is one.empty]
         try:
             with held():
-                made = called_with(self.kind, given, self.arguments(given, sizes, choices))
+                said = self.arguments(given, sizes, choices)
+                words = written(self.kind, given, said)
+                made = called_with(self.kind, given, said)
         except Exception as error:
             self.options = dict(choices.options)
             self.failed.append(error)
@@ -230,7 +232,7 @@ class Search:
             return (0, *reached(error))
         self.options, self.values = dict(choices.options), dict(choices.values)
         try:
-            self.made = self.works(made, sizes)
+            self.made = self.works(made, replace(sizes, words=words))
         except PoorError as error:
             self.poor.append(error.made)
         except Exception as error:
@@ -288,6 +290,18 @@ def called_with(kind: Any, given: Sequence[inspect.Parameter], said: dict[str, A
     """Return what a class makes of its arguments; those without a name go first."""
     first = [said.pop(one.name) for one in given if one.kind is one.POSITIONAL_ONLY and one.name in said]
     return kind(*first, **said)
+
+
+def written(kind: Any, given: Sequence[inspect.Parameter], said: Mapping[str, Any]) -> str:
+    """Return the call that makes an object of a class; nothing where an argument cannot be written."""
+    usual = {one.name: one.default for one in given}
+    words = []
+    for name, value in said.items():
+        if value is not None and not isinstance(value, bool | int | float | str):
+            return ""
+        if value is not usual[name] and value != usual[name]:
+            words.append(f"{name}={value!r}")
+    return f"{getattr(kind, '__qualname__', '')}({', '.join(words)})"
 
 
 def parameters_of_all(kind: Any, name: str, known_of: About) -> list[inspect.Parameter]:

@@ -191,6 +191,7 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
         count = 0 if keeps or not any(map(COUNTS_HEADS.search, words_of_class(own))) else of_size.heads
         found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told, heads=count))
         found = found if found.named is not None else replace(found, named=as_its_class_is_told(found, count))
+        found = found if told else replace(found, written=of_size.words)
         return telling(found, [one.name for one in given if any(map(plain(one.name).count, WINDOWS))])
 
     given = parameters_of(own.function, own.name)
