@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from attn_exp.diagnosis.answers import LARGE, Answers, without_nan
+from attn_exp.diagnosis.answers import LARGE, OVERFLOWS, Answers, without_nan
 from attn_exp.diagnosis.candidates import Candidate, Explained, best, is_right, rank
-from attn_exp.diagnosis.case import Answer, Case, predicted
-from attn_exp.diagnosis.inside_functions import NOTHING, Search
+from attn_exp.diagnosis.case import Answer, Case, expected, predicted
+from attn_exp.diagnosis.inside_functions import NOTHING, Search, factor_between
 from attn_exp.diagnosis.questions import CROSS, SHARED
 from attn_exp.diagnosis.several import LARGE_FILL, of_masks, together
 from attn_exp.diagnosis.ways_to_call import failing
@@ -54,6 +54,22 @@ def overflow_besides(evidence: Answers) -> Explained | None:
     if found is None and evidence.is_whole:
         found = seen_inside(rest) or best(rest.pairs_that_fit()) or rest.several_mistakes()
     return None if found is None else evidence.likelier(found)
+
+
+def overflow_seen(evidence: Answers) -> Explained | None:
+    """Return that large logits overflow where that is seen: whatever is subtracted from them, it is not the largest.
+
+    All else is right, and so are the scores of large logits.
+    """
+    for case, answer in evidence.wrong:
+        inside = evidence.watch(case) if case.rung == LARGE else None
+        if inside is None or inside.scores is None or answer.output is None or np.isfinite(answer.output).all():
+            return None
+        if inside.largest_power < np.log(np.finfo(np.float32).max):
+            return None
+        if factor_between(inside.scores, expected(case)["scores"]) is None:
+            return None
+    return Explained(OVERFLOWS) if evidence.wrong else None
 
 
 def in_branches(evidence: Answers) -> Explained | None:

@@ -170,7 +170,8 @@ class Caller:
         if "padding" in extra:
             extra["padding"] = self.padding.write(extra["padding"][:, None, None], at_of(case), self.request.blocks)
         if "query_padding" in extra:
-            at, kind = at_of(case), replace(self.padding, neutral="mask")
+            neutral = "turned" if self.padding.neutral == "turned" else "mask"
+            at, kind = at_of(case), replace(self.padding, neutral=neutral)
             mask = extra["query_padding"][:, None, None]
             extra["query_padding"] = kind.write(mask, replace(at, keys=at.rows), self.request.blocks)
         said = {role: self.given(value) for role, value in extra.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import warnings
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained, everywhere
 from attn_exp.diagnosis.case import same_numbers
-from attn_exp.diagnosis.clock import ASKING_MORE, is_over, running, while_there_is_time
+from attn_exp.diagnosis.clock import ASKING_MORE, MAKING, is_over, running, while_there_is_time
 from attn_exp.diagnosis.idle import NO_OUTPUT, UNUSED
 from attn_exp.diagnosis.inside_functions import seen_inside
 from attn_exp.diagnosis.judge_answers import VALUES, Tell, said_of_call, verdict_on_answers
@@ -30,7 +31,7 @@ from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.other_masks import as_meant, of_other_masks, of_padding_alone, without_its_mask
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.told_sizes import may_be_causal, may_share_heads
+from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
 from attn_exp.diagnosis.unused import all_one_head, first_of_several, unused
 from attn_exp.diagnosis.ways_to_call import Tried
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
@@ -49,6 +50,7 @@ from attn_exp.experiment.verdict import (
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
+from attn_exp.rules.positions.rope import Rope
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
@@ -81,7 +83,28 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
 
 def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
     """Check a function in the layouts that it may have, and a layer with fewer key/value heads too."""
+    request = of_the_size_told(own, request)
     return with_shared_heads(own, request, check_in_layouts(own, request, quick, tell), tell)
+
+
+def of_the_size_told(own: OwnFunction, request: Request) -> Request:
+    """Return a request for heads of the size of which the words turn a part, where a layer is right with such alone.
+
+    A class that turns a quarter of a head turns 8 numbers of 32.
+    """
+    turned = next((one.size for one in request.positions if isinstance(one, Rope) and one.size), 0)
+    if not turned or not (inspect.isclass(own.function) and is_module(own.function)):
+        return request
+    several = [request, *(replace(request, size=share * turned) for share in SHARES)]
+    for one in while_there_is_time(several, MAKING, "heads of which the words turn a part"):
+        with suppress(UserError):
+            if ways_to_call.is_right(ways_to_call.how_to_call(own, one)):
+                return one
+    return request
+
+
+SHARES = (2, 4, 1)
+"""Into how many parts of that size a head is cut."""
 
 
 def is_theirs(error: BaseException, own: OwnFunction) -> bool:
@@ -321,6 +344,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
     if bare is not None and understood(tried):  # the mask that is asked for may be inside
         given = ways_to_call.how_to_call(own, request, bare)
         tried = given if given.answer.output is not None else tried
+    tried = with_its_own_mask(own, tried)
     caller = tried.caller
     if tried.answer.output is None:
         is_called = tried.answer.reached is None
@@ -348,7 +372,27 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
     if is_open and may_hide:  # that is the mistake, or one of them, or none is known
         again = again if hides else hiding(own, tried, request, quick, tell)
         verdict = read_otherwise(verdict, tried, request, again)
+    elif is_open and verdict.unexplained and are_of_masks(verdict):  # one mistake may stand beside that convention
+        again = hiding(own, tried, request, quick, tell)
+        verdict = read_otherwise(verdict, tried, request, again) if again.mistakes else verdict
     return replace(verdict, seconds=perf_counter() - start)
+
+
+def with_its_own_mask(own: OwnFunction, tried: Tried) -> Tried:
+    """Return how a function is called without a mask, where one that is given takes the place of what it adds itself.
+
+    Scores that are asked for may stand in its own mask, as those of ALiBi do beside a causal one.
+    """
+    offer, request = tried.caller.offer, tried.caller.request
+    is_open = request.scores and offer.takes("mask") and "mask" in offer.defaults and tried.answer.output is not None
+    if not is_open or ways_to_call.is_right(tried) or ways_to_call.has_one_mistake(tried):
+        return tried
+    said = "; ".join(filter(None, (offer.said, "no mask, as one that is given takes the place of its own")))
+    bare = replace(tried.function, offer=replace(offer.without("mask"), said=said))
+    with suppress(UserError):
+        other = ways_to_call.how_to_call(own, request, bare)
+        return other if ways_to_call.is_right(other) or ways_to_call.has_one_mistake(other) else tried
+    return tried
 
 
 def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:

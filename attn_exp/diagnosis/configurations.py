@@ -124,9 +124,9 @@ class AskedFields:
         return self
 
 
-ROPES = {"ropetheta": 10000.0, "rotarypct": 1.0, "partialrotaryfactor": 1.0, "rotarydim": 0, "ropescaling": None,
-         "ropeparameters": ROPE, "slidingwindow": None, "layertypes": ["full_attention"],
-         "attentiontype": "full_attention"}  # fmt: skip
+ROPES = {"ropetheta": 10000.0, "ropebase": 10000.0, "rotarybase": 10000.0, "rotaryembbase": 10000.0, "rotarypct": 1.0,
+         "partialrotaryfactor": 1.0, "rotarydim": 0, "ropescaling": None, "ropeparameters": ROPE, "slidingwindow": None,
+         "layertypes": ["full_attention"], "attentiontype": "full_attention"}  # fmt: skip
 """What fields about positions and kinds of attention are given."""
 
 

@@ -81,7 +81,8 @@ def cores(operations: Sequence[Operation], tokens: int = 0) -> list[Core]:
 def without_softmax(operations: Sequence[Operation], place: int, tokens: int) -> Core | None:
     """Return what stands around a product of all tokens with all that is used as weights, times a number.
 
-    None of others, and where that number is the share of one of the keys, as what takes means of products does.
+    None of others, and where that number is the share of one of the keys, as what takes means of products does. One
+    number, and no other, may be filled in where a mask hides.
     """
     one = operations[place]
     is_likely = one.is_product and one.name != "convolution" and all(one.of_x[-2:])
@@ -95,9 +96,11 @@ def without_softmax(operations: Sequence[Operation], place: int, tokens: int) ->
     if not operations[mixing[0]].of_x[-1] or weights.shape != in_rows(one.said).shape:
         return None
     scores, before = q @ k.swapaxes(1, 2), prod(multiplied(operations, made)[0] for made in one.made[-2:])
-    factor = float((weights * scores).sum() / max((scores**2).sum(), 1e-300))
+    shown = ~filled_in(weights)
+    left, right = weights[shown], scores[shown]
+    factor = float((left * right).sum() / max((right**2).sum(), 1e-300))
     is_mean = abs(factor * before * tokens - 1.0) < CLOSE or is_divided(operations, mixing[0], tokens)
-    if is_mean or np.abs(weights - factor * scores).max() > CLOSE * np.abs(weights).max():
+    if is_mean or np.abs(left - factor * right).max(initial=0.0) > CLOSE * np.abs(left).max(initial=0.0):
         return None
     at = (place, operations[mixing[0]].made[-2] or place, mixing[0])
     return Core(q, k, v, scores, weights, weights, weights, before, 1.0, False, at, False, is_bare=True)
@@ -118,17 +121,25 @@ def softmaxes(operations: Sequence[Operation]) -> Iterator[int]:
             continue
         made_of_rows = one.name in ("stack", "index_put") and one.given[-1].ndim == 1
         is_made = one.name in ("div", "mul") or made_of_rows
-        if one.name in ("_softmax", "_safe_softmax") or (is_made and is_share(operations, place)):
+        if one.name in ("_softmax", "_safe_softmax", LOGARITHMS) or (is_made and is_share(operations, place)):
             yield place
 
 
+LOGARITHMS = "_log_softmax"
+"""The operation that returns the logarithms of shares."""
+
+
 def is_share(operations: Sequence[Operation], place: int) -> bool:
-    """Say whether a quotient is that of exponentials by their sum, whichever of them are summed."""
+    """Say whether a quotient is that of exponentials by their sum, whichever are summed; inf by inf is NaN."""
     said = operations[place].said
-    if not (said >= 0).all() or not any(operations[one].name in ("exp", "exp2") for one in behind(operations, place)):
+    if not ((said >= 0) | np.isnan(said)).all() or not any(
+        operations[one].name in ("exp", "exp2") for one in behind(operations, place)
+    ):
         return False
     sums = [said.sum(axis=axis) for axis in range(said.ndim) if said.shape[axis] > 1]
-    return any(np.allclose(one, 1.0, atol=CLOSE) for one in sums) or is_divided_by_sums(operations, place)
+    return any(np.allclose(one[~np.isnan(one)], 1.0, atol=CLOSE) for one in sums) or is_divided_by_sums(
+        operations, place
+    )
 
 
 def is_divided_by_sums(operations: Sequence[Operation], place: int) -> bool:
@@ -290,6 +301,13 @@ def often(logits: Array) -> Array:
     """Return which logits are a number that comes more than once, as one that is filled in does."""
     _, places, counts = np.unique(logits, return_inverse=True, return_counts=True)
     return np.asarray(counts[places].reshape(logits.shape) > 1)
+
+
+def filled_in(weights: Array) -> Array:
+    """Return which of some weights are one number that is filled in; none where several numbers come more than once."""
+    filled = often(weights)
+    is_one = filled.any() and not filled.all() and np.ptp(weights[filled]) == 0
+    return filled if is_one else np.zeros_like(filled)
 
 
 def multiple(logits: Array, scores: Array, shown: Array) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attn_exp.diagnosis.answers import Answers
-from attn_exp.diagnosis.branches import overflow_besides, seen_inside
+from attn_exp.diagnosis.branches import overflow_besides, overflow_seen, seen_inside
 from attn_exp.diagnosis.candidates import Explained, best
 from attn_exp.diagnosis.clock import EXPLAINING, SEVERAL, is_over
 from attn_exp.diagnosis.numbers import Numbers
@@ -71,6 +71,7 @@ EXPLANATIONS = (
     Explanation(ONE, one_mistake, function=1, numbers=1, sheet=1),
     Explanation("another setting", another_setting, function=1, numbers=2, sheet=3),
     Explanation("a mistake, and large logits overflow besides", overflow_besides, function=1),
+    Explanation("large logits overflow, as is seen inside", overflow_seen, function=1),
     Explanation("the last keys or queries are left out", Answers.tail_dropped, function=1, rare=True),
     Explanation("a mistake under a condition", Answers.under_condition, function=1, rare=True),
     Explanation("what is seen inside", seen_inside, function=1, rare=True),

@@ -356,16 +356,16 @@ def verdict(
 ) -> Verdict | None:  # fmt: skip
     """Return the verdict on a layer of which nothing but the attention inside is seen, or None where that is not.
 
-    What has no name of its own here says nothing, and neither does a layer of which positions or other masks than a
-    causal one are asked.
+    What has no name of its own here says nothing, and neither does a layer of which other masks than a causal one are
+    asked. Where positions are asked for only what is wrong counts, as the angles are not held against those.
     """
-    if not all(isinstance(mask, Causal) for mask in request.masks) or request.scores or request.positions:
+    if not all(isinstance(mask, Causal) for mask in request.masks) or request.scores:
         return None
     seen, said = None, list[tuple[Finding, str]]()
     with suppress(Exception):  # a layer may take no other numbers than those that it was asked
         seen = see()
         said = list(dict.fromkeys(findings(seen, request, others))) if seen is not None and seen.first else []
-    if seen is None or not said:
+    if seen is None or not said or (request.positions and all(one.state != BROKEN for one, _ in said)):
         return None
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
     said = [(replace(one, state=HELD), "") if one in turned else (one, name) for one, name in said]
@@ -413,7 +413,7 @@ def with_something_else(said: Sequence[tuple[Finding, str]]) -> tuple[str, tuple
 
 
 STAGES = {
-    CHANNELS: "q", OF_NUMBERS: "scores", OF_LENGTHS: "q",
+    CHANNELS: "scores", OF_NUMBERS: "scores", OF_LENGTHS: "q",
     "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q",
     "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
     "the weights inside": "weights",

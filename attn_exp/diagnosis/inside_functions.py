@@ -84,6 +84,8 @@ class Inside:
     logits: Array | None
     shares: Array | None
     weights: Array | None
+    largest_power: float = 0.0
+    """The largest number of which a softmax in parts takes the power."""
 
     @property
     def is_whole(self) -> bool:
@@ -118,7 +120,12 @@ def of_softmaxes(operations: Sequence[Operation]) -> Inside | None:
         numbers(logits_of(operations, place) for place in first),
         numbers(operations[place].said for place in last) if first == last else None,
         numbers(operations[at].given[-2:][side] for at, side in sides) if None not in mixed.values() else None,
-    )
+        max((float(np.nanmax(operations[at].given[0])) for place in first for at in ahead[place]
+             if operations[at].name in POWERS), default=0.0),
+    )  # fmt: skip
+
+
+POWERS = ("exp", "exp2")
 
 
 def without_softmax(operations: Sequence[Operation]) -> Inside | None:

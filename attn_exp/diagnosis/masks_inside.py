@@ -199,8 +199,9 @@ def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
         return None
     for places in (~allowed, allowed):  # of a mistake, either may be what the mask means
         closed = places & open_before
-        if closed.any() and is_put_on_weights(masked, plain, closed):
-            return AFTER
+        hides_so = masked.is_bare and not masked.weights[closed].any()  # without a softmax, 0 hides
+        if closed.any() and (hides_so or not masked.is_bare) and is_put_on_weights(masked, plain, closed):
+            return None if hides_so else AFTER
         gap = masked.logits - plain.logits
         kept = np.where(closed, 0.0, gap)  # a softmax by hand shows logits but for a number of each row
         rest = kept.sum(axis=-1, keepdims=True) / np.maximum((~closed).sum(axis=-1, keepdims=True), 1)

@@ -93,6 +93,8 @@ class Sizes:
 
     def by_parts(self, word: str) -> int | None:
         """Return what a word of several parts is given, such as `nb_of_heads`."""
+        if word.endswith(("base", "theta")):  # of which angles are powers
+            return None
         if about_heads(word):
             return self.heads
         if "dim" in word and ("rope" in word or "nope" in word):  # a part of a head is turned, and the other is not

@@ -36,7 +36,8 @@ class Request:
 
     `head` and `kv_head` are None where they were not asked for. `typed` are the names of the settings that the user
     wrote; `as_typed` says that none but these may be meant. `align` moves the first query beside the first or the last
-    key. `tell` hears of each call before it is made.
+    key. `size` is how many numbers each head of a module that is made of its class has, where its words fit no others,
+    or 0. `tell` hears of each call before it is made.
     """
 
     masks: tuple[Mask, ...] = ()
@@ -53,6 +54,7 @@ class Request:
     digits: int = 53
     head: int | None = None
     kv_head: int | None = None
+    size: int = 0
     bias: bool = False
     seed: int = 0
     layout: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -34,7 +33,7 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     if not has_rows(seen):
         yield Finding(rung, ABSENT, "its answer has no row for each token"), ""
         return
-    lost, normed, keys_alone, tokens = set[str](), False, False, seen.x.shape[1]
+    lost, normed, alone, tokens = set[str](), False, set[str](), seen.x.shape[1]
     for place in (0, 1):
         again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
         if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
@@ -51,8 +50,7 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
             if side == "q" or tokens <= one.k.shape[1] <= 2 * tokens
         ]  # fmt: skip - other keys are sums of many
         lost |= {side for side, touched in pairs if is_mixed(touched)}
-        keys_alone |= any((side, other) == ("k", "v") and touched.shape == moved.shape and (touched != moved).any()
-                          for (side, touched), (other, moved) in pairwise(pairs))  # fmt: skip
+        alone |= set(filter(None, map(side_of_other_tokens, pairs, pairs[1:], pairs[2:])))
         normed |= any(touched.any() for _, touched in pairs) and all(
             (touched.all(axis=1) | ~touched.any(axis=1)).all() for _, touched in pairs
         )
@@ -63,11 +61,26 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         yield Finding(rung, HELD, "each row of q, k and v is made of one token"), ""
         return
     yield of_lost_rows(seen, sorted(lost))
-    if len(lost) == len("qkv") and keys_alone:
+    if len(lost) == len("qkv") and "k" in alone:
         yield (
             Finding("the keys inside", BROKEN, "their rows are made of other tokens than those of values"),
             "keys_viewed",
         )
+    elif len(lost) == len("qkv") and "v" in alone:
+        yield Finding("the values inside", BROKEN, "their rows are made of other tokens than those of keys"), ""
+
+
+def side_of_other_tokens(*three: tuple[str, Array]) -> str:
+    """Return whether it is the keys or the values whose rows are made of other tokens, of what is changed of q, k, v.
+
+    Where queries are moved as keys are, it is the values.
+    """
+    if "".join(side for side, _ in three) != "qkv":
+        return ""
+    q, k, v = (touched for _, touched in three)
+    if k.shape != v.shape or np.array_equal(k, v):
+        return ""
+    return "v" if q.any() and np.array_equal(q, k) else "k"
 
 
 def of_lost_rows(seen: Seen, sides: Sequence[str]) -> tuple[Finding, str]:

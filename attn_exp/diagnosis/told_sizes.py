@@ -46,7 +46,7 @@ WINDOWS = ("kernel", "window", "block", "chunk", "group", "local", "span")
 
 def sizes_of(request: Request, heads: int = MADE_WITH, size: int = SIZE) -> Sizes:
     """Return the sizes of a module that is made of its class: as many heads as are asked for, or these."""
-    heads = request.head or heads
+    heads, size = request.head or heads, request.size or size
     shared = request.kv_head if request.kv_head and heads % request.kv_head == 0 else heads
     causal = any(isinstance(mask, Causal) for mask in request.masks) or None
     return Sizes(size * heads, heads, size, shared, request.seed, causal=causal, scaled=request.scale is not False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -742,6 +742,9 @@ def way_into(
     start, search.tries = Way(sides | unknown, axes[0], {}, positional, width=widths[0], packs=packs), 0
     rest = {name: makes for name, makes in needed.items() if name not in unknown}  # keys are made of one
     other = None if memories or not unknown else in_some_order(search, start, rest, axes)
+    if other is None and (queries := asking(sides, rest)):
+        left = {name: makes for name, makes in rest.items() if name not in queries}
+        other = in_some_order(search, replace(start, sides=queries), left, axes)
     other = other or beside_an_image(search, replace(start, optional=optional), rest, axes)
     if other is not None:
         return with_memory(layer, other, into)
@@ -754,6 +757,12 @@ def way_into(
         if way is not None:
             return way
     raise NoWayError(search)
+
+
+def asking(sides: Mapping[str, str], needed: Collection[str]) -> dict[str, str]:
+    """Return which argument is x and which the memory, where another than the first speaks of queries; else nothing."""
+    named = [name for name in needed if "quer" in plain(name)]
+    return dict.fromkeys(sides, "memory") | {named[0]: "x"} if len(named) == len(sides) == 1 else {}
 
 
 def in_a_usual_way(
@@ -848,7 +857,8 @@ def in_a_rare_way(
             way = Search(layer, into, end=search.end, others=search.others).filled(one, needed)
             if way is not None and asks(layer, way, into):
                 return way
-    others = [*(order.replace("hw", "HW") for order in axes), *(order.replace("b", ALONE) for order in axes)]
+    others = list(SEVERAL) if LACKS_AXES.search(search.first) else []
+    others += [*(order.replace("hw", "HW") for order in axes), *(order.replace("b", ALONE) for order in axes)]
     for order in (other for other in others if other not in axes):
         way = Search(layer, into, end=search.end, others=search.others).filled(replace(start, axes=order), needed)
         if way is not None:
@@ -861,6 +871,10 @@ def in_a_rare_way(
         few.filled(replace(start, axes=axes[0], told=told), needed)
         way = of_one_number(search, replace(start, told=told), axes, needed, sorted(few.lengths))
     return way
+
+
+SEVERAL, LACKS_AXES = ("bptm", "btpm", "btmp"), re.compile("tuple index out of range|not enough values to unpack")
+"""Orders of axes of several texts at once, and how code says that x has too few axes."""
 
 
 def of_one_number(
@@ -985,7 +999,9 @@ class Search:
         self.way = self.way or (way if said == IS_NAN else None)
         if place > self.furthest:
             self.furthest, self.width = place, way.width
-        if said.startswith("its answer has the shape") and "[]" not in said and len(self.others) < MOST_OTHERS:
+        alike = sum(one.axes == way.axes for one in self.others) >= MOST_ALIKE
+        is_kept = len(self.others) < MOST_OTHERS and not alike
+        if said.startswith("its answer has the shape") and "[]" not in said and is_kept:
             self.others.append(replace(way, tokens=0 if self.tokens == HERE else self.tokens))
         shape = re.match(r"its answer has the shape \[2, (?:(\d+), )?\d+\] for", said)
         self.answered = self.answered or (int(shape[1] or 1) if shape else 0)
@@ -1086,8 +1102,8 @@ def trouble(
     return "", ()
 
 
-MOST_OTHERS = 4
-"""Ways to call a layer that answers in another shape, that are kept."""
+MOST_OTHERS, MOST_ALIKE = 4, 2
+"""Ways to call a layer that answers in another shape, that are kept, in all and in one order of axes."""
 AT_THE_END, IS_NAN = (2**60,), "its answer is NaN"
 WITHOUT_PLACE = ("keras.src.", *(f"torch.nn.modules.{part}" for part in (
     "module", "container", "linear", "conv", "pooling", "batchnorm", "normalization")))  # fmt: skip

@@ -335,7 +335,17 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     if found:
         best = with_tokens_first(found[0])
         return replace(best, caller=with_its_memory(best.caller, best.function, best.case))
-    raise misfit or unfit(own, silent)
+    raise misfit or unmade(own, request) or unfit(own, silent)
+
+
+def unmade(own: OwnFunction, request: Request) -> UserError | None:
+    """Return why nothing can be made of a class: what it is made of that nobody knows, with its constructor's error."""
+    if inspect.isclass(own.function):
+        try:
+            construct(own.function, own.name, sizes_of(request), lambda made, _: made)
+        except UserError as error:
+            return error
+    return None
 
 
 def with_tokens_first(tried: Tried) -> Tried:

@@ -12,6 +12,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.cores import (
     CLOSE,
     HIDDEN,
+    LOGARITHMS,
     Core,
     Seen,
     apart,
@@ -191,6 +192,9 @@ def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
         yield Finding(rung, BROKEN, "no softmax makes them"), "no_softmax"
         return
     shares = one.shares
+    if seen.operations[one.at[1]].name == LOGARITHMS:
+        yield Finding(rung, BROKEN, "they are the logarithms of shares"), "log_softmax"
+        shares = np.exp(shares)
     over = next((over for over, whole in sums_of(seen, shares) if are_one(whole)), "")
     if over == "keys" and (other := of_other_powers(one, shares)):
         yield Finding(rung, BROKEN, other[0]), other[1]

@@ -6,6 +6,7 @@ they have, an answer tells: it has a row for each query, made of the rows of the
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -80,8 +81,11 @@ def bounds(function: Any, name: str, device: str) -> Iterator[Bound]:
     """Yield a function, or a class of objects that hold no numbers, as a layer without matrices, if it is one."""
     for called, parameters in targets(function, name):
         usable = [given for given in parameters if not is_starred(given)]
-        passed = {role_of(given.name): given for given in usable if role_of(given.name) in PASSED}
-        inputs = [given.name for given in usable if is_required(given) and given not in passed.values()]
+        owned = masks_of_inputs(usable)
+        passed = {role_of(given.name): given for given in usable
+                  if role_of(given.name) in PASSED and given.name not in owned}  # fmt: skip
+        inputs = [given.name for given in usable
+                  if is_required(given) and given not in passed.values() and given.name not in owned]  # fmt: skip
         if not 1 <= len(inputs) <= len("xy"):
             continue
         made = called.of(NOMINAL) if isinstance(called, Making) else called
@@ -90,9 +94,11 @@ def bounds(function: Any, name: str, device: str) -> Iterator[Bound]:
             continue
         for word in wanted(function):
             words = {passed[role].name: role for role in needed}
-            found = next(of_library(made, inputs, word, device, words), None)
+            found = next(of_library(made, inputs, word, device, words, owned), None)
             if found is not None:
                 plain, width = found
+                by_name = {given.name: given for given in usable}
+                passed |= {OF_SIDES[plain.names.index(whose)]: by_name[mask] for mask, whose in owned.items()}
                 both = {"memory": "memory"} if len(inputs) > 1 else {}
                 taken = {"x": "x", **both, **{role: given.name for role, given in passed.items()}}
                 defaults = {role: told(given.default) for role, given in passed.items() if not is_required(given)}
@@ -103,6 +109,18 @@ def bounds(function: Any, name: str, device: str) -> Iterator[Bound]:
                 return
 
 
+def masks_of_inputs(usable: Sequence[inspect.Parameter]) -> dict[str, str]:
+    """Return which needed masks are those of which needed inputs, whose names they begin with, where each has one."""
+    needed = [given.name for given in usable if is_required(given)]
+    masks = [name for name in needed if role_of(name) == "mask"]
+    owned = {mask: name for mask in masks for name in needed if name not in masks and mask.startswith(name)}
+    return owned if len(masks) == len("xy") and len(set(owned.values())) == len(masks) else {}
+
+
+OF_SIDES = ("query_padding", "padding")
+"""What a mask of the queries, and one of what is attended to, is a word for."""
+
+
 def said_of(plain: Plain) -> str:
     """Say how a function is asked."""
     alone = ", with one query in each call" if "t" not in plain.axes[0] else ""
@@ -110,7 +128,8 @@ def said_of(plain: Plain) -> str:
 
 
 def of_library(
-    function: Any, inputs: Sequence[str], word: str, device: str, words: Mapping[str, str]
+    function: Callable[..., Any], inputs: Sequence[str], word: str, device: str, words: Mapping[str, str],
+    owned: Mapping[str, str],
 ) -> Iterator[tuple[Plain, int]]:  # fmt: skip
     """Yield how a function is called that answers with a row for each query, made of the rows of its other input."""
     lent = library(word, device)
@@ -121,17 +140,26 @@ def of_library(
                 plain = Plain(function, names, axes)
                 memory = other if len(names) > 1 else x
                 given = [lent.into(array, lent.widest) for array in (x, memory)]
-                open_mask = np.ones((QUERIES, memory.shape[1]), bool)
-                whole = np.full(len(x), memory.shape[1], np.int64)
-                named = {name: lent.into(whole if role == "lengths" else open_mask, lent.widest)
-                         for name, role in words.items()}  # fmt: skip
-                try:
-                    with held():
-                        said = lent.back(plain(*given, **named))
-                except (Exception, LeftError):
-                    continue
-                if said.shape == x.shape and are_of(said, memory, lent.widest):
-                    yield plain, width
+                for masks in open_masks(words, owned, dict(zip(names, (x, memory), strict=False)), memory):
+                    named = {name: lent.into(mask, lent.widest) for name, mask in masks.items()}
+                    try:
+                        with held():
+                            said = lent.back(plain(*given, **named))
+                    except (Exception, LeftError):
+                        continue
+                    if said.shape == x.shape and are_of(said, memory, lent.widest):
+                        yield plain, width
+
+
+def open_masks(
+    words: Mapping[str, str], owned: Mapping[str, str], inputs: Mapping[str, Array], memory: Array
+) -> Iterator[dict[str, Array]]:  # fmt: skip
+    """Yield the masks and lengths of a call that hide nothing; those of one input each may hide where they are True."""
+    whole = np.full(len(memory), memory.shape[1], np.int64)
+    usual = {name: whole if role == "lengths" else np.ones((QUERIES, memory.shape[1]), bool)
+             for name, role in words.items()}  # fmt: skip
+    for seen in (True, False) if owned else (True,):
+        yield usual | {name: np.full(inputs[whose].shape[:2], seen) for name, whose in owned.items()}
 
 
 def are_of(answer: Array, rows: Array, kind: str) -> bool:

@@ -82,6 +82,17 @@ def masked_softmax_again(normalize: Step, at: At, masked: Array) -> Array:
     return steps.softmax(np.where(np.isneginf(masked), -np.inf, normalize(at, masked)), -1)
 
 
+def logarithms(lowest: float) -> Change:
+    """Return the change that takes the logarithms of the weights; `lowest` stands for the logits of hidden keys."""
+
+    def normalize(normalize: Step, at: At, masked: Array) -> Array:
+        filled = np.where(np.isneginf(masked), lowest, masked)
+        largest = masked.max(axis=-1, keepdims=True, initial=-1e300)
+        return np.asarray(filled - largest - np.log(np.exp(masked - largest).sum(axis=-1, keepdims=True)))
+
+    return around("normalize", normalize)
+
+
 def raw_powers(at: At, masked: Array) -> Array:
     """Take the exponentials of logits as they are, without their largest taken off first."""
     powers = np.exp(masked)
@@ -206,6 +217,14 @@ MISTAKES = {
         seen="a function that returns weights, and a caller that takes them for logits",
         stage="weights",
         changes=(around("normalize", softmax_again), around("normalize", masked_softmax_again)),
+    ),
+    "log_softmax": Mistake(
+        says="The logarithms of the weights are mixed with the values, as a log-softmax makes them.",
+        fix="softmax, not log_softmax, which is for a loss",
+        seen="F.log_softmax(scores, dim=-1) @ v",
+        stage="weights",
+        changes=(logarithms(-math.inf), logarithms(-1e9)),
+        of_code=True,
     ),
     "softmax_base_2": Mistake(
         says="The softmax takes powers of 2 instead of e.",

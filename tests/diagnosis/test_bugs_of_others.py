@@ -697,3 +697,28 @@ def test_attention_that_hardly_adds_to_x_at_first_is_asked_loudly(layer: type[nn
     assert attn_exp.check(Quiet(24), quick=True).passed
     for one in (layer, layer(24)):
         assert attn_exp.check(one, quick=True).mistakes == ("softmax_over_queries",)
+
+
+class OwnMask(Three):
+    """What is added to its scores is ALiBi beside a causal mask, unless another mask is given."""
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = (self.cut(side(x)) for side in (self.to_q, self.to_k, self.to_v))
+        if mask is None:
+            places, slopes = torch.arange(x.shape[1]), 2.0 ** -(8.0 / 4 * torch.arange(1, 5))
+            far = slopes[: self.num_heads, None, None] * (places - places[:, None])
+            mask = far.masked_fill(places > places[:, None], -math.inf)
+        scores = self.scores(q, k) * (self.num_heads**-0.5 if self.is_wrong else 1.0) + mask
+        return self.mix(self.put_together(self.weigh(scores) @ v))
+
+    is_wrong = False
+
+
+class OwnMaskAndWide(OwnMask):
+    is_wrong = True
+
+
+def test_a_mask_that_would_take_the_place_of_alibi_is_not_given() -> None:
+    words = ("mask=causal", "score=alibi", "head=4")
+    assert attn_exp.check(OwnMask, *words, quick=True).passed
+    assert attn_exp.check(OwnMaskAndWide, *words, quick=True).mistakes == ("scale_by_sqrt_d_model",)

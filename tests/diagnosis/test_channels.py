@@ -67,6 +67,7 @@ def test_attention_among_channels_that_is_meant_passes(layer: type[nn.Module]) -
 def test_where_nothing_says_that_it_is_meant_it_has_no_name_and_does_not_pass() -> None:
     verdict = attn_exp.check(Turned, quick=True)
     assert not verdict.passed and not verdict.mistakes and "the channels inside" in verdict.computes, verdict
+    assert verdict.stage == "scores"
 
 
 @pytest.mark.parametrize(

@@ -632,3 +632,43 @@ class FavoursNear(Favours):
 def test_distances_that_are_added_instead_of_taken_away_are_named() -> None:
     assert attn_exp.check(Favours(24, 3), quick=True).mistakes == ("alibi_sign",)
     assert attn_exp.check(FavoursNear(24, 3), quick=True).right_under == "mask=causal"
+
+
+class HeadsByAView(Bent):
+    """Heads are cut by a view alone, and the tokens of what makes the values lie in columns."""
+
+    def side(self, matrix: Any, x: Any) -> Any:
+        made = matrix(x).relu()
+        made = made.mT.contiguous() if matrix is self.c and self.turned else made
+        return made.view(len(x), self.heads, x.shape[1], -1)
+
+    turned = True
+
+
+def test_values_of_other_tokens_than_those_of_queries_and_keys_say_nothing_of_keys() -> None:
+    verdict = attn_exp.check(HeadsByAView(24, 3), quick=True)
+    assert verdict.mistakes == ("heads_not_transposed",), verdict
+    assert "the values inside" in verdict.computes
+
+
+def test_where_positions_are_asked_for_what_is_seen_inside_tells_what_is_wrong_alone() -> None:
+    assert attn_exp.check(TurnsAll(24, 3), "position=rope", quick=True).mistakes == ("rope_on_values",)
+    with pytest.raises(UserError):  # by which angles it turns is not known
+        attn_exp.check(Turned(24, 3), "position=rope", "position.rope.base=7", quick=True)
+
+
+class Logarithms(Bent):
+    """The logarithms of its weights are mixed with the values."""
+
+    def shares(self, scores: Any) -> Any:
+        return scores.log_softmax(-1)
+
+
+class LogarithmsDown(Bent):
+    def shares(self, scores: Any) -> Any:
+        return scores.log_softmax(-2)
+
+
+def test_logarithms_of_weights_are_named_alone_and_beside_another_axis() -> None:
+    assert attn_exp.check(Logarithms(24, 3), quick=True).mistakes == ("log_softmax",)
+    assert set(attn_exp.check(LogarithmsDown(24, 3), quick=True).mistakes) == {"log_softmax", "softmax_over_queries"}

@@ -257,3 +257,28 @@ def shares(logits: Array) -> Array:
     powers: Array = np.exp(logits - logits.max(-1, keepdims=True))
     whole: Array = powers.sum(-1, keepdims=True)
     return np.divide(powers, whole)
+
+
+class Unweighed(Bent):
+    """No softmax makes its weights, and a number is filled in where its mask hides."""
+
+    number = 0.0
+
+    def side(self, matrix: Any, x: Any) -> Any:
+        return self.cut(matrix(x).tanh())
+
+    def shares(self, scores: Any) -> Any:
+        return scores if self.mask is None else scores.masked_fill(~self.mask, self.number)
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        self.mask = mask
+        return super().forward(x)
+
+
+class UnweighedAndFar(Unweighed):
+    number = 1e9
+
+
+def test_a_large_number_in_the_place_of_a_weight_favours_what_it_should_hide() -> None:
+    assert set(attn_exp.check(UnweighedAndFar(24, 3), quick=True).mistakes) == {"no_softmax", "mask_sign"}
+    assert attn_exp.check(Unweighed(24, 3), quick=True).mistakes == ("no_softmax",)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import BROKEN
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
@@ -366,3 +367,66 @@ class OfResidual(Plain):
 def test_a_residual_that_is_given_is_no_memory() -> None:
     verdict = attn_exp.check(OfResidual, quick=True)
     assert verdict.passed and "not asked: cross attention" in str(verdict), verdict
+
+
+class OfAFile:
+    """Its constructor reads its matrices from a file that is not there."""
+
+    def __init__(self, dim: int) -> None:
+        self.matrices = open_matrices(dim)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (x @ one for one in self.matrices)
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def open_matrices(dim: int) -> Any:
+    raise OSError(f"weights of {dim} are not there")
+
+
+def test_a_class_whose_constructor_raises_is_told_its_own_error() -> None:
+    with pytest.raises(UserError, match="are not there"):
+        attn_exp.check(OfAFile, quick=True)
+
+
+class OfQueryMap(nn.Module):
+    """Its queries are the points of the second of two images, which have sizes of their own."""
+
+    def __init__(self, D_query: int, D_image: int, D_emb: int, D_output: int) -> None:
+        super().__init__()
+        self.a, self.b, self.c = (
+            nn.Conv2d(D_query, D_emb, 1),
+            nn.Conv2d(D_image, D_emb, 1),
+            nn.Conv2d(D_image, D_output, 1),
+        )
+
+    def forward(self, image: Any, query_space: Any) -> Any:
+        q, k, v = self.a(query_space).flatten(2), self.b(image).flatten(2), self.c(image).flatten(2)
+        weights = (k.mT @ q / q.shape[1] ** 0.5).softmax(-2)
+        return (v @ weights).reshape(len(q), -1, *query_space.shape[2:])
+
+
+def test_what_speaks_of_queries_may_be_x_where_it_comes_after_what_they_attend_to() -> None:
+    verdict = attn_exp.check(OfQueryMap, quick=True)
+    assert verdict.passed, verdict
+    assert any(one.rung == "keys of another input" for one in verdict.findings)
+
+
+class OfSeveralTexts(nn.Module):
+    """Each entry holds several texts along the last axis, which stands before the features in the answer."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.heads = num_heads
+        self.a, self.b, self.c = (nn.Linear(d_model, d_model) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        entries, tokens, width, texts = x.shape
+        each = x.permute(0, 3, 1, 2)
+        q, k, v = (one(each).unflatten(-1, (self.heads, -1)).transpose(2, 3) for one in (self.a, self.b, self.c))
+        weights = (q @ k.mT / (width // self.heads) ** 0.5).softmax(-2)
+        return (weights @ v).permute(0, 3, 1, 2, 4).reshape(entries, tokens, texts, width)
+
+
+def test_several_texts_along_an_axis_of_their_own_are_given_where_axes_are_missing() -> None:
+    assert attn_exp.check(OfSeveralTexts, quick=True).mistakes == ("softmax_over_queries",)

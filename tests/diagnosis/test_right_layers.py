@@ -420,3 +420,46 @@ def test_what_rounds_is_right_beside_masks_that_nobody_promised() -> None:
     verdict = attn_exp.check(MaskForAll, quick=True)
     assert verdict.passed, verdict
     assert "float32" in str(verdict)
+
+
+class MeanOfTheFirst(Fused):
+    """From all logits the means of those of the first entry are taken, and the powers are multiplied by a mask."""
+
+    def forward(self, x: Any, edges: Any) -> Any:
+        q, k, v = self.parts(x)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        powers = (scores - scores.mean(-1, keepdim=True)[:1]).exp() * edges[:, None]
+        total = powers.sum(-1, keepdim=True)
+        total[total == 0] = 1.0
+        return self.out((powers / total @ v).transpose(-3, -2).flatten(-2))
+
+
+def test_powers_that_overflow_are_a_remark_whatever_is_taken_from_the_logits_first() -> None:
+    verdict = attn_exp.check(MeanOfTheFirst, quick=True)
+    assert verdict.passed, verdict
+    assert verdict.mistakes == ("no_max_subtraction",)
+
+
+class Quarter(Fused):
+    """A quarter of each head's numbers is turned by the place of its token; the base is that of its configuration."""
+
+    def __init__(self, dim: int, heads: int, rotary_emb_base: float = 10000.0) -> None:
+        super().__init__(dim, heads)
+        self.turned = dim // heads // 4
+        self.base = rotary_emb_base
+
+    def turn(self, one: Any) -> Any:
+        angles = torch.arange(one.shape[-2])[:, None] / self.base ** (torch.arange(0, self.turned, 2) / self.turned)
+        first, second, rest = one.split([self.turned // 2, self.turned // 2, one.shape[-1] - self.turned], -1)
+        cosines, sines = angles.cos(), angles.sin()
+        return torch.cat([first * cosines - second * sines, second * cosines + first * sines, rest], -1)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.parts(x)
+        scores = self.turn(q) @ self.turn(k).mT / q.shape[-1] ** 0.5
+        return self.out((scores.softmax(-1) @ v).transpose(-3, -2).flatten(-2))
+
+
+def test_words_that_turn_a_part_of_a_head_are_asked_of_heads_that_have_such_a_part() -> None:
+    verdict = attn_exp.check(Quarter, "position=rope", "position.rope.size=8", quick=True)
+    assert verdict.passed, verdict

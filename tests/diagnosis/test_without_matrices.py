@@ -84,3 +84,25 @@ def values_unless_told(q: Any, k: Any, v: Any, attend: Any) -> Any:
 def test_an_answer_of_zeros_or_of_an_input_is_asked_otherwise(attention: Any) -> None:
     verdict = attn_exp.check(attention, quick=True)
     assert verdict.passed, verdict
+
+
+class OfEachOther(torch.nn.Module):
+    """Two texts attend to each other, each with a mask of its own that is True for filler."""
+
+    fill = -torch.inf
+
+    def forward(self, a: Any, a_mask: Any, b: Any, b_mask: Any) -> Any:
+        scores = a @ b.mT / a.shape[-1] ** 0.5
+        of_a = torch.softmax(scores.masked_fill(b_mask[:, None], self.fill), -1) @ b
+        of_b = torch.softmax(scores.mT.masked_fill(a_mask[:, None], self.fill), -1) @ a
+        return of_a.masked_fill(a_mask[..., None], 0.0), of_b.masked_fill(b_mask[..., None], 0.0)
+
+
+class OfEachOtherFilledLittle(OfEachOther):
+    fill = -1.0
+
+
+def test_each_of_two_inputs_may_have_a_mask_that_begins_with_its_name() -> None:
+    assert attn_exp.check(OfEachOther, quick=True).right_under == "convention=torch_mha"
+    verdict = attn_exp.check(OfEachOtherFilledLittle, quick=True)
+    assert verdict.mistakes == ("mask_small_fill",) and "with convention=torch_mha" in verdict.computes, verdict

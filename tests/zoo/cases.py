@@ -76,6 +76,8 @@ SOFTMAX = [
     Case("softmax_twice", wrong_softmax.twice_rows, style="loops"),
     Case("softmax_base_2", wrong_softmax.base_2, source="kernels with exp2 whose scale misses log2(e)"),
     Case("softmax_base_2", wrong_softmax.base_2_online, style="online"),
+    Case("log_softmax", wrong_softmax.logarithms, source="F.log_softmax, as it stands before a loss"),
+    Case("log_softmax", wrong_softmax.logarithm_of_shares, style="einsum"),
     Case("no_max_subtraction", wrong_softmax.raw_exp),
     Case("no_max_subtraction", wrong_softmax.raw_exp_loops, style="loops"),
 ]

@@ -23,7 +23,7 @@ MISTAKES = """
 no_scale scale_by_d scale_by_sqrt_d_model scale_by_sqrt_heads scale_by_sqrt_keys scale_multiplied scale_twice
 scale_after_softmax
 softmax_over_queries softmax_over_heads softmax_over_all no_softmax sum_normalized softmax_twice softmax_base_2
-no_max_subtraction
+log_softmax no_max_subtraction
 weights_transposed queries_keys_swapped values_from_keys
 mask_inverted mask_ignored mask_after_softmax mask_multiplied mask_small_fill mask_transposed causal_ignored
 causal_flipped causal_strict causal_next causal_top_left causal_bottom_right padding_one_long padding_one_short

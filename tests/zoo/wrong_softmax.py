@@ -106,6 +106,17 @@ def base_2(q: Array, k: Array, v: Array) -> Any:
     return p @ v / p.sum(-1, keepdims=True)
 
 
+def logarithms(q: Array, k: Array, v: Array) -> Any:
+    s = scaled(q, k)
+    s = s - s.max(-1, keepdims=True)
+    return (s - np.log(np.exp(s).sum(-1, keepdims=True))) @ v
+
+
+def logarithm_of_shares(q: Array, k: Array, v: Array) -> Any:
+    p = np.exp(np.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(q.shape[-1]))
+    return np.einsum("bhts,bhsd->bhtd", np.log(p / p.sum(-1, keepdims=True)), v)
+
+
 def base_2_online(q: Array, k: Array, v: Array) -> Any:
     m = np.full(q.shape[:3], -np.inf)
     total, acc = np.zeros(q.shape[:3]), np.zeros((*q.shape[:3], v.shape[-1]))
