@@ -10,10 +10,10 @@ import pytest
 import attn_exp
 from attn_exp.experiment.verdict import Verdict
 
-pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
-from torch import nn
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+from torch import nn  # noqa: E402 - after what may be missing
 
-from tests.diagnosis.test_inner import Bent, Later
+from tests.diagnosis.test_inner import Bent, Later  # noqa: E402
 
 pytestmark = pytest.mark.long
 
@@ -167,3 +167,39 @@ def test_what_is_within_one_token_is_said(tmp_path: Path, library: str, code: st
     verdict = attn_exp.check(f"{file}:Layer", quick=True)
     assert not verdict.passed and (verdict.mistakes or (verdict.stage == stage and said in verdict.computes)), verdict
     assert set(verdict.mistakes) <= {"heads_not_transposed", "scale_by_sqrt_heads"}
+
+
+class SummedApart(nn.Module):
+    """Names keys and values by two letters, so that the weights of a query, and values, are summed apart."""
+
+    letters = "bhts,bhne->bhte"
+
+    def __init__(self, width: int = 24, heads: int = 3) -> None:
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.w_q, self.w_k, self.w_v = (nn.Linear(self.size, self.size, bias=False) for _ in range(3))
+        self.last = nn.Linear(width, width)
+
+    def forward(self, x: Any) -> Any:
+        heads = x.reshape(*x.shape[:2], self.heads, self.size).transpose(1, 2)
+        q, k, v = self.w_q(heads), self.w_k(heads), self.w_v(heads)
+        weights = (q @ k.mT / self.size**0.5).softmax(-1)
+        return self.last(torch.einsum(self.letters, weights, v).transpose(1, 2).flatten(2))
+
+
+class MeansTakenBeside(SummedApart):
+    """Right, though the weights are summed up too: by what sums to 1 the answer may be divided."""
+
+    letters = "bhts,bhse->bhte"
+
+    def forward(self, x: Any) -> Any:
+        heads = x.reshape(*x.shape[:2], self.heads, self.size).transpose(1, 2)
+        q, k, v = self.w_q(heads), self.w_k(heads), self.w_v(heads)
+        weights = (q @ k.mT / self.size**0.5).softmax(-1)
+        mixed = torch.einsum(self.letters, weights, v) * weights.sum(-1, keepdim=True)
+        return self.last(mixed.transpose(1, 2).flatten(2))
+
+
+def test_weights_and_values_that_are_summed_apart_are_named_where_no_matrix_of_queries_is_found() -> None:
+    assert attn_exp.check(SummedApart, quick=True).mistakes == ("values_summed",)
+    assert attn_exp.check(MeansTakenBeside, quick=True).passed
