@@ -113,9 +113,22 @@ def test_a_row_of_the_page_says_what_was_measured_where_that_is_right_and_else_w
     assert made[2:6] == ("as it stands", "attention under `mask=causal`", "the mean of all values", "float32")
     other = page.cells(row, {"grade": world.ALARM, "verdict": verdict})
     assert other[2:6] == ("as it stands", "-", "the mean of all values", "-")
-    assert page.cells(row, {"grade": world.UNCALLED})[2] == "through a wrapper"
+    assert page.cells(row, {"grade": world.UNCALLED})[2] == "not as it stands"
+    own = "attention of the queries, keys and values that it makes of x in a way of its own"
+    inside = {"computes": f"{own}, with convention=torch_mha: True hides", "right_under": "convention=torch_mha"}
+    assert page.computes(inside) == f"{own} under `convention=torch_mha`"
+    assert page.computes({"computes": "attention as it was asked for"}) == "attention"
     assert page.plain(row["what_is_true"]).endswith("uniform \\| dropout 0")
     assert page.origin("keras keras/src/layers/attention.py commit pip keras 3.15.1 licence MIT") == (
         "keras 3.15.1 `keras/src/layers/attention.py`"
     )
     assert page.origin("search result of an index that names no repository") == ""
+
+
+def test_a_row_is_known_by_its_place_and_not_by_its_commit() -> None:
+    name = "`Attention`"
+    older, newer = (page.whose([f"openai/CLIP `model.py` at {commit}", name]) for commit in ("d05afc436d", "a9b1bf5"))
+    assert older == newer != page.whose(["openai/CLIP `old.py` at d05afc436d", name])
+    assert page.whose(["keras 3.14.0 `keras/src/a.py`", name]) == page.whose(["keras 3.15.1 `keras/src/a.py`", name])
+    assert page.whose(["keras `keras/src/a.py`", name]) == page.whose(["keras 3.15.1 `keras/src/a.py`", name])
+    assert page.whose(["keras 3.15.1 `keras/src/a.py`", name]) != page.whose(["keras 3.15.1 `keras/src/a.py`", "`B`"])

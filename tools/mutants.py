@@ -107,15 +107,15 @@ MUTANTS = [
     Mutant("rows without keys are NaN", "rules/normalizers/softmax.py", "np.where(total == 0, total.dtype.type(1), total)", "total", ("tests/forms/test_properties.py", "-k", "zeros")),
     Mutant("the kernel loses its one", "forms/linear.py", "x + x.dtype.type(1)", "x", FORMS),
     Mutant("decoding forgets the new key", "forms/decode.py", "row + offset.max() + 1", "row + offset.max()", FORMS),
-    Mutant("past keys move no query", "forms/_operator/functional.py", "if lengths else given.past", "if lengths else 0", ONNX),
-    Mutant("softmax precision ignored", "forms/_operator/functional.py", "None if softmax_precision is None else precision(softmax_precision)", "None", ONNX),
+    Mutant("past keys move no query", "forms/_operator/functional.py", "if lengths else given.past", "if lengths else 0", (*ONNX, "-k", "past_and_present")),
+    Mutant("softmax precision ignored", "forms/_operator/functional.py", "None if softmax_precision is None else precision(softmax_precision)", "None", (*ONNX, "-k", "softmax_precision_is_used")),
     Mutant("heads not turned to the front", "forms/_operator/arrange.py", "reshape(batches, length, heads, width // heads).swapaxes(1, 2)", "reshape(batches, heads, length, width // heads)", ONNX),
-    Mutant("a mask's end is open", "forms/_operator/arguments.py", "return False if mask.dtype == np.bool_ else -np.inf", "return True if mask.dtype == np.bool_ else 0.0", ONNX),
-    Mutant("masks of two blocks mixed up", "forms/_blocks/operands.py", "(start - block.task.rows.start, stop - start, queries)", "(0, stop - start, queries)", FAST),
+    Mutant("a mask's end is open", "forms/_operator/arguments.py", "return False if mask.dtype == np.bool_ else -np.inf", "return True if mask.dtype == np.bool_ else 0.0", (*ONNX, "-k", "ends_early")),
+    Mutant("masks of two blocks mixed up", "forms/_blocks/operands.py", "(start - block.task.rows.start, stop - start, queries)", "(0, stop - start, queries)", ("tests/forms/test_blockwise.py", "-k", "test_masks")),
     Mutant("underflow of few tokens trusted", "forms/_blocks/plain.py", "np.finfo(total.dtype).eps <= least and most", "most", FAST),
     Mutant("a second run forgets the first", "forms/_blocks/block.py", "            total += summed", "            total = summed", FAST),
     Mutant("pieces are merged as if they had one anchor", "forms/_blocks/pieces.py", "part.total * share for", "part.total for", FEW),
-    Mutant("memory is lent twice", "forms/_blocks/memory.py", "STORE.shelf.free.pop()", "STORE.shelf.free[-1]", FEW),
+    Mutant("memory is lent twice", "forms/_blocks/memory.py", "STORE.shelf.free.pop()", "STORE.shelf.free[-1]", ("tests/forms/test_memory.py", "-k", "kept_memory")),
     Mutant("a mask begins one key late", "forms/_blocks/tasks.py", "(max(first, every_stop), last)", "(max(first, every_stop + 1), last)", FAST),
     Mutant("float32 said to be float64", "forms/onnxruntime.py", 'DTYPE = "float32"', 'DTYPE = "float64"', LENT),
     Mutant("a step is measured from the first row", "experiment/ladder.py", "moved = difference(one.here, one.there)", "moved = difference(start.rung, one.there)", STEPS),
@@ -128,9 +128,9 @@ MUTANTS = [
     Mutant("a fused product is rounded twice", "problem/generators/_float32.py", "np.where((error != 0) & even, odd, total)", "product.astype(np.float32) + added", DRAWN),
     Mutant("a logarithm of the wrong branch", "problem/generators/_float32.py", "small = half < np.float32(0.707106781186547524)", "small = half < np.float32(0.7)", DRAWN),
     Mutant("one key for every array", "problem/generators/jax.py", "self.key, key = split(self.key)", "_, key = split(self.key)", DRAWN),
-    Mutant("the output of MHA drawn last", "problem/draw_order.py", "    output = weight_of_linear(stream, size, size)\n", "    output = weight_of_linear(stream, size, size + 1)[:, 1:]\n", DRAWN),
-    Mutant("biases are drawn after all matrices", "problem/draw_order.py", "default = pairs if", "default = pairs if not", DRAWN),
-    Mutant("heads drawn as one", "problem/draw_order.py", "names = settings.order_per_head * head + settings.order", "names = settings.order_per_head + settings.order", DRAWN),
+    Mutant("the output of MHA drawn last", "problem/draw_order.py", "    output = weight_of_linear(stream, size, size)\n", "    output = weight_of_linear(stream, size, size + 1)[:, 1:]\n", ("tests/problem/test_drawing.py",)),
+    Mutant("biases are drawn after all matrices", "problem/draw_order.py", "default = pairs if", "default = pairs if not", ("tests/problem/test_drawing.py",)),
+    Mutant("heads drawn as one", "problem/draw_order.py", "names = settings.order_per_head * head + settings.order", "names = settings.order_per_head + settings.order", ("tests/problem/test_drawing.py",)),
     Mutant("causal bent", "rules/masks/causal.py", "grid.key <= grid.query", "grid.key >= grid.query", EXAMPLES),
     Mutant("window bent", "rules/masks/window.py", "ahead <= self.right", "ahead < self.right", EXAMPLES),
     Mutant("document bent", "rules/masks/document.py", "== ids[grid.key]", "!= ids[grid.key]", EXAMPLES),
@@ -181,13 +181,15 @@ def caught(mutant: Mutant) -> bool | None:
     """Say whether the tests fail on the mutant; None if its text is not in the file exactly once."""
     with tempfile.TemporaryDirectory() as folder:
         for part in ("attn_exp", "conf", "tests", "tools"):
-            shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / part, Path(folder, part))  # also what is compiled: it is as old as its source
         shutil.copy(ROOT / "pyproject.toml", folder)
         target = Path(folder, "attn_exp", mutant.file)
         text = target.read_text(encoding="utf-8")
         if text.count(mutant.right) != 1:
             return None
         target.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
+        for compiled in target.parent.glob(f"__pycache__/{target.stem}.*"):
+            compiled.unlink()  # of the same second and length, it would be taken for the mutant's
         os.chdir(folder)
         sys.path.insert(0, folder)
         with open(os.devnull, "w", encoding="utf-8") as nowhere:

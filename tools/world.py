@@ -3,7 +3,8 @@
     python benchmarks/check.py --world FOLDER --verdicts verdicts.jsonl
     python tools/world.py FOLDER verdicts.jsonl docs/world.md > world.md
 
-The last word is a page that is there already: its rows stay, but for those of implementations in the folder.
+The last word is a page that is there already: its rows stay, but for those of implementations in the folder, which are
+known by their repository or package, path and name, whatever the commit or the release.
 
 FOLDER holds local copies, one file each, with a `truth.csv` as `benchmarks/world.py` describes it. Its columns `source`
 (repository, path, `commit` and the commit) and `what_is_true` (read by hand, before any check ran) are used here too. A
@@ -25,13 +26,15 @@ HEAD = """# The world's attention
 
 What {count} public implementations of attention compute, each as it stands in its repository at the commit or the
 release that is named. None of their code is kept here: these are facts about it. They were read by hand first, and then
-asked with `attn-exp check`, which called {called} of them without a line written for them; the others are called
-through a wrapper of a few lines.
+asked with `attn-exp check`, which called {called} of them without a line written for them; the others need a wrapper
+of a few lines, a GPU, a library that was not at hand, or more than a minute.
 
 - **computes**: what the check found, in the words of a run. `mask=causal` says that it hides later tokens without being
   asked; `convention=torch_mha`, that a mask's True hides. What it takes beside that, such as tables of positions, is
-  given so that it changes nothing.
-- **rows without keys**: what a query gets that may see no key: NaN, zeros, or the mean of all values.
+  given so that it changes nothing. "In a way of its own" says that a layer's attention was seen from inside alone, not
+  how it makes queries, keys and values. Where there is a dash the check could not say it, and what was read stands
+  alone.
+- **rows without keys**: what a query gets that may see no key: NaN, zeros, the mean of all values, or other numbers.
 - **type inside**: float32 where that is what it computes in, or takes the softmax in, whatever it is given.
 - **read by hand**: how masks are meant, how causal ones lie where there are more keys than queries, what stands around
   the attention, and what differs from the plain definition. "b t h d" and the like are the axes that it takes.
@@ -48,6 +51,8 @@ RIGHT = "judged right"
 ASKED = (RIGHT, "false alarms", "wrong names")
 """Grades of `benchmarks/world.py`: a verdict that is not right is not repeated on the page."""
 NOT_SAID = "-"
+SEEN_INSIDE = r"attention .*?of the queries, keys and values that it makes of x in a way of its own"
+"""What a verdict says of a layer whose attention is seen from inside alone."""
 EMPTY_ROWS = (
     (r"rows without keys:? (?:are |get |give )?(?:zero|0)", "zeros"),
     (r"rows without keys:? (?:are |get |give )?(?:uniform|the mean|mean)", "the mean of all values"),
@@ -62,8 +67,8 @@ def lines(folder: Path, verdicts: Path, page: Path | None) -> Iterator[str]:
         rows = [row for row in csv.DictReader(file) if row["right_or_wrong"] == "right" and origin(row["source"])]
     said = {row["file"]: row for row in map(json.loads, verdicts.read_text(encoding="utf-8").splitlines())}
     new = [[plain(cell) for cell in cells(row, said[row["file"]])] for row in rows if row["file"] in said]
-    known = {(row[0], row[1]) for row in new}
-    made = [*new, *(row for row in rows_of(page) if (row[0], row[1]) not in known)]
+    known = {whose(row) for row in new}
+    made = [*new, *(row for row in rows_of(page) if whose(row) not in known)]
     called = sum(row[2] == "as it stands" for row in made)
     yield HEAD.format(count=len(made), called=called)
     for row in sorted(made, key=lambda row: (row[0].lower(), row[1].lower())):
@@ -78,6 +83,11 @@ def rows_of(page: Path | None) -> Iterator[list[str]]:
         yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
+def whose(row: Sequence[str]) -> tuple[str, str]:
+    """Say which implementation a row is about, whatever its commit or its release."""
+    return re.sub(r"^(\S+) [^ `]+(?= `)|(?<=`) at [0-9a-f]+$", r"\1", row[0]), row[1]
+
+
 def cells(row: Mapping[str, str], said: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a row of the table: what was measured where that is right, else what was read."""
     verdict = said.get("verdict", {}) if said.get("grade") == RIGHT else {}
@@ -89,7 +99,7 @@ def cells(row: Mapping[str, str], said: Mapping[str, Any]) -> tuple[str, ...]:
     kind = "float32" if "float32" in accuracy or re.search(r"float32|fp32|\.float\(\)", by_hand) else ""
     return (
         origin(row["source"]), f"`{row['name']}`",
-        "as it stands" if said.get("grade") in ASKED else "through a wrapper",
+        "as it stands" if said.get("grade") in ASKED and said.get("verdict") else "not as it stands",
         computes(verdict) or NOT_SAID, told or empty or NOT_SAID, kind or NOT_SAID, by_hand,
     )  # fmt: skip
 
@@ -98,9 +108,10 @@ def computes(verdict: Mapping[str, Any]) -> str:
     """Say what a verdict found: plain attention, or attention under other words."""
     if not verdict:
         return ""
-    under = verdict.get("right_under", "")
-    said = verdict.get("computes", "").replace("attention as it was asked for", "attention").rstrip(".")
-    return f"attention under `{under}`" if under else said if said.startswith("attention") else "attention"
+    under, said = verdict.get("right_under", ""), verdict.get("computes", "")
+    seen = re.match(SEEN_INSIDE, said)
+    what = "attention" if seen is None else seen[0]
+    return f"{what} under `{under}`" if under else what
 
 
 def origin(source: str) -> str:

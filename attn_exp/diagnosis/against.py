@@ -22,6 +22,7 @@ import numpy as np
 from attn_exp.diagnosis.answers import SINGLE
 from attn_exp.diagnosis.behaviour import leak, masked
 from attn_exp.diagnosis.both import (
+    SAME_PARAMETERS,
     Asked,
     Both,
     asked_of_both,
@@ -40,6 +41,7 @@ from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.parting import EMPTY_ROWS, FOLLOWS, Cause, Pair, causes, first_stage
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import MOST_CALLS, as_python, small_case, smaller
+from attn_exp.diagnosis.smallest_of_layers import smallest_of_two_layers
 from attn_exp.experiment.verdict import (
     ABSENT,
     ANSWERED,
@@ -140,7 +142,7 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
     findings += [*only_one_offers(both), *nan_behind_a_mask(both, pairs)]
     tell("the smallest input on which they differ")
     lost = parted or [pair for pair in pairs if pair.part(digits)]
-    small = smallest_of_both(both, lost, digits) if lost else None
+    small = smallest_of_both(both, lost, digits, how) if lost else None
     tell("")
     return verdict_of(both, request, found, findings, small)
 
@@ -329,9 +331,13 @@ def by_definition(both: Both, request: Request) -> Verdict:
 # The smallest input on which they differ
 
 
-def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int) -> tuple[Smallest, Smallest] | None:
-    """Return the smallest input on which two functions differ, as lines to paste for either; None of modules."""
+def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int, how: str) -> tuple[Smallest, Smallest] | None:
+    """Return the smallest input on which two functions differ, as lines to paste for either; `how` two modules got the
+    same matrices."""
     first, second = both
+    if first.function is not None and first.function.inside is not None and second.owned is not None:
+        places = ((first.own, first.called, first.function), (second.own, second.called, second.owned))
+        return smallest_of_two_layers(places, parted[0].case, same_names=how.startswith(SAME_PARAMETERS))
     if first.function is None or first.function.inside is not None:
         return None
     case = parted[0].case

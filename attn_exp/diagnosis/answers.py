@@ -169,7 +169,7 @@ class Answers:
                 continue  # neither fits these shapes
             if stages is None:
                 return -1
-            size, room = np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30), tolerance(stages, self.digits)
+            size, room = largest(stages["output"]), tolerance(stages, self.digits)
             if room > TELLS * size and np.isfinite(stages["weights"]).all():
                 continue  # shares of sums that vanish, or logits of 1e9: rounding alone decides
             if is_for_no_key(answer.output, stages):
@@ -189,8 +189,7 @@ class Answers:
         """Return what a question gave, large numbers in float32 where that was the type: exp of it overflows sooner."""
         if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
             return case.given
-        sides = {side: getattr(case.given, side).astype(np.float32) for side in "qkv"}
-        return replace(case.given, **sides)
+        return case.in_float32
 
     def is_right_but_for_nan(self, case: Case, output: Array) -> bool:
         """Say whether an answer holds NaN, and no number that is wrong."""
@@ -380,6 +379,12 @@ class Answers:
             return None
         name = half_mistake(plain, self.half)
         return Explained((name,)) if name else None
+
+
+def largest(output: Array) -> float:
+    """Return the size of the largest number of an output, where infinite ones are as large as numbers are."""
+    size = float(np.abs(output).max(initial=1e-30))
+    return size if np.isfinite(size) else float(np.abs(np.nan_to_num(output)).max(initial=1e-30))
 
 
 def masked_branches(single: Sequence[Candidate]) -> Iterator[Candidate]:

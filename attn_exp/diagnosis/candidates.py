@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -287,7 +288,7 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
     """
     likely = (one for one in single if one.names[0] in PAIRED or not mistakes.mistake(one.names[0]).of_code)
     some = samples(seen)
-    telling = [(candidate, fields_changed(candidate, some)) for candidate in likely if tells(candidate, some)]
+    telling = [(once(candidate), fields_changed(candidate, some)) for candidate in likely if tells(candidate, some)]
     for (one, first), (other, second) in itertools.combinations(telling, 2):
         if one.names != other.names:
             names = tuple(sorted({*one.names, *other.names}))
@@ -306,6 +307,11 @@ PAIRED = (
     "scale_by_heads",
 )
 """Mistakes of code alone that people make beside others; pairs of all would take too long."""
+
+
+def once(candidate: Candidate) -> Candidate:
+    """Return a candidate that changes each case once, for many others that come after it."""
+    return replace(candidate, change=cache(candidate.change))
 
 
 def composed(one: Candidate, other: Candidate) -> Change:

@@ -49,6 +49,11 @@ class Case:
         """Every stage of the right answer, computed when it is first asked for."""
         return Right(compute(self.recipe, self.given, self.given.done))
 
+    @cached_property
+    def in_float32(self) -> Given:
+        """The input with heads in float32, for who was given no more."""
+        return replace(self.given, **{side: getattr(self.given, side).astype(np.float32) for side in "qkv"})
+
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
         """Return the same question under other masks."""
         return self.asking(self.recipe.with_rules(masks=masks))
@@ -140,14 +145,21 @@ def how_far(stages: Mapping[str, Array], digits: int) -> float:
             known &= weights != 0
         logits = np.abs(np.where(known, stages["masked"], 0.0)).max(initial=0.0)
         values = sizes(stages["v"])
-        mixed = weights @ values if weights.shape[-1] == values.shape[-2] else values  # a mistake may mix others
-        scale = sizes(mixed).max(initial=0.0)
+        scale = sizes(weights @ values if can_mix(weights, values) else values).max(initial=0.0)
         scale *= max(weights.sum(axis=-1).max(initial=0.0), 1.0)  # shares of sums that nearly vanish
         scale = max(scale, sizes(stages["output"]).max(initial=0.0))
     if digits >= 24:
         return float(safety * 2.0**-digits * (2 * (size + keys) + 4 * logits) * scale)
     sums = safety * 2.0**-24 * (2 * (size + keys) + 4 * logits)
     return float((sums + 4 * 2.0**-digits) * scale)
+
+
+def can_mix(weights: Array, values: Array) -> bool:
+    """Say whether weights can be taken with values as they stand: a mistake may mix other values, or other heads."""
+    if weights.shape[-1] != values.shape[-2]:
+        return False
+    heads = zip(weights.shape[-3::-1], values.shape[-3::-1], strict=False)
+    return all(one == other or 1 in (one, other) for one, other in heads)
 
 
 def sizes(array: Array) -> Array:

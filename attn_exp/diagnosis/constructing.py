@@ -22,7 +22,7 @@ from attn_exp.diagnosis.configurations import (
 )
 from attn_exp.diagnosis.guessing import About, about, guesses
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
-from attn_exp.diagnosis.module_sizes import Sizes
+from attn_exp.diagnosis.module_sizes import Sizes, is_switch_of_causal
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.stand_ins import Later
 from attn_exp.diagnosis.uses import Use, is_of_a_library, keywords_read, owner_of
@@ -216,10 +216,12 @@ class Search:
         """Return how far making an object comes, as something to compare, or None where what is made works."""
         self.tries += 1
         choices = Choices(places, self.missing)
-        given = [one for one in self.given if not only_needed or one.default is one.empty]
+        given = [one for one in self.given if not only_needed or one.default is one.empty or is_asked(one, sizes)]
         try:
             with held():
-                made = called_with(self.kind, given, self.arguments(given, sizes, choices))
+                said = self.arguments(given, sizes, choices)
+                words = written(self.kind, given, said)
+                made = called_with(self.kind, given, said)
         except Exception as error:
             self.options = dict(choices.options)
             self.failed.append(error)
@@ -230,7 +232,7 @@ class Search:
             return (0, *reached(error))
         self.options, self.values = dict(choices.options), dict(choices.values)
         try:
-            self.made = self.works(made, sizes)
+            self.made = self.works(made, replace(sizes, words=words))
         except PoorError as error:
             self.poor.append(error.made)
         except Exception as error:
@@ -274,6 +276,11 @@ class Search:
         return said
 
 
+def is_asked(given: inspect.Parameter, sizes: Sizes) -> bool:
+    """Say whether a class is to be told what a parameter says, also where it could do without."""
+    return sizes.causal is not None and is_switch_of_causal(given)
+
+
 def tells_all_of(look: Look) -> bool:
     """Say whether what is seen inside a layer of these sizes leaves nothing open."""
     return look.is_rich and tells_all(look())
@@ -288,6 +295,18 @@ def called_with(kind: Any, given: Sequence[inspect.Parameter], said: dict[str, A
     """Return what a class makes of its arguments; those without a name go first."""
     first = [said.pop(one.name) for one in given if one.kind is one.POSITIONAL_ONLY and one.name in said]
     return kind(*first, **said)
+
+
+def written(kind: Any, given: Sequence[inspect.Parameter], said: Mapping[str, Any]) -> str:
+    """Return the call that makes an object of a class; nothing where an argument cannot be written."""
+    usual = {one.name: one.default for one in given}
+    words = []
+    for name, value in said.items():
+        if value is not None and not isinstance(value, bool | int | float | str):
+            return ""
+        if value is not usual[name] and value != usual[name]:
+            words.append(f"{name}={value!r}")
+    return f"{getattr(kind, '__qualname__', '')}({', '.join(words)})"
 
 
 def parameters_of_all(kind: Any, name: str, known_of: About) -> list[inspect.Parameter]:

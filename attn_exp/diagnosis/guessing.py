@@ -69,6 +69,8 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
         return [*([] if given.default is given.empty else [given.default]), *sources_of_chance(given.name, note)]
     if sizes.causal is not None and is_switch_of_causal(given):
         return [sizes.causal]
+    if given.default is None and sizes.causal and counts_tokens(plain(given.name)):  # of the mask that it makes then
+        return [None, ROOM]
     return (
         instead_of_default(given, sizes, known_of)
         if given.default is not given.empty
@@ -90,6 +92,8 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
     if angles := tables(given.name, use, sizes.size, known_of.library):
         return angles
     known = sizes.value(given.name)
+    if known is None and known_of.library == "haiku" and word in ("keysize", "valuesize"):  # of a head, as in its own
+        known = sizes.size
     if (use.is_switch and not isinstance(known, bool)) or (use.is_square and known is None):
         return [ROOM, FEW, sizes.width] if use.is_square else [False, True, *([] if known is None else [known])]
     rule = next((values for fits, values in FIRST if fits(word, note)), None)

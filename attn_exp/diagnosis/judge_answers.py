@@ -28,6 +28,7 @@ from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import MASKS_OF_MORE, WIDTH
 from attn_exp.diagnosis.smallest import shown, smallest_wrong
+from attn_exp.diagnosis.smallest_of_layers import smallest_of_layer
 from attn_exp.diagnosis.unasked import unasked
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
@@ -103,7 +104,10 @@ def verdict_on_answers(
         computes = what_it_computes(found, bool(wrong)) if told is None else told.said
     else:
         computes = f"the right numbers, but look at: {', '.join(names or failed)}"
-    smallest = shown(own, caller, *small, found.change, digits) if small else None
+    smallest = (
+        shown(own, caller, *small, found.change, digits) if small
+        else smallest_of_layer(own, caller, function, wrong, digits) if wrong else None
+    )  # fmt: skip
     tell("")
     return Verdict(
         name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from attn_exp.arrays import Array
@@ -65,7 +65,8 @@ class Sizes:
     """What a module is made of: x of `width` numbers, `heads` of `size`, `shared` key/value heads, seed and dropout.
 
     `causal` is True where a class that is told whether it is causal is to be so; None leaves it as it is, and
-    `scaled` that its scores are to be scaled, where it has a switch for that.
+    `scaled` that its scores are to be scaled, where it has a switch for that. `words`: the call that made it, where
+    that can be written.
     """
 
     width: int
@@ -77,6 +78,7 @@ class Sizes:
     dropout: float = 0.0
     causal: bool | None = None
     scaled: bool = True
+    words: str = field(default="", compare=False)
 
     def value(self, name: str) -> Any:
         """Return what a parameter or field of that name is given, or None where nobody knows it."""

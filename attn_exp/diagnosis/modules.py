@@ -72,8 +72,8 @@ from attn_exp.diagnosis.read_layers import (
 )
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import NotFoundError
+from attn_exp.diagnosis.sizes_of_files import ROOM, smaller
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
-from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
     are_apart,
     depending,
@@ -167,10 +167,21 @@ def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         UserError: it cannot be made, or what is made cannot be called.
     """
     told = smaller(own.function, sizes)
+    few = {name: FEW_TOKENS if size == ROOM else size for name, size in told.items()}
     with suppress(Exception), with_numbers(own.function, told):
         if told:
             return of_sizes_told(own, sizes, request, told)
-    return of_sizes_told(own, sizes, request, {})
+    try:
+        return of_sizes_told(own, sizes, request, {})
+    except UserError as error:
+        if few == told or isinstance(error, UnreadError):
+            raise
+        with suppress(Exception), with_numbers(own.function, few):  # a mask of so many tokens may be taken whole
+            return of_sizes_told(own, sizes, request, few)
+        raise
+
+
+FEW_TOKENS = 9
 
 
 def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mapping[str, int | str]) -> Bound:
@@ -191,6 +202,7 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
         keeps = any(word in HEADS for word, _ in whole_numbers(module))  # it may have been told another number of them
         count = 0 if keeps or not any(map(COUNTS_HEADS.search, words_of_class(own))) else of_size.heads
         found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told, heads=count))
+        found = found if told else replace(found, written=of_size.words)
         return telling(found, [one.name for one in given if any(map(plain(one.name).count, WINDOWS))])
 
     given = parameters_of(own.function, own.name)

@@ -16,7 +16,17 @@ import numpy as np
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings, with_score
-from attn_exp.diagnosis.case import Answer, Case, differs, is_blind, is_far, predicted, tolerance, without_blind
+from attn_exp.diagnosis.case import (
+    Answer,
+    Case,
+    differs,
+    expected,
+    is_blind,
+    is_far,
+    predicted,
+    tolerance,
+    without_blind,
+)
 from attn_exp.diagnosis.inside_functions import Inside, Search
 from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.diagnosis.rotary_inside import words_of_turning
@@ -130,12 +140,20 @@ def that_fit_beside_a_mistake(
 
     known = [(words, change(case.recipe)) for words, change in meant(caller, case) if "window" not in words]
     known += more
-    if not known or has_one(case.recipe):
+    if not known or not makes_its_shape(case, answer) or has_one(case.recipe):
         return []
     found = [words for words, recipe in known if has_one(recipe)]
     if found or is_seen() or has_two(case.recipe):
         return found
     return [words for words, recipe in known if words in USUAL and has_two(recipe)]
+
+
+def makes_its_shape(case: Case, answer: Answer) -> bool:
+    """Say whether an answer has the right shape, or one that a mistake makes: no words make another."""
+    if answer.output is None or answer.output.shape == expected(case)["output"].shape:
+        return True
+    made = (predicted(one.change(case), case.given) for one in every_mistake([case]))
+    return any(stages is not None and stages["output"].shape == answer.output.shape for stages in made)
 
 
 def may_be_made(names: Collection[str], caller: Caller) -> bool:

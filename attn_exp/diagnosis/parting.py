@@ -17,14 +17,13 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.answers import Answers
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import (
-    Candidate,
     best,
     everywhere,
     is_right,
     what_a_setting_computes,
     what_mistakes_compute,
 )
-from attn_exp.diagnosis.case import Answer, Case, expected, predicted, same_answer
+from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, same_answer, without_blind
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.located import is_product, weights_of
 from attn_exp.diagnosis.offer import at_of
@@ -45,7 +44,19 @@ WHERE = {
 }  # fmt: skip
 """Where two functions part, in words; other questions are named as the ladder has them."""
 MOST_PLACES = 3
-UNKNOWN = ("does not, and no known name explains how", False)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a function answers some questions, in words; `known` says that a name or a reading explains it, and `blind`
+    what queries get in it that see no key."""
+
+    words: str
+    known: bool = True
+    blind: str = ""
+
+
+UNKNOWN = Reading("does not, and no known name explains how", known=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,20 +135,34 @@ def causes(
     readers = [
         Reader([(pair.case, pair.answers[place]) for pair in pairs], verdicts[place], digits) for place in (0, 1)
     ]
-    made: dict[tuple[str, str], tuple[list[str], list[str], bool]] = {}
+    made: dict[tuple[str, str], list[tuple[list[Pair], tuple[Reading, Reading]]]] = {}
     rungs = list(dict.fromkeys(pair.case.rung for pair in parted))
     for rung in rungs if "masks" not in rungs else [rung for rung in rungs if rung != EMPTY_ROWS]:
         here = [pair for pair in parted if pair.case.rung == rung]
         first, second = (reader.reading([(pair.case, pair.answers[place]) for pair in here])
                          for place, reader in enumerate(readers))  # fmt: skip
-        known = first[1] and second[1] and first[0] != second[0]
-        lost, places, _ = made.setdefault((first[0], second[0]), ([], [], known))
-        lost.append(rung)
-        places.append(where(here))
-    return [
-        Cause(tuple(lost), f"{names[0]} {words[0]}; {names[1]} {words[1]}", tuple(dict.fromkeys(places)), known)
-        for words, (lost, places, known) in made.items()
-    ]
+        made.setdefault((first.words, second.words), []).append((here, (first, second)))
+    return [cause_of(names, found) for found in made.values()]
+
+
+def cause_of(names: tuple[str, str], found: Sequence[tuple[list[Pair], tuple[Reading, Reading]]]) -> Cause:
+    """Return one cause that shows in several kinds of questions, with how either reads each of them."""
+    said = []
+    for place, name in enumerate(names):
+        readings = [both[place] for _, both in found]
+        said.append(f"{name} {readings[0].words}{next((one.blind for one in readings if one.blind), '')}")
+    first, second = found[0][1]
+    known = first.known and second.known and first.words != second.words
+    rungs = tuple(here[0].case.rung for here, _ in found)
+    return Cause(rungs, "; ".join(said), tuple(places_of([here for here, _ in found])), known)
+
+
+def places_of(kinds: Sequence[Sequence[Pair]]) -> Iterator[str]:
+    """Yield where two functions part; what they do on the plainest questions they do on all."""
+    plain = [where(kind) for kind in kinds if where(kind) == WHERE["values"]]
+    turned = [pair for kind in kinds if aligned(kind[0].case) for pair in kind]
+    others = (where(kind) for kind in kinds if not aligned(kind[0].case))
+    yield from plain[:1] or dict.fromkeys((*([where(turned)] if turned else []), *others))
 
 
 def where(pairs: Sequence[Pair]) -> str:
@@ -146,7 +171,7 @@ def where(pairs: Sequence[Pair]) -> str:
     if aligned(case):
         longer = {at_of(pair.case).keys > at_of(pair.case).rows for pair in pairs}
         lengths = "t and s differ" if len(longer) > 1 else "s > t" if True in longer else "t > s"
-        return f"where causal and {lengths}"
+        return f"under a causal mask, where {lengths}"
     return WHERE.get(case.rung, f"in {case.rung!r}")
 
 
@@ -164,54 +189,63 @@ class Reader:
     verdict: Verdict
     digits: int
 
-    def reading(self, here: Seen) -> tuple[str, bool]:
-        """Return how some questions are answered, in words, and whether that is known."""
+    def reading(self, here: Seen) -> Reading:
+        """Return how some questions are answered."""
         case = here[0][0]
         if case.rung == EMPTY_ROWS:
-            return f"gives {without_keys(here[0])}", True
+            return Reading(f"gives {without_keys(here[0])}")
         for applies, words, change in READINGS:
             if applies(case) and self.gives(here, change):
-                return words + self.blind_rows(here, change), True
+                return Reading(words, blind=self.blind_rows(here, change))
         if is_right(list(here), self.digits):
-            return FOLLOWS, True
+            return Reading(FOLLOWS)
         if self.verdict.mistakes and not self.verdict.passed:
             return self.named(here)
         return self.found
 
-    def named(self, here: Seen) -> tuple[str, bool]:
+    def named(self, here: Seen) -> Reading:
         """Return the mistake of its verdict, or the one that gives these questions, where that is another."""
         held = [pair for pair in self.seen if pair[1].output is not None and is_right([pair], self.digits)]
         fits = Answers([*here, *held], self.digits, self.digits).single_that_fit()
         found = best(fits)
         if found is None or any(set(fit.names) <= set(self.verdict.mistakes) for fit in fits):
-            return f"computes {self.verdict.computes.rstrip('.')}", True
-        return f"computes {what_mistakes_compute(found.names).rstrip('.')}", True
+            return Reading(f"computes {self.verdict.computes.rstrip('.')}")
+        return Reading(f"computes {what_mistakes_compute(found.names).rstrip('.')}")
 
     def gives(self, here: Seen, change: Callable[[Case], Recipe]) -> bool:
-        """Say whether another reading gives some answers."""
-        return Answers(here, self.digits, self.digits).gives(Candidate((), change))
+        """Say whether a reading gives some answers; what queries get that see no key is open."""
+        for case, answer in here:
+            stages = predicted(change(case), case.given)
+            if answer.output is None or stages is None or answer.output.shape != stages["output"].shape:
+                return False
+            rows = {**stages, "output": without_blind(stages["output"], stages)}
+            if differs(without_blind(answer.output, stages), rows, self.digits):
+                return False
+        return True
 
     def blind_rows(self, here: Seen, change: Callable[[Case], Recipe]) -> str:
         """Say what queries get that see no key in this reading, where there are any."""
         for case, answer in here:
             stages = predicted(change(case), case.given)
             if stages is not None and blind(stages["masked"]).any():
-                return f" with {without_keys((replace(case, recipe=change(case)), answer))} for queries that see no key"
+                return (
+                    f", with {without_keys((replace(case, recipe=change(case)), answer))} for queries that see no key"
+                )
         return ""
 
     @cached_property
-    def found(self) -> tuple[str, bool]:
+    def found(self) -> Reading:
         """What explains all its wrong answers, where its verdict has no name for it."""
         lost = [pair for pair in self.seen if pair[1].output is not None and not is_right([pair], self.digits)]
         held = [pair for pair in self.seen if not any(pair is other for other in lost)]
         answers = Answers([*lost, *held], self.digits, self.digits)
         if not self.verdict.passed:  # its verdict found no mistake; a setting has no name there
             setting = answers.setting_that_fits()
-            return (f"computes {what_a_setting_computes(setting.setting)}", True) if setting else UNKNOWN
+            return Reading(f"computes {what_a_setting_computes(setting.setting)}") if setting else UNKNOWN
         found = explained(answers)
         if found.names:
-            return f"computes {what_mistakes_compute(found.names).rstrip('.')}", True
-        return (f"computes {what_a_setting_computes(found.setting)}", True) if found.setting else UNKNOWN
+            return Reading(f"computes {what_mistakes_compute(found.names).rstrip('.')}")
+        return Reading(f"computes {what_a_setting_computes(found.setting)}") if found.setting else UNKNOWN
 
 
 def without_keys(pair: tuple[Case, Answer]) -> str:

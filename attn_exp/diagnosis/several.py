@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_exp import mistakes
-from attn_exp.diagnosis.candidates import Candidate, composed, everywhere, fitted_factors
+from attn_exp.diagnosis.candidates import Candidate, composed, everywhere, fitted_factors, once
 from attn_exp.diagnosis.case import Answer, Case, predicted
 from attn_exp.mistakes.masks import filled
 
@@ -65,16 +65,17 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
     parts = by_part(single)
     late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
     unscaled = list[Candidate]()
-    for head, mixed, shared in itertools.product(parts["heads"], parts["products"], [*parts["softmax"], *late]):
-        if equal is None and many(head, mixed, shared) > 2:
+    before = [once(together(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
+    for mixed, shared in itertools.product(before, [*parts["softmax"], *late]):
+        if equal is None and many(mixed, shared) > 2:
             continue
-        first = together((head, mixed, shared))
+        first = together((mixed, shared))
         if equal is not None and not is_close(first, *equal):
             continue
         after = shared in late
         unscaled += [first] if first.names and equal is not None and not after else []
         for scaled in parts["scale"][: 1 if after else None]:
-            some = (head, mixed, *((shared,) if after else (scaled, shared)))
+            some = (mixed, *((shared,) if after else (scaled, shared)))
             if many(*some) > 1 and (equal or many(*some) < 3) and is_close(made := together(some), *asked):
                 yield made
     case, answer = asked
@@ -84,7 +85,7 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
 
 def many(*parts: Candidate) -> int:
     """Return how many names some mistakes have."""
-    return len({name for one in parts for name in one.names})
+    return len(set[str]().union(*[one.names for one in parts]))
 
 
 def apart(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:

@@ -251,7 +251,10 @@ def literal(array: Array, caller: Caller) -> str:
 
 
 def module_of(own: OwnFunction) -> str:
-    """Return the name by which a function is imported."""
+    """Return the name by which a function is imported: that by which its user named it, where it is a module's."""
+    place = own.target.rpartition(":")[0]
+    if place and not place.endswith(".py"):
+        return place
     stem = own.file.rpartition("/")[2].removesuffix(".py")
     return stem if own.file and "site-packages" not in own.file else getattr(own.function, "__module__", "") or stem
 

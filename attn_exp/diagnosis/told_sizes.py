@@ -23,6 +23,7 @@ from attn_exp.diagnosis.module_sizes import (
 )
 from attn_exp.diagnosis.offer import parameters_of, plain, role_of
 from attn_exp.diagnosis.pure_layers import kind_of
+from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.uses import uses_of
 from attn_exp.errors import UserError
@@ -52,25 +53,31 @@ def sizes_of(request: Request, heads: int = MADE_WITH, size: int = SIZE) -> Size
 def with_sizes_apart(
     kind: Any, name: str, sizes: Sizes, works: Callable[[Any, Sizes], Bound], made: Bound, told: Mapping[str, Any]
 ) -> Bound:
-    """Return a layer of one head that has as many numbers as x, made so that it has others; as it is, if none can be.
+    """Return a layer whose heads have as many numbers as x, made so that they have others; as it is, if none can be.
 
-    What is wrong with the one number is right with the other where both are the same. One of them is that of x, unless
-    its file has `told` it.
+    What is wrong with the one number is right with the other where both are the same. Of one head, one of the sizes is
+    that of x, unless its file has `told` it.
     """
     inside = made.inside
-    if inside is None or inside.heads != 1 or len(set(inside.arrays["W_q"].shape)) > 1:
+    if inside is None or not has_heads_as_wide_as_x(inside):
         return made
     uses = uses_of(kind)
     given = [one for one in parameters_of(kind, name) if is_size_of_layer(one)]
     given = [one for one in given if one.name not in uses or not uses[one.name].divides]
-    several = given[::-1] if told or len(given) > 1 else []
+    several = given[::-1] if told or len(given) > 1 or inside.heads > 1 else []
     for one in while_there_is_time(several, MAKING, "a head of another size than x"):
         with suppress(UserError):
             maker = with_argument(kind, name, one.name, OTHER_INNER)
             other: Bound = construct(maker, name, sizes, works)
-            if other.inside is not None and len(set(other.inside.arrays["W_q"].shape)) > 1:
+            if other.inside is not None and not has_heads_as_wide_as_x(other.inside):
                 return other
     return made
+
+
+def has_heads_as_wide_as_x(inside: Inside) -> bool:
+    """Say whether a head of a layer has as many numbers as x."""
+    width, columns = inside.arrays["W_q"].shape
+    return bool(columns == width * inside.heads)
 
 
 OTHER_INNER = 16

@@ -184,7 +184,7 @@ def lines_of_two(verdict: Verdict) -> list[str]:
         new = [line for line in one.python.splitlines() if line not in shown]
         said += [*(f"  {line}" for line in new), f"  # gives {one.mine}"]
         shown |= set(new)
-    if small:
+    if small and small[0][1].right:
         said.append(f"  # the definition gives {small[0][1].right}")
     return [*said, *ladder(verdict)]
 

@@ -160,7 +160,11 @@ def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | No
     """
     at = At.of_heads(recipe.rules, q, k, place)
     keys, values = recipe.share(at, k), None if v is None else recipe.share(at, v)
-    return Trace(q=q, k=k, v=v).replace(**weighed(recipe, at, q, keys, values))
+    with np.errstate(over="ignore", invalid="ignore"):
+        stages, allowed = masked_logits(recipe, at, q, keys)
+    weights = weighed(recipe, at, stages["masked"], allowed)
+    context = None if values is None else mixed(recipe, at, weights, values, keys)
+    return Trace(q=q, k=k, v=v).replace(**stages, weights=weights, context=context)
 
 
 class Done:
@@ -183,6 +187,14 @@ class Done:
                 self.kept.clear()
             self.kept[key] = known = (step(*given), given)
         return known[0]
+
+    def place(self, rules: Rules, q: Array, k: Array, given: Given) -> At:
+        """Return where the steps stand: the same object for equal rules, so that their steps are the same too."""
+        try:
+            at: At = self.find((rules, q.shape, k.shape), At.of_heads, (rules, q, k, None, given))
+        except TypeError:  # an offset for each entry of the batch cannot be looked up
+            return At.of_heads(rules, q, k, None, given)
+        return at
 
 
 def take(done: Done | None, step: Step, *given: Any) -> Any:
@@ -212,16 +224,20 @@ def compute(recipe: Recipe, given: Given, done: Done | None = None) -> dict[str,
             steps_of_sides = (recipe.order, recipe.source, recipe.project, recipe.split)
             of_sides = (*steps_of_sides, recipe.heads, recipe.groups, recipe.wide, id(recipe.positions))
             q, k, v = done.find(of_sides, sides, (recipe, given))
-            at = done.find((id(recipe.rules), q.shape, k.shape), At.of_heads, (recipe.rules, q, k, None, given))
-        turning = done if recipe.positions else None  # what is not turned is passed on
-        q, k, v = (
-            take(turning, recipe.place, at, side, heads, recipe.positions)
-            for side, heads in zip("qkv", (q, k, v), strict=True)
-        )
-        sharing = done if at.groups != at.heads else None
-        shared = {"q": q, "k": take(sharing, recipe.share, at, k), "v": take(sharing, recipe.share, at, v)}
-        stages = shared | weighed(recipe, at, **shared, done=done)
-        context = stages["context"]
+            at = done.find((id(recipe.rules), q.shape, k.shape), done.place, (recipe.rules, q, k, given))
+        if recipe.positions or recipe.place is not steps.place:
+            turning = done if recipe.positions else None  # what is not turned is passed on
+            q, k, v = (
+                take(turning, recipe.place, at, side, heads, recipe.positions)
+                for side, heads in zip("qkv", (q, k, v), strict=True)
+            )
+        if at.groups != at.heads or recipe.share is not steps.share:
+            sharing = done if at.groups != at.heads else None
+            k, v = take(sharing, recipe.share, at, k), take(sharing, recipe.share, at, v)
+        stages, allowed = masked_logits(recipe, at, q, k, done)
+        weights = weighed(recipe, at, stages["masked"], allowed, done)
+        context = mixed(recipe, at, weights, v, k, done)
+        stages |= {"q": q, "k": k, "v": v, "weights": weights, "context": context}
         if given.x is None and not recipe.wide:
             return stages | {"output": context}
         merged = take(done, recipe.merge, at, context)
@@ -268,19 +284,33 @@ def embedded(recipe: Recipe, x: Array) -> Array:
     return x
 
 
-def weighed(recipe: Recipe, at: At, q: Array, k: Array, v: Array | None, done: Done | None = None) -> dict[str, Array]:
-    """Return the stages from q, k and v, one k and v for each query head, up to the context if there are values."""
+def masked_logits(
+    recipe: Recipe, at: At, q: Array, k: Array, done: Done | None = None
+) -> tuple[dict[str, Array], Array]:
+    """Return the stages from q and k, one k for each query head, up to the masked logits, and which places are allowed.
+
+    What masked keys hold may be anything, and comes to nothing: who calls this ignores what NumPy says of it.
+    """
     bending = done if at.rules.scores else None  # what no rule bends is passed on
-    with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything, and comes to nothing
-        scores = take(done, recipe.score, at, q, k)
-        logits = take(done, recipe.scaled, at, scores)
-        capped = logits if at.rules.bend_last else take(bending, recipe.bent, at, logits)
-        allowed = take(done, recipe.allowed, at)
-        masked = take(done, recipe.forbid, at, take(bending, recipe.biased, at, capped), allowed)
-        masked = recipe.bent(at, masked) if at.rules.bend_last else masked
-    weights = take(done, recipe.normalize, at, masked)
-    weights = weights if recipe.after is steps.after else take(done, recipe.after, at, weights, allowed)
-    stages = {"scores": scores, "logits": logits, "capped": capped, "masked": masked, "weights": weights}
-    if v is None:
-        return stages
-    return stages | {"context": recipe.gather(at, take(done, recipe.mix, at, weights, v, k))}
+    scores = take(done, recipe.score, at, q, k)
+    logits = capped = take(done, recipe.scaled, at, scores)
+    if not at.rules.bend_last and (at.rules.scores or recipe.bent is not steps.bent):
+        capped = take(bending, recipe.bent, at, logits)
+    allowed = take(done, recipe.allowed, at)
+    biased = capped
+    if at.rules.scores or recipe.biased is not steps.biased:
+        biased = take(bending, recipe.biased, at, capped)
+    masked = take(done, recipe.forbid, at, biased, allowed)
+    masked = recipe.bent(at, masked) if at.rules.bend_last else masked
+    return {"scores": scores, "logits": logits, "capped": capped, "masked": masked}, allowed
+
+
+def weighed(recipe: Recipe, at: At, masked: Array, allowed: Array, done: Done | None = None) -> Array:
+    """Return the weights of masked logits."""
+    weights: Array = take(done, recipe.normalize, at, masked)
+    return weights if recipe.after is steps.after else take(done, recipe.after, at, weights, allowed)
+
+
+def mixed(recipe: Recipe, at: At, weights: Array, v: Array, k: Array, done: Done | None = None) -> Array:
+    """Return the context: the values mixed by their weights."""
+    return np.asarray(recipe.gather(at, take(done, recipe.mix, at, weights, v, k)))

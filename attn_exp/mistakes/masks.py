@@ -337,7 +337,7 @@ MISTAKES = {
     ),
     "causal_top_left": Mistake(
         says="The causal mask stands at the top left: first query beside first key instead of last beside last.",
-        fix="query i sees keys j <= i + (keys - queries)",
+        fix="query i sees keys j <= i + (keys - queries); if the top left is meant, ask with align=top_left",
         seen="PyTorch issues 108108 and 144858; flash-attention issue 282",
         stage="masked",
         changes=(first_query_at(lambda at: 0),),
@@ -345,7 +345,7 @@ MISTAKES = {
     ),
     "causal_bottom_right": Mistake(
         says="The causal mask stands at the bottom right: last query beside last key instead of first beside first.",
-        fix="query i sees keys j <= i",
+        fix="query i sees keys j <= i; if the bottom right is meant, ask with align=bottom_right",
         seen="flash-attention from 2.1 on; mlx PR 2836",
         stage="masked",
         changes=(first_query_at(lambda at: at.keys - at.rows),),

@@ -26,7 +26,13 @@ PATHS = [
     r"C:\naive\tables\new.csv",
     r"C:\a=b\~x",
 ]
-MINE = "def attention(q, k, v):\n    return v\n"
+MINE = """import numpy as np
+
+
+def attention(q, k, v):
+    powers = np.exp(q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]))
+    return powers / powers.sum(axis=-1, keepdims=True) @ v
+"""
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -95,7 +95,11 @@ def test_two_that_compute_the_same_agree_whatever_their_axes_and_names() -> None
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
-        (bottom_right, top_left, "where causal and t and s differ: bottom_right aligns causal masks bottom right"),
+        (
+            bottom_right,
+            top_left,
+            "where t and s differ: bottom_right aligns causal masks bottom right, with NaN for queries that see no key",
+        ),
         (grouped, tiled, "tiled gives keys to heads in turns"),
         (
             with_nan,

@@ -532,3 +532,28 @@ def test_one_head_is_told_where_a_class_of_jax_is_told_several(
 ) -> None:
     pytest.importorskip("equinox", reason="Equinox is not installed: pip install equinox")
     assert verdict_on(OF_ONE_HEAD.replace(exchanged, ""), tmp_path).mistakes == ("single_head", *more)
+
+
+OF_KEY_SIZE = """
+import haiku as hk, jax, jax.numpy as jnp
+
+class Layer(hk.Module):
+    def __init__(self, num_heads: int, key_size: int):
+        super().__init__()
+        self.num_heads, self.key_size = num_heads, key_size
+
+    def __call__(self, x):
+        width = self.num_heads * self.key_size
+        q, k, v = (hk.Linear(width, name=name)(x) for name in ("query", "key", "value"))
+        q, k, v = (side.reshape(*x.shape[:2], self.num_heads, -1).swapaxes(1, 2) for side in (q, k, v))
+        shares = jax.nn.softmax(q @ k.swapaxes(2, 3) / jnp.sqrt(x.shape[-1]), -1)
+        return hk.Linear(width, name="last")((shares @ v).swapaxes(1, 2).reshape(*x.shape[:2], width))
+"""
+
+
+def test_the_size_of_a_key_is_another_than_that_of_x(tmp_path: Path) -> None:
+    """What is divided by the root of x's size is right where a head has as many numbers."""
+    pytest.importorskip("haiku", reason="haiku is not installed: pip install dm-haiku")
+    (tmp_path / "of_key_size.py").write_text(OF_KEY_SIZE, encoding="utf-8")
+    verdict = check(find_function(f"{tmp_path / 'of_key_size.py'}:Layer"), Request(), quick=True)
+    assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict

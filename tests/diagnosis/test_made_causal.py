@@ -162,3 +162,32 @@ def test_how_a_causal_mask_lies_is_no_mistake_where_nobody_asked_for_one() -> No
     said = [one.state for one in verdict.findings if one.rung == "made causal"]
     assert said == [REMARK]
     assert check(own, understood(["mask=causal"]), quick=True).mistakes == ("causal_bottom_right",)
+
+
+class OfSoMany(Told):
+    """Makes its mask beforehand, and refuses to be causal where nobody says for how many tokens."""
+
+    def __init__(self, width: int = 24, heads: int = 3, causal: bool = False, sequence_length: int | None = None):
+        if causal and sequence_length is None:
+            raise ValueError("sequence_length is needed to be causal")
+        super().__init__(width, heads, causal)
+
+
+def test_what_a_class_needs_to_be_causal_it_is_told() -> None:
+    verdict = check(function_from(OfSoMany, "OfSoMany", None), Request(), quick=True)
+    assert verdict.passed, verdict
+    assert [one.state for one in verdict.findings if one.rung == "made causal"] == [HELD]
+
+
+class NeverSo(Told):
+    """Cannot be causal at all."""
+
+    def __init__(self, width: int = 24, heads: int = 3, causal: bool = False):
+        if causal:
+            raise NotImplementedError("it cannot be causal")
+        super().__init__(width, heads, causal)
+
+
+def test_a_class_that_refuses_to_be_causal_is_not_said_to_ignore_it() -> None:
+    """It was made without the switch then, and judged as if it had been told."""
+    assert check(function_from(NeverSo, "NeverSo", None), Request(), quick=True).passed

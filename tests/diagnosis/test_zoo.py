@@ -62,3 +62,9 @@ def test_most_pairs_are_named() -> None:
     named = [tuple(sorted(names_said(verdict(case.function, case.settings)))) for case in some]
     right = sum(names == tuple(sorted(case.mistake.split("+"))) for names, case in zip(named, some, strict=True))
     assert right >= 0.9 * len(some), list(zip(named, [case.mistake for case in some], strict=True))
+
+
+def test_heads_that_no_mistake_brings_together_end_in_no_error() -> None:
+    """Of keys and values shared in turns, one query's heads and all heads of values are looked at beside each other."""
+    (case,) = (case for case in PAIRS if case.mistake == "queries_keys_swapped+kv_heads_tiled")
+    assert sorted(names_said(verdict(case.function, case.settings))) == ["kv_heads_tiled", "queries_keys_swapped"]
