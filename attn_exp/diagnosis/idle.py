@@ -10,7 +10,9 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.named_matrices import FILLERS, FUSED, sounds_like
 from attn_exp.diagnosis.roles import Layer, restored
+from attn_exp.experiment.verdict import BROKEN, REMARK, Finding
 
+RUNG = "every matrix is used"
 INSTEAD = {("k", "q"): "keys_from_queries", ("q", "k"): "queries_from_keys", ("v", "q"): "values_from_queries",
            ("v", "k"): "values_from_keys"}  # fmt: skip
 """The mistake of a side whose own matrix is idle, by the side whose matrix it is made with."""
@@ -111,6 +113,21 @@ def idle_biases(layer: Layer, answer: Callable[[], Array]) -> list[str]:
                     sides.add(sounds_like(name))
                 layer.put({name: array})
     return sorted(sides)
+
+
+def said_of_idle(
+    idle: Sequence[str], is_alike: Callable[[str, str], bool], *, are_raw: bool, is_output: bool
+) -> Iterator[tuple[Finding, str]]:  # fmt: skip
+    """Yield what is to be said of idle matrices, as `made_of_another` names those of a side.
+
+    `are_raw`: they are projections, of inputs that are multiplied as they are; `is_output`: one is that of the output.
+    """
+    instead = list(made_of_another(idle, is_alike))
+    yield from ((Finding(RUNG, BROKEN, why), name) for why, name in instead)
+    if not instead:
+        name = UNUSED if are_raw else NO_OUTPUT if is_output else ""
+        said = f"{', '.join(idle)} changes nothing: it is made and never used"
+        yield Finding(RUNG, BROKEN if name else REMARK, said), name
 
 
 def made_of_another(idle: Sequence[str], is_alike: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:

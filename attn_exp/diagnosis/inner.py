@@ -28,13 +28,12 @@ from attn_exp.diagnosis.cores import (
     is_raw,
 )
 from attn_exp.diagnosis.idle import (
-    NO_OUTPUT,
+    RUNG,
     THIRD,
-    UNUSED,
     are_projections,
     is_of_any,
-    made_of_another,
     may_be_output,
+    said_of_idle,
 )
 from attn_exp.diagnosis.other_words import BLOCKS, INVERTED, UNSCALED
 from attn_exp.diagnosis.request import Request
@@ -122,10 +121,10 @@ def of_order(seen: Seen) -> Iterator[tuple[Finding, str]]:
 
 def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say which matrices change nothing, and which side is made with the matrix of another instead of its own."""
-    rung, idle = "every matrix is used", list(seen.idle())
+    idle = list(seen.idle())
     if not idle:
         if "v" in seen.without_bias():
-            yield Finding(rung, BROKEN, "the bias of the values changes nothing"), "no_value_bias"
+            yield Finding(RUNG, BROKEN, "the bias of the values changes nothing"), "no_value_bias"
         return
     of_one_input = seen.cores_of(seen.x, seen.x)
 
@@ -136,13 +135,9 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
         pairs = [(getattr(one, side), getattr(one, other)) for one in of_one_input]
         return bool(pairs) and all(are_multiples(rows, others) for rows, others in pairs)
 
-    instead = list(made_of_another(idle, is_alike))
-    yield from ((Finding(rung, BROKEN, why), name) for why, name in instead)
-    if not instead:
-        raw = are_projections(idle, seen.matrices) and all(is_of_inputs(seen, one) for one in seen.first)
-        name = UNUSED if raw else NO_OUTPUT if has_rows(seen) and is_without_output(seen, idle) else ""
-        said = f"{', '.join(idle)} changes nothing: it is made and never used"
-        yield Finding(rung, BROKEN if name else REMARK, said), name
+    are_raw = are_projections(idle, seen.matrices) and all(is_of_inputs(seen, one) for one in seen.first)
+    is_output = has_rows(seen) and is_without_output(seen, idle)
+    yield from said_of_idle(idle, is_alike, are_raw=are_raw, is_output=is_output)
 
 
 def matrices_behind(seen: Seen, one: Core, side: str) -> set[bytes]:
@@ -417,7 +412,7 @@ STAGES = {
     "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q",
     "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
     "the weights inside": "weights",
-    "behind the softmax": "weights", "large inputs inside": "weights", "every matrix is used": "output",
+    "behind the softmax": "weights", "large inputs inside": "weights", RUNG: "output",
     "the answer": "output",
 }  # fmt: skip
 """The first stage that differs where a rung is broken; each of the others is about a mask."""

@@ -42,6 +42,7 @@ from attn_exp.diagnosis.read_layers import (
     taken_by,
     telling,
     understood,
+    with_heads_told,
     words_for_masks,
 )
 from attn_exp.diagnosis.request import Request
@@ -51,7 +52,7 @@ from attn_exp.diagnosis.tokens import (
     entries_apart,
     tokens_first,
 )
-from attn_exp.diagnosis.told_sizes import is_told, of_heads_told, sizes_of
+from attn_exp.diagnosis.told_sizes import sizes_of
 from attn_exp.diagnosis.ways_into_layers import (
     LAID,
     NoWayError,
@@ -107,9 +108,7 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
 
     def works(made: Any, of_size: Sizes) -> Bound:
         known = of_size if inspect.isclass(own.function) else None
-        found = of_arrays(PlainLayer(evaluated(made)), own.name, request, known, of_size.size)
-        told = of_size.heads if known is not None and is_told(own) else 1
-        return replace(found, named=of_heads_told(made, found.inside, told))
+        return with_heads_told(of_arrays(PlainLayer(evaluated(made)), own.name, request, known, of_size.size), made)
 
     try:
         if not inspect.isclass(own.function):

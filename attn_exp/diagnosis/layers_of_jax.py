@@ -27,6 +27,7 @@ from attn_exp.diagnosis.read_layers import (
     taken_by,
     telling,
     understood,
+    with_heads_told,
     with_some_at_rest,
     words_for_masks,
 )
@@ -38,7 +39,7 @@ from attn_exp.diagnosis.tokens import (
     entries_apart,
     takes_any_number,
 )
-from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, is_told, of_heads_told, with_sizes_apart
+from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, with_sizes_apart
 from attn_exp.diagnosis.ways_into_layers import (
     HERE,
     NoWayError,
@@ -96,9 +97,7 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
             found = found or understood(layer, way, forward, origin)
         except NotFoundError as error:
             raise UnreadError(f"{own.name}: no projections found: {error}", look) from error
-        told_heads = of_size.heads if inspect.isclass(own.function) and is_told(own) else 1
-        named = exchanged_by_names(found) or of_heads_told(made, found.inside, told_heads)
-        return telling(replace(found, look=look, named=named))
+        return telling(with_heads_told(replace(found, look=look, named=exchanged_by_names(found)), made))
 
     if not inspect.isclass(own.function):
         return works(own.function, sizes)

@@ -66,6 +66,7 @@ from attn_exp.diagnosis.read_layers import (
     taken_by,
     telling,
     understood,
+    with_heads_told,
     with_some_at_rest,
     words_for_masks,
 )
@@ -201,7 +202,6 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
         keeps = any(word in HEADS for word, _ in whole_numbers(module))  # it may have been told another number of them
         count = 0 if keeps or not any(map(COUNTS_HEADS.search, words_of_class(own))) else of_size.heads
         found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told, heads=count))
-        found = found if found.named is not None else replace(found, named=as_its_class_is_told(found, count))
         found = found if told else replace(found, written=of_size.words)
         return telling(found, [one.name for one in given if any(map(plain(one.name).count, WINDOWS))])
 
@@ -335,7 +335,7 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
     found = with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None
     try:
         found = found or read_as_it_is(layer, way, forward, request, told, name)
-        return replace(with_heads_kept(found, module), look=look)
+        return replace(with_heads_told(found, module, known.heads), look=look)
     except UserError as error:
         raise UnreadError(str(error), look) from error
 
@@ -497,22 +497,6 @@ def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> 
     if as_found and all(same(array, found.arrays[key]) for key, array in arrays.items()):
         return None
     return Inside(arrays, heads, groups, found.around, found.tokens)
-
-
-def as_its_class_is_told(found: Bound, heads: int) -> Inside | None:
-    """Return the matrices of a layer of one head as those of several, where its class was told that it has so many."""
-    inside = found.inside
-    if inside is None or inside.heads != 1 or heads < len("qk") or is_averaged(found):
-        return None
-    if any(inside.arrays[f"W_{side}"].shape[1] % heads for side in "qkv"):
-        return None
-    return Inside(inside.arrays, heads, heads, inside.around, inside.tokens)
-
-
-def with_heads_kept(found: Bound, module: Any) -> Bound:
-    """Return a layer of one head as one of several by name, where its module keeps that it has so many."""
-    kept = next((number for word, number in whole_numbers(module) if word in HEADS), 0)
-    return found if found.named is not None else replace(found, named=as_its_class_is_told(found, kept))
 
 
 COUNTS_HEADS = re.compile("heads$|^heads|n(um)?head|headcount|headnum")

@@ -72,6 +72,17 @@ def exchanged_by_names(found: Bound) -> Inside | None:
     return replace(inside, arrays=arrays) if fit(arrays, inside.heads, inside.groups) else None
 
 
+def with_heads_told(found: Bound, made: Any, told: int = 0) -> Bound:
+    """Return a layer of one head as one of several by name, where what its class made keeps that it has so many; where
+    that keeps no number of them, its class may have been `told` one."""
+    inside, heads = found.inside, next((number for word, number in whole_numbers(made) if word in HEADS), told)
+    if found.named is not None or inside is None or inside.heads != 1 or heads < len("qk") or is_averaged(found):
+        return found
+    if any(inside.arrays[f"W_{side}"].shape[1] % heads for side in "qkv"):
+        return found
+    return replace(found, named=replace(inside, heads=heads, groups=heads))
+
+
 def telling(found: Bound, windows: Sequence[str] = ()) -> Bound:
     """Return a layer of which answers tell something; `windows` may say how many tokens see each other.
 

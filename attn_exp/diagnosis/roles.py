@@ -202,6 +202,7 @@ class Search:
         self.other = self.rng.standard_normal((1, self.tokens, width)) if memory else None
         self.before = before
         self.now: dict[str, Array] = {name: np.array(array) for name, array in before.items()}
+        self.known: dict[int, Array] = {}
         self.set_aside: dict[str, Array] = {}
         self.rest: list[str] = []
 
@@ -269,8 +270,7 @@ class Search:
         for name, array in self.now.items():
             if self.is_matrix(name):
                 spread = 1.0 / np.sqrt(max(self.width, 1))
-                self.now[name] = self.rng.standard_normal(array.shape) * spread
-        self.layer.put(self.now)
+                self.write(name, self.rng.standard_normal(array.shape) * spread)
 
     def is_matrix(self, name: str) -> bool:
         """Say whether a parameter can be a matrix: two axes or more that are longer than 1."""
@@ -294,14 +294,21 @@ class Search:
         """Give a parameter other numbers until the end of the search."""
         self.now[name] = array
         self.layer.put({name: array})
+        self.known.clear()
 
     def answer(self, tokens: int = 0) -> Array:
         """Return the answer for the last token of x, alone or with all others."""
         return np.asarray(self.answers(tokens)[-1])
 
     def answers(self, tokens: int = 0) -> Array:
-        """Return the answer for every token of x, `[t m]`."""
+        """Return the answer for every token of x, `[t m]`, which is asked once for the numbers that stand."""
         tokens = tokens or self.tokens
+        if tokens not in self.known:
+            self.known[tokens] = self.asked(tokens)
+        return self.known[tokens]
+
+    def asked(self, tokens: int) -> Array:
+        """Return what the layer answers now for the last tokens of x."""
         x = self.x[:, -tokens:]
         if tokens == 1 and self.is_fixed:
             x = np.repeat(x, self.tokens, axis=1)
@@ -321,7 +328,7 @@ class Search:
         """Return the answer for every token while a parameter holds other numbers."""
         self.layer.put({name: array})
         try:
-            return self.answers(tokens)
+            return self.asked(tokens or self.tokens)
         finally:
             self.layer.put({name: self.now[name]})
 
@@ -614,11 +621,12 @@ class Context:
         """Return the context: the answer itself, or what W_o is given, which is then read a part at a time."""
         search = self.search
         if not self.last:
-            zero = {name: search.now[name] for name in self.values}
-            said = search.answer(tokens)
-            search.layer.put({name: self.without_values(name) for name in zero})
+            before, said = {name: search.now[name] for name in self.values}, search.answer(tokens)
+            for name in before:
+                search.write(name, self.without_values(name))
             nothing = search.answer(tokens)
-            search.layer.put(zero)
+            for name, array in before.items():
+                search.write(name, array)
             return said - nothing
         array = search.now[self.last]
         matrix = np.zeros_like(as_matrix(array, self.inputs_of_o))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from attn_exp.diagnosis.bound import Bound
@@ -21,7 +20,6 @@ from attn_exp.diagnosis.module_sizes import (
     Sizes,
     about_heads,
     is_switch_of_causal,
-    whole_numbers,
 )
 from attn_exp.diagnosis.offer import parameters_of, plain, role_of
 from attn_exp.diagnosis.pure_layers import kind_of
@@ -95,19 +93,6 @@ def is_size_of_layer(given: inspect.Parameter) -> bool:
 def is_told(own: OwnFunction) -> bool:
     """Say whether a class is told how many heads it has, by a word of its own or in a configuration."""
     return any(word in HEADS or about_heads(word) for word in words_of_class(own))
-
-
-def of_heads_told(made: Any, found: Inside | None, told: int) -> Inside | None:
-    """Return what an object holds of one head as that of the heads that its class is told and keeps; None of others.
-
-    A head that has fewer numbers than x may be one of several, or what is told is how many it has.
-    """
-    is_kept = told > 1 and any(word in HEADS and value == told for word, value in whole_numbers(made))
-    if found is None or not is_kept or found.heads > 1:
-        return None
-    shapes = [found.arrays[f"W_{side}"].shape for side in "qkv"]
-    is_whole = all(columns == shapes[0][0] and columns % told == 0 for _, columns in shapes)
-    return replace(found, heads=told, groups=told) if is_whole else None
 
 
 def may_share_heads(own: OwnFunction) -> bool:

@@ -9,20 +9,17 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.idle import (
-    NO_OUTPUT,
-    UNUSED,
+    RUNG,
     are_projections,
     idle_matrices,
     is_of_any,
-    made_of_another,
     matrices_of,
+    said_of_idle,
 )
 from attn_exp.diagnosis.named_matrices import sounds_like
 from attn_exp.diagnosis.projected_before import PUT_BEFORE
 from attn_exp.diagnosis.read_layers import is_averaged
-from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding
-
-RUNG = "every matrix is used"
+from attn_exp.experiment.verdict import BROKEN, HELD, Finding
 
 
 def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
@@ -39,21 +36,17 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
     found = idle_matrices(layer, lambda: caller(case).output, known)
     idle, own = list(found), [name for name in matrices_of(layer.parameters) if name not in known]
     places = {side: [(piece.name, piece.columns) for piece in roles.sides[side]] for side in "qkv"}
-    instead = list(made_of_another(idle, lambda side, other: places[side] == places[other]))
-    said = f"{', '.join(idle)} changes nothing: it is made and never used"
     if not idle:
         yield Finding(RUNG, HELD), ""
-    elif instead:
-        yield from ((Finding(RUNG, BROKEN, why), name) for why, name in instead)
-    elif hasattr(getattr(layer, "module", None), PUT_BEFORE) and are_projections(idle, own):
-        yield Finding(RUNG, BROKEN, said), UNUSED
-    elif not roles.sides.get("o") and (
+        return
+    are_raw = hasattr(getattr(layer, "module", None), PUT_BEFORE) and are_projections(idle, own)
+    is_output = not roles.sides.get("o") and (
         any(sounds_like(name) == "o" for name in idle)
         or (len(idle) == 1 and may_be_output(idle[0], found[idle[0]], case))
-    ):
-        yield Finding(RUNG, BROKEN, said), NO_OUTPUT
-    else:
-        yield Finding(RUNG, REMARK, said), ""
+    )
+    yield from said_of_idle(
+        idle, lambda side, other: places[side] == places[other], are_raw=are_raw, is_output=is_output
+    )
 
 
 def all_one_head(function: Bound) -> Iterator[tuple[Finding, str]]:
