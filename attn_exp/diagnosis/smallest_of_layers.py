@@ -54,10 +54,12 @@ def smallest_of_layer(
     inside = function.inside
     if inside is None or inside.around is not None or not can_be_written(own, function):
         return None
+    if not is_same_reading(matrices_of(function, own.name), inside.arrays):
+        return None
     place = Place(own, caller, function, "layer", drawn_in("layer"))
     with drawn_anew(function.origin):
         arrays = matrices_of(function, own.name)
-        if arrays is None or arrays.keys() != inside.arrays.keys():
+        if arrays is None:
             return None
         for small in small_cases(wrong[0][0], caller, arrays):
             answer, lines = written_call(place, small)
@@ -135,6 +137,13 @@ def matrices_of(function: Bound, name: str) -> Mapping[str, Array] | None:
         return function.roles.arrays({part: np.array(one) for part, one in function.layer.parameters.items()})
     except (UserError, ValueError, KeyError):
         return None
+
+
+def is_same_reading(arrays: Mapping[str, Array] | None, known: Mapping[str, Array]) -> bool:
+    """Say whether matrices are those that are known of a layer: these may be read by its names."""
+    if arrays is None or arrays.keys() != known.keys():
+        return False
+    return all(np.array_equal(array, known[name]) for name, array in arrays.items())
 
 
 def small_cases(case: Case, caller: Caller, arrays: Mapping[str, Array]) -> Iterator[Case]:
