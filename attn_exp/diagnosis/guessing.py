@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.diagnosis.libraries import modules_named
 from attn_exp.diagnosis.module_sizes import BIAS, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads, is_switch_of_causal
 from attn_exp.diagnosis.of_chance import is_of_chance, sources_of_chance
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sides import side_of_name
-from attn_exp.diagnosis.stand_ins import HOMES, Later, classes, functions, layers, tables, without_places
+from attn_exp.diagnosis.stand_ins import Later, classes, functions, layers, tables, without_places
 from attn_exp.diagnosis.uses import Use, is_of_a_library, lengths_compared, owner_of, uses_of
 
 ENDS = (
@@ -56,16 +57,23 @@ def about(kind: Any, within: tuple[Any, ...], make: Callable[..., Any]) -> About
     """Return what is known of a class."""
     owner = owner_of(kind)
     home = kind_of(owner)
+    library = home.replace("nnx", "linen") or library_of(owner)
     return About(
-        owner, uses_of(kind), home.replace("nnx", "linen") or "torch", (*within, owner), make, is_nnx=home == "nnx",
-        insisted=lengths_compared(owner),
-    )  # fmt: skip
+        owner, uses_of(kind), library, (*within, owner), make, is_nnx=home == "nnx", insisted=lengths_compared(owner)
+    )
+
+
+def library_of(owner: Any) -> str:
+    """Return the library whose arrays a class of no library works with: PyTorch's, where nothing says another."""
+    named = modules_named(owner)
+    return next((name for name in ("torch", "jax", "numpy") if name in named), "torch")
 
 
 def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]:
     """Return what a parameter may be given, the likeliest first; nothing where its default is best."""
     note = note_of(given)
-    if "jax" in sys.modules and is_of_chance(given.name, note, made=known_of.library in OF_KEYS):
+    may_be_jax = "jax" in sys.modules and known_of.library != "numpy"
+    if may_be_jax and is_of_chance(given.name, note, made=known_of.library in OF_KEYS):
         return [*([] if given.default is given.empty else [given.default]), *sources_of_chance(given.name, note)]
     if sizes.causal is not None and is_switch_of_causal(given):
         return [sizes.causal]
@@ -138,7 +146,7 @@ def drawn(shape: tuple[int, ...], home: str) -> Any:
     array = np.random.default_rng(list(shape)).standard_normal(shape) / math.sqrt(shape[0])
     if home == "torch":
         return sys.modules["torch"].from_numpy(array)
-    return sys.modules["jax.numpy"].asarray(array) if home in HOMES and "jax.numpy" in sys.modules else array
+    return sys.modules["jax.numpy"].asarray(array) if home != "numpy" and "jax.numpy" in sys.modules else array
 
 
 def by_note(given: inspect.Parameter, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:

@@ -15,10 +15,12 @@ from typing import Any, cast
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.adapting import of_matrices
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import seen_inside
 from attn_exp.diagnosis.function_layers import function_layers
+from attn_exp.diagnosis.guessing import library_of
 from attn_exp.diagnosis.inner import Look, UnreadError, another_each_time, tells_all
 from attn_exp.diagnosis.layers_of_jax import library_of_jax
 from attn_exp.diagnosis.libraries import library, modules_named, wanted
@@ -73,7 +75,7 @@ def of_no_library(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         UserError: it cannot be called, or what it does is no attention.
     """
     held_by_it = matrices_of(own, request)
-    if any(array.any() for array in held_by_it):
+    if any(array.any() for array in held_by_it) and not is_told_matrices(own.function):
         return of_plain(own, sizes, request)
     kind = own.function if inspect.isclass(own.function) else type(own.function)
     if not keeps_what_it_makes(kind) or (held_by_it and takes_heads(getattr(kind, method_of(kind)))):
@@ -82,6 +84,11 @@ def of_no_library(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         return of_plain(own, sizes, request)
     except UncalledError as error:
         raise NoMatricesError(f"{own.name} holds no matrices") from error
+
+
+def is_told_matrices(kind: Any) -> bool:
+    """Say whether a class of NumPy is made of matrices: it is a function of these too, which can be asked more."""
+    return inspect.isclass(kind) and library_of(kind) == "numpy" and of_matrices(kind) is not None
 
 
 class NoMatricesError(UserError):
@@ -189,6 +196,7 @@ def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | Non
     home = {"numpy": np.dot, "jax": None}.get(layer.library) or getattr(sys.modules.get("torch"), "matmul", None)
     forward = taken_by(layer.forward, name)
     way = way_into_plain(layer, forward, lambda array: lent.into(array, layer.kind), widths_of(layer, sizes), head)
+    way = replace(way, asked=request.positions)
     layer.see_type(way)
     layer.leave_out_idle(way)
     way, home = entries_apart(layer, tokens_first(layer, way)), home if layer.library != "jax" else library_of_jax()

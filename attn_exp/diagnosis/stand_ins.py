@@ -82,7 +82,7 @@ def tables(name: str, use: Use, size: int, library: str) -> list[Any]:
     One that is asked for two parts is a pair of cosines and sines.
     """
     word = plain(name)
-    numbers: Any = sys.modules.get({"torch": "torch"}.get(library, "jax.numpy"))
+    numbers: Any = sys.modules.get({"torch": "torch", "numpy": "numpy"}.get(library, "jax.numpy"))
     if numbers is None or library == "keras":
         return []
     shapes = [(PLACES, size), (PLACES, size // 2)]

@@ -128,7 +128,9 @@ class TurnsQueriesAlone(TurnedByTables):
 ROTARY = ("position=rope", "position.rope.interleaved=true")
 
 
-def test_tables_of_a_function_hold_the_angles_that_are_asked_for() -> None:
+@pytest.mark.parametrize("beside", ["numpy", "torch"])
+def test_tables_of_a_function_hold_the_angles_that_are_asked_for(beside: str) -> None:
+    pytest.importorskip(beside, reason=f"{beside} is not installed")
     assert attn_exp.check(TurnedByTables, quick=True).passed
     assert attn_exp.check(TurnedByTables, *ROTARY, quick=True).passed
     assert attn_exp.check(TurnsQueriesAlone, *ROTARY, quick=True).mistakes == ("position_missing",)
@@ -147,5 +149,7 @@ class OfChance:
         return (shares @ v).swapaxes(1, 2).reshape(x.shape) @ self.o
 
 
-def test_a_class_that_wants_a_source_of_random_numbers_is_made_with_one() -> None:
+@pytest.mark.parametrize("beside", ["numpy", "jax", "torch"])
+def test_a_class_that_wants_a_source_of_random_numbers_is_made_with_one(beside: str) -> None:
+    pytest.importorskip(beside, reason=f"{beside} is not installed")  # a library that is loaded is not the class's own
     assert attn_exp.check(OfChance, quick=True).passed
