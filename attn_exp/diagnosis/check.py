@@ -236,16 +236,10 @@ def turned_by_tables(
                 return
             turned += [tried] if tried.function.has_tables else []  # a way without them, or none in time, is no answer
         for tried in turned:
-            names = names_inside(own, tried, tell)
+            names = called_inside(own, tried, tell).mistakes
             if names and all(mistake(name).group == "positions" for name in names) and "rope_pairing" not in names:
                 yield from ((Finding(TURNED, BROKEN, mistake(name).says), name) for name in names)
                 return
-
-
-def names_inside(own: OwnFunction, tried: Tried, tell: Tell) -> tuple[str, ...]:
-    """Return the mistakes of a function that is called as was found out, in a few questions, or that are seen inside."""
-    verdict = check_called(own, tried, True, tell)
-    return (looked_into(verdict, tried) or verdict).mistakes
 
 
 TURNED = "turned by its tables"
@@ -315,7 +309,11 @@ def check_in_layout(
 
 def checked_inside(own: OwnFunction, request: Request, tell: Tell) -> Verdict:
     """Check a function under a request in a few questions, and look inside where nothing explains its answers."""
-    tried = ways_to_call.how_to_call(own, request)
+    return called_inside(own, ways_to_call.how_to_call(own, request), tell)
+
+
+def called_inside(own: OwnFunction, tried: Tried, tell: Tell) -> Verdict:
+    """Check a function that is called as was found out, as `checked_inside` does."""
     verdict = check_called(own, tried, True, tell)
     return looked_into(verdict, tried) or verdict
 
