@@ -92,6 +92,8 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
     if angles := tables(given.name, use, sizes.size, known_of.library):
         return angles
     known = sizes.value(given.name)
+    if is_switch_of_scale(word) and (use.is_switch or note == "bool"):
+        return [sizes.scaled, not sizes.scaled]
     if known is None and known_of.library == "haiku" and word in ("keysize", "valuesize"):  # of a head, as in its own
         known = sizes.size
     if (use.is_switch and not isinstance(known, bool)) or (use.is_square and known is None):
@@ -189,7 +191,10 @@ def is_layer(kind: Any) -> bool:
 
 
 def resolved(note: Any, kind: Any) -> Any:
-    """Return an annotation as what it names, where it is written as a text; of several that it may be, the first."""
+    """Return an annotation as what it names, where it is written as a text; of several that it may be, the first.
+
+    An abstract class, of which nothing can be made, says nothing.
+    """
     if isinstance(note, str):
         init = getattr(kind, "__init__", None)
         space = getattr(init, "__globals__", vars(sys.modules.get(getattr(kind, "__module__", ""), typing)))
@@ -199,7 +204,8 @@ def resolved(note: Any, kind: Any) -> Any:
         return None
     options = [one for one in typing.get_args(note) if one is not type(None)]
     is_choice = typing.get_origin(note) in (typing.Union, getattr(types, "UnionType", typing.Union))
-    return options[0] if is_choice and options else note
+    note = options[0] if is_choice and options else note
+    return None if inspect.isabstract(note) else note
 
 
 def by_use(name: str, use: Use, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:
@@ -215,8 +221,18 @@ def by_use(name: str, use: Use, sizes: Sizes, known_of: About, usual: list[Any])
     return found
 
 
-SCALES = "(use|is|do|with|apply)?(attn|attention|dot|qk)?(scale|scaled|scaling)"
+SCALES = (
+    "(use|is|do|with|apply)?(attn|attention|dot|qk)?(scale|scaled|scaling)"
+    "(attn|attention|qk|dot)?(weights|scores|logits|products?)?"
+)
 """What people call the switch of a scale: where it is off by default, that is no mistake."""
+
+
+def is_switch_of_scale(word: str) -> bool:
+    """Say whether a switch of that name says that scores are scaled."""
+    return re.fullmatch(SCALES, word) is not None
+
+
 ORDINARY = ("softmax", "full", "vanilla", "standard", "default", "normal", "scaled", "dot", "self", "regular", "none")
 """Parts of texts that choose what most people mean by attention."""
 
@@ -279,7 +295,7 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     is_flag = isinstance(given.default, bool)
     refused = use.asserted and (is_flag or (type(given.default) is int and known is None))
     refused |= is_flag and "selfat" in word  # keys may be wanted else that a call before has left
-    is_scale = given.default is False and sizes.scaled and re.fullmatch(SCALES, word) is not None
+    is_scale = given.default is False and sizes.scaled and is_switch_of_scale(word)
     if word in (*DROPOUT, *BIAS) or is_flag or (word == "numgroups" and whole) or refused:  # groups of a norm
         others = [not given.default] if is_flag else [GRID, 2]
         return [True, False] if is_scale else list(dict.fromkeys([given.default, *others])) if refused else []

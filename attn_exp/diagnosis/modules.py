@@ -183,6 +183,14 @@ def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
 FEW_TOKENS = 9
 
 
+def with_switches_said(found: Bound, sizes: Sizes) -> Bound:
+    """Return a layer with a word on the switches that its class was given and would not have by itself."""
+    if found.offer is None or not sizes.switched:
+        return found
+    said = "; ".join(filter(None, (found.offer.said, f"made with {sizes.switched}")))
+    return replace(found, offer=replace(found.offer, said=said))
+
+
 def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mapping[str, int | str]) -> Bound:
     """Return a module of a class with such sizes, in which nothing is all zeros or ones; `told` are those of its file.
 
@@ -202,7 +210,7 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
         count = 0 if keeps or not any(map(COUNTS_HEADS.search, words_of_class(own))) else of_size.heads
         found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told, heads=count))
         found = found if found.named is not None else replace(found, named=as_its_class_is_told(found, count))
-        found = found if told else replace(found, written=of_size.words)
+        found = with_switches_said(found if told else replace(found, written=of_size.words), of_size)
         return telling(found, [one.name for one in given if any(map(plain(one.name).count, WINDOWS))])
 
     given = parameters_of(own.function, own.name)

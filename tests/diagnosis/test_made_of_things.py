@@ -35,6 +35,19 @@ def test_its_mistake_is_named(kind: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert attn_exp.check(kind, quick=True).mistakes == ("no_scale",)
 
 
+@pytest.mark.parametrize("kind", [of.OfAbstractSettings, of.OfASwitchOfItsSettings], ids=lambda kind: kind.__name__)
+def test_what_settings_are_given_is_what_most_people_mean(kind: Any) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert verdict.passed, verdict
+    assert "made with" not in verdict.findings[0].said
+
+
+def test_a_switch_that_is_not_left_as_it_is_by_default_is_said() -> None:
+    verdict = attn_exp.check(of.OfASwitch, quick=True)
+    assert verdict.passed, verdict
+    assert "made with scaling=True" in verdict.findings[0].said
+
+
 def made_of_sizes(width: int, num_heads: int) -> Any:
     return of.Plain(width, num_heads)
 
