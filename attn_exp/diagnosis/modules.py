@@ -339,7 +339,9 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
     now = {name: np.array(array) for name, array in layer.parameters.items()}
     see = cache(partial(seen_inside, layer, way, words_for_masks(way, forward), known.heads))
-    look = Look(name, see, request, at_first=partial(with_numbers_of_now, layer, now))
+    look = Look(
+        name, see, request, at_first=partial(with_numbers_of_now, layer, now), switched=sizes.switched if sizes else ""
+    )
     found = with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None
     try:
         found = found or read_as_it_is(layer, way, forward, request, told, name)
