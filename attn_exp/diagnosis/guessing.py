@@ -69,6 +69,9 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
         return [*([] if given.default is given.empty else [given.default]), *sources_of_chance(given.name, note)]
     if sizes.causal is not None and is_switch_of_causal(given):
         return [sizes.causal]
+    is_flag = note == "bool" or known_of.uses.get(given.name, Use()).is_switch
+    if given.default is given.empty and is_flag and is_switch_of_scale(plain(given.name)):
+        return [sizes.scaled, not sizes.scaled]
     if given.default is None and sizes.causal and counts_tokens(plain(given.name)):  # of the mask that it makes then
         return [None, ROOM]
     return (
@@ -92,8 +95,6 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
     if angles := tables(given.name, use, sizes.size, known_of.library):
         return angles
     known = sizes.value(given.name)
-    if is_switch_of_scale(word) and (use.is_switch or note == "bool"):
-        return [sizes.scaled, not sizes.scaled]
     if known is None and known_of.library == "haiku" and word in ("keysize", "valuesize"):  # of a head, as in its own
         known = sizes.size
     if (use.is_switch and not isinstance(known, bool)) or (use.is_square and known is None):
