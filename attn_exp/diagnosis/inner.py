@@ -437,9 +437,12 @@ MEANT = ": True in its mask means that one may not attend"
 
 
 def is_causal(one: Core) -> bool:
-    """Say whether each query sees the keys up to its own alone, of several."""
-    later = np.triu(np.ones(one.logits.shape[1:], bool), 1)
-    return bool(later.any() and ((one.logits <= HIDDEN) == later).all())
+    """Say whether each query sees the keys up to its own alone, of several; those of several heads may share keys."""
+    rows, keys = one.logits.shape[1:]
+    of_one, hidden = np.triu(np.ones((rows, keys), bool), 1), one.logits <= HIDDEN
+    several = rows // keys if rows % keys == 0 else 1
+    heads = (np.tile(of_one[:keys], (several, 1)), np.repeat(of_one[:keys], several, axis=0)) if several > 1 else ()
+    return bool(of_one.any() and any((hidden == later).all() for later in (of_one, *heads)))
 
 
 class OtherShapeError(UnreadError, UncalledError):

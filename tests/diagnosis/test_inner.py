@@ -678,3 +678,15 @@ class SharedByWidth(SharedByRows):
 def test_rows_of_heads_that_read_the_same_keys_are_no_mixed_tokens(layer: Any, names: tuple[str, ...]) -> None:
     verdict = attn_exp.check(layer, quick=True)
     assert verdict.mistakes == names and verdict.passed is not bool(names), verdict
+
+
+class SharedAndLater(SharedByRows):
+    def forward(self, x: Any) -> Any:  # type: ignore[override] # it takes no mask
+        return super().forward(x)
+
+    def masked(self, scores: Any, mask: Any) -> Any:
+        return scores.masked_fill(torch.ones(scores.shape[1], scores.shape[1]).triu(1).bool()[:, None], -torch.inf)
+
+
+def test_a_causal_mask_of_heads_that_share_keys_is_told_in_the_words_for_it() -> None:
+    assert attn_exp.check(SharedAndLater(24, 3), quick=True).right_under == "mask=causal"
