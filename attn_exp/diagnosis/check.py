@@ -250,13 +250,16 @@ def turned_by_tables(
     if not function.has_tables or request.positions or not (verdict.passed or verdict.right_under):
         return
     asked = {words: other_words.with_words(request, f"{words} {verdict.right_under}") for words in ROTARY}
+    turned = list[Tried]()
     with suppress(UserError):
         for words, one in asked.items():
-            if ways_to_call.is_right(ways_to_call.how_to_call(own, one)):
+            tried = ways_to_call.how_to_call(own, one)
+            if ways_to_call.is_right(tried):
                 yield Finding(TURNED, HELD, words), ""
                 return
-        for one in asked.values():
-            names = checked_inside(own, one, tell).mistakes
+            turned += [tried] if tried.function.has_tables else []  # a way without them, or none in time, is no answer
+        for tried in turned:
+            names = called_inside(own, tried, tell).mistakes
             if names and all(mistake(name).group == "positions" for name in names) and "rope_pairing" not in names:
                 yield from ((Finding(TURNED, BROKEN, mistake(name).says), name) for name in names)
                 return
@@ -329,7 +332,11 @@ def check_in_layout(
 
 def checked_inside(own: OwnFunction, request: Request, tell: Tell) -> Verdict:
     """Check a function under a request in a few questions, and look inside where nothing explains its answers."""
-    tried = ways_to_call.how_to_call(own, request)
+    return called_inside(own, ways_to_call.how_to_call(own, request), tell)
+
+
+def called_inside(own: OwnFunction, tried: Tried, tell: Tell) -> Verdict:
+    """Check a function that is called as was found out, as `checked_inside` does."""
     verdict = check_called(own, tried, True, tell)
     return looked_into(verdict, tried) or verdict
 

@@ -145,7 +145,7 @@ def config_class(given: inspect.Parameter, owner: Any) -> Any:
     space = getattr(getattr(owner, "__init__", None), "__globals__", space)
     beside = [
         value for name, value in space.items()
-        if inspect.isclass(value) and value.__module__ == owner.__module__
+        if inspect.isclass(value) and value.__module__ == owner.__module__ and not inspect.isabstract(value)
         and name.lower().endswith(("config", "args", "cfg", "hparams", "params"))
         and not issubclass(value, dict)  # such a mapping does not say what it holds; the code that reads it does
     ]  # fmt: skip

@@ -220,7 +220,7 @@ class Search:
         try:
             with held():
                 said = self.arguments(given, sizes, choices)
-                words = written(self.kind, given, said)
+                words, other = written(self.kind, given, said), switched(given, said, sizes)
                 made = called_with(self.kind, given, said)
         except Exception as error:
             self.options = dict(choices.options)
@@ -232,7 +232,7 @@ class Search:
             return (0, *reached(error))
         self.options, self.values = dict(choices.options), dict(choices.values)
         try:
-            self.made = self.works(made, replace(sizes, words=words))
+            self.made = self.works(made, replace(sizes, words=words, switched=other))
         except PoorError as error:
             self.poor.append(error.made)
         except Exception as error:
@@ -307,6 +307,12 @@ def written(kind: Any, given: Sequence[inspect.Parameter], said: Mapping[str, An
         if value is not usual[name] and value != usual[name]:
             words.append(f"{name}={value!r}")
     return f"{getattr(kind, '__qualname__', '')}({', '.join(words)})"
+
+
+def switched(given: Sequence[inspect.Parameter], said: Mapping[str, Any], sizes: Sizes) -> str:
+    """Return the switches that are given another value than their own default, though nobody asked for it."""
+    unasked = (one for one in given if isinstance(one.default, bool) and not is_asked(one, sizes))
+    return ", ".join(f"{one.name}={said[one.name]}" for one in unasked if said.get(one.name) is (not one.default))
 
 
 def parameters_of_all(kind: Any, name: str, known_of: About) -> list[inspect.Parameter]:

@@ -411,7 +411,9 @@ class Seen:
 
     @property
     def is_one_for_several(self) -> bool:
-        """Whether there is one head where the layer says that it has several."""
+        """Whether there is one head where the layer says that it has several, and not as many rows for each token."""
+        if self.first[0].q.shape[1] == self.told * self.x.shape[1]:
+            return False
         return self.heads == 1 < self.told and self.first[0].size not in (self.told, self.width // self.told)
 
     @property

@@ -77,6 +77,9 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
         return [*([] if given.default is given.empty else [given.default]), *sources_of_chance(given.name, note)]
     if sizes.causal is not None and is_switch_of_causal(given):
         return [sizes.causal]
+    is_flag = note == "bool" or known_of.uses.get(given.name, Use()).is_switch
+    if given.default is given.empty and is_flag and is_switch_of_scale(plain(given.name)):
+        return [sizes.scaled, not sizes.scaled]
     if given.default is None and sizes.causal and counts_tokens(plain(given.name)):  # of the mask that it makes then
         return [None, ROOM]
     return (
@@ -197,7 +200,10 @@ def is_layer(kind: Any) -> bool:
 
 
 def resolved(note: Any, kind: Any) -> Any:
-    """Return an annotation as what it names, where it is written as a text; of several that it may be, the first."""
+    """Return an annotation as what it names, where it is written as a text; of several that it may be, the first.
+
+    An abstract class, of which nothing can be made, says nothing.
+    """
     if isinstance(note, str):
         init = getattr(kind, "__init__", None)
         space = getattr(init, "__globals__", vars(sys.modules.get(getattr(kind, "__module__", ""), typing)))
@@ -207,7 +213,8 @@ def resolved(note: Any, kind: Any) -> Any:
         return None
     options = [one for one in typing.get_args(note) if one is not type(None)]
     is_choice = typing.get_origin(note) in (typing.Union, getattr(types, "UnionType", typing.Union))
-    return options[0] if is_choice and options else note
+    note = options[0] if is_choice and options else note
+    return None if inspect.isabstract(note) else note
 
 
 def by_use(name: str, use: Use, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:
@@ -223,8 +230,18 @@ def by_use(name: str, use: Use, sizes: Sizes, known_of: About, usual: list[Any])
     return found
 
 
-SCALES = "(use|is|do|with|apply)?(attn|attention|dot|qk)?(scale|scaled|scaling)"
+SCALES = (
+    "(use|is|do|with|apply)?(attn|attention|dot|qk)?(scale|scaled|scaling)"
+    "(attn|attention|qk|dot)?(weights|scores|logits|products?)?"
+)
 """What people call the switch of a scale: where it is off by default, that is no mistake."""
+
+
+def is_switch_of_scale(word: str) -> bool:
+    """Say whether a switch of that name says that scores are scaled."""
+    return re.fullmatch(SCALES, word) is not None
+
+
 ORDINARY = ("softmax", "full", "vanilla", "standard", "default", "normal", "scaled", "dot", "self", "regular", "none")
 """Parts of texts that choose what most people mean by attention."""
 
@@ -287,7 +304,7 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     is_flag = isinstance(given.default, bool)
     refused = use.asserted and (is_flag or (type(given.default) is int and known is None))
     refused |= is_flag and "selfat" in word  # keys may be wanted else that a call before has left
-    is_scale = given.default is False and sizes.scaled and re.fullmatch(SCALES, word) is not None
+    is_scale = given.default is False and sizes.scaled and is_switch_of_scale(word)
     if word in (*DROPOUT, *BIAS) or is_flag or (word == "numgroups" and whole) or refused:  # groups of a norm
         others = [not given.default] if is_flag else [GRID, 2]
         return [True, False] if is_scale else list(dict.fromkeys([given.default, *others])) if refused else []

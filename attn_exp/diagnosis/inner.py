@@ -270,6 +270,7 @@ class Look:
     `see` returns what is seen there, and `others` the same of one of its class in other sizes, which its scale is held
     against; None where that is not seen. `otherwise` returns what is to be said where there is none inside. Meanwhile
     the layer has the numbers that it had `at_first`: what was set aside to read its matrices may hide what they do.
+    `switched` are the switches that its class was given and would not have by itself.
     """
 
     name: str
@@ -278,13 +279,22 @@ class Look:
     others: Callable[[], Seen | None] = lambda: None
     at_first: Callable[[], AbstractContextManager[Any]] = nullcontext
     otherwise: Callable[[], Verdict | None] = lambda: None
+    switched: str = ""
 
     @cached_property
     def verdict(self) -> Verdict | None:
         """The verdict on what is seen; a layer may take no other numbers than those that it was asked."""
         with suppress(Exception), self.at_first():
-            return verdict(self.name, self.see, self.request, cache(self.others))
+            return self.with_switches_said(verdict(self.name, self.see, self.request, cache(self.others)))
         return None
+
+    def with_switches_said(self, found: Verdict | None) -> Verdict | None:
+        """Return a verdict with a word on the switches that were not left as they are by default."""
+        if found is None or not self.switched:
+            return found
+        called = (one for one in found.findings if one.rung == CALLED)
+        said = {one: replace(one, said=f"{one.said}; made with {self.switched}") for one in called}
+        return replace(found, findings=tuple(said.get(one, one) for one in found.findings))
 
     def seen(self) -> Seen | None:
         """Return what is seen of attention, or None also where looking fails."""
@@ -422,9 +432,12 @@ MEANT = ": True in its mask means that one may not attend"
 
 
 def is_causal(one: Core) -> bool:
-    """Say whether each query sees the keys up to its own alone, of several."""
-    later = np.triu(np.ones(one.logits.shape[1:], bool), 1)
-    return bool(later.any() and ((one.logits <= HIDDEN) == later).all())
+    """Say whether each query sees the keys up to its own alone, of several; those of several heads may share keys."""
+    rows, keys = one.logits.shape[1:]
+    of_one, hidden = np.triu(np.ones((rows, keys), bool), 1), one.logits <= HIDDEN
+    several = rows // keys if rows % keys == 0 else 1
+    heads = (np.tile(of_one[:keys], (several, 1)), np.repeat(of_one[:keys], several, axis=0)) if several > 1 else ()
+    return bool(of_one.any() and any((hidden == later).all() for later in (of_one, *heads)))
 
 
 class OtherShapeError(UnreadError, UncalledError):

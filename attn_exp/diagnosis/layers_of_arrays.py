@@ -74,8 +74,10 @@ def of_no_library(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         NoMatricesError: it holds none.
         UserError: it cannot be called, or what it does is no attention.
     """
+    if is_told_matrices(own.function):
+        raise NoMatricesError(f"{own.name} is told its matrices")
     held_by_it = matrices_of(own, request)
-    if any(array.any() for array in held_by_it) and not is_told_matrices(own.function):
+    if any(array.any() for array in held_by_it):
         return of_plain(own, sizes, request)
     kind = own.function if inspect.isclass(own.function) else type(own.function)
     if not keeps_what_it_makes(kind) or (held_by_it and takes_heads(getattr(kind, method_of(kind)))):

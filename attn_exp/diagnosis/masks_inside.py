@@ -101,8 +101,11 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
     batch, tokens = seen.x.shape[:2]
     allowed = np.random.default_rng(83).random((tokens, tokens)) < 0.6
     allowed |= np.eye(tokens, dtype=bool)
+    filler = min(FILLER, tokens - 1)
     if masking in PADDINGS:
-        allowed = np.broadcast_to(np.arange(tokens) < tokens - FILLER, (tokens, tokens))
+        allowed = np.broadcast_to(np.arange(tokens) < tokens - filler, (tokens, tokens))
+    if allowed.all():  # of so few tokens nothing is hidden, and nothing is to be seen
+        return None
     at = At(Rules(), batch, max(seen.heads, 1), max(seen.heads, 1), tokens, tokens, seen.width, seen.width)
     mask = masking.held(masking.write(allowed, at))
     is_turned = are_turned(seen)  # what is read as queries is asked, and what is read as keys asks
@@ -121,7 +124,7 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
     pairs = list(zip(again, seen.first, strict=True))
     names = {of_core(one, other, of_rows(allowed, one) if keys_alone else allowed) for one, other in pairs}
     if names == {None} and keys_alone:  # what becomes of the queries of filler is nobody's affair
-        kept = [[of_first_rows(one, tokens - FILLER) for one in both] for both in pairs]
+        kept = [[of_first_rows(one, tokens - filler) for one in both] for both in pairs]
         names = {of_core(one, other, of_rows(allowed, one)) for one, other in kept}
     if names == {FILL} and all(is_multiplied(operations, one, moved_to_zero(one, other)) for one, other in pairs):
         return MULTIPLIED
@@ -193,8 +196,10 @@ def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
     is_square = allowed.shape[-1] == allowed.shape[-2]  # else some queries are left out
     for name, places in (("", ~allowed), (INVERTED, allowed), *([(TURNED, ~allowed.T)] if is_square else [])):
         if np.array_equal(hidden, places & open_before):
-            factor, apart = multiple(masked.logits, plain.logits, masked.logits > HIDDEN)
-            return name if apart < CLOSE * 10 and abs(factor - 1.0) < CLOSE * 10 else OTHERS
+            shown = masked.logits > HIDDEN
+            factor, apart = multiple(masked.logits, plain.logits, shown)
+            are_alone = shown.sum(axis=-1).max() <= 1  # a key that no other stands beside has no score that tells
+            return name if are_alone or (apart < CLOSE * 10 and abs(factor - 1.0) < CLOSE * 10) else OTHERS
     if hidden.any():
         return None
     for places in (~allowed, allowed):  # of a mistake, either may be what the mask means

@@ -66,7 +66,7 @@ class Sizes:
 
     `causal` is True where a class that is told whether it is causal is to be so; None leaves it as it is, and
     `scaled` that its scores are to be scaled, where it has a switch for that. `words`: the call that made it, where
-    that can be written.
+    that can be written. `switched`: the switches that were given another value than their own default, unasked.
     """
 
     width: int
@@ -79,6 +79,7 @@ class Sizes:
     causal: bool | None = None
     scaled: bool = True
     words: str = field(default="", compare=False)
+    switched: str = field(default="", compare=False)
 
     def value(self, name: str) -> Any:
         """Return what a parameter or field of that name is given, or None where nobody knows it."""

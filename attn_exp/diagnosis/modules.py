@@ -184,6 +184,14 @@ def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
 FEW_TOKENS = 9
 
 
+def with_switches_said(found: Bound, sizes: Sizes) -> Bound:
+    """Return a layer with a word on the switches that its class was given and would not have by itself."""
+    if found.offer is None or not sizes.switched:
+        return found
+    said = "; ".join(filter(None, (found.offer.said, f"made with {sizes.switched}")))
+    return replace(found, offer=replace(found.offer, said=said))
+
+
 def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mapping[str, int | str]) -> Bound:
     """Return a module of a class with such sizes, in which nothing is all zeros or ones; `told` are those of its file.
 
@@ -202,7 +210,7 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
         keeps = any(word in HEADS for word, _ in whole_numbers(module))  # it may have been told another number of them
         count = 0 if keeps or not any(map(COUNTS_HEADS.search, words_of_class(own))) else of_size.heads
         found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told, heads=count))
-        found = found if told else replace(found, written=of_size.words)
+        found = with_switches_said(found if told else replace(found, written=of_size.words), of_size)
         return telling(found, [one.name for one in given if any(map(plain(one.name).count, WINDOWS))])
 
     given = parameters_of(own.function, own.name)
@@ -331,7 +339,9 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
     now = {name: np.array(array) for name, array in layer.parameters.items()}
     see = cache(partial(seen_inside, layer, way, words_for_masks(way, forward), known.heads))
-    look = Look(name, see, request, at_first=partial(with_numbers_of_now, layer, now))
+    look = Look(
+        name, see, request, at_first=partial(with_numbers_of_now, layer, now), switched=sizes.switched if sizes else ""
+    )
     found = with_some_at_rest(layer, way, forward, module, heads) if known.fresh else None
     try:
         found = found or read_as_it_is(layer, way, forward, request, told, name)

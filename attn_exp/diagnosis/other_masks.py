@@ -18,6 +18,7 @@ from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, V
 from attn_exp.mistakes import mistake
 
 IGNORED, TURNED, CHANGED = "mask_ignored", "mask_transposed", "changes_inputs"
+OF_QUERIES = "padding_on_queries"
 AS_MEANT = "rows are keys and columns queries, as of edges from one to another"
 HIDES = "True in it hides"
 MOST = 2
@@ -47,6 +48,8 @@ def of_other_masks(function: Bound, verdict: Verdict, ask: Callable[[Bound], Ver
             yield Finding(rung, REMARK, "changes nothing: it may be for another way of calling"), ""
         elif more == [TURNED] and is_of_edges(word):
             yield Finding(rung, REMARK, AS_MEANT), ""
+        elif more == [OF_QUERIES] and not is_only:  # it may be meant for them
+            yield Finding(rung, REMARK, "it hides queries, or what they get, and no keys"), ""
         elif more and all(mistake(name).group == "masks" for name in more if name != CHANGED):
             yield from ((Finding(rung, BROKEN, mistake(name).says), name) for name in more if name != CHANGED)
         else:

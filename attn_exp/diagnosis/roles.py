@@ -480,7 +480,7 @@ class Search:
             rest = [column for column in range(count) if (name, column) not in taken]
             random = self.rng.standard_normal(self.width)
             if rest and self.moved(plain, self.under(name, self.column(name, inputs, rest, random))):
-                sort(name, rest)
+                sort(name, self.that_matter(name, inputs, rest, random) if self.leaves_out_matrices else rest)
         if queries and bool(keys) != bool(others):  # the others are keys that are turned by their place
             return queries, keys or others, True
         places, every_key = (sorted(some, key=place_in) for some in (queries + keys + others, keys + others))
@@ -488,6 +488,20 @@ class Search:
         if queries and every_key and not named and len(queries) % len(every_key) == 0:  # some of them are turned
             return queries, every_key, False
         return *self.by_name(places), False
+
+    @property
+    def leaves_out_matrices(self) -> bool:
+        """Whether a matrix beside attention is 0, so that what another one makes for it matters to nothing."""
+        return any(self.is_matrix(name) for name in self.set_aside)
+
+    def that_matter(self, name: str, inputs: tuple[int, ...], columns: list[int], by: Array) -> list[int]:
+        """Return those of some columns that change the answer where they are moved along a vector."""
+        if not columns or not self.moved(self.answer(), self.under(name, self.column(name, inputs, columns, by))):
+            return []
+        half = len(columns) // 2
+        if not half:
+            return columns
+        return [one for some in (columns[:half], columns[half:]) for one in self.that_matter(name, inputs, some, by)]
 
     def by_name(self, places: list[Place]) -> tuple[list[Place], list[Place]]:
         """Return queries and keys by what their parameters are called, else the first half as queries."""

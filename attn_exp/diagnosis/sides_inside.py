@@ -49,7 +49,7 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
             for side in "qkv"
             if side == "q" or tokens <= one.k.shape[1] <= 2 * tokens
         ]  # fmt: skip - other keys are sums of many
-        lost |= {side for side, touched in pairs if is_mixed(touched)}
+        lost |= {side for side, touched in pairs if is_mixed(touched, tokens)}
         alone |= set(filter(None, map(side_of_other_tokens, pairs, pairs[1:], pairs[2:])))
         normed |= any(touched.any() for _, touched in pairs) and all(
             (touched.all(axis=1) | ~touched.any(axis=1)).all() for _, touched in pairs
@@ -305,9 +305,15 @@ def are_joined(operations: Sequence[Operation]) -> bool:
                for one in operations)  # fmt: skip
 
 
-def is_mixed(touched: Array) -> bool:
-    """Say whether another token changes rows of one head that lie side by side; an input may come twice."""
-    return bool((touched[:, 1:] & touched[:, :-1]).any())
+def is_mixed(touched: Array, tokens: int) -> bool:
+    """Say whether another token changes rows of one head that lie side by side; an input may come twice.
+
+    Several rows of each token are those of its heads, which read the same keys.
+    """
+    several = touched.shape[1] // tokens
+    of_heads = several > 1 and touched.shape[1] == several * tokens
+    layouts = [touched.reshape(len(touched), tokens, several).swapaxes(1, 2).reshape(-1, tokens)] if of_heads else []
+    return all(bool((rows[:, 1:] & rows[:, :-1]).any()) for rows in (touched, *layouts))
 
 
 def changed(rows: Array, others: Array) -> Array:

@@ -85,8 +85,12 @@ def again_inside(case: Case) -> Iterator[Case]:
     batch, rows, width = case.given.x.shape
     fixed = any(isinstance(mask, Allowed) for mask in case.recipe.rules.masks)
     for seed, (entries, length) in enumerate(((batch, rows), *(() if fixed else ((1, 5), (3, 4))))):
-        x = np.random.default_rng([17, seed]).standard_normal((entries, length, width))
-        yield replace(case, given=replace(case.given, x=x * max(np.abs(case.given.x).mean(), 1e-3)))
+        rng, size = np.random.default_rng([17, seed]), max(np.abs(case.given.x).mean(), 1e-3)
+        x, memory = rng.standard_normal((entries, length, width)) * size, case.given.memory
+        if memory is not None:  # of as many entries, and with as many tokens more or fewer than x as before
+            keys = max(1, length + memory.shape[1] - rows)
+            memory = rng.standard_normal((entries, keys, memory.shape[2])) * size
+        yield replace(case, given=replace(case.given, x=x, memory=memory))
 
 
 def of_size(case: Case, caller: Caller, sizes: tuple[int, int, int]) -> Case | None:

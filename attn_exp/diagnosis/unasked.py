@@ -101,6 +101,11 @@ def refused(seen: Seen) -> Iterator[str]:
     """Yield the questions that were refused, each with the function's own error."""
     answered = {case.rung for case, answer in seen if answer.output is not None}
     for case, answer in seen:
-        if answer.output is None and case.rung in ASKED and case.rung not in answered:
+        what = OF_ANOTHER_LENGTH if case.rung == CROSS and case.rung in answered else ASKED.get(case.rung, "")
+        if answer.output is None and what and (case.rung not in answered or what == OF_ANOTHER_LENGTH):
             said = answer.error if len(answer.error) <= MOST else f"{answer.error[:MOST].rstrip()} ..."
-            yield f"{ASKED[case.rung]} ({said})"
+            yield f"{what} ({said})"
+
+
+OF_ANOTHER_LENGTH = "keys of another length"
+"""What is refused of another input by what takes one of as many tokens."""

@@ -1224,4 +1224,29 @@ def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any
             fits = False
         if fits:
             break
-    return replace(way, memory=fits)
+    return with_inputs_as_they_are_for(layer, replace(way, memory=fits), into)
+
+
+def with_inputs_as_they_are_for(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way:
+    """Return the way with its two inputs the other way round, where no name says which one asks and the other one does.
+
+    A token of what asks changes its own row alone, and one of the memory those of others.
+    """
+    memories = [name for name, side in way.sides.items() if side == "memory"]
+    if not way.memory or way.optional or any(plain(name) not in SILENT for name in memories):
+        return way
+    rng = np.random.default_rng(6)
+    x, memory = rng.standard_normal((2, 2, HERE, way.width))
+    x_changed, memory_changed = (np.concatenate([one[:, :1] + 1.0, one[:, 1:]], axis=1) for one in (x, memory))
+    with suppress(Exception), held():
+        rows, of_x, of_memory = (
+            next(iter(parts_of(way.call(layer, into(one), into(other))).values()))[:, 1:]
+            for one, other in ((x, memory), (x_changed, memory), (x, memory_changed))
+        )
+        if bool(abs(of_x - rows).max() > 0) and bool(abs(of_memory - rows).max() == 0):
+            return replace(way, sides={name: "x" if name in memories else "memory" for name in way.sides})
+    return way
+
+
+SILENT = ("y", "z", "x2", "other")
+"""Of `MEMORY`, what people call one of two inputs whatever it is for."""

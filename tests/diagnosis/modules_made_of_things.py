@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from argparse import Namespace
 from dataclasses import dataclass, field
 from enum import Enum
@@ -639,3 +640,44 @@ class OfAMultiple(Plain):
 
     def __init__(self, width: int) -> None:
         super().__init__(width, heads_of_192(width))
+
+
+class Unmade(ABC):
+    """Settings of which nothing can be made: those of others say how they are read."""
+
+    @abstractmethod
+    def read(self) -> None: ...
+
+
+class OfAbstractSettings(Plain):
+    def __init__(self, config: Unmade) -> None:
+        super().__init__(config.embed_dim, config.num_heads)  # type: ignore[attr-defined]
+
+
+class OfASwitchOfItsSettings(Plain):
+    """Its settings have a switch for the scale, and one for another that nobody needs."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config.hidden_size, config.num_attention_heads)
+        self.scale_attn_weights, self.by_index = config.scale_attn_weights, config.scale_attn_by_inverse_layer_idx
+
+    def attend(self, x: Tensor) -> Any:
+        q, k, v = self.sides(x)
+        scores = q @ k.mT
+        if self.scale_attn_weights:
+            scores = scores / q.shape[-1] ** 0.5
+        if self.by_index:
+            scores = scores / 2.0
+        return self.last(self.joined(scores.softmax(-1) @ v))
+
+
+class OfASwitch(Plain):
+    """It has a switch for the scale, which is off by default."""
+
+    def __init__(self, dim: int, heads: int, scaling: bool = False) -> None:
+        super().__init__(dim, heads)
+        self.scaling = scaling
+
+    def attend(self, x: Tensor) -> Any:
+        q, k, v = self.sides(x)
+        return self.last(self.joined((q @ k.mT / (q.shape[-1] ** 0.5 if self.scaling else 1.0)).softmax(-1) @ v))

@@ -222,3 +222,26 @@ class Lazy(nn.Module):
         cos, _ = position_embeddings
         q, k, v = (one(x).unflatten(-1, (self.heads, -1)).transpose(0, 1) for one in (self.l3, self.l1, self.l2))
         return self.l4(mixed(q * cos, k * cos, v).transpose(0, 1).reshape(len(x), -1))
+
+
+class BesideAFeedforward(nn.Module):
+    """One matrix makes queries, a key and a value for all heads, and what a feedforward layer with a gate takes."""
+
+    scale = True
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.sizes = heads, (dim, dim // heads, dim // heads, 4 * dim)
+        self.fused = nn.Linear(dim, sum(self.sizes), bias=False)
+        self.last, self.after = nn.Linear(dim, dim, bias=False), nn.Linear(2 * dim, dim, bias=False)
+
+    def forward(self, x: Tensor) -> Any:
+        q, k, v, more = self.fused(x).split(self.sizes, dim=-1)
+        q = q.unflatten(-1, (self.heads, -1)).transpose(1, 2) * (1 if self.scale else k.shape[-1] ** 0.5)
+        value, gate = more.chunk(2, -1)
+        said = mixed(q, k[:, None], v[:, None]).transpose(1, 2).flatten(2)
+        return self.last(said) + self.after(nn.functional.silu(gate) * value)
+
+
+class BesideAFeedforwardUnscaled(BesideAFeedforward):
+    scale = False

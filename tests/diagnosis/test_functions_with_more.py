@@ -104,7 +104,7 @@ def test_a_mistake_beside_heads_of_its_own_is_named() -> None:
 class TurnedByTables:
     """Is made of its matrices, and takes the cosines and sines of each two numbers."""
 
-    which = (0, 1)
+    which: tuple[int, ...] = (0, 1)
 
     def __init__(self, q_weight: Any, k_weight: Any, v_weight: Any, o_weight: Any, n_heads: int) -> None:
         self.sides, self.last, self.heads = (q_weight.T, k_weight.T, v_weight.T), o_weight.T, n_heads

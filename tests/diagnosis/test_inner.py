@@ -672,3 +672,61 @@ class LogarithmsDown(Bent):
 def test_logarithms_of_weights_are_named_alone_and_beside_another_axis() -> None:
     assert attn_exp.check(Logarithms(24, 3), quick=True).mistakes == ("log_softmax",)
     assert set(attn_exp.check(LogarithmsDown(24, 3), quick=True).mistakes) == {"log_softmax", "softmax_over_queries"}
+
+
+class SharedByRows(nn.Module):
+    """All heads read the same keys and values: those of a token ask in rows that lie side by side."""
+
+    tokens = 0
+
+    def __init__(self, dim: int, heads: int, size: int = 0) -> None:
+        super().__init__()
+        self.heads, self.size = heads, size or dim // heads
+        wide = (self.heads * self.size, self.size, self.size)
+        self.a, self.b, self.c = (nn.Linear(dim, many) for many in wide)
+        self.last = nn.Linear(self.heads * self.size, dim)
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        assert self.tokens in (0, x.shape[1])
+        q, k, v = (one(x).relu() for one in (self.a, self.b, self.c))
+        scores = torch.einsum("bshc,btc->bsht", q.unflatten(-1, (self.heads, -1)), k) / self.size**0.5
+        weights = self.masked(scores, mask).softmax(-1)
+        return torch.tanh(self.last(torch.einsum("bsht,btc->bshc", weights, v).flatten(2)) + x)
+
+    def masked(self, scores: Any, mask: Any) -> Any:
+        return scores if mask is None else scores + mask.unsqueeze(1)
+
+
+class OfTwoTokens(SharedByRows):
+    tokens = 2
+
+
+class SharedUnmasked(SharedByRows):
+    def masked(self, scores: Any, mask: Any) -> Any:
+        return scores
+
+
+class SharedByWidth(SharedByRows):
+    def masked(self, scores: Any, mask: Any) -> Any:
+        return super().masked(scores * (self.size / (self.size * self.heads)) ** 0.5, mask)
+
+
+@pytest.mark.parametrize(("layer", "names"), [
+    (SharedByRows(24, 3), ()), (SharedByRows(24, 3, size=16), ()), (OfTwoTokens(24, 3), ()),
+    (SharedUnmasked(24, 3), ("mask_ignored",)), (SharedByWidth(24, 3), ("scale_by_sqrt_d_model",)),
+])  # fmt: skip
+def test_rows_of_heads_that_read_the_same_keys_are_no_mixed_tokens(layer: Any, names: tuple[str, ...]) -> None:
+    verdict = attn_exp.check(layer, quick=True)
+    assert verdict.mistakes == names and verdict.passed is not bool(names), verdict
+
+
+class SharedAndLater(SharedByRows):
+    def forward(self, x: Any) -> Any:  # type: ignore[override] # it takes no mask
+        return super().forward(x)
+
+    def masked(self, scores: Any, mask: Any) -> Any:
+        return scores.masked_fill(torch.ones(scores.shape[1], scores.shape[1]).triu(1).bool()[:, None], -torch.inf)
+
+
+def test_a_causal_mask_of_heads_that_share_keys_is_told_in_the_words_for_it() -> None:
+    assert attn_exp.check(SharedAndLater(24, 3), quick=True).right_under == "mask=causal"

@@ -35,6 +35,27 @@ def test_its_mistake_is_named(kind: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert attn_exp.check(kind, quick=True).mistakes == ("no_scale",)
 
 
+@pytest.mark.parametrize("kind", [of.OfAbstractSettings, of.OfASwitchOfItsSettings], ids=lambda kind: kind.__name__)
+def test_what_settings_are_given_is_what_most_people_mean(kind: Any) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert verdict.passed, verdict
+    assert "made with" not in verdict.findings[0].said
+
+
+class OfASwitchInside(of.OfASwitch):
+    """It makes q, k and v in a way of its own, so that its attention is seen from inside alone."""
+
+    def sides(self, x: Any) -> Any:
+        return super().sides(x + x.sin())
+
+
+@pytest.mark.parametrize("kind", [of.OfASwitch, OfASwitchInside], ids=lambda kind: kind.__name__)
+def test_a_switch_that_is_not_left_as_it_is_by_default_is_said(kind: Any) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert verdict.passed, verdict
+    assert "made with scaling=True" in verdict.findings[0].said
+
+
 def made_of_sizes(width: int, num_heads: int) -> Any:
     return of.Plain(width, num_heads)
 

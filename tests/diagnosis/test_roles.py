@@ -29,6 +29,7 @@ from tests.diagnosis import strange_modules as of
         (of.OfLayers, ""),
         (of.ByDistance, ""),
         (of.OfImages, "with LayerNorm before"),
+        (of.BesideAFeedforward, "after.weight set to 0"),
     ],
 )
 def test_a_module_whose_names_say_nothing_is_understood(kind: Any, around: str) -> None:
@@ -39,6 +40,7 @@ def test_a_module_whose_names_say_nothing_is_understood(kind: Any, around: str) 
 
 def test_its_mistake_is_named_as_that_of_any_other() -> None:
     assert attn_exp.check(of.NamelessUnscaled, quick=True).mistakes == ("no_scale",)
+    assert attn_exp.check(of.BesideAFeedforwardUnscaled, quick=True).mistakes == ("no_scale",)
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 import attn_exp
+from attn_exp.diagnosis import ways_to_call
 from attn_exp.diagnosis.turning_tables import Turning
 from attn_exp.experiment.verdict import HELD
 from attn_exp.rules.positions.rope import Rope
@@ -113,6 +115,20 @@ def test_a_layer_is_asked_with_its_tables_though_nobody_asks_for_positions(kind:
 @pytest.mark.parametrize(("kind", "name"), [(ValuesToo, "rope_on_values"), (QueriesAlone, "position_missing")])
 def test_what_tables_turn_wrongly_is_named_though_nobody_asks_for_positions(kind: Any, name: str) -> None:
     assert attn_exp.check(kind, quick=True).mistakes == (name,)
+
+
+def test_positions_are_not_called_missing_where_no_way_with_the_tables_was_found(monkeypatch: Any) -> None:
+    """As when time is over: what the layer answers without its tables says nothing of them."""
+    find = ways_to_call.how_to_call
+
+    def without_tables(own: Any, request: Any, known: Any = None) -> Any:
+        if request.positions and known is None:
+            known = replace(find(own, replace(request, positions=())).function, has_tables=False)
+        return find(own, request, known)
+
+    monkeypatch.setattr(ways_to_call, "how_to_call", without_tables)
+    verdict = attn_exp.check(OfTwoTables, quick=True)
+    assert verdict.passed, verdict
 
 
 def test_angles_are_those_of_the_paper() -> None:
