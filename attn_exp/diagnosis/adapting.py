@@ -20,6 +20,7 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import holds_size
 from attn_exp.diagnosis.function_layers import caches_in, lying_there, names_cache, sizes_told
 from attn_exp.diagnosis.libraries import stack
+from attn_exp.diagnosis.module_sizes import is_switch_of_causal
 from attn_exp.diagnosis.neutral import (
     ALL_AROUND,
     HEADS,
@@ -28,6 +29,7 @@ from attn_exp.diagnosis.neutral import (
     ONE,
     ROOT,
     SIZE,
+    TRUE,
     WIDTH,
     Context,
     Source,
@@ -253,13 +255,15 @@ class Arrangement:
     step: Step | None = None
 
 
-def adapted(function: Any, name: str) -> Iterator[Bound]:
+def adapted(function: Any, name: str, causal: bool = False) -> Iterator[Bound]:
     """Yield a function as one of q, k, v or of x and matrices, in every way that its signature leaves open.
+
+    A class that is told whether it is `causal` is told that it is.
 
     Raises:
         UserError: what it takes is not known.
     """
-    for called, parameters in targets(function, name):
+    for called, parameters in targets(function, name, causal):
         told = sizes_told(called)
         uses = uses_of(function) if any(map(is_required, parameters)) else {}
         for arrangement in chain(
@@ -298,7 +302,7 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
                 yield bound if bound.offer is None else replace(bound, offer=replace(bound.offer, always=optional))
 
 
-def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
+def targets(function: Any, name: str, causal: bool = False) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
     """Yield what may be called, with its parameters: the function, or what a class or a maker of functions makes.
 
     A class that is made of matrices is called as a function of them and of what its objects are called with.
@@ -313,7 +317,9 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
         yield function, parameters
         if any(side_of_name(given.name) and is_required(given) for given in parameters):
             return
-    for sources in choices(told_when_made(parameters), is_made=True):
+    switches = {given.name: TRUE for given in parameters if causal and is_switch_of_causal(given)}
+    for others in choices(told_when_made(parameters), is_made=True):
+        sources = others | switches
         homes = inspect.getmro(function) if inspect.isclass(function) else ()
         is_called = not homes or any(callable(vars(home).get("__call__")) for home in homes)
         making = Making(function, sources, method="" if is_called else method_of(function))

@@ -147,14 +147,16 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
     Raises:
         UserError: a module whose matrices are not known, or a function whose parameters cannot be read.
     """
+    causal = any(isinstance(mask, Causal) for mask in request.masks)
     if known is None and without_parameters(own.function):
         function = own.function if inspect.isclass(own.function) else own.function.eval()
-        yield from adapted(function, own.name)
+        yield from adapted(function, own.name, causal)
         yield from without_matrices.bounds(function, own.name, request.device)
         return
     first = known or bound(own, request)
     may_differ = first.inside is None and known is None
-    ways = adapted(own.function if inspect.isclass(own.function) else first.call, own.name) if may_differ else iter(())
+    called = own.function if inspect.isclass(own.function) else first.call
+    ways = adapted(called, own.name, causal) if may_differ else iter(())
     others = (replace(way, look=first.look) for way in ways)
     if may_differ and (takes_size(first.call, own.name) or sizes_told(first.call)):
         yield from others

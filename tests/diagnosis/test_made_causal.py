@@ -191,3 +191,28 @@ class NeverSo(Told):
 def test_a_class_that_refuses_to_be_causal_is_not_said_to_ignore_it() -> None:
     """It was made without the switch then, and judged as if it had been told."""
     assert check(function_from(NeverSo, "NeverSo", None), Request(), quick=True).passed
+
+
+class WithoutMatrices(torch.nn.Module):  # type: ignore[misc] # PyTorch says nothing of its types
+    """A function of q, k and v whose class has a switch for its mask."""
+
+    hides = True
+
+    def __init__(self, mask: bool = False) -> None:
+        super().__init__()
+        self.mask = mask
+
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        late = torch.ones(scores.shape[-2:]).triu(1).bool()
+        return (scores.masked_fill(late, -torch.inf) if self.mask and self.hides else scores).softmax(-1) @ v
+
+
+class HidesNothing(WithoutMatrices):
+    hides = False
+
+
+def test_a_class_without_matrices_is_told_to_be_causal_too() -> None:
+    assert check(function_from(WithoutMatrices, "WithoutMatrices", None), Request(), quick=True).passed
+    found = check(function_from(HidesNothing, "HidesNothing", None), Request(), quick=True)
+    assert found.mistakes == ("causal_ignored",)
