@@ -726,7 +726,7 @@ def way_into(
     needed |= {given.name: (constant(not given.default),) for given in others
                if plain(given.name) in MODES and given.default is MODES[plain(given.name)]}  # fmt: skip
     more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
-            for given in others if given.default is None or is_empty(given.default)}  # fmt: skip
+            for given in others if given.default is None or is_empty(given.default) or is_no_mask(given)}  # fmt: skip
     search, packs = Search(layer, into), packs_in(parameters)
     bare = Way({}, axes[0], {}, positional, width=widths[0])
     if (instead := with_x_instead(search, others, needed, bare, axes, set(sides) - optional)) is not None:
@@ -906,6 +906,11 @@ class NoWayError(UserError):
         super().__init__(search.first or "it takes nothing")
         self.about_type, self.furthest, self.answered = search.about_type, search.furthest, search.answered
         self.way, self.lengths, self.others = search.way, search.lengths, search.others
+
+
+def is_no_mask(given: inspect.Parameter) -> bool:
+    """Say whether the default of a mask is a number, which its code may not bear."""
+    return type(given.default) in (int, float) and "mask" in given.name.lower()
 
 
 def is_empty(default: Any) -> bool:

@@ -315,3 +315,18 @@ class HidesWithInfinity(torch.nn.Module):
 def test_what_answers_with_no_number_is_called_all_the_same() -> None:
     verdict = attn_exp.check(HidesWithInfinity, quick=True)
     assert not verdict.passed and set(verdict.mistakes) <= {"mask_after_softmax"}, verdict
+
+
+class CannotDoWithoutItsMask(Layer):
+    """The default of its mask is a number, which it does not bear."""
+
+    def forward(self, x: Any, mask: Any = 1) -> Any:
+        q, k, v = self.parts(x)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = torch.where(mask.unsqueeze(1) > 0, scores, -torch.inf)
+        return self.joined(scores, v)
+
+
+def test_a_mask_whose_default_is_a_number_is_given_where_that_is_an_error() -> None:
+    assert attn_exp.check(CannotDoWithoutItsMask, quick=True).passed
