@@ -22,7 +22,8 @@ def test_each_is_named_alone(case: Case) -> None:
 
 def test_each_of_the_catalogue_has_a_function() -> None:
     of_code = {name for name in mistakes.names() if mistakes.mistake(name).of_code}
-    assert of_code - {"dropout_on", "batch_mixed"} == {case.mistake for case in CODE} - {"mask_stale"}
+    elsewhere = {"dropout_on", "batch_mixed", "log_softmax"}  # beside the other functions of the zoo
+    assert of_code - elsewhere == {case.mistake for case in CODE} - {"mask_stale"}
 
 
 def test_the_number_that_was_read_off_is_said() -> None:
