@@ -22,6 +22,7 @@ FILE = Path(of.__file__)
 
 @pytest.mark.parametrize("word", thinned(["nh", "n_attention_heads", "groups", "n", "nb_of_heads"], 5))
 def test_the_number_of_heads_is_found_whatever_it_is_called(word: str) -> None:
+    torch.manual_seed(5)  # its matrices are its own, and small ones tell little of a scale
     assert attn_exp.check(of.plain(word)(24, 4), quick=True).passed
     assert attn_exp.check(of.plain(word, scaled=False)(24, 4), quick=True).mistakes == ("no_scale",)
 
