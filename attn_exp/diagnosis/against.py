@@ -22,7 +22,6 @@ import numpy as np
 from attn_exp.diagnosis.answers import SINGLE
 from attn_exp.diagnosis.behaviour import leak, masked
 from attn_exp.diagnosis.both import (
-    SAME_PARAMETERS,
     Asked,
     Both,
     asked_of_both,
@@ -142,7 +141,7 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
     findings += [*only_one_offers(both), *nan_behind_a_mask(both, pairs)]
     tell("the smallest input on which they differ")
     lost = parted or [pair for pair in pairs if pair.part(digits)]
-    small = smallest_of_both(both, lost, digits, how) if lost else None
+    small = smallest_of_both(both, lost, digits) if lost else None
     tell("")
     return verdict_of(both, request, found, findings, small)
 
@@ -331,13 +330,12 @@ def by_definition(both: Both, request: Request) -> Verdict:
 # The smallest input on which they differ
 
 
-def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int, how: str) -> tuple[Smallest, Smallest] | None:
-    """Return the smallest input on which two functions differ, as lines to paste for either; `how` two modules got the
-    same matrices."""
+def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int) -> tuple[Smallest, Smallest] | None:
+    """Return the smallest input on which two functions or layers differ, as lines to paste for either."""
     first, second = both
     if first.function is not None and first.function.inside is not None and second.owned is not None:
         places = ((first.own, first.called, first.function), (second.own, second.called, second.owned))
-        return smallest_of_two_layers(places, parted[0].case, same_names=how.startswith(SAME_PARAMETERS))
+        return smallest_of_two_layers(places, parted[0].case)
     if first.function is None or first.function.inside is not None:
         return None
     case = parted[0].case

@@ -142,7 +142,7 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
     asked = list(core_cases(common, offer, layout, quick))
     yield from asked
     maker = HeadsMaker(common, offer, layout, layout, one_size=0)
-    causal = any(isinstance(mask, Causal) for mask in common.masks)
+    causal = common.is_causal
     if (causal or offer.takes("causal")) and all(aligns(side) for side in both):
         masks = common.masks if causal else (*common.masks, Causal())
         for rows, keys in ((5, 9), (9, 5)):
@@ -188,7 +188,6 @@ def joint_layout(both: Both) -> str:
 
 # The same matrices in both, so that the same x must come to the same answer
 
-SAME_PARAMETERS = "with the parameters"
 MISFITS = (UserError, RuntimeError, ValueError, AttributeError, KeyError, TypeError)
 """What comes of matrices that have no place in a module."""
 
@@ -203,7 +202,7 @@ def exchanged(first: Bound, second: Bound, names: tuple[str, str], by_role: bool
     if one and sizes(one) == sizes(other) and not by_role:
         with suppress(RuntimeError, ValueError):
             second.origin.load_state_dict(one)
-            return f"{SAME_PARAMETERS} of {names[0]} in both"
+            return f"with the parameters of {names[0]} in both"
     if first.inside is None or second.inside is None or not one or not other:
         return ""
     if first.inside.around is not None or second.inside.around is not None:

@@ -26,7 +26,8 @@ class Bound:
     of a call that are always given, and `needed` those that it cannot do without. `again` makes a layer of the same
     class in other sizes, if that can be done, and `masked` the same one with another of its words for a mask, for each
     of them. `look` returns the verdict on what is seen of the attention inside, if it can be seen. `has_tables`: it
-    takes the angles of rotary positions. `written`: the call that made it of its class, where it can be written.
+    takes the angles of rotary positions. `written`: the arguments with which its class made it, in brackets, where
+    they can be written.
     """
 
     call: Callable[..., Any]

@@ -24,6 +24,7 @@ from attn_exp.diagnosis.guessing import About, about, guesses
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.module_sizes import Sizes, is_switch_of_causal
 from attn_exp.diagnosis.offer import parameters_of, plain
+from attn_exp.diagnosis.repeat import is_plain_value
 from attn_exp.diagnosis.stand_ins import Later
 from attn_exp.diagnosis.uses import Use, is_of_a_library, keywords_read, owner_of
 from attn_exp.diagnosis.ways_into_layers import NoWayError, reached
@@ -220,7 +221,7 @@ class Search:
         try:
             with held():
                 said = self.arguments(given, sizes, choices)
-                words, other = written(self.kind, given, said), switched(given, said, sizes)
+                words, other = written(given, said), switched(given, said, sizes)
                 made = called_with(self.kind, given, said)
         except Exception as error:
             self.options = dict(choices.options)
@@ -297,16 +298,18 @@ def called_with(kind: Any, given: Sequence[inspect.Parameter], said: dict[str, A
     return kind(*first, **said)
 
 
-def written(kind: Any, given: Sequence[inspect.Parameter], said: Mapping[str, Any]) -> str:
-    """Return the call that makes an object of a class; nothing where an argument cannot be written."""
+def written(given: Sequence[inspect.Parameter], said: Mapping[str, Any]) -> str:
+    """Return the arguments of a class in brackets, without those that are its defaults; nothing where one of them
+    cannot be written."""
     usual = {one.name: one.default for one in given}
-    words = []
-    for name, value in said.items():
-        if value is not None and not isinstance(value, bool | int | float | str):
-            return ""
-        if value is not usual[name] and value != usual[name]:
-            words.append(f"{name}={value!r}")
-    return f"{getattr(kind, '__qualname__', '')}({', '.join(words)})"
+    if not all(map(is_plain_value, said.values())):
+        return ""
+    words = (
+        f"{name}={value!r}"
+        for name, value in said.items()
+        if not (is_plain_value(usual[name]) and value == usual[name])
+    )
+    return f"({', '.join(words)})"
 
 
 def switched(given: Sequence[inspect.Parameter], said: Mapping[str, Any], sizes: Sizes) -> str:

@@ -65,8 +65,9 @@ class Sizes:
     """What a module is made of: x of `width` numbers, `heads` of `size`, `shared` key/value heads, seed and dropout.
 
     `causal` is True where a class that is told whether it is causal is to be so; None leaves it as it is, and
-    `scaled` that its scores are to be scaled, where it has a switch for that. `words`: the call that made it, where
-    that can be written. `switched`: the switches that were given another value than their own default, unasked.
+    `scaled` that its scores are to be scaled, where it has a switch for that. `words`: the arguments of its class in
+    brackets, where they can be written. `switched`: the switches that were given another value than their own default,
+    unasked.
     """
 
     width: int

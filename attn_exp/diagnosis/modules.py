@@ -21,6 +21,7 @@ from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
+from attn_exp.diagnosis.guessing import FEW
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, with_listed_layers_held, without_slopes
 from attn_exp.diagnosis.layers_of_arrays import NoMatricesError, of_no_library
@@ -167,7 +168,7 @@ def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         UserError: it cannot be made, or what is made cannot be called.
     """
     told = smaller(own.function, sizes)
-    few = {name: FEW_TOKENS if size == ROOM else size for name, size in told.items()}
+    few = {name: FEW if size == ROOM else size for name, size in told.items()}
     with suppress(Exception), with_numbers(own.function, told):
         if told:
             return of_sizes_told(own, sizes, request, told)
@@ -179,9 +180,6 @@ def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         with suppress(Exception), with_numbers(own.function, few):  # a mask of so many tokens may be taken whole
             return of_sizes_told(own, sizes, request, few)
         raise
-
-
-FEW_TOKENS = 9
 
 
 def with_switches_said(found: Bound, sizes: Sizes) -> Bound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -71,6 +72,13 @@ def input_words(case: Case) -> list[str]:
         "projections=none",
         *(f"embeddings.{side}={numbers(array)}" for side, array in flat.items()),
     ]
+
+
+def is_plain_value(value: Any) -> bool:
+    """Say whether a value can be written as Python: no number that is infinite, and nothing but numbers and texts."""
+    if isinstance(value, tuple | list):
+        return all(map(is_plain_value, value))
+    return value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def numbers(array: Array) -> str:

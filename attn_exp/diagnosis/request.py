@@ -17,6 +17,7 @@ from attn_exp.experiment.settling import multiplier
 from attn_exp.rules import masks, normalizer, positions, scores
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks._holes import Holes
+from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask, Span
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.prefix import Prefix
@@ -79,6 +80,11 @@ class Request:
     def pads(self) -> bool:
         """Whether only the first keys are seen by all: masks beside that must leave every query the first of them."""
         return any(isinstance(mask, Padding | Filler | Prefix) for mask in self.masks)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a causal mask is asked for."""
+        return any(isinstance(mask, Causal) for mask in self.masks)
 
     @property
     def said(self) -> frozenset[str]:

@@ -18,15 +18,16 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected
-from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.named_matrices import matrices
 from attn_exp.diagnosis.offer import at_of
-from attn_exp.diagnosis.repeat import numbers
+from attn_exp.diagnosis.repeat import is_plain_value, numbers
 from attn_exp.diagnosis.smallest import fits, module_of, reaches, small_case
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import Smallest
 from attn_exp.own_code import OwnFunction
 
+TAKEN = ("torch", "copy", "layer", "first", "second", "parameter")
+"""Names in the lines to paste, which no array gets."""
 MOST_TOKENS, SEEDS = 4, 3
 MOST_NUMBERS, SHOWN = 64, 6
 """Of an array that is written out whole, and of a token's answer."""
@@ -73,10 +74,14 @@ def smallest_of_layer(
 
 
 def smallest_of_two_layers(
-    places: Sequence[tuple[OwnFunction, Caller, Bound]], case: Case, same_names: bool
+    places: Sequence[tuple[OwnFunction, Caller, Bound]], case: Case
 ) -> tuple[Smallest, Smallest] | None:
-    """Return the smallest input on which two layers with the same parameters differ, as lines to paste for either."""
-    if not same_names or not all(can_be_written(own, function) for own, _, function in places):
+    """Return the smallest input on which two layers differ, as lines to paste for either; None where their parameters
+    have other names or shapes."""
+    if not all(can_be_written(own, function) for own, _, function in places):
+        return None
+    shapes = [{name: value.shape for name, value in function.origin.state_dict().items()} for _, _, function in places]
+    if shapes[0] != shapes[1]:
         return None
     copied = ("second.load_state_dict(first.state_dict())",)
     first, second = (
@@ -103,8 +108,9 @@ def smallest_of_two_layers(
 
 def can_be_written(own: OwnFunction, function: Bound) -> bool:
     """Say whether lines to paste can make a layer: of its class with plain words, or out of one that is made."""
-    is_torch = isinstance(function.layer, TorchLayer) or hasattr(function.origin, "load_state_dict")
-    return is_torch and (bool(function.written) or not inspect.isclass(own.function))
+    if inspect.isclass(own.function):
+        return bool(function.written) and "<locals>" not in own.function.__qualname__
+    return hasattr(own.function, "load_state_dict")
 
 
 @contextmanager
@@ -194,10 +200,11 @@ def written_call(place: Place, case: Case) -> tuple[Answer, str]:
     arrays, words = made
     name, own = place.name, place.own
     kind = "" if place.caller.dtype == "float32" else ".double()"
-    start = f"{name} = {place.function.written}{kind}.eval()"
     before = [f"from {module_of(own)} import {own.name.split('.')[0]}", "import torch"]
-    if not place.function.written:
-        before, start = ["import copy", *before], f"{name} = copy.deepcopy({own.name}){kind}.eval()"
+    made_of = f"{own.name}{place.function.written}"
+    if not inspect.isclass(own.function):
+        before, made_of = ["import copy", *before], f"copy.deepcopy({own.name})"
+    start = f"{name} = {made_of}{kind}.eval()"
     return answer, "\n".join([*before, start, *place.filled, *arrays, f"{name}({', '.join(words)})"])
 
 
@@ -206,12 +213,12 @@ def lines_of_call(
 ) -> tuple[list[str], list[str]] | None:
     """Return the lines that make the arrays of a call, and its arguments; None where one of them cannot be written."""
     names = [*list(inspect.signature(forward).parameters)[: len(positional)], *named]
-    names += ["x"] * (len(positional) + len(named) - len(names))
+    names += [f"x{place}" for place in range(len(positional) + len(named) - len(names))]  # of what takes any number
     known, lines, words = list[tuple[str, Any]](), list[str](), list[str]()
-    for place, (name, value) in enumerate(zip(names, (*positional, *named.values()), strict=True)):
-        before = "" if place < len(positional) else f"{name}="
+    for place, (word, value) in enumerate(zip(names, (*positional, *named.values()), strict=True)):
+        before, name = "" if place < len(positional) else f"{word}=", f"{word}_" if word in TAKEN else word
         if hasattr(value, "detach"):
-            same = next((word for word, one in known if is_same(one, value)), "")
+            same = next((other for other, one in known if is_same(one, value)), "")
             if not same:
                 made = array_lines(name, value)
                 if made is None:
@@ -229,13 +236,6 @@ def lines_of_call(
 def is_same(one: Any, other: Any) -> bool:
     """Say whether two tensors hold the same."""
     return one.shape == other.shape and one.dtype == other.dtype and bool((one == other).all())
-
-
-def is_plain_value(value: Any) -> bool:
-    """Say whether a value can be written as Python."""
-    if isinstance(value, tuple | list):
-        return all(map(is_plain_value, value))
-    return value is None or isinstance(value, bool | int | float | str)
 
 
 def array_lines(name: str, tensor: Any) -> list[str] | None:

@@ -28,7 +28,6 @@ from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.uses import uses_of
 from attn_exp.errors import UserError
 from attn_exp.own_code import OwnFunction
-from attn_exp.rules.masks.causal import Causal
 
 MADE_WITH, SIZE = 3, 8
 """Heads of a module that is made of its class, where nobody asks for others, and the numbers of each."""
@@ -46,7 +45,7 @@ def sizes_of(request: Request, heads: int = MADE_WITH, size: int = SIZE) -> Size
     """Return the sizes of a module that is made of its class: as many heads as are asked for, or these."""
     heads, size = request.head or heads, request.size or size
     shared = request.kv_head if request.kv_head and heads % request.kv_head == 0 else heads
-    causal = any(isinstance(mask, Causal) for mask in request.masks) or None
+    causal = request.is_causal or None
     return Sizes(size * heads, heads, size, shared, request.seed, causal=causal, scaled=request.scale is not False)
 
 

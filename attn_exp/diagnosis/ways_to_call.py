@@ -147,11 +147,11 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
     Raises:
         UserError: a module whose matrices are not known, or a function whose parameters cannot be read.
     """
-    causal = any(isinstance(mask, Causal) for mask in request.masks)
+    causal = request.is_causal
     if known is None and without_parameters(own.function):
         function = own.function if inspect.isclass(own.function) else own.function.eval()
         yield from adapted(function, own.name, causal)
-        yield from without_matrices.bounds(function, own.name, request.device)
+        yield from without_matrices.bounds(function, own.name, request.device, causal)
         return
     first = known or bound(own, request)
     may_differ = first.inside is None and known is None
@@ -166,7 +166,7 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
         return
     yield from others
     if may_differ:
-        yield from without_matrices.bounds(own.function, own.name, request.device)
+        yield from without_matrices.bounds(own.function, own.name, request.device, causal)
 
 
 def takes_size(function: Any, name: str) -> bool:
@@ -177,9 +177,9 @@ def takes_size(function: Any, name: str) -> bool:
         return False
 
 
-def if_right(own: OwnFunction) -> list[Bound]:
+def if_right(own: OwnFunction, request: Request) -> list[Bound]:
     """Return the ways to call what is made of a class as a function of q, k and v, of which only right ones count."""
-    ways = adapted(own.function, own.name) if inspect.isclass(own.function) else iter(())
+    ways = adapted(own.function, own.name, request.is_causal) if inspect.isclass(own.function) else iter(())
     return [replace(way, offer=replace(way.offer, only_if_right=True)) for way in ways if way.offer is not None]
 
 
@@ -294,7 +294,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         try:
             several = list(functions(own, request, known))
         except UserError as error:  # a layer without the matrices of one: perhaps it is a function in a layer's clothes
-            several, misfit = if_right(own), error
+            several, misfit = if_right(own, request), error
     for function in several:
         is_late = bool(shaped or spoke or silent) and thread_time() - start > MOST_SECONDS
         if is_late or not may_tell_more(function, shaped):

@@ -77,9 +77,12 @@ def of_query(mask: Any, at: int) -> Any:
     return mask[at : at + 1] if axes == len("ts") else mask[:, at] if axes == len("bts") else mask
 
 
-def bounds(function: Any, name: str, device: str) -> Iterator[Bound]:
-    """Yield a function, or a class of objects that hold no numbers, as a layer without matrices, if it is one."""
-    for called, parameters in targets(function, name):
+def bounds(function: Any, name: str, device: str, causal: bool = False) -> Iterator[Bound]:
+    """Yield a function, or a class of objects that hold no numbers, as a layer without matrices, if it is one.
+
+    A class that is told whether it is `causal` is told that it is.
+    """
+    for called, parameters in targets(function, name, causal):
         usable = [given for given in parameters if not is_starred(given)]
         owned = masks_of_inputs(usable)
         passed = {role_of(given.name): given for given in usable

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import attn_exp  # noqa: E402
+from attn_exp.diagnosis.repeat import is_plain_value  # noqa: E402
 from attn_exp.experiment.verdict import Smallest  # noqa: E402
 
 LAYER = """
@@ -99,6 +100,27 @@ def test_two_layers_are_shown_the_smallest_input_on_which_they_differ(tmp_path: 
     assert pasted(second, known) == pytest.approx(numbers(second.mine), rel=1e-2, abs=2e-3)
     assert first.mine != second.mine
     assert "The smallest input on which they differ:" in str(verdict)
+
+
+def test_lines_name_what_the_user_named_and_no_array_takes_the_name_of_a_layer(tmp_path: Path) -> None:
+    target = written(tmp_path, "mine", scaled="")
+    text = (tmp_path / "mine.py").read_text() + "\nOther = Attention\n"
+    for one in ("self, x,", "x.shape", "self.qkv(x)"):
+        text = text.replace(one, one.replace("x", "layer"))
+    (tmp_path / "mine.py").write_text(text)
+    small = attn_exp.check(target.replace("Attention", "Other"), quick=True).smallest
+    assert small is not None and "import Other" in small.python and "layer_ = torch.zeros(" in small.python
+    assert pasted(small) == pytest.approx(numbers(small.mine), rel=1e-2, abs=2e-3)
+
+
+def test_what_nobody_can_import_or_write_is_not_shown(tmp_path: Path) -> None:
+    known: dict[str, Any] = {}
+    exec(LAYER.replace("SCALED", "").replace("MASKED", "pass").replace("AXIS", "-1"), known)
+
+    within = type("Within", (known["Attention"],), {"__qualname__": "made.<locals>.Within"})
+    verdict = attn_exp.check(within, quick=True)
+    assert verdict.mistakes == ("no_scale",) and verdict.smallest is None
+    assert is_plain_value((1, 0.5, "a", None)) and not is_plain_value([float("inf")])
 
 
 def test_a_layer_that_is_made_keeps_its_numbers(tmp_path: Path) -> None:
