@@ -142,7 +142,8 @@ def with_argument(kind: Any, name: str, word: str, value: Any) -> Any:
 
     given = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters_of(kind, name) if is_plain(one)]
     vars(make)["__signature__"] = inspect.Signature([one for one in given if one.name != word])
-    make.__module__, vars(make)["owner"] = kind.__module__, kind
+    make.__module__ = kind.__module__
+    vars(make).update(owner=kind, told={word: value})
     return make
 
 
@@ -221,7 +222,7 @@ class Search:
         try:
             with held():
                 said = self.arguments(given, sizes, choices)
-                words, other = written(given, said), switched(given, said, sizes)
+                words, other = written(given, getattr(self.kind, "told", {}) | said), switched(given, said, sizes)
                 made = called_with(self.kind, given, said)
         except Exception as error:
             self.options = dict(choices.options)
@@ -307,7 +308,7 @@ def written(given: Sequence[inspect.Parameter], said: Mapping[str, Any]) -> str:
     words = (
         f"{name}={value!r}"
         for name, value in said.items()
-        if not (is_plain_value(usual[name]) and value == usual[name])
+        if not (is_plain_value(usual.get(name, inspect.Parameter.empty)) and value == usual[name])
     )
     return f"({', '.join(words)})"
 

@@ -130,3 +130,23 @@ def test_a_layer_that_is_made_keeps_its_numbers(tmp_path: Path) -> None:
     before = {name: value.clone() for name, value in layer.state_dict().items()}
     assert not attn_exp.check(layer, quick=True).passed
     assert all(bool((before[name] == value).all()) for name, value in layer.state_dict().items())
+
+
+OF_ONE_HEAD = """
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self, input_size, hidden_size):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(input_size, hidden_size) for _ in range(3))
+
+    def forward(self, x):
+        return (self.q(x) @ self.k(x).mT).softmax(-1) @ self.v(x)
+"""
+
+
+def test_a_size_that_the_check_exchanged_stands_in_the_lines(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OF_ONE_HEAD)
+    small = attn_exp.check(f"{tmp_path / 'mine.py'}:Attention", quick=True).smallest
+    assert small is not None and "input_size=" in small.python and "hidden_size=" in small.python
+    assert pasted(small) == pytest.approx(numbers(small.mine), rel=1e-2, abs=2e-3)
