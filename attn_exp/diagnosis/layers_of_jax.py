@@ -101,8 +101,7 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
 
     if not inspect.isclass(own.function):
         return works(own.function, sizes)
-    maker = partial(HaikuMaker, own.function) if kind == "haiku" else own.function
-    maker = signed(maker, own.function, kind)
+    maker = maker_of(own, kind)
     return with_sizes_apart(maker, own.name, sizes, works, construct(maker, own.name, sizes, works), told)
 
 
@@ -194,6 +193,11 @@ def library_of_jax() -> Any:
     import jax.numpy as jnp  # noqa: PLC0415 - the layer brought it
 
     return jnp.dot
+
+
+def maker_of(own: OwnFunction, kind: str) -> Any:
+    """Return what makes layers of a class of some library, and says what the class takes."""
+    return signed(partial(HaikuMaker, own.function) if kind == "haiku" else own.function, own.function, kind)
 
 
 def signed(maker: Callable[..., Any], kind: Any, home: str) -> Any:

@@ -497,10 +497,11 @@ def of_linen(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLay
     example(initial)
     leaves, shape = flattened(found.get("params", {}))
     others = {name: value for name, value in found.items() if name not in ("params", "cache")}
+    keys = {"dropout": jax.random.PRNGKey(1)}  # who drops weights in evaluation too needs one
 
     def applied(now: Mapping[str, Any]) -> Callable[..., Any]:
         variables = {"params": shape([now[name] for name in leaves]), **others}
-        return lambda *positional, **named: made.apply(variables, *positional, **named)
+        return lambda *positional, **named: made.apply(variables, *positional, rngs=keys, **named)
 
     met = met_by(sys.modules["flax.linen"].intercept_methods, lambda module: "/".join(module.path))
     return PureLayer(leaves, applied, made.__call__, meeting=met)
@@ -653,13 +654,18 @@ def met_in_classes(classes: Iterable[Any], handle: Handle) -> Iterator[None]:
 
 def of_nnx(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
     """Return a module of flax.nnx as a layer: its graph and its state apart."""
+    import jax  # noqa: PLC0415
+
     nnx = sys.modules["flax.nnx"]
     graph, params, rest = nnx.split(made, nnx.Param, ...)
     leaves, shape = flattened(params)
 
     def applied(now: Mapping[str, Any]) -> Callable[..., Any]:
-        merged: Callable[..., Any] = nnx.merge(graph, shape([now[name] for name in leaves]), rest)
-        return merged
+        others = jax.tree_util.tree_map(lambda one: one, rest)  # made anew, as a call may count up what draws numbers
+        merged = nnx.merge(graph, shape([now[name] for name in leaves]), others)
+        merged.eval()
+        called: Callable[..., Any] = merged
+        return called
 
     layer = PureLayer(leaves, applied, made.__call__)
     parts = {"/".join(map(str, path)): part for path, part in nnx.iter_graph(made) if is_part_norm(part, made)}
