@@ -123,7 +123,8 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
     ):  # nobody knows by what names people call their keys
         usual = [*usual, *sources_of_chance("", "")]
     said = [*by_note(given, sizes, known_of, usual), *by_use(given.name, use, sizes, known_of, usual)]
-    return [*said, *(value for value in usual if not any(value is one for one in said))]
+    found = [*said, *(value for value in usual if not any(value is one for one in said))]
+    return sorted(found, key=lambda value: note == "int" and isinstance(value, tuple))
 
 
 OF_KEYS = ("linen", "equinox")

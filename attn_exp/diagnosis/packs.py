@@ -67,7 +67,9 @@ def pack_of(call: Callable[..., Any], name: str, others: set[str]) -> Pack | Non
         known = {key: word if (word := key if key.isidentifier() else f"part_{key}") not in others else f"{word}_"
                  for key in reader.keys}  # fmt: skip
         return Pack(name, tuple(known.values()), tuple(known))
-    count = max(reader.places, default=0) + 1
+    count = max(reader.places, default=-1) + 1
+    if count == 1 and name.endswith("s"):  # `x[0]` may be an entry of a batch, and `inputs[0]` hardly is
+        return Pack(name, ("x",) if "x" not in others else (name,))
     if count < len("xy"):
         return None
     words = [reader.places.get(place, "") for place in range(count)]
@@ -114,6 +116,18 @@ class Reader(ast.NodeVisitor):
                 self.places[place] = self.places[place] or target.id
         names = [one for part in node.targets for one in ast.walk(part) if isinstance(one, ast.Name)]
         self.over |= id(node) in self.always and any(one.id == self.name for one in names)
+
+    def visit_If(self, node: ast.If) -> None:
+        """Read either branch by itself: the argument is another thing behind them where it is one in both."""
+        self.visit(node.test)
+        before, ends = self.over, list[bool]()
+        for branch in (node.body, node.orelse):
+            self.always |= {id(one) for one in branch}
+            self.over = before
+            for one in branch:
+                self.visit(one)
+            ends.append(self.over)
+        self.over = all(ends)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Note a part by its number or its key."""

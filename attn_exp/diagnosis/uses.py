@@ -218,6 +218,8 @@ class Reader(ast.NodeVisitor):
             if len(names) == len("ts") and names[0] == names[1] and (use := self.of(lengths[0])) is not None:
                 use.is_square = True
         self.note_lengths(node)
+        if getattr(node.func, "id", "") in ("int", "bool") and node.args and (use := self.of(node.args[0])) is not None:
+            use.read -= 1  # a switch is counted with like that, and a number is read elsewhere too
         for one in ast.iter_child_nodes(node):
             if one is node.func and isinstance(one, ast.Attribute):
                 self.visit(one.value)  # a method that is called is no field

@@ -108,6 +108,26 @@ def test_what_is_used_as_a_whole_is_one_argument(function: Any) -> None:
     assert pack_of(function, next(iter(function.__code__.co_varnames)), set()) is None
 
 
+def first_of_several(features: Any) -> Any:
+    x = features[0]
+    return x.shape
+
+
+def another_thing_in_both_branches(inputs: Any, place: Any = None) -> Any:
+    if place:
+        inputs, shift = inputs
+        inputs = inputs + shift
+    else:
+        inputs = inputs[0]
+    return inputs.shape
+
+
+def test_a_list_of_one_input_and_one_that_is_an_input_afterwards_in_either_branch_are_taken_apart() -> None:
+    one, two = pack_of(first_of_several, "features", set()), pack_of(another_thing_in_both_branches, "inputs", set())
+    assert one is not None and one.parts == ("x",)
+    assert two is not None and two.parts == ("inputs", "shift")
+
+
 class Block(Heads):
     """A block; its attention is one of its methods."""
 
