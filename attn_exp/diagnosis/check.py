@@ -301,10 +301,11 @@ def as_seen_inside(verdict: Verdict, seen: Verdict, caller: Caller) -> Verdict:
     first = next((f"{one.rung}: {one.said}" for one in seen.findings if one.state == BROKEN), "")
     said = f"Inside, {first}" if first else "Inside, q, k and v are multiplied, weighed and mixed as they should be"
     findings = (*verdict.findings, *(one for one in seen.findings if one.rung != CALLED))
+    behind = "output" if verdict.stage == "context" and not first else verdict.stage  # what is mixed is right inside
     return replace(
         verdict,
         computes=f"{verdict.computes.rstrip('.')}. {said}",
-        stage=seen.stage or verdict.stage,
+        stage=seen.stage or behind,
         findings=findings,
     )
 
