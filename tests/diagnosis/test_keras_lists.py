@@ -53,7 +53,8 @@ class OfWindows:
 
     def __init__(self, window: int, with_others: Any) -> None:
         window = (window, window)  # type: ignore[assignment] # it is called the same
-        self.window, self.with_others = window, with_others
+        self.window: Any = window
+        self.with_others = with_others
         self.parts = 3 - int(self.with_others)
 
     def rows(self) -> Any:
