@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +35,8 @@ SHARED = (
 )
 SIZE = ("headdim", "dimhead", "dhead", "dk", "dv", "headsize", "hd", "sizeperhead", "dimperhead", "dkey", "attndim")
 LENGTH = ("contextlength", "maxlen", "blocksize", "maxseqlen", "maxpositionembeddings", "seqlen", "nctx", "maxlength",
-          "ctxlen", "maxpositions", "npositions")  # fmt: skip
+          "ctxlen", "contextsize", "maxcontextlength", "contextlen", "contextwindow", "maxpositions",
+          "npositions")  # fmt: skip
 DROPOUT = ("dropout", "attndropout", "dropoutp", "pdropout", "attnpdrop", "residpdrop", "attentiondropout",
            "residdropout", "droprate", "pdrop", "attentionprobsdropoutprob", "hiddendropoutprob")  # fmt: skip
 BIAS = ("bias", "qkvbias", "attentionbias", "usebias")
@@ -43,6 +45,10 @@ MASKED = ("mask", "masking", "futuremask")
 """What a class may call whether it is causal, where it takes a boolean for it."""
 CONFIG = ("config", "cfg", "args", "conf", "hparams", "params", "modelargs")
 """What a class calls its one parameter that holds all others."""
+
+
+COUNTED = re.compile("^(number|numbers|num|nb|no|amount|count)of")
+"""How a word begins that counts something, beside `num`."""
 
 
 def is_switch_of_causal(given: inspect.Parameter) -> bool:
@@ -84,7 +90,7 @@ class Sizes:
 
     def value(self, name: str) -> Any:
         """Return what a parameter or field of that name is given, or None where nobody knows it."""
-        word = plain(name)
+        word = COUNTED.sub("num", plain(name))
         meanings: tuple[tuple[tuple[str, ...], Any], ...] = (
             (HEADS, self.heads), (SHARED, self.shared), (SIZE, self.size), (WIDTH, self.width),
             (INNER, self.heads * self.size), (LENGTH, 256), (DROPOUT, self.dropout), (BIAS, self.bias),

@@ -8,9 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from types import CodeType
 from typing import Any
 
-OF_MASKS = ("mask", "padding")
+OF_MASKS = ("mask", "padding", "causal")
 PROTOCOL = "mask"
 """What layers of Keras are handed where an embedding knows which tokens are filler: many take it for that alone."""
+
+HINT = "is_causal"
+"""What `torch.nn.MultiheadAttention` takes beside its mask, which it must be given all the same: a hint to be fast."""
 
 
 def set_aside(
@@ -18,17 +21,19 @@ def set_aside(
 ) -> list[inspect.Parameter]:  # fmt: skip
     """Return the parameters that are words for masks which the code of a function never reads, and need not.
 
-    There is another such word that it reads, or it has the word because layers of Keras have it. A word that is handed
-    on counts as read; what a function takes as its only word for a mask is asked, whatever becomes of it.
+    There is another such word that it reads, or it has the word because layers of Keras or PyTorch have it. A word that
+    is handed on counts as read; what a function takes as its only word for a mask is asked, whatever becomes of it.
     """
     words = {one.name: role for one in parameters if (role := role_of(one.name)) in OF_MASKS}
     lost = never_read(function, words) if words else set()
     read = set(words) - lost
-    roles = {words[word] for word in read}
+    roles, named = {words[word] for word in read}, {one.name for one in parameters}
 
     def is_aside(one: inspect.Parameter) -> bool:
         if one.name not in lost or one.default is one.empty:
             return False
+        if words[one.name] == "causal":
+            return one.name == HINT and "mask" in roles and "need_weights" in named
         of_protocol = one.name == PROTOCOL and is_of_keras(function)
         return of_protocol or words[one.name] in roles or (bool(read) and words[one.name] == "mask")
 

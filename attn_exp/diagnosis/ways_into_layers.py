@@ -83,7 +83,8 @@ class Way:
             return self.one_by_one(layer, x, memory, named)
         other = x if memory is None else memory
         sizes = Sizes(x.shape[0], x.shape[1], other.shape[1], x, self.turning)
-        arguments = {name: lay(x, self.axes) if side == "x" else lay(other, theirs) for name, side in self.sides.items()
+        arguments = {name: lay(x, self.axes, self.beside) if side == "x" else lay(other, theirs, self.beside)
+                     for name, side in self.sides.items()
                      if side == "x" or memory is not None or name not in self.optional}  # fmt: skip
         arguments |= {name: arguments[name][:, None] for name in self.in_groups if name in arguments}
         arguments |= {name: make(sizes) for name, make in self.given.items()}
@@ -101,6 +102,8 @@ class Way:
     optional: frozenset[str] = frozenset()
     of_memory: str = ""
     """How the memory lies, where it lies otherwise than x: beside an image, as the tokens of a text."""
+    beside: float = 0.5
+    """What x is multiplied by at the places of axes that never see each other."""
     in_groups: frozenset[str] = frozenset()
     """Those of the memory that come in groups, as images do: `[b 1 s m]`."""
 
@@ -231,19 +234,19 @@ def beside(array: Array, x: Any) -> Any:
 LAID = ("btm", "tm", "bhwm", "bmt", "bmhw", "bmfhw", "bfhwm")
 
 
-def lay(x: Any, axes: str) -> Any:
+def lay(x: Any, axes: str, beside: float = 0.5) -> Any:
     """Return x `[b t m]` in another order of axes; tokens of an image or a video lie in rows of one length.
 
-    Along an axis in capitals each token lies twice.
+    Along an axis in capitals each token lies twice; at other places that see nothing of x lies x times `beside`.
     """
     batch, tokens, width = x.shape
     if axes == "btm":
         return x
     if type(x).__module__.partition(".")[0] == "jaxlib":  # JAX compiles each step anew for each size
-        return in_jax(lay(np.asarray(x), axes))
+        return in_jax(lay(np.asarray(x), axes, beside))
     places, apart = [axis for axis in axes if axis in SPACE], [axis for axis in axes if axis in APART + ALONE]
     for axis in apart[::-1]:
-        x = stack((x, x * 0.5)[: long(axis)], 1)
+        x = stack((x, x * beside)[: long(axis)], 1)
     whole = x.reshape(batch, *map(long, apart), *lengths_of(places, tokens), width)
     for at in (at for at, place in enumerate(places, 1 + len(apart)) if place.isupper()):
         whole = whole[(*[slice(None)] * at, np.repeat(np.arange(whole.shape[at]), 2))]
@@ -861,7 +864,7 @@ def in_a_rare_way(
     others += [*(order.replace("hw", "HW") for order in axes), *(order.replace("b", ALONE) for order in axes)]
     for order in (other for other in others if other not in axes):
         way = Search(layer, into, end=search.end, others=search.others).filled(replace(start, axes=order), needed)
-        if way is not None:
+        if way is not None and (order not in SEVERAL or keeps_apart(layer, way, into)):
             return with_memory(layer, way, into)
     said = sorted(search.lengths, key=lambda count: (-search.times_said[count], count))
     counts = [*said, *(count for count in SQUARES if count not in search.lengths)]
@@ -875,6 +878,16 @@ def in_a_rare_way(
 
 SEVERAL, LACKS_AXES = ("bptm", "btpm", "btmp"), re.compile("tuple index out of range|not enough values to unpack")
 """Orders of axes of several texts at once, and how code says that x has too few axes."""
+
+
+def keeps_apart(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> bool:
+    """Say whether tokens of several texts at once see those of their own alone: else they are rows of one image."""
+    x = into(np.random.default_rng(12).standard_normal((ENTRIES, HERE, way.width)))
+    with held():
+        one, other = (
+            next(iter(parts_of(replace(way, beside=factor).call(layer, x)).values())) for factor in (0.5, -2.0)
+        )
+    return bool(abs(one - other).max() <= 1e-5 * abs(one).max())
 
 
 def of_one_number(

@@ -49,3 +49,27 @@ class Switched(nn.Module):
 
 def test_a_scale_that_is_switched_off_by_default_is_no_mistake() -> None:
     assert attn_exp.check(Switched, quick=True).passed
+
+
+class CountedInWords(nn.Module):
+    """Its settings are a mapping that says 0 where it is not told how many there are."""
+
+    def __init__(self, settings_config: dict[str, int]) -> None:
+        super().__init__()
+        width, self.heads, self.groups = (
+            settings_config.get(word, 0) for word in ("embedding", "number_of_heads", "number_of_groups")
+        )
+        size = width // self.heads
+        assert self.heads % self.groups == 0
+        self.q, self.o = (nn.Linear(width, width) for _ in range(2))
+        self.k, self.v = (nn.Linear(width, size * self.groups) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        k, v = (side(x).unflatten(-1, (self.groups, -1)).transpose(1, 2) for side in (self.k, self.v))
+        k, v = (side.repeat_interleave(self.heads // self.groups, 1) for side in (k, v))
+        return self.o(((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+def test_what_is_counted_in_words_is_known() -> None:
+    assert attn_exp.check(CountedInWords, quick=True).passed

@@ -49,6 +49,28 @@ def test_whoever_asks_for_a_scale_is_told_that_there_is_none() -> None:
     assert attn_exp.check(Points, "scale=true", quick=True).mistakes == ("no_scale",)
 
 
+def test_rows_of_an_image_are_no_texts_that_lie_beside_each_other() -> None:
+    keras: Any = pytest.importorskip("keras", reason="Keras is not installed: pip install keras")
+
+    class OfMaps(keras.layers.Layer):  # type: ignore[misc] # of a library without types
+        """It takes images `[b h w c]`, and fails with three axes as what takes several texts does."""
+
+        def __init__(self, dim: int, size: int = 8) -> None:
+            super().__init__()
+            self.size, self.qkv, self.out = size, keras.layers.Dense(3 * dim), keras.layers.Dense(dim)
+
+        def call(self, x: Any) -> Any:
+            batch, high, wide, width = x.shape
+            sides = keras.ops.reshape(self.qkv(x), (batch, high * wide, 3, width // self.size, self.size))
+            q, k, v = keras.ops.transpose(sides, (2, 0, 3, 1, 4))
+            weights = keras.ops.softmax(q @ keras.ops.swapaxes(k, 2, 3) / self.size**0.5)
+            return self.out(keras.ops.reshape(keras.ops.transpose(weights @ v, (0, 2, 1, 3)), x.shape))
+
+    verdict = attn_exp.check(OfMaps, quick=True)
+    assert verdict.passed, verdict
+    assert "values" in {one.rung for one in verdict.findings}, verdict  # its matrices are found, not its inside alone
+
+
 class OfOneSize(nn.Module):
     """It takes maps of one size alone, queries, keys and values of their own, and says so with an error of its own."""
 

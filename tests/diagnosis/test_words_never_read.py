@@ -44,6 +44,20 @@ class FirstTurned(Layer):
         return self.attend(x, None if attn_mask is None else ~attn_mask.mT)
 
 
+class WithHint(Layer):
+    """It has the words of `torch.nn.MultiheadAttention`, where `is_causal` is a hint beside the mask."""
+
+    def forward(self, x: Any, attn_mask: Any = None, need_weights: bool = False, is_causal: bool = False) -> Any:
+        return self.attend(x, None if attn_mask is None else ~attn_mask)
+
+
+class WithoutHint(Layer):
+    """Of a function like PyTorch's, `is_causal` is no hint: it does what it says."""
+
+    def forward(self, x: Any, attn_mask: Any = None, is_causal: bool = False) -> Any:
+        return self.attend(x, None if attn_mask is None else ~attn_mask)
+
+
 class OnlyWord(Layer):
     def forward(self, x: Any, mask: Any = None) -> Any:
         return self.attend(x, None)
@@ -58,7 +72,7 @@ def only_word(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
     return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
 
 
-@pytest.mark.parametrize("attention", [SecondWord, OfKeys, second_word])
+@pytest.mark.parametrize("attention", [SecondWord, OfKeys, WithHint, second_word])
 def test_the_word_for_a_mask_that_is_read_is_asked(attention: Any) -> None:
     verdict = attn_exp.check(attention)
     assert verdict.passed, verdict
@@ -68,7 +82,12 @@ def test_the_word_for_a_mask_that_is_read_is_asked(attention: Any) -> None:
 
 @pytest.mark.parametrize(
     ("attention", "name"),
-    [(OnlyWord, "mask_ignored"), (only_word, "mask_ignored"), (FirstTurned, "mask_transposed")],
+    [
+        (OnlyWord, "mask_ignored"),
+        (only_word, "mask_ignored"),
+        (FirstTurned, "mask_transposed"),
+        (WithoutHint, "causal_ignored"),
+    ],
 )
 def test_what_is_wrong_with_the_word_that_counts_is_named(attention: Any, name: str) -> None:
     assert attn_exp.check(attention).mistakes == (name,)
