@@ -59,7 +59,7 @@ def nan_in_empty_rows(normalize: Step, at: At, masked: Array) -> Array:
 
 MISTAKES = {
     "dropout_on": Mistake(
-        says="Dropout is on, or its factor alone: weights are too large, and some zero, differently at each call.",
+        says="Dropout is on: some weights are zero, others at each call, the rest too large; or its factor is, alone.",
         fix="switch dropout off outside training, as model.eval() does",
         seen="PyTorch issues 99293 and 124464; nanoGPT PR 240",
         stage="weights",
