@@ -11,6 +11,7 @@ import logging
 import os
 import resource
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ settings.load_profile("first")
 MUCH = 2.0
 """Seconds of a processor's time above which a test belongs to the long ones."""
 LISTED = Path(__file__).with_name("long_cases.txt")
+MANY = 30
+"""Files of long tests that are named with what they take."""
 MOST = 6000
 """With more cases than these, all tests were collected, and not those of some files."""
 STARTED = pytest.StashKey[float]()
@@ -117,11 +120,16 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return
     ended = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "when")]
     listed = set(LISTED.read_text(encoding="utf-8").splitlines())
-    took = {
-        report.nodeid: dict(report.user_properties).get("processor", 0.0)
-        for report in ended
-        if report.when == "teardown" and "long" not in report.keywords and report.nodeid not in listed
-    }
+    last = [report for report in ended if report.when == "teardown"]
+    every = {report.nodeid: dict(report.user_properties).get("processor", 0.0) for report in last}
+    is_long = {report.nodeid for report in last if "long" in report.keywords or report.nodeid in listed}
+    took = {name: seconds for name, seconds in every.items() if name not in is_long}
+    of_files = Counter[str]()
+    for name in is_long:
+        of_files[name.partition("::")[0]] += every[name]
+    most = ", ".join(f"{file} {seconds:.0f}" for file, seconds in of_files.most_common(MANY))
+    whole = f"{sum(of_files.values()):.0f} s of a processor's time"
+    terminalreporter.write_line(f"the long ones: {len(is_long)} tests, {whole}; most in {most}")
     terminalreporter.write_line(f"a first pytest: {len(took)} tests, {sum(took.values()):.0f} s of a processor's time")
     for name in sorted(took, key=lambda name: -took[name]):
         if took[name] > MUCH:

@@ -166,7 +166,7 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
 
 def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any, roles: Roles) -> Bound:
     """Return a layer whose roles are known."""
-    aside = own_numbers_kept(layer, roles)
+    aside = [*own_numbers_kept(layer, roles), *heard(layer, roles)]
     arrays = roles.arrays(layer.parameters)
     if not fit(arrays, roles.heads, roles.groups):
         raise NotFoundError("some of what its heads hold is made by none of its matrices")
@@ -448,6 +448,29 @@ def own_numbers_kept(layer: Layer, roles: Roles) -> list[str]:
     gates = {name: array for name, array in roles.neutral.items() if (array == OPEN).all()}
     layer.put(zeros | gates)
     return [*(f"{name} set to 0" for name in zeros), *(f"its gate open by {name}" for name in gates)]
+
+
+def heard(layer: Layer, roles: Roles) -> list[str]:
+    """Make matrices larger through which next to nothing of x comes; return what was changed, in words.
+
+    Some layers are made with numbers of a thousandth: then all weights are alike but for less than rounding, and the
+    answer is its biases.
+    """
+    arrays, said = roles.arrays(layer.parameters), list[str]()
+    for pair in (("W_q", "W_k"), ("W_v", "W_o")):
+        found = [name for name in pair if name in arrays]
+        comes = float(np.prod([np.linalg.norm(arrays[name]) / arrays[pair[0]].shape[1] ** 0.5 for name in found]))
+        if 0 < comes < FAINT:
+            factor = comes ** (-1 / len(found))
+            arrays = {name: array * factor if name in found else array for name, array in arrays.items()}
+            said.append(f"{' and '.join(found)} times {factor:.3g}")
+    if said:
+        layer.put(roles.written(layer.parameters, arrays))
+    return said
+
+
+FAINT = 0.01
+"""What comes through two matrices of numbers of about 1, below which nothing is told of it."""
 
 
 def numbers_off(layer: Layer, way: Way, roles: Roles, inside: Inside, aside: list[str]) -> list[str]:
