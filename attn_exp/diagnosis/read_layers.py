@@ -165,7 +165,14 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
 
 
 def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any, roles: Roles) -> Bound:
-    """Return a layer whose roles are known."""
+    """Return a layer whose roles are known.
+
+    Raises:
+        NotFoundError: a part is said to be no part of attention, or its heads hold what no matrix makes.
+    """
+    gone = {name for name, array in roles.neutral.items() if not array.any()}
+    if gone & {piece.name for side in "qk" for piece in roles.sides[side]}:
+        raise NotFoundError("what makes queries or keys is no part of what it computes")
     aside = [*own_numbers_kept(layer, roles), *heard(layer, roles)]
     arrays = roles.arrays(layer.parameters)
     if not fit(arrays, roles.heads, roles.groups):

@@ -137,3 +137,22 @@ def over_time_and_queries(q: Any, k: Any, v: Any) -> Any:
 def test_functions_of_images_are_asked(function: Any, names: tuple[str, ...]) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert (verdict.passed, verdict.mistakes) == (not names, names), verdict
+
+
+class OfItsQueries(Points):
+    """Keys are made of queries, behind a norm over the points of each channel, and scores grow instead of shrink."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.norm, self.asks = nn.GroupNorm(channels // 2, channels), nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: Any) -> Any:
+        h = self.norm(x)
+        q, v = self.asks(h).flatten(2), self.gives(h).flatten(2)
+        weights = (q.mT @ q * q.shape[1] ** 0.5).softmax(-1)
+        return x + self.mixed(weights, v).view(x.shape)
+
+
+def test_half_a_matrix_is_not_taken_for_queries_and_the_other_half_for_keys() -> None:
+    verdict = attn_exp.check(OfItsQueries, quick=True)
+    assert not verdict.passed and "scale_multiplied" in verdict.mistakes, verdict
