@@ -39,6 +39,7 @@ from attn_exp.diagnosis.case import (
 )
 from attn_exp.diagnosis.clock import EXPLAINING, SEVERAL, while_there_is_time
 from attn_exp.diagnosis.conditions import that_hold, under
+from attn_exp.diagnosis.fills_of_raw_logits import fills_of_raw_logits
 from attn_exp.diagnosis.inside_functions import Inside
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
@@ -115,6 +116,7 @@ class Answers:
         return [
             *every_mistake([case for case, _ in self.seen]),
             *fitted_fills(self.seen),
+            *fills_of_raw_logits(self.seen),
             *fitted_numbers(self.wrong, self.read_off),
         ]
 

@@ -146,7 +146,9 @@ def how_far(stages: Mapping[str, Array], digits: int) -> float:
         logits = np.abs(np.where(known, stages["masked"], 0.0)).max(initial=0.0)
         values = sizes(stages["v"])
         scale = sizes(weights @ values if can_mix(weights, values) else values).max(initial=0.0)
-        scale *= max(weights.sum(axis=-1).max(initial=0.0), 1.0)  # shares of sums that nearly vanish
+        total = weights.sum(axis=-1)
+        lost = total / np.abs(stages["weights"].sum(axis=-1))  # by what sums of numbers of either sign are rounded more
+        scale *= max(np.fmin(total, lost).max(initial=0.0), 1.0)  # shares of sums that nearly vanish
         scale = max(scale, sizes(stages["output"]).max(initial=0.0))
     if digits >= 24:
         return float(safety * 2.0**-digits * (2 * (size + keys) + 4 * logits) * scale)

@@ -489,10 +489,14 @@ def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, di
     )  # fmt: skip
     for words in found[:MOST_WORDS]:
         as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
-        asked = other_words.with_words(tried.caller.request, words)
+        asked, said = other_words.with_words(tried.caller.request, words), words
         verdict = check_in_layout(own, asked, quick, tell, as_it_is)
+        if len(verdict.mistakes) > 1 and "causal_bottom_right" in verdict.mistakes:  # every library has its own way
+            said = f"{words} {other_words.BOTTOM_RIGHT}"
+            asked = other_words.with_words(tried.caller.request, said)
+            verdict = check_in_layout(own, asked, quick, tell, as_it_is)
         if verdict.mistakes:
-            return other_words.under(verdict, tried.caller.request, words)
+            return other_words.under(verdict, tried.caller.request, said)
     return None
 
 

@@ -89,21 +89,23 @@ def without_softmax(operations: Sequence[Operation], place: int, tokens: int) ->
     if not is_likely or one.said.shape[-2:] != (tokens, tokens) or one.given[-1].shape[-2] == tokens:
         return None
     mixing = mixed_with(operations, place)
-    if mixing is None or mixing[1] != 0:
+    if mixing is None:
         return None
-    weights, v = (in_rows(each) for each in operations[mixing[0]].given[-2:])
+    at, side = mixing
+    left, right = (in_rows(each) for each in operations[at].given[-2:])
+    weights, v = (left, right) if side == 0 else (right.swapaxes(1, 2), left.swapaxes(1, 2))
     q, k = in_rows(one.given[-2]), in_rows(one.given[-1]).swapaxes(1, 2)
-    if not operations[mixing[0]].of_x[-1] or weights.shape != in_rows(one.said).shape:
+    if not all(operations[at].of_x[-2:]) or weights.shape != in_rows(one.said).shape:
         return None
     scores, before = q @ k.swapaxes(1, 2), prod(multiplied(operations, made)[0] for made in one.made[-2:])
     shown = ~filled_in(weights)
-    left, right = weights[shown], scores[shown]
-    factor = float((left * right).sum() / max((right**2).sum(), 1e-300))
-    is_mean = abs(factor * before * tokens - 1.0) < CLOSE or is_divided(operations, mixing[0], tokens)
-    if is_mean or np.abs(left - factor * right).max(initial=0.0) > CLOSE * np.abs(left).max(initial=0.0):
+    used, made = weights[shown], scores[shown]
+    factor = float((used * made).sum() / max((made**2).sum(), 1e-300))
+    is_mean = abs(factor * before * tokens - 1.0) < CLOSE or is_divided(operations, at, tokens)
+    if is_mean or np.abs(used - factor * made).max(initial=0.0) > CLOSE * np.abs(used).max(initial=0.0):
         return None
-    at = (place, operations[mixing[0]].made[-2] or place, mixing[0])
-    return Core(q, k, v, scores, weights, weights, weights, before, 1.0, False, at, False, is_bare=True)
+    places = (place, operations[at].made[side - 2] or place, at)
+    return Core(q, k, v, scores, weights, weights, weights, before, 1.0, False, places, side == 1, is_bare=True)
 
 
 def is_divided(operations: Sequence[Operation], place: int, number: int) -> bool:

@@ -35,6 +35,7 @@ from attn_exp.diagnosis.idle import (
     may_be_output,
     said_of_idle,
 )
+from attn_exp.diagnosis.named_matrices import sounds_like
 from attn_exp.diagnosis.other_words import BLOCKS, INVERTED, UNSCALED
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.sides_inside import (
@@ -135,7 +136,8 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
         pairs = [(getattr(one, side), getattr(one, other)) for one in of_one_input]
         return bool(pairs) and all(are_multiples(rows, others) for rows, others in pairs)
 
-    are_raw = are_projections(idle, seen.matrices) and all(is_of_inputs(seen, one) for one in seen.first)
+    sides = "qkv" if are_projections(idle, seen.matrices) else sides_without_matrix(seen, idle)
+    are_raw = bool(sides) and all(is_of_inputs(seen, one, sides) for one in seen.first)
     is_output = has_rows(seen) and is_without_output(seen, idle)
     yield from said_of_idle(idle, is_alike, are_raw=are_raw, is_output=is_output)
 
@@ -162,8 +164,15 @@ def is_without_output(seen: Seen, idle: Sequence[str]) -> bool:
     return may_be_output(idle, seen.matrices) or (none and len(idle) == 1 and is_of_any(idle[0]))
 
 
-def is_of_inputs(seen: Seen, one: Core) -> bool:
-    """Say whether q, k and v hold numbers of the inputs as they are, or q and k multiplied by one number."""
+def sides_without_matrix(seen: Seen, idle: Sequence[str]) -> str:
+    """Return the sides of which all matrices are idle, by their names; none where others are idle too."""
+    sides = [sounds_like(name) for name in idle]
+    is_all = all(name in idle for name in seen.matrices if sounds_like(name) in sides)
+    return "".join(sorted(set(sides))) if is_all and set(sides) <= set("qkv") else ""
+
+
+def is_of_inputs(seen: Seen, one: Core, sides: str) -> bool:
+    """Say whether sides hold numbers of the inputs as they are, or q and k multiplied by one number."""
     known = np.sort(np.concatenate([seen.x.ravel(), seen.memory.ravel()]))
 
     def are_known(rows: Array, factor: float) -> bool:
@@ -172,7 +181,7 @@ def is_of_inputs(seen: Seen, one: Core) -> bool:
         return bool((np.minimum(abs(known[place] - numbers), abs(known[place - 1] - numbers)) < CLOSE).all())
 
     factors = (1.0, one.before, abs(one.before) ** 0.5)
-    return are_known(one.v, 1.0) and all(any(are_known(side, by) for by in factors) for side in (one.q, one.k))
+    return all(any(are_known(getattr(one, side), by) for by in (factors if side in "qk" else (1.0,))) for side in sides)
 
 
 def of_channels(seen: Seen) -> Iterator[tuple[Finding, str]]:

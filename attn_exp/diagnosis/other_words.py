@@ -27,6 +27,7 @@ from attn_exp.diagnosis.case import (
     tolerance,
     without_blind,
 )
+from attn_exp.diagnosis.fills_of_raw_logits import fills_of_raw_logits
 from attn_exp.diagnosis.inside_functions import Inside, Search
 from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.diagnosis.rotary_inside import words_of_turning
@@ -127,7 +128,8 @@ def that_fit_beside_a_mistake(
 
     def has_one(recipe: Recipe) -> bool:
         asked = case.asking(recipe)
-        every = itertools.chain(every_mistake([asked]), fitted_numbers([(asked, answer)], {}))
+        seen = [(asked, answer)]
+        every = itertools.chain(every_mistake([asked]), fills_of_raw_logits(seen), fitted_numbers(seen, {}))
         return any(may_be_made(one.names, caller) and gives(one.change(asked), case, answer, digits) for one in every)
 
     def has_two(recipe: Recipe) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import prod
 
@@ -31,8 +31,9 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         yield Finding(rung, ABSENT, "neighbours are joined, so that rows are made of several"), ""
         return
     if not has_rows(seen):
-        yield Finding(rung, ABSENT, "its answer has no row for each token"), ""
+        yield of_keys_alone(seen, rung)
         return
+    every = list[tuple[str, Array]]()
     lost, normed, alone, tokens = set[str](), False, set[str](), seen.x.shape[1]
     for place in (0, 1):
         again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
@@ -49,6 +50,7 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
             for side in "qkv"
             if side == "q" or tokens <= one.k.shape[1] <= 2 * tokens
         ]  # fmt: skip - other keys are sums of many
+        every += pairs
         lost |= {side for side, touched in pairs if is_mixed(touched, tokens)}
         alone |= set(filter(None, map(side_of_other_tokens, pairs, pairs[1:], pairs[2:])))
         normed |= any(touched.any() for _, touched in pairs) and all(
@@ -60,7 +62,7 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     if not lost:
         yield Finding(rung, HELD, "each row of q, k and v is made of one token"), ""
         return
-    yield of_lost_rows(seen, sorted(lost))
+    yield of_lost_rows(seen, sorted(lost), every)
     if len(lost) == len("qkv") and "k" in alone:
         yield (
             Finding("the keys inside", BROKEN, "their rows are made of other tokens than those of values"),
@@ -83,8 +85,33 @@ def side_of_other_tokens(*three: tuple[str, Array]) -> str:
     return "v" if q.any() and np.array_equal(q, k) else "k"
 
 
-def of_lost_rows(seen: Seen, sides: Sequence[str]) -> tuple[Finding, str]:
-    """Say what is wrong with sides whose rows are made of several tokens, and its name."""
+def of_keys_alone(seen: Seen, rung: str) -> tuple[Finding, str]:
+    """Say whether keys and values are cut with a view alone, where the answer has no row for each token of x."""
+    again, tokens = with_token_changed(seen, 0, 0), seen.x.shape[1]
+    if [one.at for one in again] == [one.at for one in seen.first]:
+        cores = [pair for pair in zip(seen.first, again, strict=True) if pair[0].k.shape[1] == tokens]
+        pairs = [(side, changed(getattr(one, side), getattr(other, side))) for one, other in cores for side in "kv"]
+        if are_cut_as_they_lie(seen, "kv", pairs):
+            said = "rows of k, v are made of parts of several tokens"
+            return Finding(rung, BROKEN, said), "heads_not_transposed"
+    return Finding(rung, ABSENT, "its answer has no row for each token"), ""
+
+
+def are_cut_as_they_lie(seen: Seen, sides: Iterable[str], pairs: Sequence[tuple[str, Array]]) -> bool:
+    """Say whether a view alone cuts some sides in heads: a first token lies in the first rows of the first head then.
+
+    `pairs` are the sides with the rows that another first token of the first entry changes.
+    """
+    rows = [touched for side, touched in pairs if side in sides and touched.any()]
+    heads = [len(touched) // len(seen.x) for touched in rows]
+    return bool(rows) and all(
+        count > 1 and touched.ravel()[:count].all() and not touched.ravel()[count:].any()
+        for count, touched in zip(heads, rows, strict=True)
+    )
+
+
+def of_lost_rows(seen: Seen, sides: Sequence[str], pairs: Sequence[tuple[str, Array]]) -> tuple[Finding, str]:
+    """Say what is wrong with sides whose rows are made of several tokens, and its name; `pairs` are all sides."""
     rung = "the tokens inside"
     normed = [side for side in sides if all(is_normed_over_tokens(getattr(one, side)) for one in seen.first)]
     if normed:
@@ -92,7 +119,8 @@ def of_lost_rows(seen: Seen, sides: Sequence[str]) -> tuple[Finding, str]:
         return Finding(OF_LENGTHS, BROKEN, said), ""
     known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
     said = f"rows of {', '.join(sides)} are made of parts of several tokens"
-    return Finding(rung, BROKEN, said), known.get(tuple(sides), "")
+    cut = are_cut_as_they_lie(seen, sides, pairs)
+    return Finding(rung, BROKEN, said), "heads_not_transposed" if cut else known.get(tuple(sides), "")
 
 
 OF_LENGTHS = "the lengths inside"

@@ -665,8 +665,23 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
     (twice,) = mistake("scale_twice").changes
     fitting = [made for made in (expected(asked), predicted(twice(asked.recipe), asked.given)) if made is not None]
     as_it_is, divided = caller(asked), other(asked)
-    is_other = not any(is_near(caller, as_it_is, made) for made in fitting)
-    return other if is_other and any(is_near(other, divided, made) for made in fitting) else caller
+    if any(is_near(caller, as_it_is, made) for made in fitting):
+        return caller
+    divides = any(is_near(other, divided, made) for made in fitting) or divides_by_default(caller, other, case)
+    return other if divides else caller
+
+
+def divides_by_default(caller: Caller, other: Caller, case: Case) -> bool:
+    """Say whether a function answers as without a scale where it divides by the usual one, and not where it multiplies.
+
+    That shows also where all else of the answer is wrong.
+    """
+    left, told = replace(case, explicit_scale=False), replace(case, explicit_scale=True)
+    unsaid, divided, multiplied = (ask(each).output for ask, each in ((caller, left), (other, told), (caller, told)))
+    if unsaid is None or divided is None or multiplied is None or not np.isfinite(unsaid).all():
+        return False
+    is_so = unsaid.shape == divided.shape == multiplied.shape and np.allclose(unsaid, divided, rtol=1e-5)
+    return bool(is_so and not np.allclose(unsaid, multiplied, rtol=1e-3))
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:

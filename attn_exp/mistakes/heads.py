@@ -417,7 +417,7 @@ MISTAKES = {
         ),
     ),
     "projections_unused": Mistake(
-        says="The projections of q, k and v are never used: x itself is queries, keys and values.",
+        says="Projections are made and never used: x itself is the queries, the keys or the values, or all of them.",
         fix="q = x @ W_q, k = x @ W_k, v = x @ W_v before the heads are cut",
         seen="self.queries, self.keys and self.values made in the constructor and never called in forward",
         stage="q",
