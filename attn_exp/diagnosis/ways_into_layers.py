@@ -34,8 +34,10 @@ from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
 
 MOST_TRIES = 160
-ENTRIES, HERE, THERE, IN_ROWS = 2, 7, 5, 6
+ENTRIES, HERE, THERE = 2, 7, 5
 """Entries, and tokens of x and of the memory, in a first call: no size of a layer is likely to be one of them."""
+IN_ROWS, IN_FRAMES = 6, 16
+"""Tokens that lie in several rows of an image, and in several frames of a video: seven lie in one."""
 MEMORY = ("context", "memory", "encoderhiddenstates", "xa", "y", "data", "media", "cond", "keyvaluestates", "kv",
           "source", "inputskv", "xkv", "keyvalue", "crossinput", "xcross", "encoderoutput", "encoderoutputs", "enc",
           "ctx", "condition", "x2", "other", "text", "latents", "xkeyvalue", "contexts", "encoder", "memories",
@@ -1012,7 +1014,8 @@ class Search:
         if not said:  # a table for two entries may pass for one of pairs
             said, place = trouble(self.layer, way, self.into, way.width, self.tokens, ENTRIES + 1)
         if not said and "hw" in way.axes and self.tokens == HERE:  # all tokens lay in one row
-            said, place = trouble(self.layer, way, self.into, way.width, IN_ROWS)
+            several = IN_FRAMES if "f" in way.axes else IN_ROWS
+            said, place = trouble(self.layer, way, self.into, way.width, several)
         self.first, self.said = self.first or said, said
         self.way = self.way or (way if said == IS_NAN else None)
         if place > self.furthest:

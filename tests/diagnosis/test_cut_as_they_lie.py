@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+import pytest
 
 import attn_exp
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
+from torch import Tensor, nn
 
 
 def test_keys_and_values_cut_with_a_view_are_named_where_one_token_alone_asks() -> None:
@@ -93,3 +96,25 @@ def test_weights_without_a_softmax_are_seen_where_values_stand_before_them() -> 
 
     verdict = attn_exp.check(OfImage)
     assert verdict.mistakes == ("no_softmax",), verdict
+
+
+def test_the_first_token_of_several_is_no_frame_of_a_video() -> None:
+    class OfFirst(nn.Module):
+        """How many tokens there are is left to the view: so a video goes through too, where it has one frame."""
+
+        def __init__(self, dim: int, num_heads: int = 4) -> None:
+            super().__init__()
+            self.num_heads, self.size = num_heads, dim // num_heads
+            self.q, self.k, self.v, self.proj = (nn.Linear(dim, dim) for _ in range(4))
+
+        def cut(self, rows: Tensor) -> Tensor:
+            return rows.view(len(rows), -1, self.num_heads, self.size).transpose(1, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = self.cut(self.q(x[:, :1])), self.cut(self.k(x)), self.cut(self.v(x))
+            mixed: Tensor = (q @ k.mT * self.size**-0.5).softmax(-1) @ v
+            made: Tensor = self.proj(mixed.transpose(1, 2).flatten(2))
+            return made
+
+    verdict = attn_exp.check(OfFirst)
+    assert verdict.passed, verdict
