@@ -487,13 +487,26 @@ def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, di
         is_seen=cache(partial(inner.leaves_nothing_open, tried.function.look)),
         watch=partial(seen_inside, tried.caller),
     )  # fmt: skip
-    for words in found[:MOST_WORDS]:
-        as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
-        asked = other_words.with_words(tried.caller.request, words)
-        verdict = check_in_layout(own, asked, quick, tell, as_it_is)
-        if verdict.mistakes:
-            return other_words.under(verdict, tried.caller.request, words)
+    for first in found[:MOST_WORDS]:
+        before: Verdict | None = None
+        for words in alignments(first, tried):
+            as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
+            asked = other_words.with_words(tried.caller.request, words)
+            verdict = check_in_layout(own, asked, quick, tell, as_it_is)
+            is_plainer = before is None or set(verdict.mistakes) < set(before.mistakes)
+            if verdict.mistakes and is_plainer:
+                before = other_words.under(verdict, tried.caller.request, words)
+            if verdict.mistakes and not ALIGNED & set(verdict.mistakes):
+                break
+        if before is not None:
+            return before
     return None
+
+
+def alignments(words: str, tried: Tried) -> tuple[str, ...]:
+    """Return words of a mask in the alignments that they may have: of unequal lengths neither is a mistake."""
+    has_both = "mask=" in words and tried.caller.offer.core
+    return (words, f"{words} {other_words.BOTTOM_RIGHT}") if has_both else (words,)
 
 
 MOST_WORDS = 2

@@ -1,0 +1,62 @@
+"""Masks and sizes that stand beside one mistake: what is no mistake alone is none beside another."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attn_exp
+
+
+def seen_by_the_last(q: Any, k: Any) -> Any:
+    """Return which keys each query sees, where the last query sees all."""
+    rows, keys = q.shape[-2], k.shape[-2]
+    return np.arange(keys) <= np.arange(rows)[:, None] + keys - rows
+
+
+def unscaled_at_the_end(q: Any, k: Any, v: Any) -> Any:
+    logits = np.where(seen_by_the_last(q, k), q @ k.swapaxes(-1, -2), -np.inf)
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+
+def over_heads_at_the_end(q: Any, k: Any, v: Any) -> Any:
+    logits = q @ k.swapaxes(-1, -2) / np.float32(math.sqrt(q.shape[-1]))
+    logits = np.where(seen_by_the_last(q, k), logits, np.float32(-1e10))
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True) @ v
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("function", "name"), [(unscaled_at_the_end, "no_scale"), (over_heads_at_the_end, "softmax_over_heads")]
+)
+def test_a_causal_mask_at_the_bottom_right_is_no_mistake_beside_one(function: Any, name: str) -> None:
+    verdict = attn_exp.check(function, "dtype=float32", quick=True)
+    assert verdict.mistakes == (name,) and "align=bottom_right" in verdict.computes, verdict
+
+
+class InTurns(torch.nn.Module):
+    """Its keys and values are taken in turns by the heads that share them."""
+
+    def __init__(self, dim: int, num_heads: int, num_kv_groups: int) -> None:
+        super().__init__()
+        self.num_heads, self.num_kv_groups, self.size = num_heads, num_kv_groups, dim // num_heads
+        self.to_q = torch.nn.Linear(dim, dim)
+        self.to_k = torch.nn.Linear(dim, num_kv_groups * self.size)
+        self.to_v = torch.nn.Linear(dim, num_kv_groups * self.size)
+        self.to_out = torch.nn.Linear(dim, dim)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (side(x).unflatten(-1, (-1, self.size)).transpose(1, 2) for side in (self.to_q, self.to_k, self.to_v))
+        k, v = (side.repeat(1, self.num_heads // self.num_kv_groups, 1, 1) for side in (k, v))
+        weights = torch.softmax(q @ k.transpose(-1, -2) / math.sqrt(self.size), dim=-1)
+        return self.to_out((weights @ v).transpose(1, 2).flatten(2))
+
+
+def test_a_class_that_is_told_how_many_groups_share_keys_is_asked_with_fewer() -> None:
+    assert attn_exp.check(InTurns, quick=True).mistakes == ("kv_heads_tiled",)
