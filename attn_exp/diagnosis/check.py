@@ -26,6 +26,7 @@ from attn_exp.diagnosis.idle import NO_OUTPUT, UNUSED
 from attn_exp.diagnosis.inside_functions import seen_inside
 from attn_exp.diagnosis.judge_answers import VALUES, Tell, said_of_call, verdict_on_answers
 from attn_exp.diagnosis.libraries import replaced_in_numpy
+from attn_exp.diagnosis.mask_left_out import causal_mask_left_out
 from attn_exp.diagnosis.masks_beside_a_mistake import with_masks_beside_a_mistake
 from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.other_masks import as_meant, of_other_masks, of_padding_alone, without_its_mask
@@ -132,6 +133,8 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))
+    if not may_be_causal(own):
+        verdict = with_more(verdict, causal_mask_left_out(tried.function, tried.caller, tried.case, verdict))
     verdict = with_more(verdict, turned_by_tables(own, request, verdict, tried.function, tell))
     given = tried.caller.offer
     verdict = with_more(verdict, without_its_mask(given, verdict, lambda other: check_in_layout(
