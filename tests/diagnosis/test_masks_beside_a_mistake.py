@@ -60,3 +60,34 @@ class InTurns(torch.nn.Module):
 
 def test_a_class_that_is_told_how_many_groups_share_keys_is_asked_with_fewer() -> None:
     assert attn_exp.check(InTurns, quick=True).mistakes == ("kv_heads_tiled",)
+
+
+class TurnedInSingle(torch.nn.Module):
+    """Its angles are of float32, as is usual, and one of its two masks is filled in with nothing."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.to_qkv, self.to_out = torch.nn.Linear(dim, 3 * dim), torch.nn.Linear(dim, dim)
+
+    def forward(self, x: Any, pad_mask: Any = None, causal_mask: Any = None) -> Any:
+        q, k, v = (side.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for side in self.to_qkv(x).chunk(3, dim=-1))
+        scores = turned(q) @ turned(k).mT / math.sqrt(q.shape[-1])
+        if causal_mask is not None:
+            scores = scores.masked_fill(causal_mask[None, None], 0.0)
+        if pad_mask is not None:
+            scores = scores.masked_fill(pad_mask[:, None, None], -math.inf)
+        return self.to_out((torch.softmax(scores, dim=-1) @ v).transpose(1, 2).flatten(2))
+
+
+def turned(side: Any) -> Any:
+    half = side.shape[-1] // 2
+    angles = torch.outer(torch.arange(side.shape[-2]).float(), 10000.0 ** -(torch.arange(half) / half))
+    first, second = side.chunk(2, dim=-1)
+    turns = angles.cos(), angles.sin()
+    return torch.cat([first * turns[0] - second * turns[1], second * turns[0] + first * turns[1]], dim=-1)
+
+
+def test_a_mask_is_judged_as_exactly_as_what_stands_beside_it() -> None:
+    verdict = attn_exp.check(TurnedInSingle, "position=rope", quick=True)
+    assert verdict.mistakes == ("mask_small_fill",) and verdict.where == "a mask is given", verdict
