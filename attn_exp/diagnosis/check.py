@@ -233,7 +233,8 @@ def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell
         return
     with suppress(UserError):  # it may not be made so
         other = checked_inside(own, other_words.with_words(request, other_words.CAUSAL), tell)
-        names = [name for name in other.mistakes if name not in verdict.mistakes]
+        told = {*verdict.mistakes, *(name for names in verdict.alike for name in names if name == other_words.INVERTED)}
+        names = [name for name in other.mistakes if name not in told]  # one is told as a convention
         if names and all(mistake(name).group == "masks" for name in names):
             states = {name: REMARK if name in ALIGNED else BROKEN for name in names}
             yield from ((Finding(MADE_CAUSAL, state, mistake(name).says), name) for name, state in states.items())

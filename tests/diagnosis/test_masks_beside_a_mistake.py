@@ -91,3 +91,48 @@ def turned(side: Any) -> Any:
 def test_a_mask_is_judged_as_exactly_as_what_stands_beside_it() -> None:
     verdict = attn_exp.check(TurnedInSingle, "position=rope", quick=True)
     assert verdict.mistakes == ("mask_small_fill",) and verdict.where == "a mask is given", verdict
+
+
+class ZerosBefore(torch.nn.Module):
+    """Its mask takes the scores of earlier keys away, beside those of later ones."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.to_q, self.to_k, self.to_v = (torch.nn.Linear(dim, dim) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        scores = self.to_q(x) @ self.to_k(x).mT / math.sqrt(x.shape[-1])
+        later = torch.full_like(scores, -math.inf).triu(1)
+        return torch.softmax(scores.triu() + later, dim=-1) @ self.to_v(x)
+
+
+@pytest.mark.long
+def test_logits_that_are_one_number_beside_hidden_keys_are_no_causal_mask() -> None:
+    verdict = attn_exp.check(ZerosBefore, quick=True)
+    assert not verdict.passed and not verdict.right_under and verdict.stage == "masked", verdict
+
+
+class HeadsByView(torch.nn.Module):
+    """True in its mask hides, as a library has it, and its heads are cut by a view alone."""
+
+    def __init__(self, dim: int, num_heads: int, is_causal: bool = False) -> None:
+        super().__init__()
+        self.num_heads, self.is_causal = num_heads, is_causal
+        self.to_q, self.to_k, self.to_v, self.to_out = (torch.nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, x: Any, attn_mask: Any = None) -> Any:
+        b, t, m = x.shape
+        q = self.to_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k, v = (side(x).reshape(b, self.num_heads, t, -1) for side in (self.to_k, self.to_v))
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        if self.is_causal and attn_mask is None:
+            attn_mask = torch.ones(t, t, dtype=torch.bool).triu(1)
+        if attn_mask is not None:
+            scores = scores.masked_fill(attn_mask, -math.inf)
+        return self.to_out((torch.softmax(scores, dim=-1) @ v).transpose(1, 2).reshape(b, t, m))
+
+
+@pytest.mark.long
+def test_a_convention_is_none_of_the_mistakes_of_a_layer_made_causal() -> None:
+    verdict = attn_exp.check(HeadsByView, quick=True)
+    assert verdict.mistakes == ("heads_not_transposed",), verdict
