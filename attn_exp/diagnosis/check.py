@@ -29,7 +29,7 @@ from attn_exp.diagnosis.libraries import replaced_in_numpy
 from attn_exp.diagnosis.mask_left_out import causal_mask_left_out
 from attn_exp.diagnosis.masks_beside_a_mistake import with_masks_beside_a_mistake
 from attn_exp.diagnosis.modes import in_both_modes
-from attn_exp.diagnosis.other_masks import as_meant, of_other_masks, of_padding_alone, without_its_mask
+from attn_exp.diagnosis.other_masks import as_meant, given_none, of_other_masks, of_padding_alone, without_its_mask
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
@@ -133,13 +133,9 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))
-    if not may_be_causal(own):
-        verdict = with_more(verdict, causal_mask_left_out(tried.function, tried.caller, tried.case, verdict))
+    verdict = with_more(verdict, causal_mask_left_out(own, tried.function, tried.caller, tried.case, verdict))
     verdict = with_more(verdict, turned_by_tables(own, request, verdict, tried.function, tell))
-    given = tried.caller.offer
-    verdict = with_more(verdict, without_its_mask(given, verdict, lambda other: check_in_layout(
-        own, replace(request, layout=tried.caller.layout), True, tell, replace(tried.function, offer=other)
-    )))  # fmt: skip
+    verdict = without_masks(own, request, verdict, tried, tell)
     unexplained = is_unknown_at_once(verdict)  # beside matrices that nobody uses, which have a name
     if verdict.passed or (verdict.mistakes and not unexplained) or request.layout:
         return verdict
@@ -242,7 +238,23 @@ def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell
             yield Finding(MADE_CAUSAL, HELD if not names else ABSENT), ""
 
 
+def without_masks(own: OwnFunction, request: Request, verdict: Verdict, tried: Tried, tell: Tell) -> Verdict:
+    """Return the verdict on a function with what is to be said of it where it is given no mask, or None for one."""
+    given, in_layout = tried.caller.offer, replace(request, layout=tried.caller.layout)
+    verdict = with_more(verdict, without_its_mask(given, verdict, lambda other: check_in_layout(
+        own, in_layout, True, tell, replace(tried.function, offer=other)
+    )))  # fmt: skip
+    if request.masks:
+        return verdict
+    causal = other_words.with_words(in_layout, other_words.CAUSAL)
+    return with_more(verdict, given_none(
+        tried.function, given, verdict, lambda one: check_in_layout(own, causal, True, tell, one)
+    ))  # fmt: skip
+
+
 MADE_CAUSAL = "made causal"
+
+
 ALIGNED = {"causal_top_left", "causal_bottom_right"}
 """How causal masks lie where nobody asked for one: every library has its own way."""
 

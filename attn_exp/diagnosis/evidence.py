@@ -36,7 +36,7 @@ def evidence_of(
 
     @cache  # each view of the evidence asks, and a layer would be made anew for each
     def ask() -> Seen:
-        asked = promised(wrong)
+        asked = of_one_input(wrong)
         others = in_other_sizes(caller, function, {case.rung for case, _ in asked})
         holes = asked_of_holes(caller, function, wrong)
         return [*fresh(caller, function, asked), *others, *([small] if small else []), *holes]

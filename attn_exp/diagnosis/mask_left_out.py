@@ -20,8 +20,10 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.inside_functions import operations_of
+from attn_exp.diagnosis.told_sizes import may_be_causal
 from attn_exp.diagnosis.uses import is_of_a_library
 from attn_exp.experiment.verdict import BROKEN, Finding, Verdict
+from attn_exp.own_code import OwnFunction
 
 LEFT_OUT, IGNORED = "a causal mask of its own", "causal_ignored"
 FEWEST = 3
@@ -29,14 +31,14 @@ FEWEST = 3
 
 
 def causal_mask_left_out(
-    function: Bound, caller: Caller, case: Case, verdict: Verdict
+    own: OwnFunction, function: Bound, caller: Caller, case: Case, verdict: Verdict
 ) -> Iterator[tuple[Finding, str]]:
     """Yield what is to be said of a layer whose causal mask changes nothing; nothing of one that can be told to be so.
 
     What keeps one for another way of calling reads it somewhere.
     """
     is_plain = verdict.passed and not verdict.right_under and not caller.request.masks
-    if not is_plain or any(caller.offer.takes(role) for role in ("causal", "mask")):
+    if not is_plain or may_be_causal(own) or any(caller.offer.takes(role) for role in ("causal", "mask")):
         return
     keys = case.given.keys
     if keys >= FEWEST and any(

@@ -136,3 +136,23 @@ class HeadsByView(torch.nn.Module):
 def test_a_convention_is_none_of_the_mistakes_of_a_layer_made_causal() -> None:
     verdict = attn_exp.check(HeadsByView, quick=True)
     assert verdict.mistakes == ("heads_not_transposed",), verdict
+
+
+class Triangle:
+    def __init__(self, mask: Any) -> None:
+        self.mask = mask
+
+
+class OneTooWide(torch.nn.Module):
+    """It needs a mask, or None for a causal one, which it makes."""
+
+    def forward(self, q: Any, k: Any, v: Any, attn_mask: Any) -> Any:
+        scores = torch.einsum("blhe,bshe->bhls", q, k) / math.sqrt(q.shape[-1])
+        if attn_mask is None:
+            attn_mask = Triangle(torch.ones_like(scores, dtype=torch.bool).triu(2))
+        return torch.einsum("bhls,bshd->blhd", scores.masked_fill(attn_mask.mask, -math.inf).softmax(-1), v)
+
+
+@pytest.mark.long
+def test_a_causal_mask_that_is_made_of_none_is_asked() -> None:
+    assert attn_exp.check(OneTooWide, quick=True).mistakes == ("causal_next",)
