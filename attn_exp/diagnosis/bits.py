@@ -33,6 +33,7 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
     kept = next(answer.dtype for _, answer in seen if answer.output is not None)
     if digits < FLOAT64:
         return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it answers in {kept}"
+    seen = without_what_masks_break(seen)
     wrong = failing(seen, digits)
     if wrong and not failing(seen, SINGLE):
         short = shortfall(wrong)
@@ -46,6 +47,15 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
     if kind and failing(seen, digits) and only_rounded(seen, DIGITS[kind]):
         return DIGITS[kind], f"its answers are rounded to {kind}"
     return digits, ""
+
+
+def without_what_masks_break(seen: Seen) -> Seen:
+    """Return the questions without another mask, where nothing is wrong in float32 but what masks are given to."""
+    asked = seen[0][0].recipe.rules.masks
+    lost = failing(seen, SINGLE)
+    if not lost or any(case.recipe.rules.masks == asked for case, _ in lost):
+        return seen
+    return [pair for pair in seen if pair[0].recipe.rules.masks == asked]
 
 
 def only_shares_are_rounded(seen: Seen, digits: int) -> bool:

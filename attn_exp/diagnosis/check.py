@@ -26,9 +26,10 @@ from attn_exp.diagnosis.idle import NO_OUTPUT, UNUSED
 from attn_exp.diagnosis.inside_functions import seen_inside
 from attn_exp.diagnosis.judge_answers import VALUES, Tell, said_of_call, verdict_on_answers
 from attn_exp.diagnosis.libraries import replaced_in_numpy
+from attn_exp.diagnosis.mask_left_out import causal_mask_left_out
 from attn_exp.diagnosis.masks_beside_a_mistake import with_masks_beside_a_mistake
 from attn_exp.diagnosis.modes import in_both_modes
-from attn_exp.diagnosis.other_masks import as_meant, of_other_masks, of_padding_alone, without_its_mask
+from attn_exp.diagnosis.other_masks import as_meant, given_none, of_other_masks, of_padding_alone, without_its_mask
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
@@ -132,11 +133,9 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))
+    verdict = with_more(verdict, causal_mask_left_out(own, tried.function, tried.caller, tried.case, verdict))
     verdict = with_more(verdict, turned_by_tables(own, request, verdict, tried.function, tell))
-    given = tried.caller.offer
-    verdict = with_more(verdict, without_its_mask(given, verdict, lambda other: check_in_layout(
-        own, replace(request, layout=tried.caller.layout), True, tell, replace(tried.function, offer=other)
-    )))  # fmt: skip
+    verdict = without_masks(own, request, verdict, tried, tell)
     unexplained = is_unknown_at_once(verdict)  # beside matrices that nobody uses, which have a name
     if verdict.passed or (verdict.mistakes and not unexplained) or request.layout:
         return verdict
@@ -230,7 +229,8 @@ def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell
         return
     with suppress(UserError):  # it may not be made so
         other = checked_inside(own, other_words.with_words(request, other_words.CAUSAL), tell)
-        names = [name for name in other.mistakes if name not in verdict.mistakes]
+        told = {*verdict.mistakes, *(name for names in verdict.alike for name in names if name == other_words.INVERTED)}
+        names = [name for name in other.mistakes if name not in told]  # one is told as a convention
         if names and all(mistake(name).group == "masks" for name in names):
             states = {name: REMARK if name in ALIGNED else BROKEN for name in names}
             yield from ((Finding(MADE_CAUSAL, state, mistake(name).says), name) for name, state in states.items())
@@ -238,7 +238,23 @@ def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell
             yield Finding(MADE_CAUSAL, HELD if not names else ABSENT), ""
 
 
+def without_masks(own: OwnFunction, request: Request, verdict: Verdict, tried: Tried, tell: Tell) -> Verdict:
+    """Return the verdict on a function with what is to be said of it where it is given no mask, or None for one."""
+    given, in_layout = tried.caller.offer, replace(request, layout=tried.caller.layout)
+    verdict = with_more(verdict, without_its_mask(given, verdict, lambda other: check_in_layout(
+        own, in_layout, True, tell, replace(tried.function, offer=other)
+    )))  # fmt: skip
+    if request.masks:
+        return verdict
+    causal = other_words.with_words(in_layout, other_words.CAUSAL)
+    return with_more(verdict, given_none(
+        tried.function, given, verdict, lambda one: check_in_layout(own, causal, True, tell, one)
+    ))  # fmt: skip
+
+
 MADE_CAUSAL = "made causal"
+
+
 ALIGNED = {"causal_top_left", "causal_bottom_right"}
 """How causal masks lie where nobody asked for one: every library has its own way."""
 
@@ -487,17 +503,26 @@ def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, di
         is_seen=cache(partial(inner.leaves_nothing_open, tried.function.look)),
         watch=partial(seen_inside, tried.caller),
     )  # fmt: skip
-    for words in found[:MOST_WORDS]:
-        as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
-        asked, said = other_words.with_words(tried.caller.request, words), words
-        verdict = check_in_layout(own, asked, quick, tell, as_it_is)
-        if len(verdict.mistakes) > 1 and "causal_bottom_right" in verdict.mistakes:  # every library has its own way
-            said = f"{words} {other_words.BOTTOM_RIGHT}"
-            asked = other_words.with_words(tried.caller.request, said)
+    for first in found[:MOST_WORDS]:
+        before: Verdict | None = None
+        for words in alignments(first, tried):
+            as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
+            asked = other_words.with_words(tried.caller.request, words)
             verdict = check_in_layout(own, asked, quick, tell, as_it_is)
-        if verdict.mistakes:
-            return other_words.under(verdict, tried.caller.request, said)
+            is_plainer = before is None or set(verdict.mistakes) < set(before.mistakes)
+            if verdict.mistakes and is_plainer:
+                before = other_words.under(verdict, tried.caller.request, words)
+            if verdict.mistakes and not ALIGNED & set(verdict.mistakes):
+                break
+        if before is not None:
+            return before
     return None
+
+
+def alignments(words: str, tried: Tried) -> tuple[str, ...]:
+    """Return words of a mask in the alignments that they may have: of unequal lengths neither is a mistake."""
+    has_both = "mask=" in words and tried.caller.offer.core
+    return (words, f"{words} {other_words.BOTTOM_RIGHT}") if has_both else (words,)
 
 
 MOST_WORDS = 2

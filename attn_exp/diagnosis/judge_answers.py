@@ -120,9 +120,19 @@ def verdict_on_answers(
 def explained_unless_alone(evidence: Answers, wrong: Seen) -> Explained:
     """Return what explains some answers; nothing where each query gets the value of its own token alone.
 
-    Scores matter to nothing then, and many mistakes at once give that.
+    Scores matter to nothing then, and many mistakes at once give that. What nothing explains is held once more against
+    fresh questions without those that nobody promised to take, of which anything may become.
     """
-    return Explained() if sees_itself_alone(wrong, evidence.digits) else explained(evidence)
+    if sees_itself_alone(wrong, evidence.digits):
+        return Explained()
+    found = explained(evidence)
+    if found.names or found.setting or not {case.unpromised for case, _ in wrong} > {False}:
+        return found
+
+    def ask() -> Seen:
+        return [pair for pair in evidence.fresh if not pair[0].unpromised]
+
+    return explained(replace(evidence, ask=ask, is_seen=lambda: True))
 
 
 def as_it_is_scaled(found: Explained, evidence: Answers, wrong: Seen) -> Explained:

@@ -31,6 +31,9 @@ SHARED = (
     "numgroups",
     "nkv",
     "numkv",
+    "numkvgroups",
+    "nkvgroups",
+    "kvgroups",
     "kvhead",
 )
 SIZE = ("headdim", "dimhead", "dhead", "dk", "dv", "headsize", "hd", "sizeperhead", "dimperhead", "dkey", "attndim")

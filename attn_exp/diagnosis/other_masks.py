@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.offer import Offer, is_of_edges
@@ -90,6 +91,29 @@ def without_its_mask(offer: Offer, verdict: Verdict, ask: Callable[[Offer], Verd
         yield Finding(WITHOUT, REMARK, "it computes something else then"), ""
 
 
+def given_none(
+    function: Bound, offer: Offer, verdict: Verdict, ask: Callable[[Bound], Verdict]
+) -> Iterator[tuple[Finding, str]]:  # fmt: skip
+    """Yield what is wrong with the causal mask that a function makes where it is given None for one that it needs.
+
+    `ask` checks it as a causal one. Nobody promised that it takes None, so that no more is said of it.
+    """
+    word = offer.parameters.get("mask", "")
+    known = verdict.passed or verdict.mistakes or verdict.right_under
+    if not known or not offer.core or not word or "mask" in offer.defaults or word in offer.positional:
+        return
+
+    def call(*positional: Any, **named: Any) -> Any:
+        return function.call(*positional, **named, **{word: None})
+
+    said = ask(replace(function, call=call, offer=offer.without("mask")))
+    more = [name for name in said.mistakes if name not in verdict.mistakes]
+    if more and all(name in OTHERWISE for name in more):
+        yield from ((Finding(WITHOUT, BROKEN, mistake(name).says), name) for name in more)
+
+
+OTHERWISE = {"causal_strict", "causal_next", "causal_flipped"}
+"""What a causal mask is that hides others than it should."""
 WITHOUT = "without a mask"
 
 

@@ -115,12 +115,18 @@ def of_masks(seen: Seen, one: Core, hidden: Array, filled: Array, is_asked: bool
     else:
         yield Finding(rung, HELD, said), ""
     numbers = one.logits[filled]
-    if numbers.size and not hidden.any() and np.ptp(numbers) == 0:
-        said = f"their logits are {numbers[0]:.4g}, so that they keep weight"
+    if not numbers.size or np.ptp(numbers) > 0:
+        return
+    said = f"their logits are {numbers[0]:.4g}, so that they keep weight"
+    if not hidden.any():
         is_product = not numbers.any() and is_multiplied(seen.operations, one, filled)
         yield Finding("the fill inside", BROKEN, said), "mask_multiplied" if is_product else "mask_small_fill"
+    elif numbers[0] > one.logits[~(hidden | filled)].min(initial=np.inf) - FAR:
+        yield Finding("the fill inside", BROKEN, f"beside hidden keys, other logits are {numbers[0]:.4g}"), ""
 
 
+FAR = 20.0
+"""What is so far below all other logits has next to no weight."""
 SHOWN = {
     "causal_strict": "each query sees those before its own alone",
     "causal_next": "each query sees the next one too",

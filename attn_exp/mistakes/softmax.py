@@ -12,16 +12,25 @@ from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
-def softmax_over(*axes: int, empty: float = 0.0) -> Change:
-    """Return the change that normalizes over other axes of `[b h t s]`; where all is hidden, weights are `empty`."""
+def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
+    """Return the change that normalizes over other axes of `[b h t s]`; where all is hidden, weights are `empty`.
+
+    None is a share alike for all, as a softmax gives of one large number that is filled in.
+    """
 
     def normalize(at: At, masked: Array) -> Array:
         axis = tuple(axis for axis in axes if axis or not at.apart)
-        powers = np.exp(masked - masked.max(axis=axis, keepdims=True, initial=-1e300))
+        powers = np.exp(masked - largest_of(masked, axis))
         total = powers.sum(axis=axis, keepdims=True)
-        return np.asarray(np.where(total == 0, empty, powers / np.where(total == 0, 1.0, total)))
+        alone = total.size / max(powers.size, 1) if empty is None else empty
+        return np.asarray(np.where(total == 0, alone, powers / np.where(total == 0, 1.0, total)))
 
     return instead(normalize=normalize)
+
+
+def largest_of(masked: Array, axis: int | tuple[int, ...]) -> Array:
+    """Return the largest logits along some axes, or the lowest number of their type where all are hidden."""
+    return np.asarray(masked.max(axis=axis, keepdims=True, initial=np.finfo(masked.dtype).min))
 
 
 def softmax_then_over(axis: int) -> Change:
@@ -57,7 +66,7 @@ def with_epsilon(epsilon: float, largest: bool = True) -> Change:
     """Return the change that adds a number to each sum of powers, whose largest is 1, or which are raw."""
 
     def normalize(at: At, masked: Array) -> Array:
-        powers = np.exp(masked - masked.max(axis=-1, keepdims=True, initial=-1e300)) if largest else np.exp(masked)
+        powers = np.exp(masked - largest_of(masked, -1)) if largest else np.exp(masked)
         return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + epsilon))
 
     return instead(normalize=normalize)
@@ -87,7 +96,7 @@ def logarithms(lowest: float) -> Change:
 
     def normalize(normalize: Step, at: At, masked: Array) -> Array:
         filled = np.where(np.isneginf(masked), lowest, masked)
-        largest = masked.max(axis=-1, keepdims=True, initial=-1e300)
+        largest = largest_of(masked, -1)
         return np.asarray(filled - largest - np.log(np.exp(masked - largest).sum(axis=-1, keepdims=True)))
 
     return around("normalize", normalize)
@@ -127,14 +136,14 @@ MISTAKES = {
         fix="softmax over the last axis, the keys",
         seen="PyTorch-NLP issue 2; labml issue 146; axis=-2 or dim=0",
         stage="weights",
-        changes=(softmax_over(-2), softmax_over(-2, empty=math.nan)),
+        changes=(softmax_over(-2), softmax_over(-2, empty=math.nan), softmax_over(-2, empty=None)),
     ),
     "softmax_over_heads": Mistake(
         says="The softmax runs over the heads instead of the keys.",
         fix="softmax over the last axis, the keys",
         seen="softmax without a dim; catalyst PR 285",
         stage="weights",
-        changes=(softmax_over(1), softmax_over(1, empty=math.nan)),
+        changes=(softmax_over(1), softmax_over(1, empty=math.nan), softmax_over(1, empty=None)),
     ),
     "keepdims_missing": Mistake(
         says="The softmax of a row takes the sum, or the largest logit, of another: they lie along the keys.",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import attn_exp
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
 
 FILLS = [-np.inf, -1e9, -3e7, float(np.finfo(np.float64).min)]
 
