@@ -110,3 +110,24 @@ def test_layers_of_jax_are_asked_with_dropout_too(code: str, switches: tuple[str
         path.write_text(code.replace("SWITCH", switch), encoding="utf-8")
         verdict = attn_exp.check(f"{path}:Layer", quick=True)
         assert verdict.mistakes == names and verdict.passed is not bool(names), verdict
+
+
+def test_objects_of_other_sizes_are_not_held_against_each_other() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+
+    class Narrower(torch.nn.Module):
+        """Its answer is as wide as its class is told: with sizes apart it is another one."""
+
+        def __init__(self, d_in: int, d_out: int, context_length: int, dropout: float) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (torch.nn.Linear(d_in, d_out) for _ in range(3))
+            self.drop = torch.nn.Dropout(dropout)
+            self.register_buffer("later", torch.triu(torch.ones(context_length, context_length), 1).bool())
+
+        def forward(self, x: Any) -> Any:
+            scores = self.q(x) @ self.k(x).mT / self.q.out_features**0.5
+            later = self.later[: x.shape[1], : x.shape[1]]
+            return self.drop(scores.masked_fill(later, -torch.inf).softmax(-1)) @ self.v(x)
+
+    verdict = attn_exp.check(Narrower)
+    assert not verdict.mistakes and verdict.right_under == "mask=causal", verdict
