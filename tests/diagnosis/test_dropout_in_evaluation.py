@@ -113,9 +113,9 @@ def test_layers_of_jax_are_asked_with_dropout_too(code: str, switches: tuple[str
 
 
 def test_objects_of_other_sizes_are_not_held_against_each_other() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+    torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
-    class Narrower(torch.nn.Module):
+    class Narrower(torch.nn.Module):  # type: ignore[misc] # of a library that may be missing
         """Its answer is as wide as its class is told: with sizes apart it is another one."""
 
         def __init__(self, d_in: int, d_out: int, context_length: int, dropout: float) -> None:
