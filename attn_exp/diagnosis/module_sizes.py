@@ -38,8 +38,7 @@ SHARED = (
 )
 SIZE = ("headdim", "dimhead", "dhead", "dk", "dv", "headsize", "hd", "sizeperhead", "dimperhead", "dkey", "attndim")
 LENGTH = ("contextlength", "maxlen", "blocksize", "maxseqlen", "maxpositionembeddings", "seqlen", "nctx", "maxlength",
-          "ctxlen", "contextsize", "maxcontextlength", "contextlen", "contextwindow", "maxpositions",
-          "npositions")  # fmt: skip
+          "ctxlen", "maxpositions", "npositions")  # fmt: skip
 DROPOUT = ("dropout", "attndropout", "dropoutp", "pdropout", "attnpdrop", "residpdrop", "attentiondropout",
            "residdropout", "droprate", "pdrop", "attentionprobsdropoutprob", "hiddendropoutprob")  # fmt: skip
 BIAS = ("bias", "qkvbias", "attentionbias", "usebias")

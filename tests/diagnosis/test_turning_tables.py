@@ -15,6 +15,7 @@ from torch import nn
 import attn_exp
 from attn_exp.diagnosis import ways_to_call
 from attn_exp.diagnosis.turning_tables import Turning
+from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import HELD
 from attn_exp.rules.positions.rope import Rope
 
@@ -140,3 +141,8 @@ def test_angles_are_those_of_the_paper() -> None:
         np.testing.assert_allclose(whole[3], row)
         np.testing.assert_allclose(pairs[3], [3.0, 0.3])
     assert halves.angles(4, 3) is None
+
+
+def test_heads_of_an_odd_size_that_cannot_be_turned_are_one_clear_line() -> None:
+    with pytest.raises(UserError, match="rope turns pairs, but 5 of the 5 numbers of a head are to be turned"):
+        Rope().turn(np.ones((1, 1, 2, 5)), np.arange(2))

@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.config.kinds import above
-from attn_exp.errors import brief
+from attn_exp.errors import UserError, brief
 from attn_exp.rules.example import Example
 from attn_exp.rules.positions.position import Position, Twin, Vector
 
@@ -45,6 +45,8 @@ class Rope(Position):
         return replace(self, interleaved=not self.interleaved)
 
     def turn(self, heads: Array, positions: Array) -> Array:
+        if (why := self.misfit(heads.shape[-1])) is not None:
+            raise UserError(why)
         size = heads.shape[-1] if self.size is None else self.size
         angles = self.angles(positions, size)
         return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
