@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
@@ -71,8 +72,9 @@ def is_triangle(array: Array) -> bool:
 
 def buffers_of(module: Any) -> list[tuple[str, Array]]:
     """Return the arrays that a module of PyTorch keeps and nobody trains, by their names."""
-    found = getattr(module, "named_buffers", None)
-    return [] if found is None else [(name, one.detach().cpu().double().numpy()) for name, one in found()]
+    if not isinstance(module, getattr(sys.modules.get("torch.nn"), "Module", ())):
+        return []
+    return [(name, one.detach().cpu().double().numpy()) for name, one in module.named_buffers()]
 
 
 def is_read(module: Any, name: str) -> bool:
