@@ -72,7 +72,8 @@ def is_triangle(array: Array) -> bool:
 
 def buffers_of(module: Any) -> list[tuple[str, Array]]:
     """Return the arrays that a module of PyTorch keeps and nobody trains, by their names."""
-    if not isinstance(module, getattr(sys.modules.get("torch.nn"), "Module", ())):
+    kind: Any = getattr(sys.modules.get("torch.nn"), "Module", ())
+    if not isinstance(module, kind):
         return []
     return [(name, one.detach().cpu().double().numpy()) for name, one in module.named_buffers()]
 
