@@ -38,6 +38,7 @@ Rule = Callable[[Any], Any]
 
 
 def text(node: ast.AST) -> str:
+    """Return a node as code."""
     return ast.unparse(node)
 
 
@@ -47,6 +48,7 @@ def name_of(node: ast.expr) -> str:
 
 
 def calls(node: Any, *names: str) -> bool:
+    """Say whether a node is a call of something with one of these names."""
     return isinstance(node, ast.Call) and name_of(node.func) in names
 
 
@@ -56,10 +58,12 @@ def is_method(node: ast.Call) -> bool:
 
 
 def expression(code: str) -> ast.expr:
+    """Return code as a node."""
     return ast.parse(code, mode="eval").body
 
 
 def is_scale(node: ast.expr) -> bool:
+    """Say whether a number is one that scores are multiplied or divided by, by how it is written."""
     said = text(node)
     return len(said) < 60 and "0.25" not in said and not re.search("softmax|matmul|@", said) and bool(
         re.search(r"\*\* ?\(?-? ?(0\.5|\(1 / 2\))|sqrt\(|scal(e|ing)|temper|norm_fact", said)
@@ -89,12 +93,14 @@ def over(axis: int) -> Rule:
 
 
 def without_softmax(node: Any) -> Any:
+    """Take the softmax away."""
     if calls(node, "softmax"):
         return node.func.value if is_method(node) else next(iter(node.args), None)
     return None
 
 
 def softmax_twice(node: Any) -> Any:
+    """Take the softmax of a softmax."""
     if calls(node, "softmax") and not is_method(node) and node.args:
         node.args[0] = deepcopy(node)
         return node
@@ -105,11 +111,13 @@ def softmax_twice(node: Any) -> Any:
 
 
 def without_scale(node: Any) -> Any:
+    """Take the scale away."""
     is_scaled = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mult)
     return node.left if is_scaled and is_scale(node.right) and not is_scale(node.left) else None
 
 
 def multiplied(node: Any) -> Any:
+    """Multiply by the root instead of dividing by it."""
     divides = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
     if divides and "sqrt" in text(node.right) and is_scale(node.right) and not isinstance(node.left, ast.Constant):
         node.op = ast.Mult()
@@ -118,6 +126,7 @@ def multiplied(node: Any) -> Any:
 
 
 def by_d(node: Any) -> Any:
+    """Divide by the number itself instead of its root."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and text(node.right) in ("-0.5", "0.5"):
         node.right = expression(str(2 * float(text(node.right))))
         return node
@@ -141,11 +150,13 @@ def filled_with(number: float) -> Rule:
 
 
 def without_mask(node: Any) -> Any:
+    """Leave out what a mask fills in."""
     is_filled = calls(node, "masked_fill") and is_method(node) and node.args and MASK.search(text(node.args[0]))
     return node.func.value if is_filled else None
 
 
 def subtracted(node: Any) -> Any:
+    """Subtract a mask that should be added."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and re.fullmatch(r"\w*mask\w*", text(node.right)):
         node.op = ast.Sub()
         return node
@@ -244,6 +255,7 @@ def made_of(side: str, instead: str) -> Rule:
 
 
 def without_output(node: Any) -> Any:
+    """Leave out the output projection."""
     is_output = isinstance(node, ast.Call) and re.fullmatch(r"self\.\w*(out|proj|wo|w_o|fc|unify|combine)\w*",
                                                              text(node.func), re.IGNORECASE)  # fmt: skip
     if is_output and len(node.args) == 1 and re.fullmatch(r"\w*(out|attn|context|ctx|^y|^z)\w*", text(node.args[0])):
@@ -252,6 +264,7 @@ def without_output(node: Any) -> Any:
 
 
 def tiled(node: Any) -> Any:
+    """Repeat shared heads in turns instead of each in a row."""
     if calls(node, "repeat_interleave") and is_method(node):
         dims = [text(one.value) for one in node.keywords if one.arg == "dim"] + [text(one) for one in node.args[1:]]
         places = {"1": "1, {}, 1, 1", "-3": "1, {}, 1, 1", "2": "1, 1, {}, 1", "-2": "1, 1, {}, 1"}
@@ -261,6 +274,7 @@ def tiled(node: Any) -> Any:
 
 
 def dropout_on(node: Any) -> Any:
+    """Leave dropout on in evaluation."""
     if calls(node, "dropout") and any(one.arg == "training" for one in node.keywords):
         return expression(f"{text(node.func)}({text(node.args[0])}, p=0.3)")
     return None

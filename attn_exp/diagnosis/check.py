@@ -238,6 +238,11 @@ def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell
             yield Finding(MADE_CAUSAL, HELD if not names else ABSENT), ""
 
 
+MADE_CAUSAL = "made causal"
+ALIGNED = {"causal_top_left", "causal_bottom_right"}
+"""How causal masks lie where nobody asked for one: every library has its own way."""
+
+
 def without_masks(own: OwnFunction, request: Request, verdict: Verdict, tried: Tried, tell: Tell) -> Verdict:
     """Return the verdict on a function with what is to be said of it where it is given no mask, or None for one."""
     given, in_layout = tried.caller.offer, replace(request, layout=tried.caller.layout)
@@ -250,13 +255,6 @@ def without_masks(own: OwnFunction, request: Request, verdict: Verdict, tried: T
     return with_more(verdict, given_none(
         tried.function, given, verdict, lambda one: check_in_layout(own, causal, True, tell, one)
     ))  # fmt: skip
-
-
-MADE_CAUSAL = "made causal"
-
-
-ALIGNED = {"causal_top_left", "causal_bottom_right"}
-"""How causal masks lie where nobody asked for one: every library has its own way."""
 
 
 def turned_by_tables(
