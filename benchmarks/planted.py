@@ -352,6 +352,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--each", type=int, default=14, help="files for each rule")
     arguments = parser.parse_args()
+    if not (arguments.folder / "truth.csv").is_file():
+        parser.error(f"{arguments.folder} holds no truth.csv, which says what is right in it")
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows, counts = list[dict[str, str]](), Counter[str]()
     for row, code in right_ones(arguments.folder):

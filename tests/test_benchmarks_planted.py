@@ -79,3 +79,12 @@ def test_a_folder_of_planted_files_says_what_is_wrong(tmp_path: Path, monkeypatc
         made = list(csv.DictReader(file))
     assert [row["expected"] for row in made] == [names for names, _ in planted.RULES.values()]
     assert all((tmp_path / "out" / row["file"]).exists() and row["right_or_wrong"] == "bug" for row in made)
+
+
+def test_a_folder_of_which_nothing_is_known_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["planted.py", str(tmp_path), str(tmp_path / "out")])
+    with pytest.raises(SystemExit, match="2"):
+        planted.main()
+    assert "holds no truth.csv" in capsys.readouterr().err
