@@ -2,7 +2,7 @@
 
 A thread looks from time to time where the main thread is; the work itself knows nothing of it and pays nothing for it.
 Where a signal asks the command to end while the main thread is inside one long call of a library, which no Python
-interrupts, the thread ends the command in its place.
+interrupts, the thread sends it once more, and then ends the command in its place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIRST, LATER = 8.0, 60.0
 """Seconds without a word until the first line, and until each one after it."""
 
 DEAF = 1.5
-"""Seconds that the main thread has to hear a signal."""
+"""Seconds that the main thread has to hear a signal, and as many again once it was sent anew."""
 
 PLACES = {
     "attn_exp.config": "settings are read",
@@ -124,7 +124,7 @@ class Watch:
 
     def look(self) -> None:
         """Wait, and speak when nothing was heard for long; a byte says that a signal came, or zero that all is over."""
-        wait = FIRST
+        wait, again = FIRST, False
         while True:
             quiet = monotonic() - max(self.started, HEARD.last)
             if quiet >= wait:
@@ -135,7 +135,10 @@ class Watch:
             if number == 0:
                 return
             if number in system.ending_signals() and not self.answered():
-                end_deaf(number)
+                if again:
+                    end_deaf(number)
+                again = True
+                system.send_to_main_thread(number)  # it may have come just before the main thread began to wait
 
     def answered(self) -> bool:
         """Say whether the main thread hears a signal in time, or the command is over by then."""

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from attn_exp.diagnosis.clock import PACE
 from tests.report import tab
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count() or 1))
@@ -30,6 +31,8 @@ settings.load_profile("first")
 
 MUCH = 2.0
 """Seconds of a processor's time above which a test belongs to the long ones."""
+SLOWER = 3.0
+"""So many times as long as on a quick machine may a check take before it leaves anything out."""
 LISTED = Path(__file__).with_name("long_cases.txt")
 MANY = 30
 """Files of long tests that are named with what they take."""
@@ -82,6 +85,12 @@ def browser() -> Iterator[None]:
 def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Hydra find no handlers of others: it closes all that it finds, and absl's closes pytest's stderr with it."""
     monkeypatch.setattr(logging, "_handlerList", list[Any]())
+
+
+@pytest.fixture(autouse=True)
+def pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a check ask on a slow machine what it asks on a quick one."""
+    monkeypatch.setattr(PACE, "seconds", SLOWER)
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,16 @@ SEVERAL = "several mistakes at once"
 
 
 @dataclass
+class Pace:
+    """How many seconds of this processor count as one; more lets a slow machine ask as much as a quick one."""
+
+    seconds: float = 1.0
+
+
+PACE = Pace()
+
+
+@dataclass
 class Clock:
     """When a check began, and what was left out of it for want of time.
 
@@ -34,11 +44,11 @@ class Clock:
     at: float = 0.0
 
     def worked(self) -> float:
-        """Return for how many seconds a check has been at work."""
+        """Return for how many seconds, at the pace that is set, a check has been at work."""
         now = perf_counter()
         if now - self.at >= OFTEN:
             self.told, self.at = process_time(), now
-        return self.told - self.start
+        return (self.told - self.start) / PACE.seconds
 
 
 OFTEN = 0.01
@@ -74,7 +84,7 @@ def while_there_is_time(several: Iterable[T], seconds: float, what: str) -> Iter
 def end_of(seconds: float) -> float:
     """Return when what takes so many seconds of a check ends, however often it is begun anew."""
     clock = CLOCK.get()
-    return (process_time() if clock is None else clock.start) + seconds
+    return (process_time() if clock is None else clock.start) + seconds * PACE.seconds
 
 
 def is_over(seconds: float, what: str) -> bool:

@@ -27,6 +27,17 @@ from attn_exp.runs.classroom import grades
 system.usable_cores = lambda: 2
 grades.grade = held
 """
+ELSEWHERE = f"""{HELD}
+import signal, threading
+def heard_elsewhere(*given, **more):
+    def send():
+        time.sleep(0.2)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    threading.Thread(target=send).start()
+    held()
+from attn_exp.report import worksheet
+worksheet.key = heard_elsewhere
+"""
 SLOW_PAGE = f"{HELD}\nfrom attn_exp.runs import trust\ntrust.sealed = held"
 
 
@@ -43,6 +54,13 @@ def test_a_signal_leaves_nothing(words: tuple[str, ...], patch: str, sign: signa
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "held"]
     assert not list(tmp_path.rglob(".*"))
     quickly(tmp_path, *words)
+
+
+def test_a_signal_that_the_waiting_thread_does_not_hear_leaves_nothing(tmp_path: Path) -> None:
+    with start(tmp_path, *SHEETS, patch=ELSEWHERE) as process:
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (128 + signal.SIGTERM, "attn_exp: stopped before it was done\n")
+    assert os.listdir(tmp_path) == ["held"]
 
 
 @pytest.mark.long
