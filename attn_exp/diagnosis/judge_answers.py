@@ -21,6 +21,7 @@ from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.evidence import Pair, evidence_of, left_out
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.inside_functions import scaled_twice
+from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.located import located, sees_itself_alone
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
@@ -57,8 +58,8 @@ def verdict_on_answers(
     wrong = failing(seen, digits)
     tell("how it behaves")
     behaved = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), digits))
-    if isinstance(function.layer, PlainLayer) and not inspect.isroutine(own.function):
-        behaved = [as_kept_for_backward(*pair) for pair in behaved]
+    if isinstance(function.layer, PlainLayer | TorchLayer) and not inspect.isroutine(own.function):
+        behaved = [as_kept_by_object(*pair) for pair in behaved]
     learned = gradients(caller, tried.case, digits)
     edges = list(remarks(caller, tried.case))
     again = asked_again(caller, seen, wrong)
@@ -154,8 +155,11 @@ def as_it_is_scaled(found: Explained, evidence: Answers, wrong: Seen) -> Explain
 BY_D, SCALED_TWICE = "scale_by_d", "scale_twice"
 
 
-def as_kept_for_backward(finding: Finding, name: str) -> tuple[Finding, str]:
-    """Return a failure of two threads as a remark: objects that write their own backward pass keep what it needs."""
+def as_kept_by_object(finding: Finding, name: str) -> tuple[Finding, str]:
+    """Return a failure of two threads as a remark.
+
+    Objects that write their own backward pass keep what it needs, and layers that decode keep their keys and values.
+    """
     if finding.rung != IN_THREADS or finding.state != BROKEN:
         return finding, name
     return replace(finding, state=REMARK), name
