@@ -44,7 +44,7 @@ from attn_exp.diagnosis.offer import (
     is_starred,
     parameters_of,
     role_of,
-    role_taken,
+    roles_taken,
     told,
 )
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
@@ -266,6 +266,7 @@ def adapted(function: Any, name: str, causal: bool = False) -> Iterator[Bound]:
     for called, parameters in targets(function, name, causal):
         told = sizes_told(called)
         uses = uses_of(function) if any(map(is_required, parameters)) else {}
+        roles = roles_taken(parameters)
         for arrangement in chain(
             of_mappings(parameters, uses),
             of_steps(parameters),
@@ -273,9 +274,9 @@ def adapted(function: Any, name: str, causal: bool = False) -> Iterator[Bound]:
             of_kept(parameters, uses),
             arrangements(parameters),
         ):
-            passed = {role_taken(given): given for given in reversed(parameters)
-                      if role_taken(given) in PASSED and given.name not in arrangement.sources
-                      and (given.default is not given.empty or role_taken(given) in NEEDED)}  # fmt: skip
+            passed = {roles[given.name]: given for given in reversed(parameters)
+                      if roles[given.name] in PASSED and given.name not in arrangement.sources
+                      and (given.default is not given.empty or roles[given.name] in NEEDED)}  # fmt: skip
             rest = [
                 given for given in parameters if given.name not in arrangement.sources and given not in passed.values()
             ]

@@ -139,10 +139,11 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     unexplained = is_unknown_at_once(verdict)  # beside matrices that nobody uses, which have a name
     if verdict.passed or (verdict.mistakes and not unexplained) or request.layout:
         return verdict
-    if only_masks_fail(verdict) and tried.caller.layout in WITH_HEADS:
-        with suppress(UserError):  # it may take no arrays of fewer axes
-            other = check_in_layout(own, replace(request, layout=WITHOUT_HEADS), quick, tell)
-            if other.passed:
+    other_axes = FOR_MASKS[tried.caller.offer.core].get(tried.caller.layout, "")
+    if only_masks_fail(verdict) and other_axes:
+        with suppress(UserError):  # it may take no arrays of other axes
+            other = check_in_layout(own, replace(request, layout=other_axes), quick, tell)
+            if other.passed or other.mistakes:
                 return other
     inside = looked_into(verdict, tried) or with_its_surroundings(own, request, verdict, tried, tell)
     if inside is not None or verdict.mistakes:
@@ -281,11 +282,12 @@ def turned_by_tables(
 
 TURNED = "turned by its tables"
 ROTARY = ("position=rope", "position=rope position.rope.interleaved=true")
-WITH_HEADS, WITHOUT_HEADS = ("bhtd", "bthd"), "btd"
+FOR_MASKS = {True: {"bhtd": "btd", "bthd": "btd"}, False: {"td": "bhtd"}}
+"""In which axes a function of q, k and v, or one of x, may be meant that takes others too, but no mask beside them."""
 
 
 def only_masks_fail(verdict: Verdict) -> bool:
-    """Say whether nothing is wrong but that masks raise an error: they may be meant for arrays without heads."""
+    """Say whether nothing is wrong but that masks raise an error: they may be meant for arrays of other axes."""
     broken = [one for one in verdict.findings if one.state == BROKEN]
     return bool(broken) and all(one.rung in ABOUT_MASKS and re.match(r"\w*Error: ", one.said) for one in broken)
 

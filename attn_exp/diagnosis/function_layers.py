@@ -40,7 +40,7 @@ from attn_exp.diagnosis.neutral import (
     is_known,
     sources_of,
 )
-from attn_exp.diagnosis.offer import is_required, parameters_of, plain, role_taken
+from attn_exp.diagnosis.offer import is_required, parameters_of, plain, roles_taken
 from attn_exp.diagnosis.plain_layers import arrays_in
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
@@ -341,7 +341,8 @@ class Search:
         self.ints = {name: value for name, value in read.items() if type(value) is int} if is_bare else {}
         needed = [one for one in self.parameters if is_required(one)]
         self.sides = [one for one in self.parameters if one.name == form.x or is_side(one)]
-        self.words = [one for one in self.parameters if role_taken(one) in (*MASKS, "causal", "lengths")
+        roles = roles_taken(self.parameters)
+        self.words = [one for one in self.parameters if roles[one.name] in (*MASKS, "causal", "lengths")
                       and one not in self.sides]  # fmt: skip
         self.biases = biases_of([one.name for one in needed])
         names = [one.name for one in self.parameters if is_cache(one) and one.name != form.x] if form.step else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -129,6 +129,8 @@ def offered(function: Any, name: str) -> Offer:
     for given in parameters:
         if given not in named.values() and role_of(given.name):
             named.setdefault(role_of(given.name), given)
+    if not set(named) & {"mask", "padding", "causal", "lengths"}:
+        named |= {"causal": given for given in reversed(parameters) if turns_masks_on(given)}
     if not set(CORE) <= set(named) and not set(LAYER) <= set(named):
         first = [given for given in parameters if given.default is given.empty and positional(given)]
         if len(first) != len(CORE) or any(role in named for role in ("x", "W_q")):
@@ -210,6 +212,23 @@ def role_taken(given: inspect.Parameter) -> str:
     """Return the role of a parameter by its name and its default."""
     role = role_of(given.name)
     return "mask" if role == "causal" and is_array_of_mask(given) else role
+
+
+def roles_taken(parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
+    """Return the role of each parameter: one that switches masks on, as `do_mask=False` does, is causal beside none."""
+    roles = {given.name: role_taken(given) for given in parameters}
+    if not set(roles.values()) & {"mask", "padding", "causal", "lengths"}:
+        roles |= {given.name: "causal" for given in parameters if turns_masks_on(given)}
+    return roles
+
+
+def turns_masks_on(given: inspect.Parameter) -> bool:
+    """Say whether a parameter is a switch whose name speaks of masks and of switching alone: `use_mask`, `do_mask`."""
+    words = {part.lower() for part in re.findall(r"[A-Z]?[a-z]+", given.name)}
+    return is_switch(given) and bool(words & {"mask", "masking", "masked"}) and words <= OF_SWITCHES
+
+
+OF_SWITCHES = {"mask", "masking", "masked", "do", "use", "apply", "with", "is", "add", "enable", "flag"}
 
 
 def is_switch(given: inspect.Parameter) -> bool:

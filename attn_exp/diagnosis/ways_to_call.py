@@ -252,7 +252,8 @@ def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
     if request.layout and request.layout not in KNOWN:
         raise UserError(unknown(request.layout, KNOWN, "layout"))
     if not offer.core:
-        return ("bhtd",) if function.inside is not None or request.entries > 1 else ("td", "bhtd")
+        several = function.inside is not None or request.entries > 1 or request.layout == "bhtd"
+        return ("bhtd",) if several else ("td", "bhtd")
     if request.layout:
         return (request.layout,) if request.layout in (offer.layouts or KNOWN) else ()
     if offer.layouts:

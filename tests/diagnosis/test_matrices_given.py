@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.experiment.verdict import HELD
 
 
 def softmax(scores: Any) -> Any:
@@ -187,3 +188,26 @@ def of_a_stack(X: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, mask: Any = None)
 def test_what_has_an_axis_too_few_may_take_a_stack_of_matrices() -> None:
     verdict = attn_exp.check(of_a_stack, quick=True)
     assert verdict.passed and "masks added" in str(verdict), verdict
+
+
+def masked_by_a_switch(x: Any, Wqs: Any, Wks: Any, Wvs: Any, do_mask: bool = False) -> Any:
+    """It takes `x` `[b t m]`, and `[t m]` too as long as nothing is hidden."""
+    heads, seen = [], np.tril(np.ones((x.shape[1],) * 2))
+    for w_q, w_k, w_v in zip(Wqs, Wks, Wvs, strict=True):
+        scores = x @ w_q @ (x @ w_k).swapaxes(-1, -2) / w_q.shape[-1] ** 0.5
+        heads.append(softmax(np.where(seen == 0, -np.inf, scores) if do_mask else scores) @ (x @ w_v))
+    return np.concatenate(heads, -1)
+
+
+def masked_by_a_switch_too_late(x: Any, Wqs: Any, Wks: Any, Wvs: Any, do_mask: bool = False) -> Any:
+    heads, seen = [], np.tril(np.ones((x.shape[1],) * 2), 1)
+    for w_q, w_k, w_v in zip(Wqs, Wks, Wvs, strict=True):
+        scores = x @ w_q @ (x @ w_k).swapaxes(-1, -2) / w_q.shape[-1] ** 0.5
+        heads.append(softmax(np.where(seen == 0, -np.inf, scores) if do_mask else scores) @ (x @ w_v))
+    return np.concatenate(heads, -1)
+
+
+def test_a_switch_of_masks_makes_it_causal_and_x_has_the_axes_that_masks_need() -> None:
+    right = attn_exp.check(masked_by_a_switch)
+    assert right.passed and {one.rung: one.state for one in right.findings}["causal"] == HELD
+    assert attn_exp.check(masked_by_a_switch_too_late).mistakes == ("causal_next",)
