@@ -129,8 +129,9 @@ def offered(function: Any, name: str) -> Offer:
     for given in parameters:
         if given not in named.values() and role_of(given.name):
             named.setdefault(role_of(given.name), given)
-    if not set(named) & {"mask", "padding", "causal", "lengths"}:
-        named |= {"causal": given for given in reversed(parameters) if turns_masks_on(given)}
+    switch = next(filter(turns_masks_on, parameters), None)
+    if switch is not None and not set(named) & {"mask", "padding", "causal", "lengths"}:
+        named["causal"] = switch
     if not set(CORE) <= set(named) and not set(LAYER) <= set(named):
         first = [given for given in parameters if given.default is given.empty and positional(given)]
         if len(first) != len(CORE) or any(role in named for role in ("x", "W_q")):
