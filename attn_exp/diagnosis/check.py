@@ -533,8 +533,9 @@ def read_otherwise(verdict: Verdict, tried: Tried, request: Request, again: Verd
     """Return the verdict on a function whose masks are inverted, where `again` is that under the other convention."""
     if not again.passed:
         fewer = again.mistakes and set(again.mistakes) < set(verdict.mistakes)
-        if fewer or not (verdict.mistakes or again.uncalled):
-            also = verdict.mistakes or (*again.mistakes, other_words.INVERTED)
+        refuted = again.mistakes and verdict.mistakes == (other_words.INVERTED,)  # else it would pass now
+        if fewer or refuted or not (verdict.mistakes or again.uncalled):
+            also = verdict.mistakes if fewer else (*again.mistakes, other_words.INVERTED)
             return replace(other_words.under(again, request, other_words.BLOCKS), alike=(also, *again.alike))
         return verdict
     words = " ".join(filter(None, (request.words if request.typed else "", other_words.BLOCKS)))

@@ -42,9 +42,11 @@ from attn_exp.diagnosis.sides_inside import (
     OF_GRID,
     OF_LENGTHS,
     OF_NUMBERS,
+    are_all_changed,
     are_channels,
     are_joined,
     changed,
+    exchanged,
     follows_another,
     has_rows,
     of_heads,
@@ -211,15 +213,20 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     after = seen.operations[min(one.at[2] for one in seen.first) + 1 :]
     if are_joined(after):
         return Finding(rung, ABSENT, "neighbours are joined behind attention"), ""
-    x = seen.x.copy()
+    x, moved = seen.x.copy(), [1]
     x[0, 1] += np.random.default_rng(73).standard_normal(seen.width)
     again = seen.cores_of(x, seen.memory)
+    pairs = zip(seen.first, again, strict=False)
+    if not among_channels and all(are_all_changed(changed(one.q, other.q)) for one, other in pairs):
+        x, moved = seen.x.copy(), [1, x.shape[1] - 1]  # a norm over all tokens stays as it is where two change places
+        x[0] = exchanged(x[0], 1)
+        again = seen.cores_of(x, seen.memory)
     if [one.at for one in again] != [one.at for one in seen.first]:
         return absent
     instead = dict[int, Callable[[Any], Any]]()
     for one, other in zip(seen.first, again, strict=True):
         rows = changed(*(side.swapaxes(1, 2) if among_channels else side for side in (one.q, other.q)))
-        of_several = rows.sum(axis=-1).max(initial=0) != 1 or follows_another(seen, one)
+        of_several = rows.sum(axis=-1).max(initial=0) != len(moved) or follows_another(seen, one)
         if of_several or rows.shape[1] < x.shape[1]:  # several tokens may be one query
             return absent
         instead[one.at[2]] = partial(with_rows, rows=rows, swapped=one.swapped != among_channels)
@@ -230,9 +237,10 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
         return absent
     reached = (np.abs(said - before) > CLOSE * np.abs(before).max()).reshape(*said.shape[:2], -1).any(axis=-1)
     by_norm = reached[0].all() and any("norm" in one.name for one in after)  # one over all tokens may stand behind
-    if (reached.sum() > 1 or not reached[0, 1]) and not by_norm:
+    if (reached.sum() > len(moved) or not reached[0, moved].all()) and not by_norm:
         places = ", ".join(str(place + 1) for place in np.flatnonzero(reached.any(axis=0)))
-        whose = "channels mix of token 2" if among_channels else "the query of token 2 mixes"
+        which = " and ".join(str(place + 1) for place in moved)
+        whose = "channels mix of token 2" if among_channels else f"the query of token {which} mixes"
         of_one = "heads_merged_wrong" if seen.heads != 1 else ""  # one head is not mixed with others
         name = "entries_and_heads_mixed" if reached[1:].any() else of_one
         return Finding(rung, BROKEN, f"what {whose} reaches token {places}"), name

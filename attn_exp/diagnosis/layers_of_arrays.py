@@ -51,6 +51,7 @@ from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import TOKENS, NotFoundError
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.tokens import (
+    depending,
     entries_apart,
     tokens_first,
 )
@@ -201,7 +202,8 @@ def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | Non
     way = replace(way, asked=request.positions)
     layer.see_type(way)
     layer.leave_out_idle(way)
-    way, home = entries_apart(layer, tokens_first(layer, way)), home if layer.library != "jax" else library_of_jax()
+    way = entries_apart(layer, tokens_first(layer, depending(layer, way)))
+    home = home if layer.library != "jax" else library_of_jax()
     look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
     try:
         return telling(replace(understood(layer, way, forward, home), look=look))

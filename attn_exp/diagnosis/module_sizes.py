@@ -42,7 +42,8 @@ LENGTH = ("contextlength", "maxlen", "blocksize", "maxseqlen", "maxpositionembed
 DROPOUT = ("dropout", "attndropout", "dropoutp", "pdropout", "attnpdrop", "residpdrop", "attentiondropout",
            "residdropout", "droprate", "pdrop", "attentionprobsdropoutprob", "hiddendropoutprob")  # fmt: skip
 BIAS = ("bias", "qkvbias", "attentionbias", "usebias")
-CAUSAL = (*ROLES["causal"], "masked", "ismasked", "usemask", "autoregressive", "maskfuture", "causalmasking")
+CAUSAL = (*ROLES["causal"], "masked", "ismasked", "usemask", "applymask", "domask", "withmask", "addmask", "enablemask",
+          "usemasking", "applymasking", "domasking", "autoregressive", "maskfuture", "causalmasking")  # fmt: skip
 MASKED = ("mask", "masking", "futuremask")
 """What a class may call whether it is causal, where it takes a boolean for it."""
 CONFIG = ("config", "cfg", "args", "conf", "hparams", "params", "modelargs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import prod
 
@@ -33,16 +33,28 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     if not has_rows(seen):
         yield of_keys_alone(seen, rung)
         return
-    every = list[tuple[str, Array]]()
+    told, normed = rows_of_tokens(seen, with_token_changed)
+    if normed:
+        told, normed = rows_of_tokens(seen, with_tokens_exchanged)
+    if normed:
+        yield Finding(rung, ABSENT, "each token changes all rows, as one changes a norm over all tokens"), ""
+    else:
+        yield from told
+
+
+def rows_of_tokens(
+    seen: Seen, change: Callable[[Seen, int, int], list[Core]]
+) -> tuple[list[tuple[Finding, str]], bool]:  # fmt: skip
+    """Return what is to be said of the rows of q, k and v by a change of tokens, and whether it changes all of them."""
+    rung, every = "the tokens inside", list[tuple[str, Array]]()
     lost, normed, alone, tokens = set[str](), False, set[str](), seen.x.shape[1]
     for place in (0, 1):
-        again, of_other = (with_token_changed(seen, place, entry) for entry in (0, 1))
+        again, of_other = (change(seen, place, entry) for entry in (0, 1))
         if any([one.at for one in asked] != [one.at for one in seen.first] for asked in (again, of_other)):
-            return
+            return [], False
         others = of_no_tokens(seen, rung, list(zip(seen.first, again, of_other, strict=True)))
         if others is not None:
-            yield others
-            return
+            return [others], False
         pairs = [
             (side, changed(getattr(one, side), getattr(other, side)))
             for one, other in zip(seen.first, again, strict=True)
@@ -57,19 +69,17 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
             (touched.all(axis=1) | ~touched.any(axis=1)).all() for _, touched in pairs
         )
     if normed:
-        yield Finding(rung, ABSENT, "each token changes all rows, as one changes a norm over all tokens"), ""
-        return
+        return [], True
     if not lost:
-        yield Finding(rung, HELD, "each row of q, k and v is made of one token"), ""
-        return
-    yield of_lost_rows(seen, sorted(lost), every)
+        return [(Finding(rung, HELD, "each row of q, k and v is made of one token"), "")], False
+    told = [of_lost_rows(seen, sorted(lost), every)]
     if len(lost) == len("qkv") and "k" in alone:
-        yield (
-            Finding("the keys inside", BROKEN, "their rows are made of other tokens than those of values"),
-            "keys_viewed",
-        )
+        said = "their rows are made of other tokens than those of values"
+        told.append((Finding("the keys inside", BROKEN, said), "keys_viewed"))
     elif len(lost) == len("qkv") and "v" in alone:
-        yield Finding("the values inside", BROKEN, "their rows are made of other tokens than those of keys"), ""
+        said = "their rows are made of other tokens than those of keys"
+        told.append((Finding("the values inside", BROKEN, said), ""))
+    return told, False
 
 
 def side_of_other_tokens(*three: tuple[str, Array]) -> str:
@@ -204,6 +214,25 @@ def with_token_changed(seen: Seen, place: int, entry: int) -> list[Core]:
     given = [seen.x.copy(), seen.memory.copy()]
     given[place][entry, 0] += np.random.default_rng(71).standard_normal(seen.width)
     return seen.cores_of(*given)
+
+
+def with_tokens_exchanged(seen: Seen, place: int, entry: int) -> list[Core]:
+    """Return the cores of a call in which first and last token of one entry change places: norms over all stay."""
+    given = [seen.x.copy(), seen.memory.copy()]
+    given[place][entry] = exchanged(given[place][entry], 0)
+    return seen.cores_of(*given)
+
+
+def exchanged(rows: Array, first: int) -> Array:
+    """Return rows `[t m]` of which one and the last change places."""
+    rows = rows.copy()
+    rows[[first, -1]] = rows[[-1, first]]
+    return rows
+
+
+def are_all_changed(touched: Array) -> bool:
+    """Say whether another token changes every row `[n t]` of a head or none of it, as it does where all are normed."""
+    return bool(touched.any()) and bool((touched.all(axis=1) | ~touched.any(axis=1)).all())
 
 
 def are_together(one: Core, first: Core, second: Core) -> bool:
