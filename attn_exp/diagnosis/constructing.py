@@ -20,7 +20,7 @@ from attn_exp.diagnosis.configurations import (
     is_plain,
     with_fields,
 )
-from attn_exp.diagnosis.guessing import About, about, guesses
+from attn_exp.diagnosis.guessing import About, about, counts_tokens, guesses
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.module_sizes import Sizes, is_switch_of_causal
 from attn_exp.diagnosis.offer import parameters_of, plain
@@ -188,20 +188,22 @@ class Search:
         return best is None
 
     def is_over(self) -> bool:
-        """Say whether enough was tried."""
+        """Say whether enough was tried; a length that is told is exchanged once where errors spoke of it."""
         counts = (
             OTHERWISE if isinstance(one, OtherShapeError) else CALLED if isinstance(one, UnreadError) else 1
             for one in self.refused
         )  # it will hardly be read otherwise
         used = self.seen is not None or sum(counts) + len(self.poor) >= self.most_used
-        return self.tries >= MOST_TRIES or used or is_over(MAKING, "other ways to make it")
+        is_owed = self.tries == 1 and any(self.is_length(name) and counts_tokens(plain(name)) for name in self.values)
+        return self.tries >= MOST_TRIES or used or (not is_owed and is_over(MAKING, "other ways to make it"))
 
     def otherwise(self, chosen: Mapping[str, int]) -> Iterator[dict[str, int]]:
         """Yield other values of one argument, first of those that the error names or asked for last; then of two."""
         last = self.refused[-1:] or self.failed[-1:]
         said = error_line(last[0]) if last else ""
         order = list(self.options)
-        names = sorted(order, key=lambda name: (name not in said, not self.is_length(name), -order.index(name)))
+        lengths = {name: self.is_length(name) + counts_tokens(plain(name)) for name in order}
+        names = sorted(order, key=lambda name: (name not in said, -lengths[name], -order.index(name)))
         others = {
             name: [place for place in range(self.options[name]) if place != chosen.get(name, 0)] for name in names
         }

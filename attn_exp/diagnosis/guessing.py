@@ -22,7 +22,7 @@ import numpy as np
 from attn_exp.diagnosis.libraries import modules_named
 from attn_exp.diagnosis.module_sizes import BIAS, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads, is_switch_of_causal
 from attn_exp.diagnosis.of_chance import is_of_chance, sources_of_chance
-from attn_exp.diagnosis.offer import plain
+from attn_exp.diagnosis.offer import is_required, plain
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sides import side_of_name
 from attn_exp.diagnosis.stand_ins import Later, classes, functions, layers, tables, without_places
@@ -222,7 +222,7 @@ def by_use(name: str, use: Use, sizes: Sizes, known_of: About, usual: list[Any])
     """Return what the code of a class says of a parameter, or of a field of its configuration."""
     found = sorted(use.texts, key=lambda text: not any(part in text.lower() for part in ORDINARY))
     if use.made_from or (use.called and not use.taken):  # what is called with nothing makes the layer that is meant
-        found += classes(name, known_of.library, use)
+        found += own_classes(name, known_of) + classes(name, known_of.library, use)
     if use.called:
         found += of_layers(name, sizes, known_of)
         found += [] if use.made_from else functions(name, known_of.library)
@@ -255,6 +255,19 @@ def of_layers(name: str, sizes: Sizes, known_of: About) -> list[Any]:
     beside = [Later(known_of.make, one, sizes, known_of.within) for one in kinds]
     without = without_places(name, known_of.library, sizes.width)
     return [*without, *beside, *layers(name, known_of.library, sizes.width)]
+
+
+def own_classes(name: str, known_of: About) -> list[Any]:
+    """Return the other classes of attention in the file of a class, where what it makes layers of is called so.
+
+    They are made with nothing.
+    """
+    if not any(word in plain(name) for word in ("attention", "attn")):
+        return []
+    kinds = [
+        kind for kind in beside_of(known_of) if any(word in plain(kind.__name__) for word in ("attention", "attn"))
+    ]
+    return [kind for kind in kinds if not any(map(is_required, inspect.signature(kind).parameters.values()))]
 
 
 def takes_so_many(kind: Any, count: int) -> bool:

@@ -743,6 +743,8 @@ def way_into(
     usual = in_a_usual_way(search, replace(bare, sides=sides, packs=packs), starts, widths)
     if usual is not None:
         return with_unknown_memory(layer, with_memory(layer, usual, into), into, set(needed))
+    if TOLD in search.lengths and not of_counts(layer):  # its class may be told fewer
+        raise NoWayError(search)
     unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
     start, search.tries = Way(sides | unknown, axes[0], {}, positional, width=widths[0], packs=packs), 0
     rest = {name: makes for name, makes in needed.items() if name not in unknown}  # keys are made of one
@@ -905,6 +907,8 @@ def of_one_number(
     return None
 
 
+TOLD = 256
+"""The number of tokens that a class is told at first: more than a question has."""
 SQUARES = (9, 16, 49)
 """Numbers of tokens that are those of a square image, which some code takes alone."""
 
