@@ -743,6 +743,10 @@ def way_into(
     usual = in_a_usual_way(search, replace(bare, sides=sides, packs=packs), starts, widths)
     if usual is not None:
         return with_unknown_memory(layer, with_memory(layer, usual, into), into, set(needed))
+    if FEW in search.lengths:  # of which its class may have been told
+        known = Way(sides, axes[0], {}, positional, width=widths[0], packs=packs)
+        if (few := of_one_number(search, known, axes, needed, [FEW])) is not None:
+            return few
     if TOLD in search.lengths and not of_counts(layer):  # its class may be told fewer
         raise NoWayError(search)
     unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
@@ -789,6 +793,8 @@ def in_a_usual_way(
                 if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
                     known.append(int(fitting[3]))
                 search.tries = 0
+        if search.lengths & {TOLD, FEW}:  # it insists on a length that its class may have been told
+            return None
     return None
 
 
@@ -907,8 +913,8 @@ def of_one_number(
     return None
 
 
-TOLD = 256
-"""The number of tokens that a class is told at first: more than a question has."""
+TOLD, FEW = 256, 9
+"""The number of tokens that a class is told at first, more than a question has, and the one that it is told then."""
 SQUARES = (9, 16, 49)
 """Numbers of tokens that are those of a square image, which some code takes alone."""
 

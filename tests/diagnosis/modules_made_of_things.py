@@ -681,3 +681,21 @@ class OfASwitch(Plain):
     def attend(self, x: Tensor) -> Any:
         q, k, v = self.sides(x)
         return self.last(self.joined((q @ k.mT / (q.shape[-1] ** 0.5 if self.scaling else 1.0)).softmax(-1) @ v))
+
+
+class MixingAttention(nn.Module):
+    """What mixes values, as a layer of its own."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return mixed(q, k, v)
+
+
+class OfTheClassOfAnother(Plain):
+    """It makes a layer of the class that it is given."""
+
+    def __init__(self, dim: int, heads: int, attention_head: Any) -> None:
+        super().__init__(dim, heads)
+        self.mixing = attention_head()
+
+    def attend(self, x: Tensor) -> Any:
+        return self.last(self.joined(self.mixing(*self.sides(x))))

@@ -557,3 +557,30 @@ def test_the_size_of_a_key_is_another_than_that_of_x(tmp_path: Path) -> None:
     (tmp_path / "of_key_size.py").write_text(OF_KEY_SIZE, encoding="utf-8")
     verdict = check(find_function(f"{tmp_path / 'of_key_size.py'}:Layer"), Request(), quick=True)
     assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict
+
+
+OF_ONE_LENGTH = """
+import flax.linen as nn, jax.numpy as jnp
+
+class Layer(nn.Module):
+    seq_len: int
+    d_model: int
+    n_heads: int
+
+    @nn.compact
+    def __call__(self, x, mask, training):
+        axes = (len(x), self.n_heads, self.d_model // self.n_heads)
+        q, k, v = (nn.Dense(self.d_model)(x).reshape(axes).swapaxes(0, 1) for _ in "qkv")
+        shares = nn.softmax(q @ k.swapaxes(1, 2) / q.shape[-1] ** 0.5 + jnp.where(mask, 0, -jnp.inf))
+        shares = nn.Dropout(0.1)(shares, deterministic=not training)
+        return (shares @ v).swapaxes(0, 1).reshape(self.seq_len, self.d_model)
+"""
+
+
+@pytest.mark.parametrize(("exchanged", "names"), [("", ()), (" / q.shape[-1] ** 0.5", ("no_scale",))])
+def test_a_layer_of_one_text_that_insists_on_its_length_is_told_a_short_one(
+    exchanged: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    pytest.importorskip("flax", reason="flax is not installed: pip install flax")
+    verdict = verdict_on(OF_ONE_LENGTH.replace(exchanged, ""), tmp_path)
+    assert (verdict.passed, verdict.mistakes) == (not names, names), verdict

@@ -158,3 +158,49 @@ class OneTooWide(torch.nn.Module):
 @pytest.mark.long
 def test_a_causal_mask_that_is_made_of_none_is_asked() -> None:
     assert attn_exp.check(OneTooWide, quick=True).mistakes == ("causal_next",)
+
+
+class Separate(torch.nn.Module):
+    """Heads stand beside the entries; `mask` `[b t s]` says where one may not look."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.heads, self.all = num_heads, torch.nn.Linear(dim, 3 * dim)
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = self.all(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).flatten(1, 2)
+        logits = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            logits = logits.masked_fill(mask.repeat(self.heads, 1, 1), -math.inf)
+        return (logits.softmax(-1) @ v).unflatten(0, (len(x), -1)).transpose(1, 2).flatten(2)
+
+
+def test_a_mask_whose_true_hides_is_no_mistake_beside_one_of_masks() -> None:
+    verdict = attn_exp.check(Separate, quick=True)
+    assert verdict.mistakes == ("mask_tiled_over_heads",) and "convention=torch_mha" in verdict.computes, verdict
+
+
+class Favoured(torch.nn.Module):
+    """Later keys are made infinite by a switch that its class is told."""
+
+    def __init__(self, dim: int, num_heads: int, apply_mask: bool = False) -> None:
+        super().__init__()
+        self.heads, self.all, self.apply_mask = num_heads, torch.nn.Linear(dim, 3 * dim), apply_mask
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.all(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        logits = q @ k.mT / q.shape[-1] ** 0.5
+        if self.apply_mask:
+            logits = logits + torch.full(logits.shape[-2:], self.high).triu(1)
+        return (logits.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+    high = math.inf
+
+
+class FavouredMuch(Favoured):
+    high = 1e9
+
+
+@pytest.mark.parametrize("kind", [Favoured, FavouredMuch])
+def test_later_keys_far_above_all_others_are_favoured(kind: Any) -> None:
+    assert attn_exp.check(kind, "mask=causal", quick=True).mistakes == ("mask_sign",)

@@ -156,3 +156,31 @@ class OfItsQueries(Points):
 def test_half_a_matrix_is_not_taken_for_queries_and_the_other_half_for_keys() -> None:
     verdict = attn_exp.check(OfItsQueries, quick=True)
     assert not verdict.passed and "scale_multiplied" in verdict.mistakes, verdict
+
+
+class HeadsOfPoints(nn.Module):
+    """Several heads of an image's points, behind a norm over all of them."""
+
+    def __init__(self, channels: int, num_heads: int = 4) -> None:
+        super().__init__()
+        self.heads, self.norm = num_heads, nn.GroupNorm(4, channels)
+        self.all, self.last = nn.Conv2d(channels, 3 * channels, 1), nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.all(self.norm(x)).flatten(2).unflatten(1, (3, self.heads, -1)).mT.unbind(1)
+        mixed = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+        return x + self.last(self.merged(mixed).reshape(x.shape))
+
+    def merged(self, mixed: Any) -> Any:
+        return mixed.mT
+
+
+class HeadsOfPointsMerged(HeadsOfPoints):
+    def merged(self, mixed: Any) -> Any:
+        return mixed
+
+
+@pytest.mark.parametrize(("kind", "names"), [(HeadsOfPoints, ()), (HeadsOfPointsMerged, ("heads_merged_wrong",))])
+def test_the_answer_is_told_apart_behind_a_norm_over_all_points(kind: Any, names: tuple[str, ...]) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert (verdict.passed, verdict.mistakes) == (not names, names), verdict
