@@ -391,6 +391,7 @@ def verdict(
         return None
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
     said = [(replace(one, state=HELD), "") if one in turned else (one, name) for one, name in said]
+    said = as_one_mistake(said)
     broken = [one for one, _ in said if one.state == BROKEN]
     names = tuple(dict.fromkeys(name for one, name in said if name and one.state == BROKEN))
     shown = (Finding(CALLED, HELD, "with x; its attention is seen from inside"), *(one for one, _ in said))
@@ -422,6 +423,16 @@ def verdict(
         name, not broken and usual, names, computes, shown, request.words, alike, right_under=under,
         not_asked=(unread,), unexplained=bool(stage), stage=stage,
     )  # fmt: skip
+
+
+def as_one_mistake(said: Sequence[tuple[Finding, str]]) -> list[tuple[Finding, str]]:
+    """Return what is said of a layer with weights that are turned as that, where they and a mask look turned."""
+    if {OVER_QUERIES, masks_inside.TURNED} <= {name for _, name in said}:
+        return [(one, WEIGHTS_TURNED if name in (OVER_QUERIES, masks_inside.TURNED) else name) for one, name in said]
+    return list(said)
+
+
+OVER_QUERIES, WEIGHTS_TURNED = "softmax_over_queries", "weights_transposed"
 
 
 def with_something_else(said: Sequence[tuple[Finding, str]]) -> tuple[str, tuple[str, ...]]:

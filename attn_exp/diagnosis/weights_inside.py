@@ -93,6 +93,8 @@ def hidden_places(one: Core, other: Core) -> tuple[Array, Array]:
     change, as one that is filled in, but not far below the others."""
     hidden = (one.logits <= HIDDEN) | (other.logits <= HIDDEN)
     filled = ~hidden & (one.logits == other.logits) & (np.abs(one.scores - other.scores) > CLOSE)
+    if all((each.logits.max(axis=-1) == 0).all() for each in (one, other)):  # less the largest of each query
+        filled &= one.logits != 0
     return hidden, filled
 
 

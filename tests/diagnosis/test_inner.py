@@ -730,3 +730,32 @@ class SharedAndLater(SharedByRows):
 
 def test_a_causal_mask_of_heads_that_share_keys_is_told_in_the_words_for_it() -> None:
     assert attn_exp.check(SharedAndLater(24, 3), quick=True).right_under == "mask=causal"
+
+
+class LargestTakenAway(Bent):
+    """The largest logit of each query is 0 in every call, which is no number that is filled in."""
+
+    def shares(self, scores: Any) -> Any:
+        return (scores - scores.amax(-1, keepdim=True)).softmax(-2)
+
+
+class SpreadUnderAMask(Bent):
+    """Its weights are turned, which a mask shows too."""
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q = self.side(self.a, x)
+        scores = q @ self.key(x) / self.root
+        scores = scores if mask is None else scores.masked_fill(mask == 0, -torch.inf)
+        context = self.joined(scores.softmax(-1).mT @ self.side(self.c, x))
+        return torch.tanh(context + x) + (context + x) ** 2
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (LargestTakenAway, "softmax_over_queries"),
+        (SpreadUnderAMask, "weights_transposed"),
+    ],
+)
+def test_what_only_looks_like_a_second_mistake_is_none(layer: type[nn.Module], name: str) -> None:
+    assert attn_exp.check(layer(24, 3), quick=True).mistakes == (name,)
