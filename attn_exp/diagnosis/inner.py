@@ -36,6 +36,7 @@ from attn_exp.diagnosis.idle import (
     said_of_idle,
 )
 from attn_exp.diagnosis.named_matrices import sounds_like
+from attn_exp.diagnosis.other_masks import TURNED
 from attn_exp.diagnosis.other_words import BLOCKS, INVERTED, UNSCALED
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.sides_inside import (
@@ -427,8 +428,8 @@ def verdict(
 
 def as_one_mistake(said: Sequence[tuple[Finding, str]]) -> list[tuple[Finding, str]]:
     """Return what is said of a layer with weights that are turned as that, where they and a mask look turned."""
-    if {OVER_QUERIES, masks_inside.TURNED} <= {name for _, name in said}:
-        return [(one, WEIGHTS_TURNED if name in (OVER_QUERIES, masks_inside.TURNED) else name) for one, name in said]
+    if {OVER_QUERIES, TURNED} <= {name for _, name in said}:
+        return [(one, WEIGHTS_TURNED if name in (OVER_QUERIES, TURNED) else name) for one, name in said]
     return list(said)
 
 

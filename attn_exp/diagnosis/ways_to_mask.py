@@ -242,13 +242,14 @@ def multiplies(caller: Caller, function: Bound) -> bool:
 
     One that fills in a number where the mask is 0 gives the same, or takes booleans alone.
     """
-    case = question(caller, function, "masks")
+    asked = {role: question(caller, function, rung) for role, rung in (("masking", "masks"), ("padding", "padding"))}
+    role, case = next(((role, case) for role, case in asked.items() if case is not None), ("", None))
     if case is None:
         return True
     ones = [caller(case)]
     for highest in (1.0, 2.0):
-        masking = replace(caller.masking, kind="ones and zeros", highest=highest)
-        ones.append(replace(caller, masking=masking)(case))
+        masking = replace(getattr(caller, role), kind="ones and zeros", highest=highest)
+        ones.append(replace(caller, **{role: masking})(case))
     plain, one, two = (answer.output for answer in ones)
     if one is None or two is None or plain is None:
         return False
