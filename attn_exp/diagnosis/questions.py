@@ -40,10 +40,13 @@ LONGEST, MIDDLE = 131, 11
 STAGES = 12
 """Arrays `[b h t s]` that a question, its answer and the mistakes that may explain it hold at once."""
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
-ABOUT_MASKS = ("masks", "padding", "causal", "hidden keys far ahead")
+PADDED = ("padding", "padding of each entry")
+ABOUT_MASKS = ("masks", *PADDED, "causal", "hidden keys far ahead")
 WIDTH = "another width"
 MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
 """The questions in which a mask is given, and those with one that has more axes."""
+OF_ENTRIES = (5, 8)
+"""How many tokens of each entry are no filler."""
 SPREAD = 1.4
 """Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
 
@@ -167,6 +170,9 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
     if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & kinds:
         kind = Gap if Causal in kinds and offer.takes("padding") and not offer.takes("lengths") else Padding
         yield maker.case("padding", 8, 8, masks=(*request.masks, kind(maker.lengths)))
+        if isinstance(maker, LayerMaker) and maker.has_entries:
+            masks = (*request.masks, kind(OF_ENTRIES))
+            yield maker.case(PADDED[1], 8, 8, masks=masks, batch=len(OF_ENTRIES), unpromised=True)
     if offer.takes("scale") and request.scale is True:
         case = maker.case("scale", 7, 7)
         yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
@@ -288,7 +294,7 @@ class HeadsMaker(Maker):
         self.heads = request.head or usual if has_heads(layout) else 1
         self.groups = request.kv_head or self.heads if has_heads(layout) else 1
         self.joined, self.wide = is_joined(layout), cuts_heads(layout) or cuts_heads(returns)
-        self.lengths = (5, 8)[: self.batch]
+        self.lengths = OF_ENTRIES[: self.batch]
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
         """Return a case of these sizes; `other` masks, scores and groups stand for what was asked."""
@@ -351,6 +357,11 @@ class LayerMaker(Maker):
         shared = request.kv_head
         self.groups = self.heads if shared is None or self.heads % shared else shared
         self.groups = inside.groups if inside else self.groups
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether its questions have several entries because nobody asked for a number of them."""
+        return self.inside is not None and self.request.entries <= 1
 
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
         """Return sizes that the masks fit, and the layer."""

@@ -83,8 +83,11 @@ def again_inside(case: Case) -> Iterator[Case]:
     """Yield the question to a module with other numbers, and where no mask fixes its length with another length."""
     assert case.given.x is not None
     batch, rows, width = case.given.x.shape
-    fixed = any(isinstance(mask, Allowed) for mask in case.recipe.rules.masks)
-    for seed, (entries, length) in enumerate(((batch, rows), *(() if fixed else ((1, 5), (3, 4))))):
+    masks = case.recipe.rules.masks
+    fixed = any(isinstance(mask, Allowed) for mask in masks)
+    of_entries = any(np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)
+    others = () if fixed else ((batch, 7), (batch, 6)) if of_entries else ((1, 5), (3, 4))
+    for seed, (entries, length) in enumerate(((batch, rows), *others)):
         rng, size = np.random.default_rng([17, seed]), max(np.abs(case.given.x).mean(), 1e-3)
         x, memory = rng.standard_normal((entries, length, width)) * size, case.given.memory
         if memory is not None:  # of as many entries, and with as many tokens more or fewer than x as before

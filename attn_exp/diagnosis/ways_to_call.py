@@ -38,7 +38,7 @@ from attn_exp.diagnosis.other_inputs import with_its_memory
 from attn_exp.diagnosis.other_words import gives
 from attn_exp.diagnosis.plain_layers import may_be_layer
 from attn_exp.diagnosis.pure_layers import kind_of
-from attn_exp.diagnosis.questions import SIZE, core_cases, layer_cases
+from attn_exp.diagnosis.questions import PADDED, SIZE, core_cases, layer_cases
 from attn_exp.diagnosis.read_layers import taken_by
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.told_sizes import is_module, sizes_of
@@ -639,7 +639,7 @@ def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
     Where queries and keys are the same tokens, nobody uses what filler gives, and many hide all from it.
     """
     padding = next((mask for mask in case.recipe.rules.masks if isinstance(mask, Padding)), None)
-    if answer.output is None or padding is None or case.rung != "padding":  # one that was asked for has its own words
+    if answer.output is None or padding is None or case.rung not in PADDED:  # one that was asked for has its own words
         return answer
     right, at = expected(case), at_of(case)
     if at.rows != at.keys or answer.output.shape != right["output"].shape:

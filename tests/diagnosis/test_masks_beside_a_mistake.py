@@ -204,3 +204,31 @@ class FavouredMuch(Favoured):
 @pytest.mark.parametrize("kind", [Favoured, FavouredMuch])
 def test_later_keys_far_above_all_others_are_favoured(kind: Any) -> None:
     assert attn_exp.check(kind, "mask=causal", quick=True).mistakes == ("mask_sign",)
+
+
+class OfPairs(torch.nn.Module):
+    """`mask` `[b s]` is 1 where there is a token; it hides queries too, and heads get the masks of other entries."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.heads, self.all = num_heads, torch.nn.Linear(dim, 3 * dim)
+
+    def repeated(self, mask: Any) -> Any:
+        return mask.repeat(self.heads, 1)
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        q, k, v = self.all(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).flatten(1, 2)
+        seen = self.repeated(mask)
+        logits = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(seen[:, :, None] * seen[:, None] == 0, -1e9)
+        return (logits.softmax(-1) @ v).unflatten(0, (len(x), -1)).transpose(1, 2).flatten(2)
+
+
+class OfPairsOfItsOwn(OfPairs):
+    def repeated(self, mask: Any) -> Any:
+        return mask.repeat_interleave(self.heads, 0)
+
+
+def test_padding_of_entries_that_differ_is_asked_of_layers() -> None:
+    assert attn_exp.check(OfPairsOfItsOwn, quick=True).passed
+    verdict = attn_exp.check(OfPairs, quick=True)
+    assert not verdict.passed and "padding of each entry" in verdict.computes, verdict
