@@ -168,16 +168,21 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         causal = (Causal(),) if offer.takes("causal") and Causal not in kinds else ()
         yield maker.case("window", 9, 9, masks=(*request.masks, *causal, Window(3, 0)))
     if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & kinds:
-        kind = Gap if Causal in kinds and offer.takes("padding") and not offer.takes("lengths") else Padding
-        yield maker.case("padding", 8, 8, masks=(*request.masks, kind(maker.lengths)))
-        if isinstance(maker, LayerMaker) and maker.has_entries:
-            masks = (*request.masks, kind(OF_ENTRIES))
-            yield maker.case(PADDED[1], 8, 8, masks=masks, batch=len(OF_ENTRIES), unpromised=True)
+        yield from padded_cases(maker, Gap if Causal in kinds and not offer.takes("lengths") else Padding)
     if offer.takes("scale") and request.scale is True:
         case = maker.case("scale", 7, 7)
         yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
     if isinstance(maker, HeadsMaker):
         yield from score_cases(maker)
+
+
+def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
+    """Yield a question with filler at the end, and one in which only the first entry has some."""
+    masks = maker.request.masks
+    yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(maker.lengths)))
+    if isinstance(maker, LayerMaker) and maker.has_entries:
+        every = (*masks, kind(OF_ENTRIES))
+        yield maker.case(PADDED[1], 8, 8, masks=every, batch=len(OF_ENTRIES), unpromised=True)
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:

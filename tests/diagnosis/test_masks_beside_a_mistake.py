@@ -90,6 +90,7 @@ def turned(side: Any) -> Any:
     return torch.cat([first * turns[0] - second * turns[1], second * turns[0] + first * turns[1]], dim=-1)
 
 
+@pytest.mark.long
 def test_a_mask_is_judged_as_exactly_as_what_stands_beside_it() -> None:
     verdict = attn_exp.check(TurnedInSingle, "position=rope", quick=True)
     assert verdict.mistakes == ("mask_small_fill",) and verdict.where == "a mask is given", verdict
@@ -228,6 +229,7 @@ class OfPairsOfItsOwn(OfPairs):
         return mask.repeat_interleave(self.heads, 0)
 
 
+@pytest.mark.long
 def test_padding_of_entries_that_differ_is_asked_of_layers() -> None:
     assert attn_exp.check(OfPairsOfItsOwn, quick=True).passed
     verdict = attn_exp.check(OfPairs, quick=True)
