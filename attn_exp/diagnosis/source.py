@@ -1,7 +1,7 @@
 """The code of a function or a class as it is written.
 
-`inspect` parses the whole file of a class anew each time that it is asked, before Python 3.13: of a long file that took a
-fifth of a check.
+`inspect` parses the whole file of a class anew each time that it is asked, before Python 3.13: in a long file that took
+a fifth of a check.
 """
 
 from __future__ import annotations
