@@ -87,9 +87,12 @@ MEMBERS = {
 
 
 def added(folder: Path, *sections: str) -> Path:
-    """Copy the project and add what some recipes add: files, none of which may be there already, and lines of files."""
+    """Copy the project and add what some recipes add: files, none of which may be there already, and lines of files.
+
+    What is compiled of it is copied too: it is as old as its source, and each command would compile all of it anew.
+    """
     for part in ("attn_exp", "conf", "tests"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / part, folder / part)
     shutil.copy(ROOT / "pyproject.toml", folder)
     for kind, path, body in FILE.findall("\n".join(sections)):
         text = changed((folder / path).read_text(encoding="utf-8"), body) if kind == "diff" else body

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +25,7 @@ from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import restored
+from attn_exp.diagnosis.source import source_of
 from attn_exp.diagnosis.watching import Operation
 from attn_exp.diagnosis.ways_into_layers import Way
 from attn_exp.own_code import held
@@ -517,7 +517,7 @@ def sides_by_name(
 def speaks_of_channels(module: Any) -> bool:
     """Say whether a class says that it means attention among channels, as those of DANet, XCiT and DaViT do."""
     with suppress(OSError, TypeError):
-        return bool(OF_CHANNELS.search(inspect.getsource(type(module))))
+        return bool(OF_CHANNELS.search(source_of(type(module))))
     return False
 
 

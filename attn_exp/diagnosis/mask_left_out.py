@@ -7,9 +7,7 @@ what a module keeps and no code reads, says that it is not.
 from __future__ import annotations
 
 import ast
-import inspect
 import sys
-import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -21,6 +19,7 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.inside_functions import operations_of
+from attn_exp.diagnosis.source import tree_of
 from attn_exp.diagnosis.told_sizes import may_be_causal
 from attn_exp.diagnosis.uses import is_of_a_library
 from attn_exp.experiment.verdict import BROKEN, Finding, Verdict
@@ -84,7 +83,7 @@ def is_read(module: Any, name: str) -> bool:
     for home in homes:
         tree = None
         with suppress(OSError, TypeError, SyntaxError, IndentationError):
-            tree = ast.parse(textwrap.dedent(inspect.getsource(home)))
+            tree = tree_of(home)
         if tree is None:
             return True
         of_self = [one for one in ast.walk(tree) if isinstance(one, ast.Attribute) and one.attr == name]

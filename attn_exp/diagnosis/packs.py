@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from attn_exp.diagnosis.offer import BY_NAME, plain
+from attn_exp.diagnosis.source import tree_of
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def packs_in(given: Sequence[inspect.Parameter]) -> tuple[Pack, ...]:
 def pack_of(call: Callable[..., Any], name: str, others: set[str]) -> Pack | None:
     """Return an argument with its parts; None where the code of a call uses it as a whole."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(call)))
+        tree = tree_of(call)
     except (OSError, TypeError, SyntaxError):
         return None
     reader = Reader(name, {id(one) for one in getattr(tree.body[0], "body", [])})

@@ -8,13 +8,13 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from attn_exp.diagnosis.offer import plain
+from attn_exp.diagnosis.source import tree_of
 
 NO_FIELDS = {
     *dir(""), *dir(1.0), *dir([]), "shape", "ndim", "dtype", "device", "weight", "bias", "data", "size", "view", "T",
@@ -86,7 +86,7 @@ def uses_of(kind: Any) -> dict[str, Use]:
         if is_of_a_library(home):
             continue
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(home)))
+            tree = tree_of(home)
         except (OSError, TypeError, SyntaxError, IndentationError):
             continue
         Reader(found, own_names(tree), helpers_of(home), own_numbers(tree)).visit(tree)
@@ -237,7 +237,7 @@ class Reader(ast.NodeVisitor):
     def note_read_by(self, name: str, call: ast.Call) -> None:
         """Note the keys and fields that a helper reads of what it is given; one that calls itself is read once."""
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(self.helpers[name])))
+            tree = tree_of(self.helpers[name])
             taken = list(inspect.signature(self.helpers[name]).parameters)
         except (OSError, TypeError, ValueError, SyntaxError):
             return
@@ -411,7 +411,7 @@ def lengths_compared(kind: Any) -> list[int]:
         if is_of_a_library(home):
             continue
         with suppress(OSError, TypeError, SyntaxError):
-            tree = ast.parse(textwrap.dedent(inspect.getsource(home)))
+            tree = tree_of(home)
             sides = (one for node in ast.walk(tree) if isinstance(node, ast.Compare)
                      for side in (node.left, *node.comparators) for one in ast.walk(side))  # fmt: skip
             found |= {one.value for one in sides if isinstance(one, ast.Constant) and type(one.value) is int}
@@ -442,7 +442,7 @@ def keywords_read(function: Any) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     stars = [given.name for given in parameters if given.kind is given.VAR_KEYWORD]
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        tree = tree_of(function)
     except (OSError, TypeError, SyntaxError):
         return {}
     found: dict[str, Use] = {}

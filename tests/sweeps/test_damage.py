@@ -256,7 +256,7 @@ def test_a_loss_of_power_costs_no_row(seed: int, swept: Path, tmp_path: Path, mo
         lines = journal.read_text().splitlines()
         counted = {line.removeprefix("counted ") for line in lines if line.startswith("counted ")}
         assert not counted & cut_power(the_sweep(here), journal, chance)
-    run(here, *WORDS)
+    quickly(here, *WORDS)
     assert (the_sweep(here) / "results.csv").read_bytes() == (the_sweep(swept) / "results.csv").read_bytes()
     assert not [path for path in the_sweep(here).rglob("*") if DRAFT.fullmatch(path.name)]
 

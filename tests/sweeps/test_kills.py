@@ -14,7 +14,7 @@ from tests.sweeps.command import alive, children, kill, results, run, start, the
 pytestmark = pytest.mark.long
 
 KILLS = 10
-POINTS = 3000
+POINTS = 1500
 """So many that the driver is killed long before the last of them."""
 WORDS = ("-m", "embeddings=random", "embeddings.tokens=16", "embeddings.d_model=8", f"seed=range({POINTS})",
          "variant=[matrix,multi_head]", "report=tables", "sweep.chunk=4", "sweep.workers=2")  # fmt: skip

@@ -207,18 +207,21 @@ def jax_scanned(q: Any, k: Any, v: Any) -> Any:
 
     jnp = jax.numpy
     q, k, v = (jnp.asarray(side) for side in (q, k, v))
-
-    def step(state: Any, entry: Any) -> Any:
-        top, below, above = state
-        key, value = entry
-        score = jnp.einsum("htd,hd->ht", q, key) / q.shape[-1]
-        new = jnp.maximum(top, score)
-        power, shrink = jnp.exp(score - new), jnp.exp(top - new)
-        return (new, below * shrink + power, above * shrink[..., None] + power[..., None] * value[:, None]), None
-
-    start = (jnp.full(q.shape[:2], -jnp.inf), jnp.zeros(q.shape[:2]), jnp.zeros(q.shape))
-    (_, below, above), _ = jax.lax.scan(step, start, (k.swapaxes(0, 1), v.swapaxes(0, 1)))
+    start = (q, jnp.full(q.shape[:2], -jnp.inf), jnp.zeros(q.shape[:2]), jnp.zeros(q.shape))
+    (_, _, below, above), _ = jax.lax.scan(jax_step, start, (k.swapaxes(0, 1), v.swapaxes(0, 1)))
     return above / below[..., None]
+
+
+def jax_step(state: Any, entry: Any) -> Any:
+    """One key of it: a function that stays the same is compiled once for each shape, not in each call."""
+    from jax import numpy as jnp  # noqa: PLC0415 - only where it is called
+
+    q, top, below, above = state
+    key, value = entry
+    score = jnp.einsum("htd,hd->ht", q, key) / q.shape[-1]
+    new = jnp.maximum(top, score)
+    power, shrink = jnp.exp(score - new), jnp.exp(top - new)
+    return (q, new, below * shrink + power, above * shrink[..., None] + power[..., None] * value[:, None]), None
 
 
 def heads_of_one_token(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, W_o: Tensor, num_heads: int) -> Any:
