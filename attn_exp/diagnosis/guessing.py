@@ -77,6 +77,8 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
         return [*([] if given.default is given.empty else [given.default]), *sources_of_chance(given.name, note)]
     if sizes.causal is not None and is_switch_of_causal(given):
         return [sizes.causal]
+    if given.default is None and known_of.library == "linen" and plain(given.name) in OF_EVALUATION:
+        return [OF_EVALUATION[plain(given.name)]]  # where a call says nothing, this must
     is_flag = note == "bool" or known_of.uses.get(given.name, Use()).is_switch
     if given.default is given.empty and is_flag and is_switch_of_scale(plain(given.name)):
         return [sizes.scaled, not sizes.scaled]
@@ -127,6 +129,8 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
     return sorted(found, key=lambda value: note == "int" and isinstance(value, tuple))
 
 
+OF_EVALUATION = {"deterministic": True, "train": False, "training": False}
+"""What says to a layer of flax, where it is made, that nothing is dropped."""
 OF_KEYS = ("linen", "equinox")
 """Kinds of layers of JAX whose classes take random keys."""
 PLAIN = ("int", "float", "bool", "str", "tuple", "list", "dict")

@@ -131,15 +131,19 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
             yield Finding(RUNG, BROKEN, "the bias of the values changes nothing"), "no_value_bias"
         return
     of_one_input = seen.cores_of(seen.x, seen.x)
+    made_of_nothing = all(is_of_inputs(seen, one, "qkv") for one in seen.first)  # matrices have any name then
 
     def is_alike(side: str, other: str) -> bool:
+        if made_of_nothing:
+            return False
         made = [[matrices_behind(seen, one, each) for each in (side, other)] for one in seen.first]
         if not any(map(THIRD.search, idle)) and all(mine == others != set() for mine, others in made):
             return True  # whatever is done to them afterwards
         pairs = [(getattr(one, side), getattr(one, other)) for one in of_one_input]
         return bool(pairs) and all(are_multiples(rows, others) for rows, others in pairs)
 
-    sides = "qkv" if are_projections(idle, seen.matrices) else sides_without_matrix(seen, idle)
+    are_all = made_of_nothing or are_projections(idle, seen.matrices)
+    sides = "qkv" if are_all else sides_without_matrix(seen, idle)
     are_raw = bool(sides) and all(is_of_inputs(seen, one, sides) for one in seen.first)
     is_output = has_rows(seen) and is_without_output(seen, idle)
     yield from said_of_idle(idle, is_alike, are_raw=are_raw, is_output=is_output)

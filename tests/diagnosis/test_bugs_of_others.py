@@ -368,7 +368,7 @@ def test_a_layer_that_is_right_but_for_padding_is_told_so_under_its_words() -> N
     verdict = attn_exp.check(CausalWithMasksOfKeys, quick=True)
     assert not verdict.passed
     assert verdict.computes.startswith("with mask=causal, though the settings do not say so, "), verdict
-    assert "wrong in padding, and right in values" in verdict.computes
+    assert "wrong in padding, padding of each entry, and right in values" in verdict.computes
 
 
 class ReadAsHeadsFirst(Three):

@@ -759,3 +759,22 @@ class SpreadUnderAMask(Bent):
 )
 def test_what_only_looks_like_a_second_mistake_is_none(layer: type[nn.Module], name: str) -> None:
     assert attn_exp.check(layer(24, 3), quick=True).mistakes == (name,)
+
+
+class ConvolutionThrownAway(nn.Module):
+    """Queries, keys and values of the points of an image are made by a convolution, and x is used instead."""
+
+    def __init__(self, in_dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.heads = num_heads
+        self.conv = nn.Sequential(nn.Conv2d(in_dim, in_dim, 3, padding=1), nn.BatchNorm2d(in_dim))
+
+    def forward(self, x: Any) -> Any:
+        side = int(x.shape[1] ** 0.5)
+        q, k, v = (self.conv(x.mT.unflatten(-1, (side, side))).flatten(2).mT for _ in range(3))
+        q, k, v = (x.unflatten(-1, (-1, self.heads)).permute(0, 3, 1, 2) for _ in (q, k, v))
+        return ((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+def test_what_is_made_of_x_itself_has_no_matrix_of_another() -> None:
+    assert attn_exp.check(ConvolutionThrownAway, quick=True).mistakes == ("projections_unused",)

@@ -584,3 +584,35 @@ def test_a_layer_of_one_text_that_insists_on_its_length_is_told_a_short_one(
     pytest.importorskip("flax", reason="flax is not installed: pip install flax")
     verdict = verdict_on(OF_ONE_LENGTH.replace(exchanged, ""), tmp_path)
     assert (verdict.passed, verdict.mistakes) == (not names, names), verdict
+
+
+TOLD_WHERE_MADE = """
+import flax.linen as nn, jax.numpy as jnp
+from typing import Optional
+
+class Head(nn.Module):
+    head_size: int
+    deterministic: Optional[bool] = None
+
+    @nn.compact
+    def __call__(self, x, deterministic: Optional[bool] = None):
+        still = nn.merge_param("deterministic", self.deterministic, deterministic)
+        q, k, v = (nn.Dense(self.head_size)(x) for _ in "qkv")
+        shares = nn.softmax(q @ k.swapaxes(1, 2) / q.shape[-1] ** 0.5)
+        return nn.Dropout(0.1)(shares, deterministic=still) @ v
+
+class Layer(nn.Module):
+    num_heads: int
+    head_size: int
+    deterministic: Optional[bool] = None
+
+    @nn.compact
+    def __call__(self, x, deterministic: Optional[bool] = None):
+        heads = [Head(self.head_size, self.deterministic)(x) for _ in range(self.num_heads)]
+        return nn.Dense(x.shape[-1])(jnp.concatenate(heads, -1))
+"""
+
+
+def test_a_layer_of_flax_is_told_where_it_is_made_that_nothing_is_dropped(tmp_path: Path) -> None:
+    pytest.importorskip("flax", reason="flax is not installed: pip install flax")
+    assert verdict_on(TOLD_WHERE_MADE, tmp_path).passed

@@ -126,6 +126,13 @@ class SmallFill(Asked):
         return scores.masked_fill(self.mask == 0, -1e-9)
 
 
+class NextToNothing(Asked):
+    """What it adds where the mask hides changes the tenth digit of the weights."""
+
+    def masked(self, scores: Any) -> Any:
+        return scores - 1e-9 * (self.mask == 0)
+
+
 class Exchanged(Asked):
     def masked(self, scores: Any) -> Any:
         return scores.masked_fill(self.mask.mT == 0, -torch.inf)
@@ -163,8 +170,8 @@ def test_a_mask_that_hides_where_it_is_true_is_told_as_a_convention() -> None:
 @pytest.mark.parametrize(
     ("layer", "name"),
     [
-        (Ignored, "mask_ignored"), (SmallFill, "mask_small_fill"), (Exchanged, "mask_transposed"),
-        (OnWeights, "mask_after_softmax"),
+        (Ignored, "mask_ignored"), (SmallFill, "mask_small_fill"), (NextToNothing, "mask_small_fill"),
+        (Exchanged, "mask_transposed"), (OnWeights, "mask_after_softmax"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_mask_inside_is_named(layer: type[nn.Module], name: str) -> None:
