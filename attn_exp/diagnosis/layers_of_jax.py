@@ -39,6 +39,7 @@ from attn_exp.diagnosis.tokens import (
     depending,
     entries_apart,
     takes_any_number,
+    tokens_first,
 )
 from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, with_sizes_apart
 from attn_exp.diagnosis.ways_into_layers import (
@@ -89,7 +90,9 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
             enlarge(layer, request.seed)
             awake(layer, way)
         way = replace(way, told={**told, **way.told}, asked=request.positions)
-        forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(layer, depending(layer, way))
+        forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(
+            layer, tokens_first(layer, depending(layer, way))
+        )  # fmt: skip
         way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
         look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
         origin = np.dot if kind == "keras" else library_of_jax()

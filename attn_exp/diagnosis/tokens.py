@@ -29,7 +29,7 @@ from attn_exp.diagnosis.ways_into_layers import (
 Layer = TorchLayer | PureLayer | PlainLayer
 
 
-def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
+def tokens_first(layer: Layer, way: Way) -> Way:
     """Return the way with tokens on the first axis, where entries of a batch see each other otherwise.
 
     A layer of no library may take one text alone, and any second axis by chance. Of rows of texts, as alignments are,
@@ -53,7 +53,7 @@ def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
         except Exception:
             return not within
 
-    axes = ("tbm",) if isinstance(layer, TorchLayer) and way.axes == "btm" else OTHERWISE[way.axes]
+    axes = ("tbm",) if not isinstance(layer, PlainLayer) and way.axes == "btm" else OTHERWISE[way.axes]
     turned = {name: with_axes_turned(make) for name, make in way.given.items()}
     ways = [way] if turned == way.given else [way, replace(way, given=turned)]
     others = [replace(each, axes=one) for one in axes for each in ways] if mixes(way) else []
