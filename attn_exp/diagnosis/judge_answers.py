@@ -13,6 +13,7 @@ from attn_exp.diagnosis import other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.answers import LARGE, OVERFLOWS, SINGLE, Answers, small_logits
 from attn_exp.diagnosis.behaviour import IN_THREADS, behaviours, gradients, remarks
 from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
+from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.branches import with_left_out
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
@@ -77,8 +78,7 @@ def verdict_on_answers(
     found = (known or explained_unless_alone(evidence, wrong)) if wrong else Explained()
     found = as_it_is_scaled(with_left_out(evidence, found, partial(left_out, caller, function, seen)), evidence, wrong)
     found = found if other_words.may_be_made(found.names, caller) else Explained()
-    if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function):
-        found = replace(found, names=tuple(SMALL_FILL if name == MULTIPLIED else name for name in found.names))
+    found = as_its_mask_fills(found, caller, function)
     if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
         seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
         wrong, found, small = [], Explained(), None
@@ -153,6 +153,16 @@ def as_it_is_scaled(found: Explained, evidence: Answers, wrong: Seen) -> Explain
 
 
 BY_D, SCALED_TWICE = "scale_by_d", "scale_twice"
+
+
+def as_its_mask_fills(found: Explained, caller: Caller, function: Bound) -> Explained:
+    """Return an explanation that says of a product with a mask, or of none at all, that it is a small fill, if it is.
+
+    Their numbers are nearly the same.
+    """
+    product = MULTIPLIED if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function) else ""
+    nothing = IGNORED if IGNORED in found.names and ways_to_mask.adds_next_to_nothing(caller, function) else ""
+    return replace(found, names=tuple(SMALL_FILL if name in (product, nothing) else name for name in found.names))
 
 
 def as_kept_by_object(finding: Finding, name: str) -> tuple[Finding, str]:

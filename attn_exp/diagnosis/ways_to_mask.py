@@ -256,6 +256,17 @@ def multiplies(caller: Caller, function: Bound) -> bool:
     return not same_numbers(one, two)
 
 
+def adds_next_to_nothing(caller: Caller, function: Bound) -> bool:
+    """Say whether a mask changes the last digits of an answer, where nothing is seen of it in the others."""
+    case = question(caller, function, "masks")
+    if case is None:
+        return False
+    once, again, without = (caller(one).output for one in (case, case, case.with_masks(case.recipe.rules.masks[:-1])))
+    if once is None or again is None or without is None or once.shape != without.shape:
+        return False
+    return np.array_equal(once, again) and not np.array_equal(once, without) and np.allclose(once, without, rtol=1e-6)
+
+
 def question(caller: Caller, function: Bound, rung: str, change: Change | None = None) -> Case | None:
     """Return the first question of a kind, where the function is asked one; what is right of it may be changed."""
     asked = next((case for case in cases(caller, function, quick=True) if case.rung == rung), None)

@@ -174,7 +174,9 @@ def of_scale(
         again, gap = factor_of(first, second, ~(hidden | filled))
         again = again * first.before if gap < CLOSE * 10 else scale_beside_others(other, first)
         also = names_of_scale(other, first, again)
-        fixed = ["scale_fixed"] if isclose(factor, again, rel_tol=room) and first.size != one.size else []
+        of_keys = any(isclose(factor, keys**power, rel_tol=room) for power in (0.5, 1.0, -1.0))  # as many in both
+        is_fixed = isclose(factor, again, rel_tol=room) and first.size != one.size and not of_keys
+        fixed = ["scale_fixed"] if is_fixed else []
         names = [name for name in names if name in also] or fixed
     return Finding("the scale inside", BROKEN, said), next(iter(names), SCALE_OTHER)
 

@@ -215,6 +215,13 @@ class ByKeys(Bent):
         return scores * self.root / scores.shape[-1] ** 0.5
 
 
+class ByKeysInverted(Bent):
+    """Divided by what it should be multiplied with: no one number, though it is the same in heads of other sizes."""
+
+    def beside(self, scores: Any, q: Any) -> Any:
+        return scores * self.root / scores.shape[-1] ** -0.5
+
+
 class ByHeads(Bent):
     def beside(self, scores: Any, q: Any) -> Any:
         return scores * self.root / scores.shape[1] ** 0.5
@@ -254,7 +261,7 @@ class Joined(Bent):
         (Unscaled, "no_scale"), (ByWidth, "scale_by_sqrt_d_model"), (Fixed, "scale_other"),
         (DownTheQueries, "softmax_over_queries"), (Viewed, "heads_not_transposed"), (KeysViewed, "keys_viewed"),
         (Joined, "heads_merged_wrong"), (ByHeads, "scale_by_sqrt_heads"), (Uncut, "single_head"),
-        (ByKeys, "scale_by_sqrt_keys"),
+        (ByKeys, "scale_by_sqrt_keys"), (ByKeysInverted, "scale_other"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_inside_is_named(layer: type[nn.Module], name: str) -> None:

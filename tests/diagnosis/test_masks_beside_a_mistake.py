@@ -234,3 +234,31 @@ def test_padding_of_entries_that_differ_is_asked_of_layers() -> None:
     assert attn_exp.check(OfPairsOfItsOwn, quick=True).passed
     verdict = attn_exp.check(OfPairs, quick=True)
     assert not verdict.passed and "padding of each entry" in verdict.computes, verdict
+
+
+class NextToNothing(torch.nn.Module):
+    """`mask` is added a thousand million times too small: it changes the last digits alone."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.heads, self.all = num_heads, torch.nn.Linear(dim, 3 * dim)
+
+    def forward(self, x: Any, attention_mask: Any = None) -> Any:
+        q, k, v = self.all(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        logits = q @ k.mT / q.shape[-1] ** 0.5
+        if attention_mask is not None:
+            logits = logits + self.added(attention_mask)
+        return (logits.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+    def added(self, mask: Any) -> Any:
+        return mask * -1e-9
+
+
+class Nothing(NextToNothing):
+    def added(self, mask: Any) -> Any:
+        return mask * 0.0
+
+
+@pytest.mark.parametrize(("kind", "name"), [(NextToNothing, "mask_small_fill"), (Nothing, "mask_ignored")])
+def test_what_a_mask_adds_may_be_next_to_nothing(kind: Any, name: str) -> None:
+    assert attn_exp.check(kind, quick=True).mistakes == (name,)
