@@ -143,7 +143,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     if only_masks_fail(verdict) and other_axes:
         with suppress(UserError):  # it may take no arrays of other axes
             other = check_in_layout(own, replace(request, layout=other_axes), quick, tell)
-            if other.passed or other.mistakes:
+            if other.passed or (other.mistakes and all(mistake(name).group == "masks" for name in other.mistakes)):
                 return other
     inside = looked_into(verdict, tried) or with_its_surroundings(own, request, verdict, tried, tell)
     if inside is not None or verdict.mistakes:
