@@ -46,6 +46,7 @@ def causal_at_the_end(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torc
     return scores.masked_fill(hidden, -1e10) @ v
 
 
+@pytest.mark.long
 def test_a_causal_mask_inside_is_no_mistake_beside_logits_as_weights_wherever_it_stands() -> None:
     verdict = attn_exp.check(causal_at_the_end)
     assert verdict.mistakes == ("no_softmax",), verdict

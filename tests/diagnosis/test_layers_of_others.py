@@ -105,6 +105,7 @@ def test_a_mask_that_means_causal_is_said() -> None:
     assert "other masks (any mask that is given means a causal one)" in verdict.not_asked
 
 
+@pytest.mark.long
 def test_weights_that_are_scaled_late_are_named_whatever_the_order_of_the_matrix() -> None:
     found = attn_exp.check(ScaledLate, quick=True).mistakes
     assert set(found) == {"mask_ignored", "scale_after_softmax", "scale_by_sqrt_d_model"}
