@@ -20,7 +20,18 @@ from typing import Any
 import numpy as np
 
 from attn_exp.diagnosis.libraries import modules_named
-from attn_exp.diagnosis.module_sizes import BIAS, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads, is_switch_of_causal
+from attn_exp.diagnosis.module_sizes import (
+    BIAS,
+    DROPOUT,
+    FEW,
+    HEADS,
+    ROOM,
+    SHARED,
+    SIZE,
+    Sizes,
+    about_heads,
+    is_switch_of_causal,
+)
 from attn_exp.diagnosis.of_chance import is_of_chance, sources_of_chance
 from attn_exp.diagnosis.offer import is_required, plain
 from attn_exp.diagnosis.pure_layers import kind_of
@@ -393,8 +404,6 @@ def projection(side: str, sizes: Sizes) -> Any:
     return sys.modules["torch"].nn.Linear(*ends)
 
 
-ROOM = 256
-"""Tokens for which a mask is made beforehand."""
 GRID = 4
 """Rows and columns of an image in code that takes one size alone: its points are fewer than the numbers of each."""
 LARGEST_WINDOW = 16
@@ -472,8 +481,6 @@ def counts_tokens(word: str) -> bool:
 
 
 OF_TOKENS = ("len", "positions", "tokens", "steps", "frames", "npoints", "numpoints", "patches", "nodes", "agents")
-FEW = 9
-"""Tokens of a layer that takes one number of them: fewer than the numbers of each, and those of a square image."""
 
 
 def ends_in_size(word: str) -> bool:

@@ -90,9 +90,8 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
             enlarge(layer, request.seed)
             awake(layer, way)
         way = replace(way, told={**told, **way.told}, asked=request.positions)
-        forward, way = taken_by(forward_of(kind, made), own.name), entries_apart(
-            layer, tokens_first(layer, depending(layer, way))
-        )  # fmt: skip
+        forward = taken_by(forward_of(kind, made), own.name)
+        way = entries_apart(layer, tokens_first(layer, depending(layer, way)))
         way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
         look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
         origin = np.dot if kind == "keras" else library_of_jax()

@@ -39,6 +39,9 @@ SHARED = (
 SIZE = ("headdim", "dimhead", "dhead", "dk", "dv", "headsize", "hd", "sizeperhead", "dimperhead", "dkey", "attndim")
 LENGTH = ("contextlength", "maxlen", "blocksize", "maxseqlen", "maxpositionembeddings", "seqlen", "nctx", "maxlength",
           "ctxlen", "maxpositions", "npositions")  # fmt: skip
+ROOM, FEW = 256, 9
+"""Tokens that a class is told first, for which it makes a mask or a table, and those that one is told which insists on
+its length: fewer than the numbers of each, and those of a square image."""
 DROPOUT = ("dropout", "attndropout", "dropoutp", "pdropout", "attnpdrop", "residpdrop", "attentiondropout",
            "residdropout", "droprate", "pdrop", "attentionprobsdropoutprob", "hiddendropoutprob")  # fmt: skip
 BIAS = ("bias", "qkvbias", "attentionbias", "usebias")
@@ -96,7 +99,7 @@ class Sizes:
         word = COUNTED.sub("num", plain(name))
         meanings: tuple[tuple[tuple[str, ...], Any], ...] = (
             (HEADS, self.heads), (SHARED, self.shared), (SIZE, self.size), (WIDTH, self.width),
-            (INNER, self.heads * self.size), (LENGTH, 256), (DROPOUT, self.dropout), (BIAS, self.bias),
+            (INNER, self.heads * self.size), (LENGTH, ROOM), (DROPOUT, self.dropout), (BIAS, self.bias),
             (("batchfirst",), True), (CAUSAL, self.causal),
         )  # fmt: skip
         known = next((value for words, value in meanings if word in words), None)

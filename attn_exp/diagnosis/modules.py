@@ -21,7 +21,6 @@ from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
-from attn_exp.diagnosis.guessing import FEW
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, with_listed_layers_held, without_slopes
 from attn_exp.diagnosis.layers_of_arrays import NoMatricesError, of_no_library
@@ -33,7 +32,9 @@ from attn_exp.diagnosis.mask_forms import (
     taking_masks,
 )
 from attn_exp.diagnosis.module_sizes import (
+    FEW,
     HEADS,
+    ROOM,
     Sizes,
     head_count,
     whole_numbers,
@@ -73,8 +74,8 @@ from attn_exp.diagnosis.read_layers import (
 )
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import NotFoundError
-from attn_exp.diagnosis.sizes_of_files import ROOM, smaller
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
+from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
     are_apart,
     depending,

@@ -13,16 +13,13 @@ from threading import RLock
 from types import CodeType
 from typing import Any
 
-from attn_exp.diagnosis.module_sizes import HEADS, INNER, LENGTH, SHARED, SIZE, WIDTH, Sizes
+from attn_exp.diagnosis.module_sizes import HEADS, INNER, LENGTH, ROOM, SHARED, SIZE, WIDTH, Sizes
 from attn_exp.diagnosis.offer import plain
 
 OF_BATCH = ("batchsize", "bs", "bsz", "batch", "nbatch", "nbatches", "b", "numbatch")
 OF_ROWS = (*LENGTH, "sequencelength", "seqlength", "numtokens", "contextsize", "maxtokens", "context",
            "ctx", "maxcontext", "maxctx")  # fmt: skip
 """What a file calls the numbers of entries and of tokens of a call."""
-
-ROOM = 256
-"""Tokens for which there is room where a class makes a mask of as many as its file says."""
 
 
 def numbers_read(kind: Any, making: bool) -> dict[str, int | float]:

@@ -22,6 +22,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis import turning_tables
 from attn_exp.diagnosis.clock import end_of
 from attn_exp.diagnosis.libraries import home, in_jax, join, stack
+from attn_exp.diagnosis.module_sizes import FEW, ROOM
 from attn_exp.diagnosis.of_chance import is_noted_so, is_of_chance, lone_key, random_key
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.packs import Pack, packs_in, taken_apart
@@ -747,7 +748,7 @@ def way_into(
         known = Way(sides, axes[0], {}, positional, width=widths[0], packs=packs)
         if (few := of_one_number(search, known, axes, needed, [FEW])) is not None:
             return few
-    if TOLD in search.lengths and not of_counts(layer):  # its class may be told fewer
+    if ROOM in search.lengths and not of_counts(layer):  # its class may be told fewer
         raise NoWayError(search)
     unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
     start, search.tries = Way(sides | unknown, axes[0], {}, positional, width=widths[0], packs=packs), 0
@@ -793,7 +794,7 @@ def in_a_usual_way(
                 if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
                     known.append(int(fitting[3]))
                 search.tries = 0
-        if search.lengths & {TOLD, FEW}:  # it insists on a length that its class may have been told
+        if search.lengths & {ROOM, FEW}:  # it insists on a length that its class may have been told
             return None
     return None
 
@@ -913,8 +914,6 @@ def of_one_number(
     return None
 
 
-TOLD, FEW = 256, 9
-"""The number of tokens that a class is told at first, more than a question has, and the one that it is told then."""
 SQUARES = (9, 16, 49)
 """Numbers of tokens that are those of a square image, which some code takes alone."""
 

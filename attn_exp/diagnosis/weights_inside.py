@@ -121,10 +121,8 @@ def of_masks(seen: Seen, one: Core, hidden: Array, filled: Array, is_asked: bool
         return
     said = f"their logits are {numbers[0]:.4g}, so that they keep weight"
     if not hidden.any() and numbers[0] > -HIDDEN:
-        yield (
-            Finding("the fill inside", BROKEN, f"their logits are {numbers[0]:.4g}, far above the others"),
-            "mask_sign",
-        )
+        above = f"their logits are {numbers[0]:.4g}, far above the others"
+        yield Finding("the fill inside", BROKEN, above), "mask_sign"
     elif not hidden.any():
         is_product = not numbers.any() and is_multiplied(seen.operations, one, filled)
         yield Finding("the fill inside", BROKEN, said), "mask_multiplied" if is_product else "mask_small_fill"
