@@ -616,3 +616,47 @@ class Layer(nn.Module):
 def test_a_layer_of_flax_is_told_where_it_is_made_that_nothing_is_dropped(tmp_path: Path) -> None:
     pytest.importorskip("flax", reason="flax is not installed: pip install flax")
     assert verdict_on(TOLD_WHERE_MADE, tmp_path).passed
+
+
+OF_A_LARGE_MASK = """
+import flax.linen as nn
+
+class Layer(nn.Module):
+    dim: int
+    num_heads: int
+
+    @nn.compact
+    def __call__(self, x, mask):
+        axes = (*x.shape[:2], self.num_heads, self.dim // self.num_heads)
+        q, k, v = (nn.Dense(self.dim)(x).reshape(axes).swapaxes(1, 2) for _ in "qkv")
+        shares = nn.softmax(q @ k.swapaxes(2, 3) / q.shape[-1] ** 0.5 + mask[:, None] * 1e20)
+        return (shares @ v).swapaxes(1, 2).reshape(x.shape)
+"""
+
+
+def test_a_mask_that_leaves_nothing_of_any_score_is_given_the_other_way_round(tmp_path: Path) -> None:
+    """Where it is 1 it takes the place of all scores, so that each token gets the mean of all values."""
+    pytest.importorskip("flax", reason="flax is not installed: pip install flax")
+    verdict = verdict_on(OF_A_LARGE_MASK, tmp_path)
+    assert {one.rung: one.state for one in verdict.findings}.get("values") == HELD, verdict
+
+
+OF_TOKENS_FIRST = """
+import flax.linen as nn, jax.numpy as jnp
+
+class Layer(nn.Module):
+    dim: int
+    num_heads: int
+
+    @nn.compact
+    def __call__(self, x):
+        axes = (*x.shape[:2], self.num_heads, self.dim // self.num_heads)
+        q, k, v = (nn.Dense(self.dim)(x).reshape(axes) for _ in "qkv")
+        shares = nn.softmax(jnp.einsum("tbhd,sbhd->bhts", q, k) / q.shape[-1] ** 0.5)
+        return jnp.einsum("bhts,sbhd->tbhd", shares, v).reshape(x.shape)
+"""
+
+
+def test_tokens_may_come_before_entries_in_jax(tmp_path: Path) -> None:
+    pytest.importorskip("flax", reason="flax is not installed: pip install flax")
+    assert verdict_on(OF_TOKENS_FIRST, tmp_path).passed
