@@ -27,6 +27,7 @@ from attn_exp.diagnosis.neutral import (
     KEYS,
     OF_LENGTH,
     ONE,
+    ROOM_FOR_ANSWER,
     ROOT,
     SIZE,
     TRUE,
@@ -165,7 +166,11 @@ class Adapter:
             return self.said(function, values, given)
 
     def said(self, function: Callable[..., Any], values: dict[str, Any], given: Mapping[str, Any]) -> Any:
-        """Return what the function says to the values of its arguments, and to those that a question says."""
+        """Return what the function says to the values of its arguments, and to those that a question says.
+
+        One that returns nothing has written its answer where there is room for it.
+        """
+        room = next((values[name] for name, source in self.sources.items() if source is ROOM_FOR_ANSWER), None)
         if self.starred:
             return function(*values.values(), **given)
         values |= given
@@ -175,6 +180,7 @@ class Adapter:
                 break
             first.append(values.pop(name))
         said = function(*first, **values)
+        said = room if said is None else said
         return said.swapaxes(-1, -2) if self.in_columns else said
 
     def __str__(self) -> str:

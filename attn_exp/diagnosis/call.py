@@ -17,6 +17,7 @@ from attn_exp.diagnosis.chance import start_over
 from attn_exp.diagnosis.layouts import is_joined, laid, unlaid
 from attn_exp.diagnosis.libraries import Library
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
+from attn_exp.diagnosis.module_sizes import HEADS, about_heads
 from attn_exp.diagnosis.offer import Offer, at_of, boolean, for_case, plain
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.returned import NoNumbersError, numbers_of, parts_of
@@ -28,17 +29,23 @@ from attn_exp.own_code import LeftError, error_line, held
 
 
 def size_of_head(made: Any) -> int:
-    """Return for heads of which size an object was made, by what it calls `d_k`, or by its scale; 0 if nothing says."""
+    """Return for heads of which size an object was made, by what it calls `d_k`, or by its scale; 0 if nothing says.
+
+    One that holds a width and counts no heads has one head of that width.
+    """
     said = {plain(word): value for word, value in (getattr(made, "__dict__", None) or {}).items()
             if isinstance(value, int | float) and not isinstance(value, bool)}  # fmt: skip
     sizes = [float(said[word]) for word in OF_HEADS if word in said]
     sizes += [float(said[word]) ** 2 for word in DIVIDING if said.get(word)]
     sizes += [float(said[word]) ** -2 for word in MULTIPLYING if said.get(word)]
+    if not any(word in HEADS or about_heads(word) for word in said):
+        sizes += [float(said[word]) for word in OF_ONE_HEAD if word in said]
     known = [round(size) for size in sizes if 1 < size <= LARGEST and abs(size - round(size)) < 1e-6 * size]
     return next(iter(known), 0)
 
 
 OF_HEADS = ("dk", "headdim", "headsize", "dimhead", "dhead", "dimkey", "keydim", "dimk", "depth")
+OF_ONE_HEAD = ("dmodel", "embeddim", "hiddensize", "nembd", "embedsize", "modeldim", "dim", "hiddendim", "embdim", "d")
 DIVIDING, MULTIPLYING = ("temperature", "temper"), ("scale", "scaling", "scalefactor")
 """What people call the number that scores are divided by, or multiplied by."""
 LARGEST = 256

@@ -95,6 +95,16 @@ DEVICE = Source("q.device", lambda context: getattr(context.first, "device", Non
 FEW = fixed(4)
 
 
+def room_for_answer(context: Context) -> Any:
+    """Return an array that a function may write its answer to."""
+    q = context.first
+    v = context.given.get("v", q)
+    return context.array(np.zeros((*q.shape[:-1], v.shape[-1])))
+
+
+ROOM_FOR_ANSWER = Source("zeros like q", room_for_answer)
+
+
 def table(text: str, made_of: Callable[[Array], Array], pairs: bool) -> Source:
     """Return the source of a table of what is made of the angles of each token: of none, where none are asked for."""
 
@@ -236,7 +246,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"(n_?rep|num_?key_?value_?groups|num_?queries_?per_?kv|repeats?|q_?per_?kv)", (SHARE,)),
     (r"(n|num|nb)?_?(attention_?|query_?|q_?)?heads?|nh|h|H|n_?head|NH|headcount", (HEADS,)),
     (r".*(block|chunk|tile|bucket|segment_?size).*|br|bc|b_?q|b_?k|b_?r|b_?c", (FEW, ROWS, ONE, fixed(16))),
-    (r"(q_?len|t|tq|l|n|seq_?len(gth)?|tgt_?len|t_?q|len_?q|query_?len(gth)?|T|L|N)", (ROWS, KEYS)),
+    (r"(q_?len|t|tq|l|n|seq_?len(gth)?|tgt_?len|t_?q|len_?q|query_?len(gth)?|T|L|M|N)", (ROWS, KEYS)),
     (r"(max_?(seq_?)?len|context_?length|n_?ctx|t_?cap|((cache|kv|seq|max)_?)?capacity)", (ROWS, KEYS)),
     (r"(k_?len|kv_?len|s|tk|src_?len|key_?len(gth)?|len_?k|S|t_?k)", (KEYS,)),
     (r"(embed_?dim|d_?model|d_?m|emb(ed)?(_?size)?|n_?embd|hidden_?(size|dim)|model_?dim|width|C|E|inner_?dim|n_?state)",
@@ -249,6 +259,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
      (SIZE, WIDTH)),
     ((r"(sqrt?_?(d|dk|d_?k|dim)(_?k(eys?)?)?|\w+_sqrt|root_\w+|temp(erature)?|root|norm_?factor|divisor|tau|"
      r"denom(inator)?)"), (ROOT, SCALE)),
+    (r"(out|output|o|result|res|dst|answer|attn_?out(put)?)", (ROOM_FOR_ANSWER,)),
     (r".*(scale|scaling|multiplier|alpha|factor|inv_?sqrt.*)", (SCALE, ROOT, NONE, ONE_FLOAT, TRUE)),
     (r"(.*_)?cos(ine)?(_.*)?", (EYE, HALF_EYE)),
     (r"(.*_)?sin(e)?(_.*)?", (NULL, HALF_NULL)),

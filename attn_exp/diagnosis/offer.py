@@ -162,6 +162,7 @@ def offered(function: Any, name: str) -> Offer:
 def role_of(name: str) -> str:
     """Return the role that a name has, or may have as it speaks of a mask: `src_mask`, `mask_bool`, `key_pad_mask`.
 
+    The adjacency of a graph is one: it says which token may attend to which.
     Lengths of entries say a mask too: `memory_seq_lengths`; one number, as `max_len`, does not.
     """
     if plain(name) in BY_NAME:
@@ -170,7 +171,7 @@ def role_of(name: str) -> str:
     words = {part.lower() for part in parts}
     if words & {"lens", "lengths", "seqlens"} and not words & {"q", "query", "queries", "max", "tgt", "target"}:
         return "lengths"
-    masks = {"mask", "masks", "masking"}
+    masks = {"mask", "masks", "masking", "adj", "adjacency"}
     if not words & masks or words & NO_MASK or (words & MASKED and parts[-1].lower() not in masks):
         return ""
     return "padding" if words & {"pad", "padding", "key", "keys"} else "mask"
@@ -279,7 +280,10 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
     written = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
     if written is None:
         raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
-    return [parameter(word) for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]
+    words = [word for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]
+    if not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # a remark in brackets
+        raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
+    return [parameter(word) for word in words]
 
 
 def parameter(word: str) -> inspect.Parameter:

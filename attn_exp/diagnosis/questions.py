@@ -43,6 +43,8 @@ CROSS, SHARED = "keys of another input", "fewer key/value heads"
 PADDED = ("padding", "padding of each entry")
 ABOUT_MASKS = ("masks", *PADDED, "causal", "hidden keys far ahead")
 WIDTH = "another width"
+ANOTHER_BATCH = "another batch"
+"""What is asked of what was made for one size of heads, where others get another size."""
 MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
 """The questions in which a mask is given, and those with one that has more axes."""
 OF_ENTRIES = (5, 8)
@@ -86,7 +88,7 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
     Those that would leave a query without keys are left out: what it gives then is asked apart.
     """
     cases = [
-        maker.case("another head size", 6, 6, size=4, batch=3, optional=True),
+        maker.case(ANOTHER_BATCH if maker.one_size else "another head size", 6, 6, size=4, batch=3, optional=True),
         maker.case("few queries, many keys", 2, 29, size=16, optional=True),
         maker.case("many queries, few keys", 23, 3, size=6, batch=1, heads=1, optional=True),
     ]
