@@ -20,6 +20,7 @@ from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import holds_size
 from attn_exp.diagnosis.function_layers import caches_in, lying_there, names_cache, sizes_told
 from attn_exp.diagnosis.libraries import stack
+from attn_exp.diagnosis.makers import in_one_call
 from attn_exp.diagnosis.module_sizes import is_switch_of_causal
 from attn_exp.diagnosis.neutral import (
     ALL_AROUND,
@@ -42,14 +43,13 @@ from attn_exp.diagnosis.offer import (
     LAYER,
     Offer,
     is_required,
-    is_starred,
     parameters_of,
     role_of,
     roles_taken,
     told,
 )
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
-from attn_exp.diagnosis.plain_layers import METHODS, keeps_what_it_makes, method_of
+from attn_exp.diagnosis.plain_layers import keeps_what_it_makes, method_of
 from attn_exp.diagnosis.pure_layers import as_called
 from attn_exp.diagnosis.returned import hidden, parts_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
@@ -170,7 +170,7 @@ class Adapter:
 
         One that returns nothing has written its answer where there is room for it.
         """
-        room = next((values[name] for name, source in self.sources.items() if source is ROOM_FOR_ANSWER), None)
+        room: Any = next((values[name] for name, source in self.sources.items() if source is ROOM_FOR_ANSWER), None)
         if self.starred:
             return function(*values.values(), **given)
         values |= given
@@ -314,7 +314,7 @@ def targets(function: Any, name: str, causal: bool = False) -> Iterator[tuple[An
 
     A class that is made of matrices is called as a function of them and of what its objects are called with.
     """
-    if inspect.isclass(function) and (joint := of_matrices(function)) is not None:
+    if inspect.isclass(function) and (joint := in_one_call(function)) is not None:
         yield joint, parameters_of(joint, name)
         return
     function = as_called(function)
@@ -340,26 +340,6 @@ def targets(function: Any, name: str, causal: bool = False) -> Iterator[tuple[An
             forward = getattr(made, "forward", None)
             yield making, parameters_of(forward if callable(forward) else made, name)
             return
-
-
-def of_matrices(kind: Any) -> Callable[..., Any] | None:
-    """Return a class whose objects are made of matrices as one function of these and of x; None of other classes."""
-    word = next((word for word in METHODS if inspect.isfunction(getattr(kind, word, None))), "")
-    if not word or not inspect.isfunction(getattr(kind, "__init__", None)):
-        return None
-    made_of, taken = ([*inspect.signature(getattr(kind, name)).parameters.values()][1:] for name in ("__init__", word))
-    names = [given.name for given in made_of]
-    matrices = [name for name in names if side_of_name(name).startswith("W_") and name not in biases_of(names)]
-    if not matrices or any(given.name in names or is_starred(given) for given in (*made_of, *taken)[len(made_of) :]):
-        return None
-
-    def joint(**given: Any) -> Any:
-        made = kind(**{name: given.pop(name) for name in names if name in given})
-        return getattr(made, word)(**given)
-
-    parameters = [given.replace(kind=inspect.Parameter.KEYWORD_ONLY) for given in (*made_of, *taken)]
-    vars(joint)["__signature__"] = inspect.Signature(parameters)
-    return joint
 
 
 NOMINAL = Context(At(Rules(), 2, 6, 6, 9, 9, 8, 48), "numpy", {})

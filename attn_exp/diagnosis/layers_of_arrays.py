@@ -15,7 +15,6 @@ from typing import Any, cast
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.adapting import of_matrices
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import seen_inside
@@ -24,7 +23,7 @@ from attn_exp.diagnosis.guessing import library_of
 from attn_exp.diagnosis.inner import Look, UnreadError, another_each_time, tells_all
 from attn_exp.diagnosis.layers_of_jax import library_of_jax
 from attn_exp.diagnosis.libraries import library, modules_named, wanted
-from attn_exp.diagnosis.makers import takes_heads
+from attn_exp.diagnosis.makers import in_one_call, takes_heads
 from attn_exp.diagnosis.module_sizes import (
     Sizes,
 )
@@ -91,7 +90,7 @@ def of_no_library(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
 
 def is_told_matrices(kind: Any) -> bool:
     """Say whether a class of NumPy is made of matrices: it is a function of these too, which can be asked more."""
-    return inspect.isclass(kind) and library_of(kind) == "numpy" and of_matrices(kind) is not None
+    return inspect.isclass(kind) and library_of(kind) == "numpy" and in_one_call(kind) is not None
 
 
 class NoMatricesError(UserError):

@@ -16,9 +16,10 @@ from typing import Any
 from attn_exp.diagnosis import mappings
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.module_sizes import Sizes
-from attn_exp.diagnosis.offer import BY_NAME, is_required, offered, parameters_of, plain
-from attn_exp.diagnosis.plain_layers import arrays_in, matrices_in, may_be_layer, method_of
+from attn_exp.diagnosis.offer import BY_NAME, is_required, is_starred, offered, parameters_of, plain
+from attn_exp.diagnosis.plain_layers import METHODS, arrays_in, matrices_in, may_be_layer, method_of
 from attn_exp.diagnosis.pure_layers import Pair, kind_of
+from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.sizes_of_files import names_in
 from attn_exp.diagnosis.uses import uses_of
 from attn_exp.errors import UserError
@@ -123,6 +124,30 @@ def is_pair(made: Any) -> bool:
     return all(named) and len(named[1]) > 1
 
 
+def in_one_call(kind: Any) -> Callable[..., Any] | None:
+    """Return a class whose objects are made of q, k and v, or of matrices, as one function of these and of what its
+    objects are called with; None of other classes."""
+    word = next((word for word in METHODS if inspect.isfunction(getattr(kind, word, None))), "")
+    if not word or not inspect.isfunction(getattr(kind, "__init__", None)):
+        return None
+    made_of, taken = ([*inspect.signature(getattr(kind, name)).parameters.values()][1:] for name in ("__init__", word))
+    names = [given.name for given in made_of]
+    matrices = [name for name in names if side_of_name(name).startswith("W_") and name not in biases_of(names)]
+    holds_arrays = {"q", "k", "v"} <= {side_of_name(given.name) for given in made_of if is_required(given)}
+    if not (matrices or holds_arrays) or any(
+        given.name in names or is_starred(given) for given in (*made_of, *taken)[len(made_of) :]
+    ):
+        return None
+
+    def joint(**given: Any) -> Any:
+        made = kind(**{name: given.pop(name) for name in names if name in given})
+        return getattr(made, word)(**given)
+
+    parameters = [given.replace(kind=inspect.Parameter.KEYWORD_ONLY) for given in (*made_of, *taken)]
+    vars(joint)["__signature__"] = inspect.Signature(parameters)
+    return joint
+
+
 def may_make(function: Any, name: str) -> bool:
     """Say whether a function takes sizes, at least by what is known of its names."""
     try:
@@ -158,7 +183,10 @@ def called_by_method(function: Any, sizes: Sizes) -> Any:
 
     Of those that PyTorch, Keras or Python alone make: their objects are called by the method of a known name. A method
     of an object, as of `layer = Block(8)`, gives the object made so, unless its arguments are called q, k and v.
+    A class whose objects are made of q, k and v is a function of these.
     """
+    if inspect.isclass(function) and not kind_of(function) and takes_heads(function):
+        return in_one_call(function) or function
     if inspect.ismethod(function):
         return object_called_by(function)
     if is_named_by_method(function):

@@ -83,3 +83,24 @@ class Documented:
 
 def test_a_remark_in_brackets_is_no_signature() -> None:
     assert attn_exp.check(Documented).passed
+
+
+class OfSides:
+    """It is made of q, k and v, and called with nothing."""
+
+    def __init__(self, q: Any, k: Any, v: Any, divisor: float = 8) -> None:
+        self.q, self.k, self.v, self.divisor = q, k, v, divisor
+
+    def forward(self) -> Any:
+        return shares(self.q @ self.k.T / self.q.shape[-1] ** 0.5) @ self.v
+
+
+class OfSidesOverAll(OfSides):
+    def forward(self) -> Any:
+        powers = np.exp(self.q @ self.k.T / self.divisor)
+        return powers / powers.sum() @ self.v
+
+
+def test_a_class_that_is_made_of_q_k_and_v_is_one_function() -> None:
+    assert attn_exp.check(OfSides).passed
+    assert set(attn_exp.check(OfSidesOverAll).mistakes) == {"scale_fixed", "softmax_over_all"}
