@@ -201,7 +201,7 @@ def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator
             if (key := (made, case, answer)) not in read_off:
                 read_off[key] = None if answer.output is None else fitted(case, answer.output, made, starts)
             number = read_off[key]
-            if number is not None and not (made is factor_of_scores and is_no_factor(number)):
+            if number is not None and not says_no_number(made, number):
                 yield from made(number)
                 yield from one_for_all_sizes(case, number) if made is factor_of_scores else ()
                 break
@@ -221,6 +221,12 @@ def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Cand
     if number is not None and not is_no_factor(number):
         yield from beside(number)
         yield from map(beside_factor, one_for_all_sizes(case, number))
+
+
+def says_no_number(made: object, number: float) -> bool:
+    """Say whether a number that gives an answer is no factor, or nothing that people add to a sum: with 10**6 beside
+    it nothing is left of the weights."""
+    return is_no_factor(number) if made is factor_of_scores else number > PLACES[-1]
 
 
 def is_no_factor(factor: float) -> bool:
