@@ -147,6 +147,17 @@ def with_argument(kind: Any, name: str, word: str, value: Any) -> Any:
     return make
 
 
+def is_large(made: Any) -> bool:
+    """Say whether a module has so many numbers that each of hundreds of calls would take long."""
+    parameters = getattr(made, "parameters", None)
+    if not callable(parameters) or inspect.isclass(made):
+        return False
+    return sum(getattr(one, "nelement", int)() for one in parameters()) > LARGE
+
+
+LARGE = 2**22
+
+
 def part_of(kind: Any, sizes: Sizes, within: tuple[Any, ...]) -> Any:
     """Return an object of a class that another one is made of."""
     return construct(kind, kind.__name__, sizes, lambda made, _: made, within)
@@ -236,6 +247,8 @@ class Search:
             return (0, *reached(error))
         self.options, self.values = dict(choices.options), dict(choices.values)
         try:
+            if self.refused and is_large(made):
+                raise self.refused[-1]  # what small ones do not show is not shown in time
             self.made = self.works(made, replace(sizes, words=words, switched=other))
         except PoorError as error:
             self.poor.append(error.made)

@@ -167,9 +167,12 @@ def widths_of(layer: TorchLayer | PlainLayer, sizes: Sizes | None) -> list[int]:
 
 
 def head_size(layer: TorchLayer, sizes: Sizes | None) -> int:
-    """Return how many numbers a head is likely to have, which tables of angles depend on."""
+    """Return how many numbers a head is likely to have, or a part of it that alone is turned: so wide are tables."""
     numbers = {word: value for word, value in whole_numbers(layer.module) if value > 0}
-    known = next((value for word, value in numbers.items() if word in ("headdim", "headsize", "dhead", "dimhead")), 0)
+    turned = next((value for word, value in numbers.items() if re.search(r"rope.*dim|rot(ary)?n?dim", word)), 0)
+    known = turned or next(
+        (value for word, value in numbers.items() if word in ("headdim", "headsize", "dhead", "dimhead")), 0
+    )
     if known or sizes is not None:
         return known or (sizes.size if sizes is not None else 1)
     heads = next((value for word, value in numbers.items() if word in HEADS), 1)

@@ -10,6 +10,7 @@ import pytest
 
 import attn_exp
 from attn_exp.diagnosis.sizes_of_files import exchanged
+from attn_exp.errors import UserError
 from tests.long import thinned
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
@@ -161,3 +162,26 @@ def test_an_object_of_nobodys_library_under_jax_is_made_of_a_key_and_compiled_as
     verdict = attn_exp.check(Layer, quick=True)
     assert verdict.passed, verdict
     assert Layer.calls < 60  # traced once for each shape, and called some hundred times
+
+
+class Refusing(torch.nn.Module):
+    """Small ones are refused; one of the size of its default has millions of numbers."""
+
+    made: list[int] = []  # noqa: RUF012 - of the class
+    called: list[int] = []  # noqa: RUF012
+
+    def __init__(self, hidden_size: int = 4096, ways: int = 1) -> None:
+        super().__init__()
+        self.made.append(hidden_size)
+        self.mix = torch.nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, x: Any) -> Any:
+        self.called.append(len(self.mix.weight))
+        raise ValueError("of another kind")
+
+
+def test_a_large_layer_is_not_called_where_small_ones_were_refused() -> None:
+    with pytest.raises(UserError, match="of another kind"):
+        attn_exp.check(Refusing, quick=True)
+    assert 4096 in Refusing.made
+    assert max(Refusing.called) < 4096

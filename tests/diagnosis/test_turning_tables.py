@@ -86,6 +86,21 @@ class OfNeighbours(OfComplex):
         return self.attended(x, torch.view_as_complex(freqs_cis), None)
 
 
+class OfAPart(OfComplex):
+    """The second half of each head alone is turned, and it may do without a table."""
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__(dim, num_heads)
+        self.qk_rope_head_dim = dim // num_heads // 2
+
+    def forward(self, x: Any, position_embeddings: Any = None) -> Any:
+        return self.attended(x, position_embeddings.to(torch.complex128), None)
+
+    def turn(self, heads: Any, cos: Any, sin: Any) -> Any:
+        still, part = heads.chunk(2, -1)
+        return torch.cat([still, super().turn(part, cos, sin)], -1)
+
+
 class ValuesToo(OfTwoTables):
     turned = "qkv"
 
@@ -104,6 +119,10 @@ class QueriesAlone(OfTwoTables):
 def test_tables_hold_the_angles_that_are_asked_for(kind: Any, words: str) -> None:
     assert attn_exp.check(kind, *words.split(), quick=True).passed
     assert attn_exp.check(kind, *words.split(), "position.rope.base=500", quick=True).passed
+
+
+def test_a_table_for_a_part_of_each_head_is_as_wide_as_that_part() -> None:
+    assert attn_exp.check(OfAPart, quick=True).passed
 
 
 @pytest.mark.parametrize("kind", [OfTwoTables, OfComplex])
