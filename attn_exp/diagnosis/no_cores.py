@@ -15,7 +15,6 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.cores import Core, Seen, behind, cores, softmaxes
 from attn_exp.diagnosis.inside_functions import is_of_both
 from attn_exp.experiment.verdict import BROKEN, CALLED, HELD, Finding, Verdict
-from attn_exp.mistakes import mistake
 
 RUNG = "attention inside"
 OF_ITSELF = "no token sees another"
@@ -31,15 +30,10 @@ class Left:
 
 
 def verdict(name: str, seen: Seen, asked: str, *, alone: bool) -> Verdict | None:
-    """Return where a layer without a core leaves attention, or its mistake; None where neither is known.
+    """Return where a layer without a core leaves attention; None where that is not known.
 
     `alone`: where nothing else is known to be wrong, that is told only of a layer in which no token sees another.
     """
-    if is_summed_away(seen):
-        said = mistake(SUMMED).says
-        findings = (Finding(CALLED, HELD, "with x; it is seen from inside"), Finding(RUNG, BROKEN, said))
-        computes = f"attention with {SUMMED}: {said}"
-        return Verdict(name, False, (SUMMED,), computes, findings, asked, not_asked=(NOT_ASKED,))
     left = None
     with suppress(Exception):  # it may take no other numbers than those that it was asked
         left = where_it_leaves(seen) if not alone or sees_no_other(seen) else None
@@ -50,24 +44,6 @@ def verdict(name: str, seen: Seen, asked: str, *, alone: bool) -> Verdict | None
         name, False, (), f"something else: {left.said}", findings, asked, not_asked=(NOT_ASKED,),
         unexplained=True, stage=left.stage,
     )  # fmt: skip
-
-
-SUMMED = "values_summed"
-
-
-def is_summed_away(seen: Seen) -> bool:
-    """Say whether the shares of all keys are summed up, which is 1, and multiplied with a sum of values over tokens."""
-    every = seen.operations
-    sums = {at for at, one in enumerate(every) if one.name == "sum" and one.is_of_x}
-    of_shares = {
-        at
-        for place in softmaxes(every)
-        for at in sums
-        if place in every[at].made and every[at].given[0].size > every[at].said.size and np.allclose(every[at].said, 1)
-    }
-    others = sums - of_shares
-    both = (set(one.made) for one in every if one.name == "mul" or one.is_product)
-    return any(of_shares & made and others & made for made in both)
 
 
 def where_it_leaves(seen: Seen) -> Left | None:

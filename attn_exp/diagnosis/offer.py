@@ -272,7 +272,11 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
             given.default_value if given.has_default_value() else inspect.Parameter.empty
         )) for given in schema.arguments if given.name != "self"]  # fmt: skip
     try:
-        return list(inspect.signature(function).parameters.values())
+        taken = list(inspect.signature(function).parameters.values())
+        is_hidden = inspect.isclass(function) and all(one.kind in STARS for one in taken)
+        if is_hidden and inspect.isfunction(vars(function).get("__init__")):  # its maker has stars alone
+            taken = list(inspect.signature(function.__init__).parameters.values())[1:]
+        return taken
     except (TypeError, ValueError):
         documented = getattr(function, "__doc__", None)
     text = documented if isinstance(documented, str) else ""
@@ -280,6 +284,9 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
     if written is None:
         raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
     return [parameter(word) for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]
+
+
+STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def parameter(word: str) -> inspect.Parameter:

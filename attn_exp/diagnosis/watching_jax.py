@@ -21,8 +21,8 @@ VIEWS = ("broadcast_in_dim", "slice", "split", "reshape", "transpose", "squeeze"
          "copy", "copy_p", "convert_element_type", "optimization_barrier", "tile")  # fmt: skip
 """Operations that return some of the numbers that they are given."""
 NAMES = {"conv_general_dilated": "convolution", "reduce_window_sum": "avg_pool2d", "reduce_window": "avg_pool2d",
-         "reduce_window_max": "max_pool2d_with_indices"}  # fmt: skip
-"""What PyTorch calls operations of JAX that may join neighbours."""
+         "reduce_window_max": "max_pool2d_with_indices", "reduce_sum": "sum"}  # fmt: skip
+"""What PyTorch calls operations of JAX that may join neighbours, and sums."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -228,7 +228,12 @@ def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
         yield Finding(rung, BROKEN, "they are turned before they meet the values"), TRANSPOSED
     else:
         yield Finding(rung, BROKEN, "those of a query do not sum to 1"), ""
+    if one.is_summed:
+        yield Finding("the values inside", BROKEN, "weights and values are each summed up over the keys"), SUMMED
     yield from of_changed_weights(seen, one)
+
+
+SUMMED = "values_summed"
 
 
 def are_one(sums: Array) -> bool:
