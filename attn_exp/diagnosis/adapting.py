@@ -27,6 +27,7 @@ from attn_exp.diagnosis.neutral import (
     KEYS,
     OF_LENGTH,
     ONE,
+    RANDOM_KEY,
     ROOT,
     SIZE,
     TRUE,
@@ -425,7 +426,8 @@ def choices(unknown: Sequence[inspect.Parameter], is_made: bool = False) -> Iter
 
     Tables of sines and cosines are never of different shapes. What a class is made of may cut tokens into windows.
     """
-    options = {given.name: sources_of(given) for given in unknown}
+    options = {given.name: (*([RANDOM_KEY] if given.name == RANDOM[0] else []), *sources_of(given))
+               for given in unknown}  # fmt: skip
     if is_made:
         options = {name: (KEYS, *known) if ALL_AROUND in known else known for name, known in options.items()}
     first = {name: sources[0] for name, sources in options.items()}

@@ -36,10 +36,8 @@ from attn_exp.diagnosis.roles import NotFoundError
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
-    depending,
-    entries_apart,
+    as_tokens_lie,
     takes_any_number,
-    tokens_first,
 )
 from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, with_sizes_apart
 from attn_exp.diagnosis.ways_into_layers import (
@@ -91,7 +89,7 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
             awake(layer, way)
         way = replace(way, told={**told, **way.told}, asked=request.positions)
         forward = taken_by(forward_of(kind, made), own.name)
-        way = entries_apart(layer, tokens_first(layer, depending(layer, way)))
+        way = as_tokens_lie(layer, way, {of_size.heads})
         way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
         look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
         origin = np.dot if kind == "keras" else library_of_jax()

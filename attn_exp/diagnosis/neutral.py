@@ -182,8 +182,17 @@ def chance(context: Context) -> Any:
     return np.random.default_rng(0)
 
 
+RANDOM_KEY = Source("a key", lambda context: chance(context) if context.library == "jax" else None)
+"""What a `key` is that is no array of keys."""
 WIDTHS = ("dim", "hidden", "size", "dimension", "channels")
 """What people call the width of a layer where the size of a head has a longer name, as it has among other settings."""
+
+
+class NoDropout(float):
+    """A share of nothing, which hands on what it is called with: dropout is a number, or a layer."""
+
+    def __call__(self, array: Any, *_: Any, **__: Any) -> Any:
+        return array
 
 
 class Settings:
@@ -198,7 +207,7 @@ class Settings:
         if name.startswith("__"):
             raise AttributeError(name)
         if "drop" in name.lower():
-            return SAME.make(self._context)
+            return NoDropout()
         sources = [source for source in hinted(name, "") if source is not SAME]
         known = WIDTH if name in WIDTHS and WIDTH in sources else next(iter(sources), None)
         if known is None:

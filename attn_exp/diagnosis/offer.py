@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -273,10 +274,7 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
         )) for given in schema.arguments if given.name != "self"]  # fmt: skip
     try:
         taken = list(inspect.signature(function).parameters.values())
-        is_hidden = inspect.isclass(function) and all(one.kind in STARS for one in taken)
-        if is_hidden and inspect.isfunction(vars(function).get("__init__")):  # its maker has stars alone
-            taken = list(inspect.signature(function.__init__).parameters.values())[1:]
-        return taken
+        return taken if any(one.kind not in STARS for one in taken) else behind_stars(function) or taken
     except (TypeError, ValueError):
         documented = getattr(function, "__doc__", None)
     text = documented if isinstance(documented, str) else ""
@@ -284,6 +282,17 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
     if written is None:
         raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
     return [parameter(word) for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]
+
+
+def behind_stars(function: Any) -> list[inspect.Parameter]:
+    """Return what a class takes whose own maker has stars alone, or what is a part of another function, as a method is
+    that JAX compiles; nothing of others."""
+    inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
+    if not callable(inner):
+        return []
+    first = (None,) if inspect.isclass(function) else tuple(getattr(function, "args", ()))
+    whole = partial(inner, *first, **getattr(function, "keywords", {}))
+    return list(inspect.signature(whole).parameters.values())
 
 
 STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

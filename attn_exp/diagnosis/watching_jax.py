@@ -76,14 +76,14 @@ class Notes:
 
 
 def is_plain(values: Sequence[Value], numbers: Any) -> bool:
-    """Say whether a product of two arrays that are made of x has one axis of rows and one of columns."""
+    """Say whether a product of two arrays that are made of x has one axis of rows or of columns: on the other side
+    several heads may meet the same ones."""
     if not all(one.of_x for one in values):
         return True
-    for value, along, batch in zip(values, *numbers, strict=True):
-        lengths = [length for axis, length in enumerate(value.array.shape) if axis not in (*along, *batch)]
-        if sum(length > 1 for length in lengths) > 1:
-            return False
-    return True
+    axes = zip(values, *numbers, strict=True)
+    lengths = [[length for axis, length in enumerate(value.array.shape) if axis not in (*along, *batch)]
+               for value, along, batch in axes]  # fmt: skip
+    return any(sum(length > 1 for length in one) <= 1 for one in lengths)
 
 
 def given_of(step: Any, name: str, value: Value) -> Any:
