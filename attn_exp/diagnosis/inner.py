@@ -217,10 +217,9 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     rung = "the answer"
     absent = Finding(rung, ABSENT, "which token is whose is not known"), ""
     after = seen.operations[min(one.at[2] for one in seen.first) + 1 :]
-    if are_joined(after):
-        return Finding(rung, ABSENT, "neighbours are joined behind attention"), ""
-    if any(one.is_summed and not seen.operations[one.at[2]].is_product for one in seen.first):
-        return absent
+    are_rows = all(seen.operations[one.at[2]].is_product for one in seen.first)  # no product, where all was summed up
+    if are_joined(after) or not are_rows:
+        return (Finding(rung, ABSENT, "neighbours are joined behind attention"), "") if are_rows else absent
     x, moved = seen.x.copy(), [1]
     x[0, 1] += np.random.default_rng(73).standard_normal(seen.width)
     again = seen.cores_of(x, seen.memory)

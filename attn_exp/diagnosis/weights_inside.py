@@ -228,8 +228,6 @@ def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
         yield Finding(rung, BROKEN, "they are turned before they meet the values"), TRANSPOSED
     else:
         yield Finding(rung, BROKEN, "those of a query do not sum to 1"), ""
-    if one.is_summed:
-        yield Finding("the values inside", BROKEN, "weights and values are each summed up over the keys"), SUMMED
     yield from of_changed_weights(seen, one)
 
 
@@ -311,6 +309,8 @@ def of_changed_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
             return
         name = "mask_after_softmax" if np.array_equal(places, np.triu(np.ones_like(places), 1)) else ""
         yield Finding(rung, BROKEN, "the weights of later keys are hidden" if name else "some weights are hidden"), name
+    if one.is_summed:
+        yield Finding("the values inside", BROKEN, "weights and values are each summed up over the keys"), SUMMED
     if not isclose(one.after, 1.0, rel_tol=CLOSE):
         yield Finding(rung, BROKEN, f"weights are multiplied by {one.after:.4g}"), "scale_after_softmax"
 
