@@ -282,10 +282,9 @@ def adapted(function: Any, name: str, causal: bool = False) -> Iterator[Bound]:
                 given for given in parameters if given.name not in arrangement.sources and given not in passed.values()
             ]
             unknown = [given for given in rest if is_required(given) or counts(given, arrangement)]
-            if told:
-                yield bound_of(called, function, parameters, arrangement, passed, next(choices(unknown)), told)
-            for extra in choices(unknown):
-                yield bound_of(called, function, parameters, arrangement, passed, extra)
+            for of_file in ([told, {}] if told else [{}]):
+                for extra in choices(unknown):
+                    yield bound_of(called, function, parameters, arrangement, passed, extra, of_file)
             if "scale" in passed and is_required(passed["scale"]):  # what divides scores may be called so too
                 others = {role: given for role, given in passed.items() if role != "scale"}
                 extra = next(choices(unknown)) | {passed["scale"].name: ROOT}

@@ -95,14 +95,18 @@ DEVICE = Source("q.device", lambda context: getattr(context.first, "device", Non
 FEW = fixed(4)
 
 
-def table(text: str, made_of: Callable[[Array], Array], pairs: bool) -> Source:
-    """Return the source of a table of what is made of the angles of each token: of none, where none are asked for."""
+def table(text: str, made_of: Callable[[Array], Array], pairs: bool, by_head: bool = False) -> Source:
+    """Return the source of a table of what is made of the angles of each token: of none, where none are asked for.
+
+    `by_head`: it has an axis for heads behind that of tokens.
+    """
 
     def make(context: Context) -> Any:
         at, turning = context.at, context.turning
         count = at.size // 2 if pairs else at.size
         angles = None if turning is None else turning.angles(at.rows, count)
-        return in_complex(context, made_of(np.zeros((at.rows, count)) if angles is None else angles))
+        whole = made_of(np.zeros((at.rows, count)) if angles is None else angles)
+        return in_complex(context, whole[:, None] if by_head else whole)
 
     return Source(text, make)
 
@@ -114,8 +118,11 @@ def in_complex(context: Context, array: Array) -> Any:
     return context.array(array.real) + context.array(array.imag) * 1j
 
 
-EYE, HALF_EYE = (table("cosines of the angles asked for, or 1", np.cos, pairs) for pairs in (False, True))
-NULL, HALF_NULL = (table("sines of the angles asked for, or 0", np.sin, pairs) for pairs in (False, True))
+EYES, NULLS = (
+    tuple(table(text, made_of, pairs, by_head) for by_head in (False, True) for pairs in (False, True))
+    for text, made_of in (("cosines of the angles asked for, or 1", np.cos), ("sines of the angles asked for, or 0",
+                                                                              np.sin))
+)  # fmt: skip
 UNIT = table("turns by the angles asked for, or 1", lambda angles: np.exp(1j * angles), True)
 
 TURNS = Source(
@@ -259,8 +266,8 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     ((r"(sqrt?_?(d|dk|d_?k|dim)(_?k(eys?)?)?|\w+_sqrt|root_\w+|temp(erature)?|root|norm_?factor|divisor|tau|"
      r"denom(inator)?)"), (ROOT, SCALE)),
     (r".*(scale|scaling|multiplier|alpha|factor|inv_?sqrt.*)", (SCALE, ROOT, NONE, ONE_FLOAT, TRUE)),
-    (r"(.*_)?cos(ine)?(_.*)?", (EYE, HALF_EYE)),
-    (r"(.*_)?sin(e)?(_.*)?", (NULL, HALF_NULL)),
+    (r"(.*_)?cos(ine)?(_.*)?", EYES),
+    (r"(.*_)?sin(e)?(_.*)?", NULLS),
     (r"freqs(_?cis|_?complex)?|freqs_.*|rope_?freqs", (UNIT, NONE)),
     (r"(apply_)?(rope|rotary|rotary_?emb|pos_?emb|pe|position_?embedding)(_?fn)?", (NONE, SAME, TURNS)),
     (r".*(segment|doc(ument)?)_?ids?.*", (DOCUMENTS,)),

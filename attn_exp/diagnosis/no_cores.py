@@ -6,14 +6,16 @@ is known to be wrong with its answers, as right layers may do many things in a w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.cores import Core, Seen, behind, cores, softmaxes
+from attn_exp.diagnosis.cores import CLOSE, Core, Seen, behind, cores, logits_of, nearest_product, softmaxes
 from attn_exp.diagnosis.inside_functions import is_of_both
+from attn_exp.diagnosis.watching import Operation
 from attn_exp.experiment.verdict import BROKEN, CALLED, HELD, Finding, Verdict
 
 RUNG = "attention inside"
@@ -58,11 +60,20 @@ def where_it_leaves(seen: Seen) -> Left | None:
     if places and products and not products & weighed and not products & used(seen, max(places)):
         beside = f", and {said}" if said else ""
         return Left("weights", f"its softmax is not of the product of queries and keys, which nothing uses{beside}")
+    if not said and places and all(is_of_scores(seen.operations, place) for place in places):
+        return Left("context", "the weights are those of queries and keys, and no product mixes values by them")
     if not said or seen.speaks_of_channels():
         return None
     if not products:
         return Left("scores", f"{said}: queries and keys are nowhere multiplied as matrices")
     return Left("scores", f"{said}: what is multiplied is made of one token alone")
+
+
+def is_of_scores(operations: Sequence[Operation], place: int) -> bool:
+    """Say whether a softmax is that of a product of queries and keys, times one number."""
+    logits = logits_of(operations, place)
+    nearest = nearest_product(operations, place, logits.reshape(-1, *logits.shape[-2:]))
+    return nearest is not None and nearest[0] < CLOSE
 
 
 def of_one_key(seen: Seen, several: list[Core]) -> Left | None:
