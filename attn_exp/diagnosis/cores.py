@@ -239,8 +239,8 @@ def summed_apart(operations: Sequence[Operation], place: int) -> Core | None:
     q, k, factor, normed = queries_and_keys(operations, product, turned=turned)
     if len(v) != len(shares) or v.shape[1] != shares.shape[2]:
         return None
-    scores, places = q @ k.swapaxes(1, 2), (product, place, at)
-    return Core(q, k, v, scores, logits, shares, shares, factor, 1.0, normed, places, swapped=False, is_summed=True)
+    scores, places, swapped = q @ k.swapaxes(1, 2), (product, place, at), operations[at].made[-1] in of_shares
+    return Core(q, k, v, scores, logits, shares, shares, factor, 1.0, normed, places, swapped, is_summed=True)
 
 
 def before_sum(one: Operation) -> Array | None:

@@ -151,6 +151,7 @@ for word in ("index", "int", "float", "floordiv", "rfloordiv", "mod", "rmod", "b
     setattr(Unset, f"__{word}__", raising("a number"))
 for word in ("lt", "gt", "le", "ge"):
     setattr(Unset, f"__{word}__", raising("a limit"))
+setattr(Unset, "__format__", raising("a word"))  # noqa: B010 - as the others
 
 
 @dataclass(eq=False)
@@ -413,7 +414,7 @@ class Search:
         shape = shape_of_answer(layer, sides) if self.lent.name == "jax" else shape_of(layer(**sides))
         lengths = {"b": self.lengths.batch, "t": self.lengths.rows}
         fits = (lengths.get(axis, long) == long for axis, long in zip(self.form.axes, shape, strict=True))
-        return len(shape) == len(self.form.axes) and all(fits) and 0 not in shape
+        return len(shape) == len(self.form.axes) and all(fits) and shape[self.form.axes.index("m")] > 1
 
     def drawn_x(self) -> Any:
         """Return x."""
@@ -513,6 +514,8 @@ class Search:
         size = size_named(name) if len(path) == 1 else None
         if size is not None and how != "a list":
             return [size]
+        if how == "a word":  # of a key, as the number of a layer is
+            return [0]
         if how == "a number":
             return [SIZE, HEADS, WIDTH, ROWS, BATCH]
         is_bias = is_vector(path) or name in self.biases
@@ -522,7 +525,7 @@ class Search:
             alike = chosen[(*path[:-1], 0)]  # members of a list are alike, but those of a few may be told apart
             several = chosen.get(path[:-1])
             is_pair = isinstance(several, Several) and several.count in PAIRS
-            others = [*beside_matrix(path, chosen), *VECTORS, *MATRICES] if is_pair else []
+            others = [*beside_matrix(path, chosen), *MATRICES, *VECTORS] if is_pair else []
             return list(dict.fromkeys([alike, *others]))
         kinds = str | Several if how == "a list" else str
         siblings = [leaf for other, leaf in reversed(list(chosen.items())) if isinstance(leaf, kinds)

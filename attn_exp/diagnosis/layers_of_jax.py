@@ -136,7 +136,7 @@ def way_into_pure(
             return in_the_first_order(lambda order: called_in(unbuilt(made), (order,)), orders)
         return called_in(made, orders)
     except NoWayError as error:
-        if not error.others:
+        if not error.others and error.way is None:
             raise
         raise of_another_shape(own, request, kind, made, error) from error
 
@@ -146,12 +146,13 @@ def of_another_shape(
 ) -> OtherShapeError:  # fmt: skip
     """Return the error of a layer that answers in another shape, with what looks inside it."""
     lent = library("numpy" if kind == "keras" else "jax")
-    x = np.random.default_rng(17).standard_normal((2, error.others[0].tokens or HERE, error.others[0].width))
+    ways = [*filter(None, [error.way]), *error.others]
+    x = np.random.default_rng(17).standard_normal((2, ways[0].tokens or HERE, ways[0].width))
     made = unbuilt(made) if kind == "keras" else made
-    layer = pure(kind, made, lambda call: error.others[0].call(call, lent.into(x, "float32")))
+    layer = pure(kind, made, lambda call: ways[0].call(call, lent.into(x, "float32")))
     redraw(layer, request.seed)
     forward = taken_by(forward_of(kind, made), own.name)
-    see = partial(first_seen, layer, error.others, lambda way: words_for_masks(way, forward))
+    see = partial(first_seen, layer, ways, lambda way: words_for_masks(way, forward))
     return OtherShapeError(f"{own.name} cannot be called with x: {error}", Look(own.name, cache(see), request))
 
 

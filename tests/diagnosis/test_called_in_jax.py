@@ -37,9 +37,9 @@ class RootedOnce(nnx.Module):
     def __init__(self, n_heads: int):
         self.n_heads = n_heads
 
-    def __call__(self, packed):
-        b, t, wide = packed.shape
-        q, k, v = (one.reshape(b, t, self.n_heads, -1) for one in jnp.split(packed, 3, axis=-1))
+    def __call__(self, qkv):
+        b, t, wide = qkv.shape
+        q, k, v = (one.reshape(b, t, self.n_heads, -1) for one in jnp.split(qkv, 3, axis=-1))
         scores = jnp.einsum("bthd,bshd->bhts", q, k) / q.shape[-1] ** 0.25
         return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(scores), v).reshape(b, t, wide // 3)
 
