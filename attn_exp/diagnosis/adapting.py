@@ -21,13 +21,14 @@ from attn_exp.diagnosis.call import holds_size
 from attn_exp.diagnosis.function_layers import caches_in, lying_there, names_cache, sizes_told
 from attn_exp.diagnosis.libraries import stack
 from attn_exp.diagnosis.makers import in_one_call
-from attn_exp.diagnosis.module_sizes import is_switch_of_causal
+from attn_exp.diagnosis.module_sizes import MASKED, is_switch_of_causal
 from attn_exp.diagnosis.neutral import (
     ALL_AROUND,
     HEADS,
     KEYS,
     OF_LENGTH,
     ONE,
+    RANDOM_KEY,
     ROOM_FOR_ANSWER,
     ROOT,
     SIZE,
@@ -287,10 +288,9 @@ def adapted(function: Any, name: str, causal: bool = False) -> Iterator[Bound]:
                 given for given in parameters if given.name not in arrangement.sources and given not in passed.values()
             ]
             unknown = [given for given in rest if is_required(given) or counts(given, arrangement)]
-            if told:
-                yield bound_of(called, function, parameters, arrangement, passed, next(choices(unknown)), told)
-            for extra in choices(unknown):
-                yield bound_of(called, function, parameters, arrangement, passed, extra)
+            for of_file in [told, {}] if told else [{}]:
+                for extra in choices(unknown):
+                    yield bound_of(called, function, parameters, arrangement, passed, extra, of_file)
             if "scale" in passed and is_required(passed["scale"]):  # what divides scores may be called so too
                 others = {role: given for role, given in passed.items() if role != "scale"}
                 extra = next(choices(unknown)) | {passed["scale"].name: ROOT}
@@ -324,7 +324,9 @@ def targets(function: Any, name: str, causal: bool = False) -> Iterator[tuple[An
         yield function, parameters
         if any(side_of_name(given.name) and is_required(given) for given in parameters):
             return
-    switches = {given.name: TRUE for given in parameters if causal and is_switch_of_causal(given)}
+    uses = uses_of(function) if causal and inspect.isclass(function) else {}
+    switches = {given.name: TRUE for given in parameters if causal and (
+        is_switch_of_causal(given) or (given.name in MASKED and uses.get(given.name, Use()).is_switch))}  # fmt: skip
     for others in choices(told_when_made(parameters), is_made=True):
         sources = others | switches
         homes = inspect.getmro(function) if inspect.isclass(function) else ()
@@ -411,7 +413,8 @@ def choices(unknown: Sequence[inspect.Parameter], is_made: bool = False) -> Iter
 
     Tables of sines and cosines are never of different shapes. What a class is made of may cut tokens into windows.
     """
-    options = {given.name: sources_of(given) for given in unknown}
+    options = {given.name: (*([RANDOM_KEY] if given.name == RANDOM[0] else []), *sources_of(given))
+               for given in unknown}  # fmt: skip
     if is_made:
         options = {name: (KEYS, *known) if ALL_AROUND in known else known for name, known in options.items()}
     first = {name: sources[0] for name, sources in options.items()}
@@ -655,6 +658,8 @@ def of_layer(x: str, names: Sequence[str], biases: Mapping[str, str] = MappingPr
             if last:
                 held[names[1]] = (("W_o",), last)
             yield layer_of(x, held, biases)
+            if how in WHOLE and not last:  # the code may ask for none of the output
+                yield layer_of(x, {names[0]: (three, how)}, biases)
 
 
 def layer_of(x: str, held: Held, biases: Mapping[str, str]) -> Arrangement:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from attn_exp.diagnosis.guessing import About, ends_in_size, guesses, is_layer, resolved
-from attn_exp.diagnosis.module_sizes import CAUSAL, CONFIG, Sizes
+from attn_exp.diagnosis.guessing import About, counts_tokens, ends_in_size, guesses, is_layer, resolved
+from attn_exp.diagnosis.module_sizes import CAUSAL, CONFIG, FEW, Sizes
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.uses import Use, keywords_read
 from attn_exp.errors import UserError
@@ -50,7 +50,7 @@ class Asked(dict[str, Any]):
             return self._sizes.dropout
         value = self._sizes.value(name)
         if value is not None and not (use.is_switch and type(value) is int):
-            return value
+            return self._choose(name, [value, FEW]) if counts_tokens(word) else value
         if word in ROPES:
             return self._sizes.size if word == "rotarydim" else ROPES[word]
         if use.optional:
@@ -166,6 +166,7 @@ def configured(kind: Any, sizes: Sizes, choose: Callable[[str, list[Any]], Any],
         return Asked(sizes, choose, known_of)
     words = field_names(kind)
     said = {name: value for name in words if (value := field_value(name, sizes)) is not None}
+    said |= {name: choose(name, [value, FEW]) for name, value in said.items() if counts_tokens(plain(name))}
     said |= {name: configured(note, sizes, choose, known_of) for name, note in inner_settings(kind)}
     attempts: list[Callable[[], Any]] = [lambda: kind(**said), lambda: with_fields(kind(), said)]
     needed = [one for one in parameters_of(kind, kind.__name__) if one.default is one.empty and is_plain(one)]

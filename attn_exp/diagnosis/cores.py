@@ -62,6 +62,8 @@ class Core:
     swapped: bool
     is_bare: bool = False
     """Whether there is no softmax: what becomes of the product is what v is mixed with."""
+    is_summed: bool = False
+    """Whether shares and values are each summed up over the keys, so that no value is mixed by them."""
 
     @property
     def size(self) -> int:
@@ -74,7 +76,8 @@ def cores(operations: Sequence[Operation], tokens: int = 0) -> list[Core]:
 
     Where there is none, it is each product of all `tokens` with all that stands before another product.
     """
-    found = [one for place in softmaxes(operations) if (one := core(operations, place)) is not None]
+    found = [one for place in softmaxes(operations)
+             if (one := core(operations, place) or summed_apart(operations, place)) is not None]  # fmt: skip
     return found or [one for place in range(len(operations)) if (one := without_softmax(operations, place, tokens))]
 
 
@@ -182,19 +185,75 @@ def core(operations: Sequence[Operation], place: int) -> Core | None:
     order, after = found
     logits = logits_of(operations, place).transpose(order).reshape(weights.shape)
     shares = shares.transpose(order).reshape(weights.shape)
+    nearest = nearest_product(operations, place, logits)
+    if nearest is None:
+        return None
+    _, product, turned = nearest
+    q, k, factor, normed = queries_and_keys(operations, product, turned=turned)
+    scores = q @ k.swapaxes(1, 2)  # what the product returns may be scaled, or have something added to it
+    return Core(q, k, v, scores, logits, shares, weights, factor, after, normed, (product, place, at), side == 1)
+
+
+def nearest_product(operations: Sequence[Operation], place: int, logits: Array) -> tuple[float, int, bool] | None:
+    """Return how far the logits `[n t s]` of a softmax are from the product that they are made of, its place, and
+    whether it is turned; None where they are made of none."""
     products = sorted(place for place in behind(operations, place) if operations[place].is_product)
     fits = [fit for product in products for fit in fitted(operations, product, logits)]
-    if not fits:
-        return None
     # turned only where that is sure: beside what is added to them, either may be nearer by chance
-    _, product, turned = min(fits, key=lambda fit: (fit[2] and fit[0] > CLOSE, fit[0]))
+    return min(fits, key=lambda fit: (fit[2] and fit[0] > CLOSE, fit[0]), default=None)
+
+
+def queries_and_keys(
+    operations: Sequence[Operation], product: int, *, turned: bool
+) -> tuple[Array, Array, float, bool]:  # fmt: skip
+    """Return the rows that a product multiplies, by what they were multiplied before, and whether a norm came there."""
     given = [in_rows(one) for one in operations[product].given[-2:]]
     sides = [given[0], given[1].swapaxes(1, 2)]
     q, k = sides[::-1] if turned else sides
-    scores = q @ k.swapaxes(1, 2)  # what the product returns may be scaled, or have something added to it
     before = [multiplied(operations, made) for made in operations[product].made[-2:]]
-    factor, normed = prod(factor for factor, _ in before), any(normed for _, normed in before)
-    return Core(q, k, v, scores, logits, shares, weights, factor, after, normed, (product, place, at), side == 1)
+    return q, k, prod(factor for factor, _ in before), any(normed for _, normed in before)
+
+
+def summed_apart(operations: Sequence[Operation], place: int) -> Core | None:
+    """Return what stands around a softmax whose shares are summed up over all keys, which is 1, and multiplied with a
+    sum of values over these; None of others."""
+    said, sums = operations[place].said, {at for at, one in enumerate(operations) if one.name == "sum" and one.is_of_x}
+    of_shares = {at for at in sums if place in operations[at].made and np.allclose(operations[at].said, 1.0)
+                 and operations[at].given[0].size > operations[at].said.size}  # fmt: skip
+    met = ((at, other) for at, one in enumerate(operations) if (one.name == "mul" or one.is_product)
+           and of_shares & set(one.made) for other in one.made if other in sums - of_shares)  # fmt: skip
+    at, other = next(met, (0, 0))
+    over = next((axis for axis in range(said.ndim) if np.allclose(said.sum(axis=axis), 1.0, atol=CLOSE)), None)
+    v = before_sum(operations[other])
+    if not at or over is None or said.ndim > MOST_AXES or v is None:
+        return None
+    orders = [(*rest, over) for rest in permutations(axis for axis in range(said.ndim) if axis != over)]
+    laid = [(logits_of(operations, place).transpose(order), order) for order in orders]
+    fits = [(nearest, order) for logits, order in laid
+            if (nearest := nearest_product(operations, place, logits.reshape(-1, *logits.shape[-2:])))]  # fmt: skip
+    if not fits:
+        return None
+    (_, product, turned), order = min(fits, key=lambda fit: fit[0])
+    logits, shares = (array.transpose(order).reshape(-1, *array.transpose(order).shape[-2:])
+                      for array in (logits_of(operations, place), said))  # fmt: skip
+    q, k, factor, normed = queries_and_keys(operations, product, turned=turned)
+    if len(v) != len(shares) or v.shape[1] != shares.shape[2]:
+        return None
+    scores, places, swapped = q @ k.swapaxes(1, 2), (product, place, at), operations[at].made[-1] in of_shares
+    return Core(q, k, v, scores, logits, shares, shares, factor, 1.0, normed, places, swapped, is_summed=True)
+
+
+def before_sum(one: Operation) -> Array | None:
+    """Return the rows `[n s e]` that were summed up over s, or None where it was no sum over one axis."""
+    array, said = one.given[0] if one.given else one.said, one.said
+    long = [axis for axis, length in enumerate(array.shape) if length > 1]
+    array = array.reshape([array.shape[axis] for axis in long])
+    for axis in range(array.ndim):
+        total = array.sum(axis=axis)
+        if total.size == said.size and np.allclose(total.ravel(), said.ravel()):
+            rows = np.moveaxis(array, axis, -2) if array.ndim > 1 else array[None]
+            return rows.reshape(-1, *rows.shape[-2:])
+    return None
 
 
 def is_multiplied(operations: Sequence[Operation], one: Core, filled: Array) -> bool:

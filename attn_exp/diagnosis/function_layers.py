@@ -42,6 +42,7 @@ from attn_exp.diagnosis.neutral import (
 )
 from attn_exp.diagnosis.offer import is_required, parameters_of, plain, roles_taken
 from attn_exp.diagnosis.plain_layers import arrays_in
+from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.sizes_of_files import ONE_AT_A_TIME, names_in
@@ -84,12 +85,12 @@ class Lengths:
 
 
 MATRICES = ("m n", "n m", "m m", "n n", "m 3n", "3n m", "m 2n", "m f", "f m", "h m e", "h e m", "m h e", "h e", "m e",
-            "3 m n", "3 h m e", "m 3 h e", "m 3 n", "2n f", "e e", "h e e")  # fmt: skip
+            "3 m n", "3 h m e", "m 3 h e", "m 3 n", "2n f", "e e", "h e e", "h m 3e", "m h 3e")  # fmt: skip
 VECTORS = ("n", "m", "f", "3n", "2n", "e", "n 1", "m 1", "f 1", "1 n", "1 m", "h e", "h 1 e", "1", "3 n", "3 h e")
 TABLE = "64 m"
 """The shape of what has a row for each place of a token."""
-ENTRIES = (3, 4, 1, 2, 6, 8)
-"""How many members a list may have."""
+ENTRIES, PAIRS = (3, 4, 1, 2, 6, 8), (2, 4)
+"""How many members a list may have, and of how many each may be something else: a matrix and its bias, say."""
 
 
 class UnsetError(Exception):
@@ -122,6 +123,12 @@ class Unset:
         """Return what lies at a key, whatever there is otherwise."""
         return self[key]
 
+    def __contains__(self, key: Any) -> bool:
+        """Say that any word is a key: what can do with more and without is given more."""
+        if not isinstance(key, str):
+            raise UnsetError(self._path, "a list")
+        return True
+
 
 def raising(how: str) -> Callable[..., Any]:
     """Return a method of what is not known, used in some way."""
@@ -144,6 +151,7 @@ for word in ("index", "int", "float", "floordiv", "rfloordiv", "mod", "rmod", "b
     setattr(Unset, f"__{word}__", raising("a number"))
 for word in ("lt", "gt", "le", "ge"):
     setattr(Unset, f"__{word}__", raising("a limit"))
+setattr(Unset, "__format__", raising("a word"))  # noqa: B010 - as the others
 
 
 @dataclass(eq=False)
@@ -290,9 +298,18 @@ def copied(value: Any) -> Any:
 
 
 def holding(things: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of those of some things that hold arrays of more than one number."""
+    """Return copies of those of some things that hold arrays of more than one number, and no mask."""
     return {name: copied(value) for name, value in things.items() if is_thing(value)
-            and any(array.ndim for _, _, array in arrays_in({name: value}))}  # fmt: skip
+            and any(array.ndim and not is_mask(array) for _, _, array in arrays_in({name: value}))}  # fmt: skip
+
+
+def is_mask(array: Any) -> bool:
+    """Say whether an array is a mask that was made beforehand: a square of no more than two numbers."""
+    shape = tuple(array.shape)
+    return len(shape) > 1 and shape[-1] == shape[-2] > MOST_IN_MASKS == len(np.unique(plain_numbers(array)))
+
+
+MOST_IN_MASKS = 2
 
 
 def is_thing(value: Any) -> bool:
@@ -333,6 +350,7 @@ class Search:
         self.rng = np.random.default_rng(71)
         self.drawn: dict[tuple[Path, str], Any] = {}
         self.children: dict[Path, dict[str, bool]] = {}
+        self.handed: list[Path] = []
         self.tries, self.most = 0, MOST_TRIES[-1]
         code = inspect.unwrap(function)
         read, cells = read_of_file(code), cells_of(code)
@@ -370,11 +388,19 @@ class Search:
         except UnsetError as error:
             for leaf in self.leaves(error.path, error.how, chosen):
                 yield from self.solutions({**chosen, error.path: leaf})
-        except (Exception, LeftError):
-            return
+        except (Exception, LeftError) as error:
+            path = self.refused(error)
+            for leaf in [] if path is None else self.leaves(path, "an array", chosen):
+                yield from self.solutions({**chosen, path: leaf})
         else:
             if answer:
                 yield chosen
+
+    def refused(self, error: BaseException) -> Path | None:
+        """Return the path of what JAX refused as no array, though it was not asked: the first that has no parts."""
+        is_refused = any(word in str(error) for word in ("__jax_array__", Unset.__name__))
+        parts = (path for path in self.handed if path not in self.children)
+        return next(parts, None) if is_refused else None
 
     def answer(self, chosen: dict[Path, Leaf]) -> bool:
         """Say whether the answer of a call has a row for each token.
@@ -382,12 +408,13 @@ class Search:
         Raises:
             UnsetError: an argument is used that is not chosen yet.
         """
+        self.handed.clear()
         layer, sides = self.layer(chosen), {one.name: self.drawn_x() for one in self.sides}
         sides |= {one.name: self.value((one.name,), chosen) for one in self.words if is_required(one)}
         shape = shape_of_answer(layer, sides) if self.lent.name == "jax" else shape_of(layer(**sides))
         lengths = {"b": self.lengths.batch, "t": self.lengths.rows}
         fits = (lengths.get(axis, long) == long for axis, long in zip(self.form.axes, shape, strict=True))
-        return len(shape) == len(self.form.axes) and all(fits) and 0 not in shape
+        return len(shape) == len(self.form.axes) and all(fits) and shape[self.form.axes.index("m")] > 1
 
     def drawn_x(self) -> Any:
         """Return x."""
@@ -445,6 +472,7 @@ class Search:
             number = size_named(str(path[-1])) if len(path) > 1 else None
             if number is not None:
                 return number.make(self.lengths.context({}, self.lent.name))
+            self.handed.append(path)
             return Unset(path, lambda inner, as_name: self.value(inner, chosen, as_name))
         leaf = chosen[path]
         if isinstance(leaf, str):
@@ -477,7 +505,7 @@ class Search:
 
     def leaves(self, path: Path, how: str, chosen: Mapping[Path, Leaf]) -> list[Leaf]:
         """Return what may lie at a path that is used in some way, the likeliest first."""
-        name = next((str(step) for step in reversed(path) if isinstance(step, str)), "")
+        name = uncounted(next((step for step in reversed(path) if isinstance(step, str)), ""))
         if any(one.name == path[0] for one in self.words):
             ones = [np.ones(shape, bool) for shape in self.mask_shapes()]
             return [self.lent.into(one, self.lent.widest) for one in ones]
@@ -486,13 +514,19 @@ class Search:
         size = size_named(name) if len(path) == 1 else None
         if size is not None and how != "a list":
             return [size]
+        if how == "a word":  # of a key, as the number of a layer is
+            return [0]
         if how == "a number":
             return [SIZE, HEADS, WIDTH, ROWS, BATCH]
         is_bias = is_vector(path) or name in self.biases
         is_matrix = not is_bias and bool(side_of_name(name))
         shapes: tuple[str, ...] = (*VECTORS, *MATRICES) if is_bias else (*MATRICES, *(() if is_matrix else VECTORS))
         if isinstance(path[-1], int) and path[-1] > 0:
-            return [chosen[(*path[:-1], 0)]]  # members of a list are alike
+            alike = chosen[(*path[:-1], 0)]  # members of a list are alike, but those of a few may be told apart
+            several = chosen.get(path[:-1])
+            is_pair = isinstance(several, Several) and several.count in PAIRS
+            others = [*beside_matrix(path, chosen), *MATRICES, *VECTORS] if is_pair else []
+            return list(dict.fromkeys([alike, *others]))
         kinds = str | Several if how == "a list" else str
         siblings = [leaf for other, leaf in reversed(list(chosen.items())) if isinstance(leaf, kinds)
                     and len(other) == len(path) and is_vector(other) == is_vector(path)]  # fmt: skip
@@ -500,7 +534,7 @@ class Search:
         lists = [Several(count) for count in counts] if how == "a list" else []
         shapes = (TABLE, *shapes) if how == "a table" else shapes
         shapes = ("m e", *shapes) if any(isinstance(step, int) for step in path) and not is_bias else shapes
-        likely = lists if how == "a list" and not siblings else []
+        likely = lists if how == "a list" and not siblings else beside_matrix(path, chosen) if is_bias else []
         return list(dict.fromkeys([*likely, *siblings[:1], *shapes, *lists, *([] if lists else [SIZE])]))
 
     def mask_shapes(self) -> list[tuple[int, ...]]:
@@ -551,9 +585,22 @@ def is_side(given: inspect.Parameter) -> bool:
     return is_required(given) and (side_of_name(given.name) in ("x", "q", "k", "v") or plain(given.name) in MEMORY)
 
 
+def beside_matrix(path: Path, chosen: Mapping[Path, Leaf]) -> list[Leaf]:
+    """Return the shapes that a bias may have beside the matrix that was chosen last of those that lie where it does."""
+    shape = next((leaf for other, leaf in reversed(list(chosen.items())) if other[:-1] == path[:-1]
+                  and isinstance(leaf, str) and len(path) > 1 and not is_vector(other)), "")  # fmt: skip
+    letters = [letter for letter in shape.split() if letter != "m"]
+    return [*([" ".join(letters)] if letters else []), "m"] if shape else []
+
+
 def is_vector(path: Path) -> bool:
     """Say whether a name on the way to an array speaks of a bias, or of what a norm holds."""
-    return any(isinstance(step, str) and OF_VECTORS.fullmatch(step.lower()) is not None for step in path)
+    return any(isinstance(step, str) and OF_VECTORS.fullmatch(uncounted(step).lower()) is not None for step in path)
+
+
+def uncounted(name: str) -> str:
+    """Return a name without the number of a layer and what stands before it: `block_0_wq` is a `wq`."""
+    return re.sub(r"^.*\d_", "", name)
 
 
 OF_VECTORS = re.compile(r"b\d*|b_\w+|b[qkvo]\w{0,3}|g\d*|.*(bias|beta|gamma|gain|norm|ln).*")
@@ -609,6 +656,8 @@ SIZES = (Lengths(), Lengths(inner=24), Lengths(width=40, inner=40, heads=4))
 
 def function_layers(function: Any, lent: Library) -> Iterator[tuple[FunctionLayer, Lengths]]:
     """Yield a function as a layer, in each way with which a call gives an answer for each token."""
+    if "jax" in type(function).__module__:  # what JAX compiles takes nothing that says when it is used
+        function = inspect.unwrap(function)
     for called, lengths in ways_to_make(function, lent):
         end = thread_time() + MOST_SECONDS
         every = [one for x in inputs_of(called)[:3] for one in searches(called, x, lengths, lent, end)]
@@ -652,6 +701,10 @@ def inputs_of(function: Any) -> list[str]:
     named = [one.name for one in needed if side_of_name(one.name) in ("x", "q") and not is_cache(one)]
     unknown = [one.name for one in needed if not is_known(one.name) and not is_cache(one)]
     unknown.sort(key=lambda name: side_of_name(name).startswith("W"))
+    attended = [one.name for one in needed if plain(one.name) in MEMORY]
+    asking = [name for name in unknown if name not in attended and not side_of_name(name)]
+    if attended and asking and set(named) <= set(attended):  # what is beside a memory asks it
+        return asking[:1]
     return named[:1] or [*unknown[:2], *(one.name for one in needed if size_named(one.name) and not is_cache(one))]
 
 

@@ -25,6 +25,7 @@ from attn_exp.diagnosis.module_sizes import (
     DROPOUT,
     FEW,
     HEADS,
+    LENGTH,
     ROOM,
     SHARED,
     SIZE,
@@ -477,7 +478,7 @@ OF_ANY = -3
 
 def counts_tokens(word: str) -> bool:
     """Say whether a name is that of a number of tokens."""
-    return any(part in word for part in OF_TOKENS) and "head" not in word
+    return word in LENGTH or (any(part in word for part in OF_TOKENS) and "head" not in word)
 
 
 OF_TOKENS = ("len", "positions", "tokens", "steps", "frames", "npoints", "numpoints", "patches", "nodes", "agents")

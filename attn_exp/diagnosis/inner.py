@@ -85,7 +85,8 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
     yield of_answer(seen) if reaches_answer(seen) else LOST
     yield from of_large_inputs(seen)
     yield from of_order(seen)
-    yield from of_matrices(seen)
+    if not any(one.is_summed for one in seen.first):  # else what makes queries and keys changes nothing
+        yield from of_matrices(seen)
     yield from masks_inside.of_words(seen)
 
 
@@ -216,8 +217,9 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
     rung = "the answer"
     absent = Finding(rung, ABSENT, "which token is whose is not known"), ""
     after = seen.operations[min(one.at[2] for one in seen.first) + 1 :]
-    if are_joined(after):
-        return Finding(rung, ABSENT, "neighbours are joined behind attention"), ""
+    are_rows = all(seen.operations[one.at[2]].is_product for one in seen.first)  # no product, where all was summed up
+    if are_joined(after) or not are_rows:
+        return (Finding(rung, ABSENT, "neighbours are joined behind attention"), "") if are_rows else absent
     x, moved = seen.x.copy(), [1]
     x[0, 1] += np.random.default_rng(73).standard_normal(seen.width)
     again = seen.cores_of(x, seen.memory)
@@ -452,7 +454,7 @@ def with_something_else(said: Sequence[tuple[Finding, str]]) -> tuple[str, tuple
 
 STAGES = {
     CHANNELS: "scores", OF_NUMBERS: "scores", OF_LENGTHS: "q",
-    "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q",
+    "the tokens inside": "q", "the keys inside": "k", "the values inside": "v", "the heads inside": "q",
     "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
     "the weights inside": "weights",
     "behind the softmax": "weights", "large inputs inside": "weights", RUNG: "output",

@@ -49,11 +49,7 @@ from attn_exp.diagnosis.read_layers import (
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import TOKENS, NotFoundError
 from attn_exp.diagnosis.sides import biases_of, side_of_name
-from attn_exp.diagnosis.tokens import (
-    depending,
-    entries_apart,
-    tokens_first,
-)
+from attn_exp.diagnosis.tokens import as_tokens_lie
 from attn_exp.diagnosis.told_sizes import sizes_of
 from attn_exp.diagnosis.ways_into_layers import (
     LAID,
@@ -201,7 +197,7 @@ def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | Non
     way = replace(way, asked=request.positions)
     layer.see_type(way)
     layer.leave_out_idle(way)
-    way = entries_apart(layer, tokens_first(layer, depending(layer, way)))
+    way = as_tokens_lie(layer, way, {sizes.heads} if sizes else ())
     home = home if layer.library != "jax" else library_of_jax()
     look = Look(name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
     try:

@@ -36,10 +36,8 @@ from attn_exp.diagnosis.roles import NotFoundError
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
-    depending,
-    entries_apart,
+    as_tokens_lie,
     takes_any_number,
-    tokens_first,
 )
 from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, with_sizes_apart
 from attn_exp.diagnosis.ways_into_layers import (
@@ -91,7 +89,7 @@ def of_pure_told(own: OwnFunction, sizes: Sizes, request: Request, kind: str, to
             awake(layer, way)
         way = replace(way, told={**told, **way.told}, asked=request.positions)
         forward = taken_by(forward_of(kind, made), own.name)
-        way = entries_apart(layer, tokens_first(layer, depending(layer, way)))
+        way = as_tokens_lie(layer, way, {of_size.heads})
         way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)
         look = Look(own.name, cache(partial(seen_inside, layer, way, words_for_masks(way, forward))), request)
         origin = np.dot if kind == "keras" else library_of_jax()
@@ -138,7 +136,7 @@ def way_into_pure(
             return in_the_first_order(lambda order: called_in(unbuilt(made), (order,)), orders)
         return called_in(made, orders)
     except NoWayError as error:
-        if not error.others:
+        if not error.others and error.way is None:
             raise
         raise of_another_shape(own, request, kind, made, error) from error
 
@@ -148,12 +146,13 @@ def of_another_shape(
 ) -> OtherShapeError:  # fmt: skip
     """Return the error of a layer that answers in another shape, with what looks inside it."""
     lent = library("numpy" if kind == "keras" else "jax")
-    x = np.random.default_rng(17).standard_normal((2, error.others[0].tokens or HERE, error.others[0].width))
+    ways = [*filter(None, [error.way]), *error.others]
+    x = np.random.default_rng(17).standard_normal((2, ways[0].tokens or HERE, ways[0].width))
     made = unbuilt(made) if kind == "keras" else made
-    layer = pure(kind, made, lambda call: error.others[0].call(call, lent.into(x, "float32")))
+    layer = pure(kind, made, lambda call: ways[0].call(call, lent.into(x, "float32")))
     redraw(layer, request.seed)
     forward = taken_by(forward_of(kind, made), own.name)
-    see = partial(first_seen, layer, error.others, lambda way: words_for_masks(way, forward))
+    see = partial(first_seen, layer, ways, lambda way: words_for_masks(way, forward))
     return OtherShapeError(f"{own.name} cannot be called with x: {error}", Look(own.name, cache(see), request))
 
 

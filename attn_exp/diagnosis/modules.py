@@ -78,11 +78,9 @@ from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
     are_apart,
+    as_tokens_lie,
     depending,
-    entries_apart,
-    groups_apart,
     takes_any_number,
-    tokens_first,
 )
 from attn_exp.diagnosis.told_sizes import (
     OTHER_HEADS,
@@ -101,8 +99,6 @@ from attn_exp.diagnosis.ways_into_layers import (
     Way,
     find_way,
     read_otherwise,
-    with_memory,
-    with_one_query,
     without_memories,
 )
 from attn_exp.errors import UncalledError, UserError
@@ -321,18 +317,13 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
         layer, way = with_way(layer, forward, request, sizes)
     except UserError as error:
         return of_another_call(layer, forward, known, error)
-    if way.axes == "tm" and are_apart(layer, way):
-        way = with_one_query(layer, way, layer.lent) or way
     way = replace(way, told={**known.by_file, **way.told}, asked=request.positions)
     way = taking_masks(layer, depending(layer, way), forward, head_size(layer, sizes))
-    way, before = entries_apart(layer, tokens_first(layer, way)), way
     if known.fresh:
         awake(layer, way)
     own = next((count for word, count in whole_numbers(module) if word in HEADS), 0)
     heads = told or own
-    way = groups_apart(layer, way, {heads, own})
-    if not way.groups and (way.axes != before.axes or not way.memory):
-        way = with_memory(layer, way, layer.lent)
+    way = as_tokens_lie(layer, way, {heads, own})
     if are_apart(layer, way):
         raise UncalledError(f"{name} cannot be called with x: of what was tried as x no token sees another")
     way = way if way.tokens or takes_any_number(layer, way) else replace(way, tokens=HERE)

@@ -105,14 +105,18 @@ def room_for_answer(context: Context) -> Any:
 ROOM_FOR_ANSWER = Source("zeros like q", room_for_answer)
 
 
-def table(text: str, made_of: Callable[[Array], Array], pairs: bool) -> Source:
-    """Return the source of a table of what is made of the angles of each token: of none, where none are asked for."""
+def table(text: str, made_of: Callable[[Array], Array], pairs: bool, by_head: bool = False) -> Source:
+    """Return the source of a table of what is made of the angles of each token: of none, where none are asked for.
+
+    `by_head`: it has an axis for heads behind that of tokens.
+    """
 
     def make(context: Context) -> Any:
         at, turning = context.at, context.turning
         count = at.size // 2 if pairs else at.size
         angles = None if turning is None else turning.angles(at.rows, count)
-        return in_complex(context, made_of(np.zeros((at.rows, count)) if angles is None else angles))
+        whole = made_of(np.zeros((at.rows, count)) if angles is None else angles)
+        return in_complex(context, whole[:, None] if by_head else whole)
 
     return Source(text, make)
 
@@ -124,8 +128,11 @@ def in_complex(context: Context, array: Array) -> Any:
     return context.array(array.real) + context.array(array.imag) * 1j
 
 
-EYE, HALF_EYE = (table("cosines of the angles asked for, or 1", np.cos, pairs) for pairs in (False, True))
-NULL, HALF_NULL = (table("sines of the angles asked for, or 0", np.sin, pairs) for pairs in (False, True))
+EYES, NULLS = (
+    tuple(table(text, made_of, pairs, by_head) for by_head in (False, True) for pairs in (False, True))
+    for text, made_of in (("cosines of the angles asked for, or 1", np.cos), ("sines of the angles asked for, or 0",
+                                                                              np.sin))
+)  # fmt: skip
 UNIT = table("turns by the angles asked for, or 1", lambda angles: np.exp(1j * angles), True)
 
 TURNS = Source(
@@ -192,8 +199,17 @@ def chance(context: Context) -> Any:
     return np.random.default_rng(0)
 
 
+RANDOM_KEY = Source("a key", lambda context: chance(context) if context.library == "jax" else None)
+"""What a `key` is that is no array of keys."""
 WIDTHS = ("dim", "hidden", "size", "dimension", "channels")
 """What people call the width of a layer where the size of a head has a longer name, as it has among other settings."""
+
+
+class NoDropout(float):
+    """A share of nothing, which hands on what it is called with: dropout is a number, or a layer."""
+
+    def __call__(self, array: Any, *_: Any, **__: Any) -> Any:
+        return array
 
 
 class Settings:
@@ -208,7 +224,7 @@ class Settings:
         if name.startswith("__"):
             raise AttributeError(name)
         if "drop" in name.lower():
-            return SAME.make(self._context)
+            return NoDropout()
         sources = [source for source in hinted(name, "") if source is not SAME]
         known = WIDTH if name in WIDTHS and WIDTH in sources else next(iter(sources), None)
         if known is None:
@@ -261,8 +277,8 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
      r"denom(inator)?)"), (ROOT, SCALE)),
     (r"(out|output|o|result|res|dst|answer|attn_?out(put)?)", (ROOM_FOR_ANSWER,)),
     (r".*(scale|scaling|multiplier|alpha|factor|inv_?sqrt.*)", (SCALE, ROOT, NONE, ONE_FLOAT, TRUE)),
-    (r"(.*_)?cos(ine)?(_.*)?", (EYE, HALF_EYE)),
-    (r"(.*_)?sin(e)?(_.*)?", (NULL, HALF_NULL)),
+    (r"(.*_)?cos(ine)?(_.*)?", EYES),
+    (r"(.*_)?sin(e)?(_.*)?", NULLS),
     (r"freqs(_?cis|_?complex)?|freqs_.*|rope_?freqs", (UNIT, NONE)),
     (r"(apply_)?(rope|rotary|rotary_?emb|pos_?emb|pe|position_?embedding)(_?fn)?", (NONE, SAME, TURNS)),
     (r".*(segment|doc(ument)?)_?ids?.*", (DOCUMENTS,)),

@@ -6,16 +6,17 @@ is known to be wrong with its answers, as right layers may do many things in a w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.cores import Core, Seen, behind, cores, softmaxes
+from attn_exp.diagnosis.cores import CLOSE, Core, Seen, behind, cores, logits_of, nearest_product, softmaxes
 from attn_exp.diagnosis.inside_functions import is_of_both
+from attn_exp.diagnosis.watching import Operation
 from attn_exp.experiment.verdict import BROKEN, CALLED, HELD, Finding, Verdict
-from attn_exp.mistakes import mistake
 
 RUNG = "attention inside"
 OF_ITSELF = "no token sees another"
@@ -31,15 +32,10 @@ class Left:
 
 
 def verdict(name: str, seen: Seen, asked: str, *, alone: bool) -> Verdict | None:
-    """Return where a layer without a core leaves attention, or its mistake; None where neither is known.
+    """Return where a layer without a core leaves attention; None where that is not known.
 
     `alone`: where nothing else is known to be wrong, that is told only of a layer in which no token sees another.
     """
-    if is_summed_away(seen):
-        said = mistake(SUMMED).says
-        findings = (Finding(CALLED, HELD, "with x; it is seen from inside"), Finding(RUNG, BROKEN, said))
-        computes = f"attention with {SUMMED}: {said}"
-        return Verdict(name, False, (SUMMED,), computes, findings, asked, not_asked=(NOT_ASKED,))
     left = None
     with suppress(Exception):  # it may take no other numbers than those that it was asked
         left = where_it_leaves(seen) if not alone or sees_no_other(seen) else None
@@ -50,24 +46,6 @@ def verdict(name: str, seen: Seen, asked: str, *, alone: bool) -> Verdict | None
         name, False, (), f"something else: {left.said}", findings, asked, not_asked=(NOT_ASKED,),
         unexplained=True, stage=left.stage,
     )  # fmt: skip
-
-
-SUMMED = "values_summed"
-
-
-def is_summed_away(seen: Seen) -> bool:
-    """Say whether the shares of all keys are summed up, which is 1, and multiplied with a sum of values over tokens."""
-    every = seen.operations
-    sums = {at for at, one in enumerate(every) if one.name == "sum" and one.is_of_x}
-    of_shares = {
-        at
-        for place in softmaxes(every)
-        for at in sums
-        if place in every[at].made and every[at].given[0].size > every[at].said.size and np.allclose(every[at].said, 1)
-    }
-    others = sums - of_shares
-    both = (set(one.made) for one in every if one.name == "mul" or one.is_product)
-    return any(of_shares & made and others & made for made in both)
 
 
 def where_it_leaves(seen: Seen) -> Left | None:
@@ -82,11 +60,20 @@ def where_it_leaves(seen: Seen) -> Left | None:
     if places and products and not products & weighed and not products & used(seen, max(places)):
         beside = f", and {said}" if said else ""
         return Left("weights", f"its softmax is not of the product of queries and keys, which nothing uses{beside}")
+    if not said and places and all(is_of_scores(seen.operations, place) for place in places):
+        return Left("context", "the weights are those of queries and keys, and no product mixes values by them")
     if not said or seen.speaks_of_channels():
         return None
     if not products:
         return Left("scores", f"{said}: queries and keys are nowhere multiplied as matrices")
     return Left("scores", f"{said}: what is multiplied is made of one token alone")
+
+
+def is_of_scores(operations: Sequence[Operation], place: int) -> bool:
+    """Say whether a softmax is that of a product of queries and keys, times one number."""
+    logits = logits_of(operations, place)
+    nearest = nearest_product(operations, place, logits.reshape(-1, *logits.shape[-2:]))
+    return nearest is not None and nearest[0] < CLOSE
 
 
 def of_one_key(seen: Seen, several: list[Core]) -> Left | None:

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -273,7 +274,8 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
             given.default_value if given.has_default_value() else inspect.Parameter.empty
         )) for given in schema.arguments if given.name != "self"]  # fmt: skip
     try:
-        return list(inspect.signature(function).parameters.values())
+        taken = list(inspect.signature(function).parameters.values())
+        return taken if any(one.kind not in STARS for one in taken) else behind_stars(function) or taken
     except (TypeError, ValueError):
         documented = getattr(function, "__doc__", None)
     text = documented if isinstance(documented, str) else ""
@@ -284,6 +286,20 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
     if not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # a remark in brackets
         raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
     return [parameter(word) for word in words]
+
+
+def behind_stars(function: Any) -> list[inspect.Parameter]:
+    """Return what a class takes whose own maker has stars alone, or what is a part of another function, as a method is
+    that JAX compiles; nothing of others."""
+    inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
+    if not callable(inner):
+        return []
+    first = (None,) if inspect.isclass(function) else tuple(getattr(function, "args", ()))
+    whole = partial(inner, *first, **getattr(function, "keywords", {}))
+    return list(inspect.signature(whole).parameters.values())
+
+
+STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def parameter(word: str) -> inspect.Parameter:

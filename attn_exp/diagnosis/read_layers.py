@@ -48,6 +48,7 @@ from attn_exp.diagnosis.ways_into_layers import (
     Filled,
     Side,
     Way,
+    beside,
     parameters_of_call,
 )
 from attn_exp.forms.around import Around, Norm
@@ -196,7 +197,7 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     unscaled = of_points or (not any(name.startswith("b_") for name in arrays) and has_table(roles))
     offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, unscaled=unscaled)
     before = None if around is None or around.of_memory is not None else around.before
-    if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in NORMED_ALONE:
+    if way.memory and before is not None and before.kind in NORMED_ALONE:
         call = with_normed_memory(call, before)
     needed = tuple(given.name for given in forward if given.default is given.empty)
     known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given), needed=needed)
@@ -291,10 +292,11 @@ def with_normed_memory(call: Callable[..., Any], norm: Norm) -> Callable[..., An
     def with_memory(x: Any, memory: Any = None, **keywords: Any) -> Any:
         if memory is None:
             of_groups = norm.kind == "GroupNorm"  # over all tokens
-            rows, axes = (x.unflatten(-1, (norm.groups, -1)), (1, 3)) if of_groups else (x, (-1,))
-            apart = rows if norm.kind == "RMSNorm" else rows - rows.mean(axes, keepdim=True)
-            spread = (apart.square().mean(axes, keepdim=True) + norm.eps).sqrt()
-            memory = (apart / spread).reshape(x.shape) * x.new_tensor(norm.gain) + x.new_tensor(norm.shift)
+            rows, axes = (x.reshape(*x.shape[:-1], norm.groups, -1), (1, 3)) if of_groups else (x, (-1,))
+            apart = rows if norm.kind == "RMSNorm" else rows - rows.mean(axis=axes, keepdims=True)
+            spread = ((apart * apart).mean(axis=axes, keepdims=True) + norm.eps) ** 0.5
+            gain, shift = (beside(np.asarray(one, np.float64), x) for one in (norm.gain, norm.shift))
+            memory = (apart / spread).reshape(x.shape) * gain + shift
         return call(x, memory, **keywords)
 
     return with_memory

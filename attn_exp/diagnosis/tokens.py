@@ -24,9 +24,23 @@ from attn_exp.diagnosis.ways_into_layers import (
     Way,
     lengths_of,
     read_otherwise,
+    with_memory,
+    with_one_query,
 )
 
 Layer = TorchLayer | PureLayer | PlainLayer
+
+
+def as_tokens_lie(layer: Layer, way: Way, heads: Collection[int] = ()) -> Way:
+    """Return the way with the axes, the groups and the memory that the answers of a layer show, in one query at a time
+    where it takes no more; heads of one of some numbers are no groups."""
+    if way.axes == "tm" and are_apart(layer, way):
+        way = with_one_query(layer, way, layer.lent) or way
+    way, before = entries_apart(layer, tokens_first(layer, depending(layer, way))), way
+    way = groups_apart(layer, way, heads)
+    if way.groups or (way.memory and way.axes == before.axes):
+        return way
+    return with_memory(layer, way, layer.lent)
 
 
 def tokens_first(layer: Layer, way: Way) -> Way:
@@ -119,7 +133,7 @@ def takes_any_number(layer: Layer, way: Way) -> bool:
 OF_QUESTIONS = 9
 
 
-def are_apart(layer: TorchLayer, way: Way) -> bool:
+def are_apart(layer: Layer, way: Way) -> bool:
     """Say whether what was taken for tokens `[t m]` are entries of a batch: first and last see no other.
 
     Where a batch has its own axis that is a mistake: heads of one token attend to each other.

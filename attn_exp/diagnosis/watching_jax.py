@@ -21,8 +21,8 @@ VIEWS = ("broadcast_in_dim", "slice", "split", "reshape", "transpose", "squeeze"
          "copy", "copy_p", "convert_element_type", "optimization_barrier", "tile")  # fmt: skip
 """Operations that return some of the numbers that they are given."""
 NAMES = {"conv_general_dilated": "convolution", "reduce_window_sum": "avg_pool2d", "reduce_window": "avg_pool2d",
-         "reduce_window_max": "max_pool2d_with_indices"}  # fmt: skip
-"""What PyTorch calls operations of JAX that may join neighbours."""
+         "reduce_window_max": "max_pool2d_with_indices", "reduce_sum": "sum"}  # fmt: skip
+"""What PyTorch calls operations of JAX that may join neighbours, and sums."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +76,14 @@ class Notes:
 
 
 def is_plain(values: Sequence[Value], numbers: Any) -> bool:
-    """Say whether a product of two arrays that are made of x has one axis of rows and one of columns."""
+    """Say whether a product of two arrays that are made of x has one axis of rows or of columns: on the other side
+    several heads may meet the same ones."""
     if not all(one.of_x for one in values):
         return True
-    for value, along, batch in zip(values, *numbers, strict=True):
-        lengths = [length for axis, length in enumerate(value.array.shape) if axis not in (*along, *batch)]
-        if sum(length > 1 for length in lengths) > 1:
-            return False
-    return True
+    axes = zip(values, *numbers, strict=True)
+    lengths = [[length for axis, length in enumerate(value.array.shape) if axis not in (*along, *batch)]
+               for value, along, batch in axes]  # fmt: skip
+    return any(sum(length > 1 for length in one) <= 1 for one in lengths)
 
 
 def given_of(step: Any, name: str, value: Value) -> Any:

@@ -334,6 +334,11 @@ def nothing(sizes: Sizes) -> Any:
     """Return None."""
 
 
+def as_x(sizes: Sizes) -> Any:
+    """Return x, as any array."""
+    return sizes.x
+
+
 def constant(value: Any) -> Make:
     """Return the maker of a value that is the same for all sizes."""
     return lambda sizes: value
@@ -621,7 +626,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: word.startswith("q") or "quer" in word, lambda sizes: (*of_heads(sizes), nothing)),
     (lambda word, note: True,
      always(nothing, *MASKS[1:3], Filled("b t s m", 0.0), MASKS[3], Filled("t s", 0.0), constant(0), constant(False),
-            constant(1), lambda sizes: sizes.x, Filled("1 t m", 0.0), Filled(OF_TOKENS, 0.0), Filled("b s", True),
+            constant(1), as_x, Filled("1 t m", 0.0), Filled(OF_TOKENS, 0.0), Filled("b s", True),
             opened, Filled("t s", False), Filled("b s", False))),
 )  # fmt: skip
 """What an argument is given by its name and its annotation."""
@@ -657,6 +662,9 @@ def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], f
             found[name] = "x" if role == "q" or word in QUERY else "memory"
     if "x" in found.values():
         found |= {name: "memory" for name, word in named.items() if name not in found and word in MEMORY}
+        unknown = [given.name for given in given_arrays if given.name in needed - set(found) and says_nothing(given)]
+        if len(found) == len(unknown) == 1:  # what a query is given beside is what it asks
+            found |= {unknown[0]: "memory"}
         return found, frozenset(found) - needed
     first = next((name for name, word in named.items() if BY_NAME.get(word) == "x"), next(iter(named), ""))
     found = {first: "x"} if first else {}
@@ -1090,11 +1098,6 @@ class NoUse:
     __hash__ = None  # type: ignore[assignment] # nor is it a key
 
 
-def as_x(sizes: Sizes) -> Any:
-    """Return x, as any array."""
-    return sizes.x
-
-
 def no_use(sizes: Sizes) -> Any:
     """Return what nothing can be done with."""
     return NoUse()
@@ -1185,7 +1188,7 @@ def with_one_query(layer: Callable[..., Any], way: Way, into: Callable[[Array], 
 
 def is_of_tokens(make: Make) -> bool:
     """Say whether what an argument is given has as many numbers as a token."""
-    return isinstance(make, Filled) and "m" in make.shape
+    return make is as_x or (isinstance(make, Filled) and "m" in make.shape)
 
 
 def by_name(name: str) -> inspect.Parameter:

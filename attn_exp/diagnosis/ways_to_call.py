@@ -409,14 +409,16 @@ def whatever_the_width(shaped: Sequence[Tried]) -> Sequence[Tried]:
 
 
 def as_a_mistake_shows(shaped: Sequence[Tried]) -> Sequence[Tried]:
-    """Return the ways to hand over a layer's matrices, first those turned where one mistake beside them tells all.
+    """Return the ways to hand over a layer's matrices, first the one with which one mistake tells all.
 
-    As long as none does beside the matrices as they are: square ones give an answer of the same shape both ways.
+    As long as none does beside the likeliest: square matrices that are turned, or several that lie head by head, give
+    an answer of the same shape.
     """
-    turned = [one for one in shaped if is_turned(one.function)]
-    if not turned or is_turned(shaped[0].function) or has_one_mistake(shaped[0]) or not has_one_mistake(turned[0]):
+    is_open = bool(shaped) and not shaped[0].caller.offer.core and shaped[0].caller.offer.guessed
+    if not is_open or has_one_mistake(shaped[0]):
         return shaped
-    return turned
+    found = next((one for one in shaped[1:] if has_one_mistake(one)), None)
+    return shaped if found is None else [found, *(one for one in shaped if one is not found)]
 
 
 def as_scores_show(shaped: Sequence[Tried]) -> Sequence[Tried]:

@@ -231,6 +231,9 @@ def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
     yield from of_changed_weights(seen, one)
 
 
+SUMMED = "values_summed"
+
+
 def are_one(sums: Array) -> bool:
     """Say whether sums are 1; of a row whose keys are all hidden there may be no number."""
     known = sums[~np.isnan(sums)]
@@ -306,6 +309,8 @@ def of_changed_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
             return
         name = "mask_after_softmax" if np.array_equal(places, np.triu(np.ones_like(places), 1)) else ""
         yield Finding(rung, BROKEN, "the weights of later keys are hidden" if name else "some weights are hidden"), name
+    if one.is_summed:
+        yield Finding("the values inside", BROKEN, "weights and values are each summed up over the keys"), SUMMED
     if not isclose(one.after, 1.0, rel_tol=CLOSE):
         yield Finding(rung, BROKEN, f"weights are multiplied by {one.after:.4g}"), "scale_after_softmax"
 

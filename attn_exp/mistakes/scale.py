@@ -81,9 +81,9 @@ MISTAKES = {
     "scale_other": Mistake(
         says="The scores are multiplied by another factor than 1 / sqrt(d).",
         fix="logits = scores / sqrt(d)",
-        seen="a temperature that stayed in; a factor of the loss or of muP put on the scores",
+        seen="a temperature that stayed in; the fourth root of d, meant for q and for k, put on the scores once",
         stage="logits",
-        changes=(times(0.5), times(2.0)),
+        changes=(times(0.5), times(2.0), instead(scaled=lambda at, scores: scores / at.size**0.25)),
         of_code=True,
     ),
     "scale_fixed": Mistake(

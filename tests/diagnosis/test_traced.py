@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.traced import called
+from attn_exp.diagnosis.traced import called, keeps_nothing
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -53,3 +53,26 @@ def test_what_changes_from_call_to_call_is_seen() -> None:
         return x + len(count)
 
     assert [float(called(counted, [np.float32(0)], {})) for _ in range(3)] == [1.0, 2.0, 3.0]
+
+
+COUNTED = {"calls": 0}
+
+
+def that_counts(x: Any) -> Any:
+    COUNTED["calls"] += 1
+    return x
+
+
+def that_calls(x: Any) -> Any:
+    return that_counts(x) + 1
+
+
+def that_makes_a_mapping(x: Any) -> Any:
+    made = {}
+    made["x"] = jnp.tril(x)
+    return made["x"]
+
+
+def test_what_may_outlive_a_call_is_seen_in_the_code_that_a_function_reaches() -> None:
+    assert keeps_nothing(that_makes_a_mapping) and keeps_nothing(that_asks_for_values)
+    assert not keeps_nothing(that_calls) and not keeps_nothing(with_a_mask_that_is_kept)
