@@ -61,7 +61,7 @@ HALF = 0.5
 NEARER = 32.0
 """So many times farther is no rounding any more."""
 OVERFLOWS = ("no_max_subtraction",)
-SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
+SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",), ("mask_sign",))
 """What NaN alone may prove; other mistakes need numbers that are wrong, as many of them come to the same NaN."""
 
 

@@ -185,8 +185,11 @@ def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     if is_unknown_at_once(verdict):
         seen = tried.function.look() or inner.where_it_leaves(tried.function.look)
         return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
-    if not verdict.unexplained or not are_of_masks(verdict):
+    if not verdict.unexplained:
         return None
+    if not are_of_masks(verdict):  # other sizes alone are wrong: that has a name, or none
+        seen = tried.function.look()
+        return None if seen is None or not seen.mistakes else as_seen_inside(verdict, seen, tried.caller)
     seen = tried.function.look()  # masks alone are wrong, in a way that answers do not show
     names = set(() if seen is None else seen.mistakes) - NEVER_USED
     if seen is None or not names or any(mistake(name).group != "masks" for name in names):

@@ -48,6 +48,39 @@ def idle_matrices(
     return idle
 
 
+def diagonals(layer: Layer, answer: Callable[[], Array | None]) -> list[str]:
+    """Return the names of square matrices of which an answer depends on the diagonal, and on no other number."""
+    found, rng = list[str](), np.random.default_rng(41)
+    with restored(layer) as own:
+        before = answer()
+        for name, array in own.items() if before is not None else ():
+            sizes = [n for n in array.shape if n > 1]
+            if len(sizes) != len("mm") or sizes[0] != sizes[1]:
+                continue
+            change = rng.standard_normal((sizes[0], sizes[0]))
+            diagonal = np.eye(sizes[0], dtype=np.bool_)
+            moved = list[bool]()
+            for numbers in (np.where(diagonal, 0.0, change), np.where(diagonal, change, 0.0)):
+                layer.put({name: array + numbers.reshape(array.shape)})
+                after = answer()
+                moved.append(after is None or not np.array_equal(before, after, equal_nan=True))
+                if moved[0]:
+                    break
+            layer.put({name: array})
+            found += [name] if moved == [False, True] else []
+    return found
+
+
+def said_of_diagonals(names: Sequence[str]) -> Iterator[tuple[Finding, str]]:
+    """Yield what is to be said of matrices of which only the diagonal is used."""
+    for name in names:
+        yield Finding(WHOLE, BROKEN, f"of {name} only the diagonal changes anything"), DIAGONAL
+
+
+WHOLE = "every number of a matrix is used"
+DIAGONAL = "projection_diagonal"
+
+
 def parts_of_packed(name: str, array: Array) -> Iterator[tuple[str, Array]]:
     """Yield the thirds of a matrix that makes q, k and v, by its name and sizes: one after the other, or by head."""
     axis = packed_axis(name, array)

@@ -30,9 +30,11 @@ from attn_exp.diagnosis.cores import (
 from attn_exp.diagnosis.idle import (
     RUNG,
     THIRD,
+    WHOLE,
     are_projections,
     is_of_any,
     may_be_output,
+    said_of_diagonals,
     said_of_idle,
 )
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -125,6 +127,7 @@ def of_order(seen: Seen) -> Iterator[tuple[Finding, str]]:
 
 def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say which matrices change nothing, and which side is made with the matrix of another instead of its own."""
+    yield from said_of_diagonals(seen.diagonals())
     idle = list(seen.idle())
     if not idle:
         if "v" in seen.without_bias():
@@ -455,7 +458,7 @@ STAGES = {
     "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q",
     "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
     "the weights inside": "weights",
-    "behind the softmax": "weights", "large inputs inside": "weights", RUNG: "output",
+    "behind the softmax": "weights", "large inputs inside": "weights", RUNG: "output", WHOLE: "output",
     "the answer": "output",
 }  # fmt: skip
 """The first stage that differs where a rung is broken; each of the others is about a mask."""

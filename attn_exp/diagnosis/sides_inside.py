@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import prod
@@ -36,7 +37,9 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     told, normed = rows_of_tokens(seen, with_token_changed)
     if normed:
         told, normed = rows_of_tokens(seen, with_tokens_exchanged)
-    if normed:
+    if normed and are_tokens_cut(seen):
+        yield Finding(rung, BROKEN, "each row of q, k and v is made of some numbers of several tokens"), TOKENS_CUT
+    elif normed:
         yield Finding(rung, ABSENT, "each token changes all rows, as one changes a norm over all tokens"), ""
     else:
         yield from told
@@ -70,6 +73,10 @@ def rows_of_tokens(
         )
     if normed:
         return [], True
+    if not lost and seen.is_image and are_parts_mixed(seen):
+        return [
+            (Finding(rung, BROKEN, "each row of q, k and v is made of some numbers of several tokens"), TOKENS_CUT)
+        ], False
     if not lost:
         return [(Finding(rung, HELD, "each row of q, k and v is made of one token"), "")], False
     told = [of_lost_rows(seen, sorted(lost), every)]
@@ -129,8 +136,82 @@ def of_lost_rows(seen: Seen, sides: Sequence[str], pairs: Sequence[tuple[str, Ar
         return Finding(OF_LENGTHS, BROKEN, said), ""
     known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
     said = f"rows of {', '.join(sides)} are made of parts of several tokens"
-    cut = are_cut_as_they_lie(seen, sides, pairs)
-    return Finding(rung, BROKEN, said), "heads_not_transposed" if cut else known.get(tuple(sides), "")
+    if are_cut_as_they_lie(seen, sides, pairs):
+        return Finding(rung, BROKEN, said), "heads_not_transposed"
+    of_tokens_cut = len(sides) == len("qkv") and any(
+        (are_alike_in_heads(seen, pairs), are_tokens_cut(seen), are_parts_mixed(seen))
+    )
+    return Finding(rung, BROKEN, said), TOKENS_CUT if of_tokens_cut else known.get(tuple(sides), "")
+
+
+TOKENS_CUT = "tokens_not_transposed"
+
+
+def are_tokens_cut(seen: Seen) -> bool:
+    """Say whether the numbers of one token reach other rows of q, k and v each, whichever head these are of.
+
+    Two tokens exchange one number at a time, which leaves a norm over all tokens as it is. What cuts heads with a view
+    alone projects whole tokens before, so that each of their numbers reaches the same rows.
+    """
+    found = set[tuple[bytes, ...]]()
+    for at in dict.fromkeys(np.linspace(0, seen.width - 1, SOME_NUMBERS).astype(int)):
+        given = [seen.x.copy(), seen.memory.copy()]
+        for rows in given:
+            rows[0, [0, -1], at] = rows[0, [-1, 0], at]
+        again = seen.cores_of(*given)
+        if [one.at for one in again] != [one.at for one in seen.first]:
+            return False
+        pairs = zip(seen.first, again, strict=True)
+        moved = [changed(getattr(one, side), getattr(other, side)) for one, other in pairs for side in "qkv"]
+        if not any(map(np.any, moved)) or any(map(np.all, moved)):
+            return False
+        found.add(tuple(touched.any(axis=0).tobytes() for touched in moved))
+    return len(found) > 1
+
+
+def are_parts_mixed(seen: Seen) -> bool:
+    """Say whether rows of q, k and v each hold some numbers of one pair of tokens beside some of another.
+
+    The tokens of a pair change places, as before; there are as many rows as tokens, else some may be joined on purpose.
+    """
+    tokens = seen.x.shape[1]
+
+    def moved(left: int, right: int) -> list[Array] | None:
+        given = [seen.x.copy(), seen.memory.copy()]
+        for rows in given:
+            rows[0, [left, right]] = rows[0, [right, left]]
+        again = seen.cores_of(*given)
+        if [one.at for one in again] != [one.at for one in seen.first]:
+            return None
+        sides = [(getattr(one, side), getattr(other, side)) for one, other in zip(seen.first, again, strict=True)
+                 for side in "qkv"]  # fmt: skip
+        return [np.abs(one - other) > CLOSE * np.abs(one).max(initial=0.0) for one, other in sides]
+
+    def are_beside(one: Array, other: Array) -> bool:
+        both = one.any(axis=-1) & other.any(axis=-1)
+        return bool(both.any()) and not (one & other)[both].any()
+
+    if any(prod(side.shape[:2]) % (len(seen.x) * tokens) for one in seen.first for side in (one.q, one.k, one.v)):
+        return False
+    ends = moved(0, tokens - 1)
+    pairs = ((left, left + 1) for left in range(1, tokens - 2))
+    return ends is not None and any(
+        other is not None and all(map(are_beside, ends, other)) for other in itertools.starmap(moved, pairs)
+    )
+
+
+def are_alike_in_heads(seen: Seen, pairs: Sequence[tuple[str, Array]]) -> bool:
+    """Say whether a token reaches the same rows in as many heads as there are, `pairs` being what it changes.
+
+    What cuts heads with a view alone puts all of it into one head.
+    """
+    rows = [touched[touched.any(axis=1)] for _, touched in pairs if touched.any()]
+    counts = [np.unique(touched, axis=0, return_counts=True)[1] for touched in rows]
+    return 1 < seen.told <= seen.x.shape[1] and bool(counts) and all((one % seen.told == 0).all() for one in counts)
+
+
+SOME_NUMBERS = 6
+"""Of a token, which are exchanged."""
 
 
 OF_LENGTHS = "the lengths inside"

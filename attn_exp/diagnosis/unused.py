@@ -11,9 +11,11 @@ from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.idle import (
     RUNG,
     are_projections,
+    diagonals,
     idle_matrices,
     is_of_any,
     matrices_of,
+    said_of_diagonals,
     said_of_idle,
 )
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -34,6 +36,7 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
         return
     known = {piece.name for pieces in roles.sides.values() for piece in pieces}
     found = idle_matrices(layer, lambda: caller(case).output, known)
+    yield from said_of_diagonals(diagonals(layer, lambda: caller(case).output))
     idle, own = list(found), [name for name in matrices_of(layer.parameters) if name not in known]
     places = {side: [(piece.name, piece.columns) for piece in roles.sides[side]] for side in "qkv"}
     if not idle:
