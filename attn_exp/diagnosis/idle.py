@@ -53,7 +53,9 @@ def diagonals(layer: Layer, answer: Callable[[], Array | None]) -> list[str]:
     found, rng = list[str](), np.random.default_rng(41)
     with restored(layer) as own:
         before = answer()
-        for name, array in own.items() if before is not None else ():
+        if before is None:
+            return found
+        for name, array in own.items():
             sizes = [n for n in array.shape if n > 1]
             if len(sizes) != len("mm") or sizes[0] != sizes[1]:
                 continue
@@ -131,6 +133,7 @@ def may_be_output(idle: Collection[str], every: Collection[str]) -> bool:
 SIDES = {"q", "k", "v"}
 THIRD = re.compile(r", \w+ third$")
 NO_OUTPUT = "no_output_projection"
+THROUGH = "output_through_another"
 UNUSED = "projections_unused"
 
 
@@ -149,17 +152,19 @@ def idle_biases(layer: Layer, answer: Callable[[], Array]) -> list[str]:
 
 
 def said_of_idle(
-    idle: Sequence[str], is_alike: Callable[[str, str], bool], *, are_raw: bool, is_output: bool
+    idle: Sequence[str], is_alike: Callable[[str, str], bool], *, are_raw: bool, is_output: bool, through: bool = False
 ) -> Iterator[tuple[Finding, str]]:  # fmt: skip
     """Yield what is to be said of idle matrices, as `made_of_another` names those of a side.
 
-    `are_raw`: they are projections, of inputs that are multiplied as they are; `is_output`: one is that of the output.
+    `are_raw`: they are projections, of inputs that are multiplied as they are; `is_output`: one is that of the output;
+    `through`: the answer goes through the matrix of a side.
     """
     instead = list(made_of_another(idle, is_alike))
     yield from ((Finding(RUNG, BROKEN, why), name) for why, name in instead)
     if not instead:
-        name = UNUSED if are_raw else NO_OUTPUT if is_output else ""
+        name = THROUGH if through else UNUSED if are_raw else NO_OUTPUT if is_output else ""
         said = f"{', '.join(idle)} changes nothing: it is made and never used"
+        said += ", and the answer goes through the matrix of queries, keys or values" if through else ""
         yield Finding(RUNG, BROKEN if name else REMARK, said), name
 
 

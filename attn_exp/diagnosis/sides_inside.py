@@ -134,14 +134,38 @@ def of_lost_rows(seen: Seen, sides: Sequence[str], pairs: Sequence[tuple[str, Ar
     if normed:
         said = f"each number of {' and '.join(normed)} is normed over all tokens, not those of a token"
         return Finding(OF_LENGTHS, BROKEN, said), ""
-    known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
-    said = f"rows of {', '.join(sides)} are made of parts of several tokens"
+    finding = Finding(rung, BROKEN, f"rows of {', '.join(sides)} are made of parts of several tokens")
     if are_cut_as_they_lie(seen, sides, pairs):
-        return Finding(rung, BROKEN, said), "heads_not_transposed"
-    of_tokens_cut = len(sides) == len("qkv") and any(
-        (are_alike_in_heads(seen, pairs), are_tokens_cut(seen), are_parts_mixed(seen))
-    )
-    return Finding(rung, BROKEN, said), TOKENS_CUT if of_tokens_cut else known.get(tuple(sides), "")
+        return finding, OF_HEADS
+    if len(sides) < len("qkv"):
+        known = {("k",): "keys_viewed", ("v",): "values_viewed"}
+        return finding, known.get(tuple(sides), "") if are_changed_in_part(seen, sides[0]) else ""
+    if are_alike_in_heads(seen, pairs) or are_tokens_cut(seen) or are_parts_mixed(seen):
+        return finding, TOKENS_CUT
+    return finding, OF_HEADS if are_a_row_of_each_head(seen, pairs) else ""
+
+
+OF_HEADS = "heads_not_transposed"
+
+
+def are_changed_in_part(seen: Seen, side: str) -> bool:
+    """Say whether a token changes some numbers of a row alone, as it does where a view exchanges axes."""
+    for change in (with_token_changed, with_tokens_exchanged):
+        for one, other in itertools.chain.from_iterable(
+            zip(seen.first, change(seen, place, 0), strict=False) for place in (0, 1)
+        ):
+            rows, others = getattr(one, side), getattr(other, side)
+            moved = np.abs(rows - others) > CLOSE * np.abs(rows).max() if rows.shape == others.shape else np.zeros(1)
+            if (moved.any(axis=-1) & ~moved.all(axis=-1)).any():
+                return True
+    return False
+
+
+def are_a_row_of_each_head(seen: Seen, pairs: Sequence[tuple[str, Array]]) -> bool:
+    """Say whether each token that is changed reaches as many rows as there are heads, wherever these lie."""
+    rows = [touched for _, touched in pairs if touched.any()]
+    heads = [len(touched) * touched.shape[1] // seen.x[..., 0].size for touched in rows]
+    return all(touched.sum() in (count, 2 * count) for touched, count in zip(rows, heads, strict=True))
 
 
 TOKENS_CUT = "tokens_not_transposed"

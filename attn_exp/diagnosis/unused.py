@@ -47,8 +47,11 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
         any(sounds_like(name) == "o" for name in idle)
         or (len(idle) == 1 and may_be_output(idle[0], found[idle[0]], case))
     )
+    through = bool(
+        {piece.name for piece in roles.sides.get("o", ())} & {name for side in places.values() for name, _ in side}
+    )
     yield from said_of_idle(
-        idle, lambda side, other: places[side] == places[other], are_raw=are_raw, is_output=is_output
+        idle, lambda side, other: places[side] == places[other], are_raw=are_raw, is_output=is_output, through=through
     )
 
 

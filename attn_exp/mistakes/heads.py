@@ -254,6 +254,24 @@ def finish_with_diagonal(finish: Step, at: At, merged: Array, weight: Array | No
     return finish(at, merged, None if weight is None else np.diag(np.diagonal(weight)), bias)
 
 
+def output_through(side: str) -> Change:
+    """Return the change that multiplies the merged heads by the matrix of queries, keys or values."""
+
+    def change(recipe: Recipe) -> Recipe:
+        known: dict[str, Array] = {}
+
+        def project(own: str, x: Array, arrays: Arrays) -> Any:
+            known.update(arrays)
+            return recipe.project(own, x, arrays)
+
+        def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
+            return recipe.finish(at, merged, known[f"W_{side}"], known.get(f"b_{side}"))
+
+        return instead(project=project, finish=finish)(recipe).changed(remembers=True)
+
+    return change
+
+
 def of_diagonals(sides: str) -> Change:
     """Return the change that projects these sides with the diagonals of their matrices alone."""
 
@@ -518,6 +536,15 @@ MISTAKES = {
         stage="output",
         changes=(around("finish", finish_turned),),
         needs=("output",),
+    ),
+    "output_through_another": Mistake(
+        says="The output goes through the matrix of the queries, keys or values instead of W_o.",
+        fix="output = concatenated heads @ W_o",
+        seen="linears[-1] of a list that holds W_q, W_k and W_v alone",
+        stage="output",
+        changes=tuple(output_through(side) for side in "vqk"),
+        needs=("output",),
+        of_code=True,
     ),
     "projection_diagonal": Mistake(
         says="Only the diagonal of a projection is used: no number of a token reaches another of its own.",
