@@ -101,6 +101,7 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
     batch, tokens = seen.x.shape[:2]
     allowed = np.random.default_rng(83).random((tokens, tokens)) < 0.6
     allowed |= np.eye(tokens, dtype=bool)
+    allowed[0] = True  # of one query nothing is hidden: others may be NaN
     filler = min(FILLER, tokens - 1)
     if masking in PADDINGS:
         allowed = np.broadcast_to(np.arange(tokens) < tokens - filler, (tokens, tokens))

@@ -28,6 +28,9 @@ NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_wit
 def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether each row of q, k and v is made of one token, as far as no neighbours are joined on purpose."""
     rung = "the tokens inside"
+    if are_joined(seen.operations) and are_keys_apart(seen):
+        yield Finding("the keys inside", BROKEN, "the key and the value of one place are made of different tokens"), ""
+        return
     if are_joined(seen.operations):
         yield Finding(rung, ABSENT, "neighbours are joined, so that rows are made of several"), ""
         return
@@ -43,6 +46,16 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         yield Finding(rung, ABSENT, "each token changes all rows, as one changes a norm over all tokens"), ""
     else:
         yield from told
+
+
+def are_keys_apart(seen: Seen) -> bool:
+    """Say whether a first token is in some keys and in some values, and in none of one place, as after a roll."""
+    pairs = itertools.chain.from_iterable(
+        zip(seen.first, with_token_changed(seen, place, 0), strict=False) for place in (0, 1)
+    )
+    moved = [(changed(one.k, other.k), changed(one.v, other.v)) for one, other in pairs
+             if one.at == other.at and one.k.shape[:2] == one.v.shape[:2]]  # fmt: skip
+    return any(k.any() and v.any() and not (k & v).any() for k, v in moved)
 
 
 def rows_of_tokens(
@@ -138,8 +151,8 @@ def of_lost_rows(seen: Seen, sides: Sequence[str], pairs: Sequence[tuple[str, Ar
     if are_cut_as_they_lie(seen, sides, pairs):
         return finding, OF_HEADS
     if len(sides) < len("qkv"):
-        known = {("k",): "keys_viewed", ("v",): "values_viewed"}
-        return finding, known.get(tuple(sides), "") if are_changed_in_part(seen, sides[0]) else ""
+        known = {"k": "keys_viewed", "v": "values_viewed"}
+        return finding, known.get("".join(sides), "") if are_changed_in_part(seen, sides[0]) else ""
     if are_alike_in_heads(seen, pairs) or are_tokens_cut(seen) or are_parts_mixed(seen):
         return finding, TOKENS_CUT
     return finding, OF_HEADS if are_a_row_of_each_head(seen, pairs) else ""
@@ -162,10 +175,13 @@ def are_changed_in_part(seen: Seen, side: str) -> bool:
 
 
 def are_a_row_of_each_head(seen: Seen, pairs: Sequence[tuple[str, Array]]) -> bool:
-    """Say whether each token that is changed reaches as many rows as there are heads, wherever these lie."""
+    """Say whether each token that is changed reaches as many rows of a side as there are heads, wherever these lie.
+
+    Another side may be wrong besides.
+    """
     rows = [touched for _, touched in pairs if touched.any()]
     heads = [len(touched) * touched.shape[1] // seen.x[..., 0].size for touched in rows]
-    return all(touched.sum() in (count, 2 * count) for touched, count in zip(rows, heads, strict=True))
+    return any(touched.sum() in (count, 2 * count) for touched, count in zip(rows, heads, strict=True))
 
 
 TOKENS_CUT = "tokens_not_transposed"

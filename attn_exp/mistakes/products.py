@@ -76,7 +76,7 @@ def made_of_x(*sides: str) -> Change:
 
 def mix_with_diagonal(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Any:
     """Give each query its own value, as often as its own weight says."""
-    return mix(at, weights * np.eye(*weights.shape[-2:]), v, k)
+    return mix(at, np.where(np.eye(*weights.shape[-2:], dtype=np.bool_), weights, 0.0), v, k)
 
 
 SWAPPED = {"q": "k", "k": "q", "v": "v"}

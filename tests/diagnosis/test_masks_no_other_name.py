@@ -23,7 +23,7 @@ class Masked(nn.Module):
         self.q, self.k, self.v, self.out = (nn.Linear(d_model, d_model) for _ in range(4))
 
     def cut(self, rows: Tensor) -> Tensor:
-        return rows.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return rows.reshape(*rows.shape[:2], self.num_heads, -1).transpose(1, 2)
 
     def hide(self, scores: Tensor, mask: Tensor) -> Tensor:
         return scores.masked_fill(mask == 0, -math.inf)

@@ -126,7 +126,8 @@ class OfTimes(nn.Module):
         q, k, v = rows.permute(2, 0, 3, 1, 4)
         mixed = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1) @ v
         made = self.proj(mixed.transpose(1, 2).reshape(b * h * w, f, c))
-        return made.reshape(b, h, w, f, c).permute(0, 4, 3, 1, 2)
+        back: Tensor = made.reshape(b, h, w, f, c).permute(0, 4, 3, 1, 2)
+        return back
 
 
 class OfTimesRightly(OfTimes):
@@ -194,7 +195,8 @@ class BothDiagonals(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         heads = []
         for query, key, value in zip(self.queries, self.keys, self.values, strict=True):
-            weights = (query(x) @ key(x).mT * query.out_features**-0.5).softmax(-1)
+            q, k = query(x), key(x)
+            weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1)
             heads.append(weights.diagonal(dim1=1, dim2=2)[..., None] * value(x))
         return torch.cat(heads, -1) * self.out.diagonal()
 
@@ -210,3 +212,94 @@ def test_both_diagonals_are_named_at_once() -> None:
 def test_keys_of_the_wrong_sign_are_no_other_factor() -> None:
     verdict = attn_exp.check(lambda q, k, v: attend(q, -k, v), quick=True)
     assert verdict.mistakes == ("scores_negated",), verdict
+
+
+# Names that only numbers give
+
+
+class Layer(nn.Module):
+    """Several heads, of which some kinds below make a side of something else besides."""
+
+    def __init__(self, d_model: int, num_heads: int = 3) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.q, self.k, self.v, self.out = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def cut(self, rows: Tensor) -> Tensor:
+        return rows.reshape(*rows.shape[:2], self.num_heads, -1).transpose(1, 2)
+
+    def sides(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.cut(self.q(x)), self.cut(self.k(x)), self.cut(self.v(x))
+
+    def finish(self, merged: Tensor) -> Tensor:
+        made: Tensor = self.out(merged)
+        return made
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.sides(x)
+        mixed = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1) @ v
+        return self.finish(mixed.transpose(1, 2).flatten(2))
+
+
+class QueriesOfTheTokenBefore(Layer):
+    def sides(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().sides(x)
+        return q.roll(1, 2), k, v
+
+
+class ValuesBesideTheFirstQuery(Layer):
+    def sides(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().sides(x)
+        return q, k, v + q[:, :, :1]
+
+
+@pytest.mark.parametrize("kind", [QueriesOfTheTokenBefore, ValuesBesideTheFirstQuery])
+def test_a_token_elsewhere_is_no_merging_of_heads_and_no_view(kind: type[nn.Module]) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert not verdict.passed and not verdict.mistakes and verdict.stage, verdict
+
+
+class ThroughTheValues(Layer):
+    def finish(self, merged: Tensor) -> Tensor:
+        made: Tensor = self.v(merged)
+        return made
+
+
+def test_an_answer_that_goes_through_the_matrix_of_values_is_named() -> None:
+    assert attn_exp.check(ThroughTheValues, quick=True).mistakes == ("output_through_another",)
+    assert attn_exp.check(Layer, quick=True).passed
+
+
+class MeansOfValues(Layer):
+    def sides(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().sides(x)
+        return q, k, v.mean(2, keepdim=True).expand_as(v)
+
+
+class KeysOfTheTokenBefore(Layer):
+    def sides(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().sides(x)
+        return q, k.roll(1, 2), v
+
+
+@pytest.mark.parametrize("kind", [MeansOfValues, KeysOfTheTokenBefore])
+def test_equal_values_are_no_pair_of_mistakes_and_keys_beside_other_values_are_seen(kind: type[nn.Module]) -> None:
+    verdict = attn_exp.check(kind)
+    assert not verdict.passed and not verdict.mistakes and not verdict.right_under, verdict
+
+
+class NeverCut(nn.Module):
+    """Is told how many heads there are, and never reads it."""
+
+    def __init__(self, d_model: int, num_heads: int = 3) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        made: Tensor = self.out((q @ k.mT * q.shape[-1] ** -0.5).softmax(-1) @ v)
+        return made
+
+
+def test_heads_that_are_told_and_never_read_are_one_head() -> None:
+    assert attn_exp.check(NeverCut, quick=True).mistakes == ("single_head",)
