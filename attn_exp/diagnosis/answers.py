@@ -235,7 +235,13 @@ class Answers:
         if self.says_little:
             return []
         pairs = while_there_is_time(pairs_of(self.single, self.seen), EXPLAINING, SEVERAL)
-        return [pair for pair in pairs if self.gives(pair)]
+        return [pair for pair in pairs if self.gives(pair) and not self.is_mean(pair)]
+
+    def is_mean(self, candidate: Candidate) -> bool:
+        """Say whether a candidate gives all keys the same weight in the first question, which several ways come to."""
+        case = self.seen[0][0]
+        stages = predicted(candidate.change(case), case.given)
+        return stages is not None and stages["weights"].shape[-1] > 1 and not np.ptp(stages["weights"], axis=-1).any()
 
     @cached_property
     def says_little(self) -> bool:
@@ -255,7 +261,7 @@ class Answers:
         """Return several mistakes, at most one in each part: those that show without another mask, then of masks."""
         plain, masked = self.by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
-        if not wrong:
+        if not wrong or self.says_little:
             return None
         seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
         unmasked = replace(self, seen=seen, ask=lambda: self.by_masks(self.fresh)[0])

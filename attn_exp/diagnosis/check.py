@@ -33,7 +33,7 @@ from attn_exp.diagnosis.other_masks import as_meant, given_none, of_other_masks,
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
-from attn_exp.diagnosis.unused import all_one_head, first_of_several, unused
+from attn_exp.diagnosis.unused import all_one_head, first_of_several, heads_never_read, unused
 from attn_exp.diagnosis.ways_to_call import Tried
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
@@ -129,6 +129,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, unused(tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, all_one_head(tried.function))
+    verdict = with_more(verdict, heads_never_read(own, tried.function))
     verdict = with_more(verdict, first_of_several(tried.function))
     others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, request, True, tell, one))
     verdict = with_more(verdict, others)
@@ -155,7 +156,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     others_left = layouts if is_open else []
     for layout in while_there_is_time(others_left, ASKING_MORE, "other orders of axes"):
         other = check_in_layout(own, replace(request, layout=layout), True, tell)
-        if other.mistakes:
+        if len(other.mistakes) == 1:  # of several, and of axes that nobody named, much may come out alike
             return other
     return verdict
 
@@ -185,8 +186,11 @@ def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     if is_unknown_at_once(verdict):
         seen = tried.function.look() or inner.where_it_leaves(tried.function.look)
         return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
-    if not verdict.unexplained or not are_of_masks(verdict):
+    if not verdict.unexplained:
         return None
+    if not are_of_masks(verdict):  # other sizes alone are wrong: that has a name, or none
+        seen = tried.function.look()
+        return None if seen is None or not seen.mistakes else as_seen_inside(verdict, seen, tried.caller)
     seen = tried.function.look()  # masks alone are wrong, in a way that answers do not show
     names = set(() if seen is None else seen.mistakes) - NEVER_USED
     if seen is None or not names or any(mistake(name).group != "masks" for name in names):
@@ -398,8 +402,12 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         verdict = read_otherwise(verdict, tried, request, again)
     elif is_open and verdict.unexplained and are_of_masks(verdict):  # one mistake may stand beside that convention
         again = hiding(own, tried, request, quick, tell)
-        verdict = read_otherwise(verdict, tried, request, again) if again.mistakes else verdict
+        is_one = again.mistakes and HIDES_ALL not in again.mistakes  # what hides all does so whatever True means
+        verdict = read_otherwise(verdict, tried, request, again) if is_one else verdict
     return replace(verdict, seconds=perf_counter() - start)
+
+
+HIDES_ALL = "mask_hides_all"
 
 
 def with_its_own_mask(own: OwnFunction, tried: Tried) -> Tried:
@@ -496,8 +504,11 @@ def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, di
 
     No words give what is another answer in each call.
     """
-    if not same_numbers(tried.caller(tried.case).output, tried.answer.output):
+    output = tried.answer.output
+    if output is None or not same_numbers(tried.caller(tried.case).output, output):
         return None
+    if output.shape[-2] > 1 and np.allclose(output, output[..., :1, :]):
+        return None  # what is the same for every query tells nothing of which keys they see
     found = other_words.that_fit_beside_a_mistake(
         tried.caller, tried.case, tried.answer, digits, more=heads_inside(tried),
         is_seen=cache(partial(inner.leaves_nothing_open, tried.function.look)),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.idle import idle_biases, idle_matrices, matrices_of, packed_axis
+from attn_exp.diagnosis.idle import diagonals, idle_biases, idle_matrices, matrices_of, packed_axis
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -27,13 +27,14 @@ from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import restored
 from attn_exp.diagnosis.source import source_of
 from attn_exp.diagnosis.watching import Operation
-from attn_exp.diagnosis.ways_into_layers import Way
+from attn_exp.diagnosis.ways_into_layers import SPACE, Way
 from attn_exp.own_code import held
 
 TOKENS, HIDDEN, CLOSE = 7, -1e4, 1e-6
 """Tokens of x here; logits below are those of hidden keys; a gap of numbers of size 1 that is none."""
-OF_IMAGE = 6
-"""Tokens of an image: of 7, all would lie in one row, and what goes along the other axis would not show."""
+TOKENS_ALONG = (TOKENS, TOKENS, 6, 16)
+"""Tokens that lie along none, one, two or three axes: of 7, all would lie in one row, and what goes along the others
+would not show."""
 MOST_AXES, MOST_OPERATIONS = 6, 4000
 
 
@@ -450,6 +451,8 @@ class Seen:
     words: Mapping[str, str]
     idle: Callable[[], Sequence[str]] = list
     """The names of the matrices that change nothing."""
+    diagonals: Callable[[], Sequence[str]] = list
+    """The names of the matrices of which only the diagonal is used."""
     named: Callable[[], Mapping[str, str]] = dict
     """What the name of the matrix that q, k and v are each made with says that it makes, where it says that."""
     matrices: Sequence[str] = ()
@@ -503,7 +506,7 @@ def seen_inside(
     `words` are those for masks that it takes, and what each is: a `mask`, or a `padding`. `told`: how many heads its
     class was told, where it keeps no number of them.
     """
-    tokens = way.tokens or (OF_IMAGE if "w" in way.axes.lower() else TOKENS)
+    tokens = way.tokens or TOKENS_ALONG[sum(axis in SPACE for axis in way.axes)]
     x, memory, other, of_other = np.random.default_rng(67).standard_normal((4, 2, tokens, way.width))
 
     def ask(
@@ -541,7 +544,8 @@ def seen_inside(
 
     every = matrices_of(layer.parameters)
     return Seen(
-        ask, x, memory, said, operations, first, second, way.width, heads, words, idle, named, every,
+        ask, x, memory, said, operations, first, second, way.width, heads, words, idle,
+        partial(diagonals, layer, answer), named, every,
         partial(idle_biases, layer, answer), partial(speaks_of_channels, layer.module), "w" in way.axes.lower(),
     )  # fmt: skip
 

@@ -48,6 +48,41 @@ def idle_matrices(
     return idle
 
 
+def diagonals(layer: Layer, answer: Callable[[], Array | None]) -> list[str]:
+    """Return the names of square matrices of which an answer depends on the diagonal, and on no other number."""
+    found, rng = list[str](), np.random.default_rng(41)
+    with restored(layer) as own:
+        before = answer()
+        if before is None:
+            return found
+        for name, array in own.items():
+            sizes = [n for n in array.shape if n > 1]
+            if len(sizes) != len("mm") or sizes[0] != sizes[1]:
+                continue
+            change = rng.standard_normal((sizes[0], sizes[0]))
+            diagonal = np.eye(sizes[0], dtype=np.bool_)
+            moved = list[bool]()
+            for numbers in (np.where(diagonal, 0.0, change), np.where(diagonal, change, 0.0)):
+                layer.put({name: array + numbers.reshape(array.shape)})
+                after = answer()
+                moved.append(after is None or not np.array_equal(before, after, equal_nan=True))
+                if moved[0]:
+                    break
+            layer.put({name: array})
+            found += [name] if moved == [False, True] else []
+    return found
+
+
+def said_of_diagonals(names: Sequence[str]) -> Iterator[tuple[Finding, str]]:
+    """Yield what is to be said of matrices of which only the diagonal is used."""
+    for name in names:
+        yield Finding(WHOLE, BROKEN, f"of {name} only the diagonal changes anything"), DIAGONAL
+
+
+WHOLE = "every number of a matrix is used"
+DIAGONAL = "projection_diagonal"
+
+
 def parts_of_packed(name: str, array: Array) -> Iterator[tuple[str, Array]]:
     """Yield the thirds of a matrix that makes q, k and v, by its name and sizes: one after the other, or by head."""
     axis = packed_axis(name, array)
@@ -98,6 +133,7 @@ def may_be_output(idle: Collection[str], every: Collection[str]) -> bool:
 SIDES = {"q", "k", "v"}
 THIRD = re.compile(r", \w+ third$")
 NO_OUTPUT = "no_output_projection"
+THROUGH = "output_through_another"
 UNUSED = "projections_unused"
 
 
@@ -116,17 +152,19 @@ def idle_biases(layer: Layer, answer: Callable[[], Array]) -> list[str]:
 
 
 def said_of_idle(
-    idle: Sequence[str], is_alike: Callable[[str, str], bool], *, are_raw: bool, is_output: bool
+    idle: Sequence[str], is_alike: Callable[[str, str], bool], *, are_raw: bool, is_output: bool, through: bool = False
 ) -> Iterator[tuple[Finding, str]]:  # fmt: skip
     """Yield what is to be said of idle matrices, as `made_of_another` names those of a side.
 
-    `are_raw`: they are projections, of inputs that are multiplied as they are; `is_output`: one is that of the output.
+    `are_raw`: they are projections, of inputs that are multiplied as they are; `is_output`: one is that of the output;
+    `through`: the answer goes through the matrix of a side.
     """
     instead = list(made_of_another(idle, is_alike))
     yield from ((Finding(RUNG, BROKEN, why), name) for why, name in instead)
     if not instead:
-        name = UNUSED if are_raw else NO_OUTPUT if is_output else ""
+        name = THROUGH if through else UNUSED if are_raw else NO_OUTPUT if is_output else ""
         said = f"{', '.join(idle)} changes nothing: it is made and never used"
+        said += ", and the answer goes through the matrix of queries, keys or values" if through else ""
         yield Finding(RUNG, BROKEN if name else REMARK, said), name
 
 

@@ -30,9 +30,11 @@ from attn_exp.diagnosis.cores import (
 from attn_exp.diagnosis.idle import (
     RUNG,
     THIRD,
+    WHOLE,
     are_projections,
     is_of_any,
     may_be_output,
+    said_of_diagonals,
     said_of_idle,
 )
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -55,7 +57,7 @@ from attn_exp.diagnosis.sides_inside import (
     of_tokens,
     products_behind,
 )
-from attn_exp.diagnosis.watching import DROPPING
+from attn_exp.diagnosis.watching import DROPPING, Operation
 from attn_exp.diagnosis.weights_inside import OF_IMAGE, factor_of, hidden_places, of_scores, of_weights
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
@@ -126,6 +128,7 @@ def of_order(seen: Seen) -> Iterator[tuple[Finding, str]]:
 
 def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say which matrices change nothing, and which side is made with the matrix of another instead of its own."""
+    yield from said_of_diagonals(seen.diagonals())
     idle = list(seen.idle())
     if not idle:
         if "v" in seen.without_bias():
@@ -147,14 +150,27 @@ def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
     sides = "qkv" if are_all else sides_without_matrix(seen, idle)
     are_raw = bool(sides) and all(is_of_inputs(seen, one, sides) for one in seen.first)
     is_output = has_rows(seen) and is_without_output(seen, idle)
-    yield from said_of_idle(idle, is_alike, are_raw=are_raw, is_output=is_output)
+    through = is_through_another(seen)
+    yield from said_of_idle(idle, is_alike, are_raw=are_raw, is_output=is_output, through=through)
+
+
+def is_through_another(seen: Seen) -> bool:
+    """Say whether what is mixed is multiplied by a matrix that queries, keys or values are made with too."""
+    sides = [matrices_behind(seen, one, side) for one in seen.first for side in "qkv"]
+    after = [one for one in seen.operations[max(one.at[2] for one in seen.first) + 1 :] if one.is_product]
+    return bool(set().union(*map(matrices_of_product, after)) & set().union(*sides))
+
+
+def matrices_of_product(one: Operation) -> set[bytes]:
+    """Return what x is multiplied with in a product, as bytes."""
+    given = zip(one.given, one.of_x, strict=True)
+    return {array.tobytes() for array, of_x in given if not of_x and array.ndim > 1}
 
 
 def matrices_behind(seen: Seen, one: Core, side: str) -> set[bytes]:
     """Return what the rows of a side are multiplied with in the products that they come from, as bytes."""
-    products = [seen.operations[place] for place in products_behind(seen, one, side)]
-    return {array.tobytes() for each in products for array, of_x in zip(each.given, each.of_x, strict=True)
-            if not of_x and array.ndim > 1}  # fmt: skip
+    products = (seen.operations[place] for place in products_behind(seen, one, side))
+    return set().union(*map(matrices_of_product, products))
 
 
 def are_multiples(rows: Array, others: Array) -> bool:
@@ -248,7 +264,8 @@ def of_answer(seen: Seen, among_channels: bool = False) -> tuple[Finding, str]:
         places = ", ".join(str(place + 1) for place in np.flatnonzero(reached.any(axis=0)))
         which = " and ".join(str(place + 1) for place in moved)
         whose = "channels mix of token 2" if among_channels else f"the query of token {which} mixes"
-        of_one = "heads_merged_wrong" if seen.heads != 1 else ""  # one head is not mixed with others
+        is_spread = seen.heads != 1 and reached.sum() > len(moved)  # heads of one token go apart; one is not mixed
+        of_one = "heads_merged_wrong" if is_spread else ""
         name = "entries_and_heads_mixed" if reached[1:].any() else of_one
         return Finding(rung, BROKEN, f"what {whose} reaches token {places}"), name
     whose = "channels mix of a token" if among_channels else "a query mixes"
@@ -457,7 +474,7 @@ STAGES = {
     "the tokens inside": "q", "the keys inside": "k", "the values inside": "v", "the heads inside": "q",
     "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
     "the weights inside": "weights",
-    "behind the softmax": "weights", "large inputs inside": "weights", RUNG: "output",
+    "behind the softmax": "weights", "large inputs inside": "weights", RUNG: "output", WHOLE: "output",
     "the answer": "output",
 }  # fmt: skip
 """The first stage that differs where a rung is broken; each of the others is about a mask."""

@@ -82,7 +82,7 @@ def shown_in_some_way(seen: Seen, word: str, role: str) -> dict[str, Masking]:
     start = thread_time()
     ways = PADDINGS if role == "padding" else (*MASKINGS, *PADDINGS)
     for masking in sorted(ways, key=lambda way: way.kind != "booleans"):
-        if masking.kind != "booleans" and {INVERTED, TURNED} & set(shown):
+        if masking.kind != "booleans" and {INVERTED, TURNED, SIGN} & set(shown):
             break  # it answers to booleans, and is judged by them
         with suppress(Exception):  # a layer may take no mask that is written so
             found = shown_by(seen, word, masking)
@@ -101,6 +101,7 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
     batch, tokens = seen.x.shape[:2]
     allowed = np.random.default_rng(83).random((tokens, tokens)) < 0.6
     allowed |= np.eye(tokens, dtype=bool)
+    allowed[0] = True  # of one query nothing is hidden: others may be NaN
     filler = min(FILLER, tokens - 1)
     if masking in PADDINGS:
         allowed = np.broadcast_to(np.arange(tokens) < tokens - filler, (tokens, tokens))
@@ -209,13 +210,21 @@ def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
         hides_so = masked.is_bare and not masked.weights[closed].any()  # without a softmax, 0 hides
         if closed.any() and (hides_so or not masked.is_bare) and is_put_on_weights(masked, plain, closed):
             return None if hides_so else AFTER
-        gap = masked.logits - plain.logits
-        kept = np.where(closed, 0.0, gap)  # a softmax by hand shows logits but for a number of each row
-        rest = kept.sum(axis=-1, keepdims=True) / np.maximum((~closed).sum(axis=-1, keepdims=True), 1)
-        moved = np.abs(gap - rest) > CLOSE
-        if not (moved & ~closed).any() and 2 * moved.sum() > closed.sum():
-            return SIGN if (gap - rest)[closed].min() > -HIDDEN else FILL
-    return None
+        if (least := least_added(masked, plain, closed)) is not None:
+            return SIGN if least > -HIDDEN else FILL
+    turned = (~allowed.T, allowed.T) if is_square else ()  # where keys are given first, their axis may be too
+    is_sign = any((least_added(masked, plain, places & open_before) or 0.0) > -HIDDEN for places in turned)
+    return SIGN if is_sign else None
+
+
+def least_added(masked: Core, plain: Core, closed: Array) -> float | None:
+    """Return the least of what a mask adds to the logits of some places; None where it adds to others, or to few."""
+    gap = masked.logits - plain.logits
+    kept = np.where(closed, 0.0, gap)  # a softmax by hand shows logits but for a number of each row
+    rest = kept.sum(axis=-1, keepdims=True) / np.maximum((~closed).sum(axis=-1, keepdims=True), 1)
+    moved = np.abs(gap - rest) > CLOSE
+    is_added = closed.any() and not (moved & ~closed).any() and 2 * moved.sum() > closed.sum()
+    return float((gap - rest)[closed].min()) if is_added else None
 
 
 def is_put_on_weights(masked: Core, plain: Core, closed: Array) -> bool:

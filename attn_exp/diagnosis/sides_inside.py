@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import prod
@@ -27,6 +28,9 @@ NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_wit
 def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether each row of q, k and v is made of one token, as far as no neighbours are joined on purpose."""
     rung = "the tokens inside"
+    if are_joined(seen.operations) and are_keys_apart(seen):
+        yield Finding("the keys inside", BROKEN, "the key and the value of one place are made of different tokens"), ""
+        return
     if are_joined(seen.operations):
         yield Finding(rung, ABSENT, "neighbours are joined, so that rows are made of several"), ""
         return
@@ -36,10 +40,22 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     told, normed = rows_of_tokens(seen, with_token_changed)
     if normed:
         told, normed = rows_of_tokens(seen, with_tokens_exchanged)
-    if normed:
+    if normed and are_tokens_cut(seen):
+        yield Finding(rung, BROKEN, "each row of q, k and v is made of some numbers of several tokens"), TOKENS_CUT
+    elif normed:
         yield Finding(rung, ABSENT, "each token changes all rows, as one changes a norm over all tokens"), ""
     else:
         yield from told
+
+
+def are_keys_apart(seen: Seen) -> bool:
+    """Say whether a first token is in some keys and in some values, and in none of one place, as after a roll."""
+    pairs = itertools.chain.from_iterable(
+        zip(seen.first, with_token_changed(seen, place, 0), strict=False) for place in (0, 1)
+    )
+    moved = [(changed(one.k, other.k), changed(one.v, other.v)) for one, other in pairs
+             if one.at == other.at and one.k.shape[:2] == one.v.shape[:2]]  # fmt: skip
+    return any(k.any() and v.any() and not (k & v).any() for k, v in moved)
 
 
 def rows_of_tokens(
@@ -70,6 +86,10 @@ def rows_of_tokens(
         )
     if normed:
         return [], True
+    if not lost and seen.is_image and are_parts_mixed(seen):
+        return [
+            (Finding(rung, BROKEN, "each row of q, k and v is made of some numbers of several tokens"), TOKENS_CUT)
+        ], False
     if not lost:
         return [(Finding(rung, HELD, "each row of q, k and v is made of one token"), "")], False
     told = [of_lost_rows(seen, sorted(lost), every)]
@@ -127,10 +147,111 @@ def of_lost_rows(seen: Seen, sides: Sequence[str], pairs: Sequence[tuple[str, Ar
     if normed:
         said = f"each number of {' and '.join(normed)} is normed over all tokens, not those of a token"
         return Finding(OF_LENGTHS, BROKEN, said), ""
-    known = {("k",): "keys_viewed", ("v",): "values_viewed", ("k", "q", "v"): "heads_not_transposed"}
-    said = f"rows of {', '.join(sides)} are made of parts of several tokens"
-    cut = are_cut_as_they_lie(seen, sides, pairs)
-    return Finding(rung, BROKEN, said), "heads_not_transposed" if cut else known.get(tuple(sides), "")
+    finding = Finding(rung, BROKEN, f"rows of {', '.join(sides)} are made of parts of several tokens")
+    if are_cut_as_they_lie(seen, sides, pairs):
+        return finding, OF_HEADS
+    if len(sides) < len("qkv"):
+        known = {"k": "keys_viewed", "v": "values_viewed"}
+        return finding, known.get("".join(sides), "") if are_changed_in_part(seen, sides[0]) else ""
+    if are_alike_in_heads(seen, pairs) or are_tokens_cut(seen) or are_parts_mixed(seen):
+        return finding, TOKENS_CUT
+    return finding, OF_HEADS if are_a_row_of_each_head(seen, pairs) else ""
+
+
+OF_HEADS = "heads_not_transposed"
+
+
+def are_changed_in_part(seen: Seen, side: str) -> bool:
+    """Say whether a token changes some numbers of a row alone, as it does where a view exchanges axes."""
+    for change in (with_token_changed, with_tokens_exchanged):
+        for one, other in itertools.chain.from_iterable(
+            zip(seen.first, change(seen, place, 0), strict=False) for place in (0, 1)
+        ):
+            rows, others = getattr(one, side), getattr(other, side)
+            moved = np.abs(rows - others) > CLOSE * np.abs(rows).max() if rows.shape == others.shape else np.zeros(1)
+            if (moved.any(axis=-1) & ~moved.all(axis=-1)).any():
+                return True
+    return False
+
+
+def are_a_row_of_each_head(seen: Seen, pairs: Sequence[tuple[str, Array]]) -> bool:
+    """Say whether each token that is changed reaches as many rows of a side as there are heads, wherever these lie.
+
+    Another side may be wrong besides.
+    """
+    rows = [touched for _, touched in pairs if touched.any()]
+    heads = [len(touched) * touched.shape[1] // seen.x[..., 0].size for touched in rows]
+    return any(touched.sum() in (count, 2 * count) for touched, count in zip(rows, heads, strict=True))
+
+
+TOKENS_CUT = "tokens_not_transposed"
+
+
+def are_tokens_cut(seen: Seen) -> bool:
+    """Say whether the numbers of one token reach other rows of q, k and v each, whichever head these are of.
+
+    Two tokens exchange one number at a time, which leaves a norm over all tokens as it is. What cuts heads with a view
+    alone projects whole tokens before, so that each of their numbers reaches the same rows.
+    """
+    found = set[tuple[bytes, ...]]()
+    for at in dict.fromkeys(np.linspace(0, seen.width - 1, SOME_NUMBERS).astype(int)):
+        given = [seen.x.copy(), seen.memory.copy()]
+        for rows in given:
+            rows[0, [0, -1], at] = rows[0, [-1, 0], at]
+        again = seen.cores_of(*given)
+        if [one.at for one in again] != [one.at for one in seen.first]:
+            return False
+        pairs = zip(seen.first, again, strict=True)
+        moved = [changed(getattr(one, side), getattr(other, side)) for one, other in pairs for side in "qkv"]
+        if not any(map(np.any, moved)) or any(map(np.all, moved)):
+            return False
+        found.add(tuple(touched.any(axis=0).tobytes() for touched in moved))
+    return len(found) > 1
+
+
+def are_parts_mixed(seen: Seen) -> bool:
+    """Say whether rows of q, k and v each hold some numbers of one pair of tokens beside some of another.
+
+    The tokens of a pair change places, as before; there are as many rows as tokens, else some may be joined on purpose.
+    """
+    tokens = seen.x.shape[1]
+
+    def moved(left: int, right: int) -> list[Array] | None:
+        given = [seen.x.copy(), seen.memory.copy()]
+        for rows in given:
+            rows[0, [left, right]] = rows[0, [right, left]]
+        again = seen.cores_of(*given)
+        if [one.at for one in again] != [one.at for one in seen.first]:
+            return None
+        sides = [(getattr(one, side), getattr(other, side)) for one, other in zip(seen.first, again, strict=True)
+                 for side in "qkv"]  # fmt: skip
+        return [np.abs(one - other) > CLOSE * np.abs(one).max(initial=0.0) for one, other in sides]
+
+    def are_beside(one: Array, other: Array) -> bool:
+        both = one.any(axis=-1) & other.any(axis=-1)
+        return bool(both.any()) and not (one & other)[both].any()
+
+    if any(prod(side.shape[:2]) % (len(seen.x) * tokens) for one in seen.first for side in (one.q, one.k, one.v)):
+        return False
+    ends = moved(0, tokens - 1)
+    pairs = ((left, left + 1) for left in range(1, tokens - 2))
+    return ends is not None and any(
+        other is not None and all(map(are_beside, ends, other)) for other in itertools.starmap(moved, pairs)
+    )
+
+
+def are_alike_in_heads(seen: Seen, pairs: Sequence[tuple[str, Array]]) -> bool:
+    """Say whether a token reaches the same rows in as many heads as there are, `pairs` being what it changes.
+
+    What cuts heads with a view alone puts all of it into one head.
+    """
+    rows = [touched[touched.any(axis=1)] for _, touched in pairs if touched.any()]
+    counts = [np.unique(touched, axis=0, return_counts=True)[1] for touched in rows]
+    return 1 < seen.told <= seen.x.shape[1] and bool(counts) and all((one % seen.told == 0).all() for one in counts)
+
+
+SOME_NUMBERS = 6
+"""Of a token, which are exchanged."""
 
 
 OF_LENGTHS = "the lengths inside"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 from attn_exp.arrays import Array
@@ -11,15 +12,21 @@ from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.idle import (
     RUNG,
     are_projections,
+    diagonals,
     idle_matrices,
     is_of_any,
     matrices_of,
+    said_of_diagonals,
     said_of_idle,
 )
+from attn_exp.diagnosis.module_sizes import about_heads
 from attn_exp.diagnosis.named_matrices import sounds_like
+from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.projected_before import PUT_BEFORE
 from attn_exp.diagnosis.read_layers import is_averaged
+from attn_exp.diagnosis.unread import never_read
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding
+from attn_exp.own_code import OwnFunction
 
 
 def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
@@ -34,6 +41,7 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
         return
     known = {piece.name for pieces in roles.sides.values() for piece in pieces}
     found = idle_matrices(layer, lambda: caller(case).output, known)
+    yield from said_of_diagonals(diagonals(layer, lambda: caller(case).output))
     idle, own = list(found), [name for name in matrices_of(layer.parameters) if name not in known]
     places = {side: [(piece.name, piece.columns) for piece in roles.sides[side]] for side in "qkv"}
     if not idle:
@@ -44,8 +52,11 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
         any(sounds_like(name) == "o" for name in idle)
         or (len(idle) == 1 and may_be_output(idle[0], found[idle[0]], case))
     )
+    through = bool(
+        {piece.name for piece in roles.sides.get("o", ())} & {name for side in places.values() for name, _ in side}
+    )
     yield from said_of_idle(
-        idle, lambda side, other: places[side] == places[other], are_raw=are_raw, is_output=is_output
+        idle, lambda side, other: places[side] == places[other], are_raw=are_raw, is_output=is_output, through=through
     )
 
 
@@ -58,6 +69,18 @@ def all_one_head(function: Bound) -> Iterator[tuple[Finding, str]]:
     if times > 1:
         said = f"the same {len(set(values))} numbers are side by side {times} times, with the same weights"
         yield Finding("each head is another", BROKEN, said), "single_head"
+
+
+def heads_never_read(own: OwnFunction, function: Bound) -> Iterator[tuple[Finding, str]]:
+    """Yield what is to be said of a layer of one head whose class is told how many there are, and never reads it."""
+    if not inspect.isclass(own.function) or function.roles is None or function.roles.heads > 1:
+        return
+    words = [one.name for one in parameters_of(own.function, own.name) if about_heads(plain(one.name))]
+    for word in sorted(never_read(own.function.__init__, words)):
+        yield (
+            Finding("each head is another", BROKEN, f"{word} is told and never read: there is one head"),
+            "single_head",
+        )
 
 
 def first_of_several(function: Bound) -> Iterator[tuple[Finding, str]]:

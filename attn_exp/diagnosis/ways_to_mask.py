@@ -46,7 +46,7 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
         adding = (replace(case.recipe, forbid=one) for one in added_as_is(case, caller.request.blocks))
         made = (predicted(recipe, case.given) for recipe in adding)
         if any(one is not None and is_near(caller, answer, one) for one in made):
-            return with_its_padding(as_ones_and_zeros(added, "masking", case), function, change)
+            return with_its_padding(added if change else as_ones_and_zeros(added, "masking", case), function, change)
     right = expected(case)["output"]
     known = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
     is_judged = answer.output is not None and answer.output.shape == right.shape

@@ -186,7 +186,8 @@ def names_of_scale(seen: Seen, one: Core, factor: float) -> list[str]:
     """Return the mistakes that multiply scores by this factor, in these sizes, the likeliest first."""
     (rows, keys), heads = one.logits.shape[1:], max(seen.told, seen.heads, 1)
     known = {
-        "no_scale": 1.0, "scale_by_d": 1 / one.size, "scale_by_sqrt_d_model": 1 / sqrt(seen.width),
+        "no_scale": 1.0, "scores_negated": -1 / sqrt(one.size), "scale_by_d": 1 / one.size,
+        "scale_by_sqrt_d_model": 1 / sqrt(seen.width),
         "scale_by_sqrt_heads": 1 / sqrt(heads), "scale_by_heads": 1 / heads, "scale_by_sqrt_keys": 1 / sqrt(keys),
         "scale_by_sqrt_queries": 1 / sqrt(rows), "scale_by_keys": 1 / keys,
     }  # fmt: skip

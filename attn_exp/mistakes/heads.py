@@ -249,6 +249,66 @@ def finish_turned(finish: Step, at: At, merged: Array, weight: Array | None, bia
     return finish(at, merged, None if weight is None else weight.T, bias)
 
 
+def finish_with_diagonal(finish: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
+    """Multiply each number of the merged heads by the one of its own column alone: the others of W_o are not read."""
+    return finish(at, merged, None if weight is None else np.diag(np.diagonal(weight)), bias)
+
+
+def output_through(side: str) -> Change:
+    """Return the change that multiplies the merged heads by the matrix of queries, keys or values."""
+
+    def change(recipe: Recipe) -> Recipe:
+        known: dict[str, Array] = {}
+
+        def project(own: str, x: Array, arrays: Arrays) -> Any:
+            known.update(arrays)
+            return recipe.project(own, x, arrays)
+
+        def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
+            return recipe.finish(at, merged, known[f"W_{side}"], known.get(f"b_{side}"))
+
+        return instead(project=project, finish=finish)(recipe).changed(remembers=True)
+
+    return change
+
+
+def of_diagonals(sides: str) -> Change:
+    """Return the change that projects these sides with the diagonals of their matrices alone."""
+
+    def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
+        name = f"W_{side}"
+        return step(side, x, {**arrays, name: np.diag(np.diagonal(arrays[name]))} if side in sides else arrays)
+
+    return around("project", project)
+
+
+# How tokens lie in x
+
+
+def tokens_viewed(view: Callable[[Array], Array], back: Callable[[Array], Array] | None) -> Change:
+    """Return the change that reads x as if its tokens lay otherwise, and puts the answer back so, or not."""
+
+    def project(step: Step, side: str, x: Array, arrays: Mapping[str, Array]) -> Any:
+        return step(side, view(x), arrays)
+
+    def put_back(step: Step, at: At, *given: Any) -> Any:
+        return (back or np.asarray)(step(at, *given))
+
+    read = around("project", project)
+    return lambda recipe: around("finish" if recipe.output_projection else "merge", put_back)(read(recipe))
+
+
+def columns_as_rows(x: Array) -> Array:
+    """Return `[b m t]`, of which x is the transpose, read as `[b t m]` with a view alone."""
+    return x.swapaxes(1, 2).reshape(x.shape)
+
+
+def rows_as_columns(answer: Array) -> Array:
+    """Return what `columns_as_rows` makes into this."""
+    batch, rows, width = answer.shape
+    return answer.reshape(batch, width, rows).swapaxes(1, 2)
+
+
 def ordered(order: str) -> Change:
     """Return the change that takes these projections, or these of the heads that are given, for q, k and v."""
     taken, places = dict(zip("qkv", order, strict=True)), ["qkv".index(side) for side in order]
@@ -296,6 +356,19 @@ MISTAKES = {
             *map(cut_some_as_they_lie, ("q", "k", "v", "qk", "kv")),
         ),
         needs=("layer",),
+    ),
+    "tokens_not_transposed": Mistake(
+        says="Tokens are cut out of x by a reshape where its axes should change places: rows hold parts of several.",
+        fix="bring the numbers of a token to the last axis by a transpose or a permute before the reshape",
+        seen="images [b c h w] reshaped to [b h*w c]; frames reshaped to [b*h*w f c]; Open-Sora-Plan issue 257",
+        stage="q",
+        changes=(
+            tokens_viewed(columns_as_rows, rows_as_columns),
+            tokens_viewed(columns_as_rows, None),
+            tokens_viewed(rows_as_columns, columns_as_rows),
+        ),
+        needs=("layer",),
+        of_code=True,
     ),
     "heads_by_stride": Mistake(
         says="Head i owns every h-th column instead of its own block of columns.",
@@ -463,5 +536,23 @@ MISTAKES = {
         stage="output",
         changes=(around("finish", finish_turned),),
         needs=("output",),
+    ),
+    "output_through_another": Mistake(
+        says="The output goes through the matrix of the queries, keys or values instead of W_o.",
+        fix="output = concatenated heads @ W_o",
+        seen="linears[-1] of a list that holds W_q, W_k and W_v alone",
+        stage="output",
+        changes=tuple(output_through(side) for side in "vqk"),
+        needs=("output",),
+        of_code=True,
+    ),
+    "projection_diagonal": Mistake(
+        says="Only the diagonal of a projection is used: no number of a token reaches another of its own.",
+        fix="two letters for the two axes of a matrix: einsum('btd,de->bte', heads, W_o)",
+        seen="einsum('bsd,dd->bsd', heads, W_o) in several ports",
+        stage="output",
+        changes=(around("finish", finish_with_diagonal), *(of_diagonals(sides) for sides in ("qkv", "q", "k", "v"))),
+        needs=("layer",),
+        of_code=True,
     ),
 }

@@ -74,6 +74,11 @@ def made_of_x(*sides: str) -> Change:
     return around("source", source)
 
 
+def mix_with_diagonal(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Any:
+    """Give each query its own value, as often as its own weight says."""
+    return mix(at, np.where(np.eye(*weights.shape[-2:], dtype=np.bool_), weights, 0.0), v, k)
+
+
 SWAPPED = {"q": "k", "k": "q", "v": "v"}
 
 MISTAKES = {
@@ -149,6 +154,14 @@ MISTAKES = {
         seen="einsum('nhqk,nvhd->nqhd', weights, values)",
         stage="context",
         changes=(around("mix", summed_apart),),
+        of_code=True,
+    ),
+    "weights_diagonal": Mistake(
+        says="Only the diagonal of the weights is used: each token gets its own value, and nothing of the others.",
+        fix="two letters for queries and keys: einsum('bhts,bhse->bhte', weights, v)",
+        seen="einsum('bss,bsh->bsh', weights, v) in a port to JAX",
+        stage="context",
+        changes=(around("mix", mix_with_diagonal),),
         of_code=True,
     ),
     "projected_twice": Mistake(

@@ -78,6 +78,14 @@ MISTAKES = {
         changes=(instead(scaled=lambda at, scores: scores / at.keys),),
         of_code=True,
     ),
+    "scores_negated": Mistake(
+        says="The scores have the wrong sign: the less a key is like a query, the more weight it gets.",
+        fix="logits = q @ k^T / sqrt(d)",
+        seen="a distance turned into a score, or a minus that stayed in",
+        stage="logits",
+        changes=(times(-1.0),),
+        of_code=True,
+    ),
     "scale_other": Mistake(
         says="The scores are multiplied by another factor than 1 / sqrt(d).",
         fix="logits = scores / sqrt(d)",
