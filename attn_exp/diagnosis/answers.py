@@ -288,6 +288,23 @@ class Answers:
                 return best(self.closest(fitting))
         return None
 
+    def nearer_with_masks(self, found: Explained) -> Explained | None:
+        """Return what explains answers to fewer bits than they have, with a mistake of masks if it is far nearer then.
+
+        Where keys are made of the queries, a fill of -10 is next to nothing beside the score of a token with itself.
+        """
+        if self.bits == "own" or found.change is None or not found.names:
+            return None
+        base, asked = Candidate(found.names, found.change), [*self.wrong, *self.fresh]
+
+        def farthest(one: Candidate) -> float:
+            return max(self.gap(one, case, answer) for case, answer in asked)
+
+        made = [one for late in of_masks(self.single) if self.gives(one := together((base, late)))]
+        if not made or NEARER * farthest(nearest := min(made, key=farthest)) > farthest(base):
+            return None
+        return best([nearest])
+
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
         """Return those of some questions that have the masks that were asked for alone, and those with another mask."""
         asked = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks

@@ -56,7 +56,7 @@ from attn_exp.diagnosis.sides_inside import (
     products_behind,
 )
 from attn_exp.diagnosis.watching import DROPPING
-from attn_exp.diagnosis.weights_inside import OF_IMAGE, factor_of, hidden_places, of_scores, of_weights
+from attn_exp.diagnosis.weights_inside import DROPPED, OF_IMAGE, factor_of, hidden_places, of_scores, of_weights
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.rules.masks.causal import Causal
@@ -455,7 +455,7 @@ STAGES = {
     "the tokens inside": "q", "the keys inside": "k", "the heads inside": "q",
     "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
     "the weights inside": "weights",
-    "behind the softmax": "weights", "large inputs inside": "weights", RUNG: "output",
+    "behind the softmax": "weights", DROPPED: "weights", "large inputs inside": "weights", RUNG: "output",
     "the answer": "output",
 }  # fmt: skip
 """The first stage that differs where a rung is broken; each of the others is about a mask."""

@@ -24,7 +24,7 @@ from attn_exp.diagnosis import watching, watching_jax, watching_numpy
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Candidate, everywhere, factor_of_scores, one_for_all_sizes, rank
 from attn_exp.diagnosis.case import Answer, Case, expected, predicted, without_blind
-from attn_exp.diagnosis.cores import HIDDEN, MOST_OPERATIONS, behind, logits_of, mixed_with, softmaxes
+from attn_exp.diagnosis.cores import HIDDEN, MOST_OPERATIONS, POWERS, behind, logits_of, mixed_with, softmaxes
 from attn_exp.diagnosis.offer import at_of
 from attn_exp.diagnosis.several import LIKELY, together
 from attn_exp.diagnosis.watching import Operation
@@ -123,9 +123,6 @@ def of_softmaxes(operations: Sequence[Operation]) -> Inside | None:
         max((float(np.nanmax(operations[at].given[0])) for place in first for at in ahead[place]
              if operations[at].name in POWERS), default=0.0),
     )  # fmt: skip
-
-
-POWERS = ("exp", "exp2")
 
 
 def without_softmax(operations: Sequence[Operation]) -> Inside | None:
@@ -229,8 +226,11 @@ class Search:
     def from_scores(self, guess: Candidate) -> list[Candidate]:
         """Return what makes the stages behind the scores beside a guess that makes these."""
         guesses = likeliest(self.with_logits(guess))
-        guesses = self.followed(guesses, self.pool("weights", but=("masks", "scale", "heads")), self.has_shares)
-        guesses = self.followed(guesses, self.pool("weights", groups=("scale", "heads")), self.has_weights)
+        if self.inside.shares is None:  # several softmaxes stand one behind another
+            guesses = self.followed(guesses, self.pool("weights", but=("masks",)), self.has_weights)
+        else:
+            guesses = self.followed(guesses, self.pool("weights", but=("masks", "scale", "heads")), self.has_shares)
+            guesses = self.followed(guesses, self.pool("weights", groups=("scale", "heads")), self.has_weights)
         return self.followed(guesses, self.pool("context", "output"), self.has_answer)
 
     def followed(
@@ -329,7 +329,7 @@ class Search:
 
 def fill_of(number: float) -> Candidate:
     """Return the mistake of a number that is filled in where a mask hides."""
-    name = "mask_small_fill" if number else "mask_multiplied"
+    name = "mask_sign" if number > -HIDDEN else "mask_small_fill" if number else "mask_multiplied"
     return Candidate((name,), everywhere(filled(number)), fitted=True)
 
 

@@ -14,6 +14,7 @@ from attn_exp.diagnosis.idle import (
     idle_matrices,
     is_of_any,
     matrices_of,
+    never_called,
     said_of_idle,
 )
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -34,7 +35,8 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
         return
     known = {piece.name for pieces in roles.sides.values() for piece in pieces}
     found = idle_matrices(layer, lambda: caller(case).output, known)
-    idle, own = list(found), [name for name in matrices_of(layer.parameters) if name not in known]
+    idle = [*found, *never_called(layer)]
+    own = [*(name for name in matrices_of(layer.parameters) if name not in known), *never_called(layer)]
     places = {side: [(piece.name, piece.columns) for piece in roles.sides[side]] for side in "qkv"}
     if not idle:
         yield Finding(RUNG, HELD), ""
@@ -42,7 +44,7 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
     are_raw = hasattr(getattr(layer, "module", None), PUT_BEFORE) and are_projections(idle, own)
     is_output = not roles.sides.get("o") and (
         any(sounds_like(name) == "o" for name in idle)
-        or (len(idle) == 1 and may_be_output(idle[0], found[idle[0]], case))
+        or (len(idle) == len(found) == 1 and may_be_output(idle[0], found[idle[0]], case))
     )
     yield from said_of_idle(
         idle, lambda side, other: places[side] == places[other], are_raw=are_raw, is_output=is_output
