@@ -281,8 +281,10 @@ class Answers:
         if usual:
             return best(usual)
         late = of_masks(self.single)
-        turned = [together((one, other)) for one in late if one.names == (INVERTED,) for other in late if other != one]
-        for others in (late, turned):  # the fewest come first
+        inverted = [one for one in late if one.names == (INVERTED,)]
+        filled = [together((one, LARGE_FILL)) for one in inverted]
+        turned = [together((one, other)) for one in inverted for other in late if other != one]
+        for others in (late, filled, turned):  # the fewest come first
             made = [together((one, other)) for one in likeliest for other in others]
             if fitting := [one for one in made if tells(one)]:
                 return best(self.closest(fitting))

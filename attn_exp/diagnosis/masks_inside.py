@@ -135,7 +135,10 @@ def shown_by(seen: Seen, word: str, masking: Masking, lowest: float = LOWEST) ->
         names = {of_core(one, other, of_rows(allowed, one)) for one, other in kept}
     if names == {FILL} and all(is_multiplied(operations, one, moved_to_zero(one, other)) for one, other in pairs):
         return MULTIPLIED
-    return names.pop() if len(names) == 1 else None
+    is_open = masking.kind == "added" and all(
+        one.is_bare for one in again
+    )  # without a softmax no sign is the right one
+    return names.pop() if len(names) == 1 and not (is_open and names == {SIGN}) else None
 
 
 def moved_to_zero(masked: Core, plain: Core) -> Array:
@@ -206,7 +209,7 @@ def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
 def of_no_hidden_key(masked: Core, plain: Core, allowed: Array, open_before: Array) -> str | None:
     """Return what a mask does that hides no key before the softmax: too little, too late, or with the wrong sign.
 
-    Without a softmax 0 hides, and no sign favours anything.
+    Without a softmax 0 hides.
     """
     gap = masked.logits - plain.logits
     for places in (~allowed, allowed):  # of a mistake, either may be what the mask means
@@ -219,8 +222,7 @@ def of_no_hidden_key(masked: Core, plain: Core, allowed: Array, open_before: Arr
         if closed.any() and is_late and is_put_on_weights(masked, plain, closed):
             return None if hides_so else AFTER
         if not hides_so and not (moved & ~closed).any() and 2 * moved.sum() > closed.sum():
-            far = (gap - rest)[closed & moved].min() > -HIDDEN
-            return FILL if not far else None if masked.is_bare else SIGN
+            return SIGN if (gap - rest)[closed & moved].min() > -HIDDEN else FILL
     return None
 
 

@@ -34,7 +34,7 @@ class Heads(nn.Module):
         return self.cut(self.w_q(x)), self.cut(self.w_k(x)), self.cut(self.w_v(x))
 
     def weighed(self, scores: Any) -> Any:
-        return (scores * (scores.shape[-1] * 0 + self.w_q.out_features // self.heads) ** -0.5).softmax(-1)
+        return (scores * (self.w_q.out_features // self.heads) ** -0.5).softmax(-1)
 
     def forward(self, x: Any) -> Any:
         q, k, v = self.made(x)
@@ -42,13 +42,14 @@ class Heads(nn.Module):
 
 
 class OfOneMatrix(Heads):
-    def forward(self, x: Any, mask: Any = None) -> Any:  # type: ignore[override] # it takes a mask
+    def forward(self, x: Any, mask: Any = None) -> Any:
         q, k, v = (self.cut(self.w_q(x)) for _ in range(3))
         scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
         scores = scores if mask is None else scores + mask * 1e-9
         return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
+@pytest.mark.long
 def test_an_output_projection_that_is_missing_and_a_mask_that_hides_nothing_are_told_beside_keys_of_the_queries() -> (
     None
 ):
@@ -66,6 +67,7 @@ class FirstAsks(Heads):
         return nn.functional.dropout(super().weighed(scores), 0.3)
 
 
+@pytest.mark.long
 def test_what_else_is_wrong_is_told_beside_weights_that_are_dropped_inside() -> None:
     assert set(attn_exp.check(FirstAsks, quick=True).mistakes) == {"dropout_on", "queries_from_keys"}
 
@@ -97,17 +99,23 @@ def test_a_causal_mask_is_read_as_its_weights_lie_before_they_are_turned() -> No
 
 
 class OverHeads(Bent):
-    def forward(self, x: Any, mask: Any = None) -> Any:  # type: ignore[override] # it takes a mask
+    def forward(self, x: Any, mask: Any = None) -> Any:
         q, k, v = self.made(x)
         scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-        scores = scores if mask is None else scores.masked_fill(~mask, 1e9)
+        scores = scores if mask is None else self.masked(scores, mask)
         return self.w_o((self.shares(scores) @ v).transpose(1, 2).flatten(2))
+
+    def masked(self, scores: Any, mask: Any) -> Any:
+        return scores.masked_fill(~mask, 1e9)
 
     def shares(self, scores: Any) -> Any:
         return scores.softmax(1)
 
 
 class Without(OverHeads):
+    def masked(self, scores: Any, mask: Any) -> Any:
+        return scores + mask * -1e9
+
     def shares(self, scores: Any) -> Any:
         return scores
 
@@ -116,7 +124,7 @@ def test_a_mask_before_a_softmax_over_heads_is_not_said_to_come_behind_it() -> N
     assert set(attn_exp.check(OverHeads, quick=True).mistakes) == {"softmax_over_heads", "mask_sign"}
 
 
-def test_where_no_softmax_is_no_sign_favours_anything() -> None:
+def test_where_no_softmax_is_no_sign_of_what_is_added_is_wrong() -> None:
     assert attn_exp.check(Without, quick=True).mistakes == ("no_softmax",)
 
 
@@ -127,7 +135,7 @@ class RoundedScale(Heads):
         super().__init__(d_model, num_heads)
         self.root = torch.sqrt(torch.FloatTensor([d_model // num_heads]))
 
-    def forward(self, x: Any, mask: Any = None) -> Any:  # type: ignore[override] # it takes a mask
+    def forward(self, x: Any, mask: Any = None) -> Any:
         q, k, v = self.cut(self.w_q(x)), self.cut(self.w_q(x)), self.cut(self.w_v(x))
         scores = q @ k.transpose(-2, -1) / self.root
         scores = scores if mask is None else scores.masked_fill(mask == 0, -10.0)
@@ -150,6 +158,7 @@ def without_end(x: Any, num_heads: int, Wq: Any, Wk: Any, Wv: Any, Wo: Any, mask
     return np.concatenate(list(weights @ v), axis=-1)
 
 
+@pytest.mark.long
 def test_two_softmaxes_in_a_function_are_told_beside_what_comes_behind_them() -> None:
     verdict = attn_exp.check(without_end, quick=True)
     assert set(verdict.mistakes) == {"softmax_twice", "no_output_projection", "mask_ignored"}
@@ -175,8 +184,9 @@ class OneUnderTwoNames(nn.Module):
 
     def __init__(self, n_embd: int, head_size: int) -> None:
         super().__init__()
-        self.key, self.query = (nn.Sequential(nn.Linear(n_embd, head_size, bias=False), nn.GELU(),
-                                              nn.Linear(head_size, head_size, bias=False)) for _ in range(2))  # fmt: skip
+        self.key, self.query = (
+            nn.Sequential(nn.Linear(n_embd, head_size), nn.GELU(), nn.Linear(head_size, head_size)) for _ in range(2)
+        )
         self.value = self.query
 
     def forward(self, x: Any) -> Any:
@@ -186,6 +196,14 @@ class OneUnderTwoNames(nn.Module):
 
 def test_a_module_with_two_names_is_left_as_it_was() -> None:
     assert attn_exp.check(OneUnderTwoNames, quick=True).mistakes == ("scale_by_sqrt_d_model",)
+
+
+def raw_and_fused(Q: Any, K: Any, V: Any, tau: Any = None) -> Any:
+    return Q @ K.T / (float(Q.shape[-1]) if tau is None else tau) @ V
+
+
+def test_where_no_softmax_is_no_scale_stands_behind_it() -> None:
+    assert set(attn_exp.check(raw_and_fused, quick=True).mistakes) == {"no_softmax", "scale_by_d"}
 
 
 # Layers of other libraries, which give numbers in a first call
@@ -270,6 +288,21 @@ def packed(x, W_qkv, W_o, num_heads: int = 3):
     weights = jax.nn.softmax(jnp.einsum("bthd,bshd->bhts", q, k) / jnp.sqrt(k.shape[1]), axis=-1)
     return jnp.einsum("bhts,bshd->bthd", weights, v).reshape(b, t, -1) @ W_o
 """
+
+
+OF_NUMPY_OR_JAX = """
+import jax.numpy as jnp
+
+def spread(q, k, v):
+    scores = jnp.einsum("td,sd->ts", q, k) / q.shape[-1]
+    return scores.T @ v
+"""
+
+
+@pytest.mark.long
+def test_a_function_of_jax_is_seen_inside_where_it_takes_arrays_of_numpy(tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+    assert checked(OF_NUMPY_OR_JAX, tmp_path, "spread") == {"no_softmax", "scale_by_d", "weights_transposed"}
 
 
 @pytest.mark.long
