@@ -287,12 +287,31 @@ class Answers:
         if usual:
             return best(usual)
         late = of_masks(self.single)
-        turned = [together((one, other)) for one in late if one.names == (INVERTED,) for other in late if other != one]
-        for others in (late, turned):  # the fewest come first
+        inverted = [one for one in late if one.names == (INVERTED,)]
+        filled = [together((one, LARGE_FILL)) for one in inverted]
+        turned = [together((one, other)) for one in inverted for other in late if other != one]
+        for others in (late, filled, turned):  # the fewest come first
             made = [together((one, other)) for one in likeliest for other in others]
             if fitting := [one for one in made if tells(one)]:
                 return best(self.closest(fitting))
         return None
+
+    def nearer_with_masks(self, found: Explained) -> Explained | None:
+        """Return what explains answers to fewer bits than they have, with a mistake of masks if it is far nearer then.
+
+        Where keys are made of the queries, a fill of -10 is next to nothing beside the score of a token with itself.
+        """
+        if self.bits == "own" or found.change is None or not found.names:
+            return None
+        base, asked = Candidate(found.names, found.change), [*self.wrong, *self.fresh]
+
+        def farthest(one: Candidate) -> float:
+            return max(self.gap(one, case, answer) for case, answer in asked)
+
+        made = [one for late in of_masks(self.single) if self.gives(one := together((base, late)))]
+        if not made or NEARER * farthest(nearest := min(made, key=farthest)) > farthest(base):
+            return None
+        return best([nearest])
 
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
         """Return those of some questions that have the masks that were asked for alone, and those with another mask."""

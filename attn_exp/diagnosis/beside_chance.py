@@ -10,6 +10,7 @@ from attn_exp.diagnosis import other_words
 from attn_exp.diagnosis.behaviour import TWICE
 from attn_exp.diagnosis.chance import without_chance
 from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.weights_inside import DROPPED
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import BROKEN, Verdict
 from attn_exp.mistakes import mistake
@@ -21,7 +22,7 @@ def beside_chance(request: Request, check: Callable[[], Verdict]) -> Verdict:
     That shows once chance is stopped: of answers that are others each time no numbers tell anything.
     """
     verdict = check()
-    twice = [one for one in verdict.findings if one.rung == TWICE and one.state == BROKEN]
+    twice = [one for one in verdict.findings if one.rung in (TWICE, DROPPED) and one.state == BROKEN]
     by_chance = tuple(name for name in verdict.mistakes if name in BY_CHANCE)
     if not twice or not by_chance:
         return verdict

@@ -92,12 +92,14 @@ def best(fits: Sequence[Candidate]) -> Explained | None:
 def rank(candidate: Candidate) -> tuple[int, ...]:
     """Return what puts the likelier explanation first: fewer mistakes, none fitted, those that need most, by group.
 
-    Queries for keys and for values are likelier than queries for keys, and these keys for values.
+    Queries for keys and for values are likelier than queries for keys, and these keys for values. Without a softmax,
+    nothing stands behind it.
     """
     made = [mistakes.mistake(name) for name in candidate.names]
     specific, place = sum(len(one.needs) for one in made), sum(GROUPS.index(one.group) for one in made)
     products = [name for name, one in zip(candidate.names, made, strict=True) if one.group == "products"]
     rare = sum(name not in PAIRED for name in products) if len(made) > 1 else 0
+    rare += {"no_softmax", "scale_after_softmax"} <= set(candidate.names)
     return len(candidate.names), candidate.fitted, -specific, place, rare
 
 

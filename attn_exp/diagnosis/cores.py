@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.idle import diagonals, idle_biases, idle_matrices, matrices_of, packed_axis
+from attn_exp.diagnosis.idle import diagonals, idle_biases, idle_matrices, matrices_of, never_called, packed_axis
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -126,20 +126,21 @@ def softmaxes(operations: Sequence[Operation]) -> Iterator[int]:
         if one.said.dtype.kind != "f" or one.said.ndim < len("ts") or not one.is_of_x or one.said.size < 2:
             continue
         made_of_rows = one.name in ("stack", "index_put") and one.given[-1].ndim == 1
-        is_made = one.name in ("div", "mul") or made_of_rows
+        is_made = one.name in ("div", "mul", *POWERS) or made_of_rows  # a power too, less the log of a sum
         if one.name in ("_softmax", "_safe_softmax", LOGARITHMS) or (is_made and is_share(operations, place)):
             yield place
 
 
 LOGARITHMS = "_log_softmax"
 """The operation that returns the logarithms of shares."""
+POWERS = ("exp", "exp2")
 
 
 def is_share(operations: Sequence[Operation], place: int) -> bool:
     """Say whether a quotient is that of exponentials by their sum, whichever are summed; inf by inf is NaN."""
     said = operations[place].said
     if not ((said >= 0) | np.isnan(said)).all() or not any(
-        operations[one].name in ("exp", "exp2") for one in behind(operations, place)
+        operations[one].name in POWERS for one in behind(operations, place)
     ):
         return False
     sums = [said.sum(axis=axis) for axis in range(said.ndim) if said.shape[axis] > 1]
@@ -289,8 +290,9 @@ def logits_of(operations: Sequence[Operation], place: int) -> Array:
 def power_of(operations: Sequence[Operation], place: int) -> Operation | None:
     """Return the operation that takes the powers of a softmax in parts, or None where it has other axes."""
     one = operations[place]
-    power = next((operations[made] for made in one.made[:1] if made is not None), one)
-    return power if power.name in ("exp", "exp2") and power.said.shape == one.said.shape else None
+    before = next((operations[made] for made in one.made[:1] if made is not None), one)
+    power = one if one.name in POWERS else before
+    return power if power.name in POWERS and power.said.shape == one.said.shape else None
 
 
 def is_raw(operations: Sequence[Operation], place: int) -> bool:
@@ -537,12 +539,12 @@ def seen_inside(
         return layer.answer(way, x, memory if way.memory else None)
 
     def idle() -> list[str]:
-        return list(idle_matrices(layer, answer))
+        return [*idle_matrices(layer, answer), *never_called(layer)]
 
     def named() -> dict[str, str]:
         return sides_by_name(layer, first[0], lambda: cores(ask(x, memory)[0], tokens)[0])
 
-    every = matrices_of(layer.parameters)
+    every = [*matrices_of(layer.parameters), *never_called(layer)]
     return Seen(
         ask, x, memory, said, operations, first, second, way.width, heads, words, idle,
         partial(diagonals, layer, answer), named, every,

@@ -104,5 +104,6 @@ def explained(evidence: Evidence) -> Explained:
                 if is_tried and not (explanation.dear and (is_told(view) or is_over(EXPLAINING, SEVERAL))):
                     found = explanation.tried(view)
                     if found is not None:
-                        return replace(found, by=explanation.name, view=view)
+                        nearer = view.nearer_with_masks(found) if isinstance(view, Answers) else None
+                        return replace(nearer or found, by=explanation.name, view=view)
     return Explained()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -83,6 +84,11 @@ WHOLE = "every number of a matrix is used"
 DIAGONAL = "projection_diagonal"
 
 
+def never_called(layer: Any) -> list[str]:
+    """Return the names of the layers inside one that it made and never called, where they have no numbers then."""
+    return list(getattr(layer, "never_called", ()))
+
+
 def parts_of_packed(name: str, array: Array) -> Iterator[tuple[str, Array]]:
     """Yield the thirds of a matrix that makes q, k and v, by its name and sizes: one after the other, or by head."""
     axis = packed_axis(name, array)
@@ -124,6 +130,11 @@ def is_of_any(name: str) -> bool:
     return all(word in FILLERS for word in words)
 
 
+def output_of(idle: Collection[str]) -> str:
+    """Return the names of those among idle matrices that are, by their names, those of the output."""
+    return ", ".join(name for name in idle if sounds_like(name) == "o")
+
+
 def may_be_output(idle: Collection[str], every: Collection[str]) -> bool:
     """Say whether a matrix among idle ones is that of the output by its name, and no other matrix is."""
     said = {name for name in idle if sounds_like(name) == "o"}
@@ -161,6 +172,8 @@ def said_of_idle(
     """
     instead = list(made_of_another(idle, is_alike))
     yield from ((Finding(RUNG, BROKEN, why), name) for why, name in instead)
+    if instead and is_output and (output := output_of(idle)):
+        yield Finding(RUNG, BROKEN, f"{output} changes nothing: it is made and never used"), NO_OUTPUT
     if not instead:
         name = THROUGH if through else UNUSED if are_raw else NO_OUTPUT if is_output else ""
         said = f"{', '.join(idle)} changes nothing: it is made and never used"

@@ -58,7 +58,7 @@ from attn_exp.diagnosis.sides_inside import (
     products_behind,
 )
 from attn_exp.diagnosis.watching import DROPPING, Operation
-from attn_exp.diagnosis.weights_inside import OF_IMAGE, factor_of, hidden_places, of_scores, of_weights
+from attn_exp.diagnosis.weights_inside import DROPPED, OF_IMAGE, factor_of, hidden_places, of_scores, of_weights
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.rules.masks.causal import Causal
@@ -474,7 +474,8 @@ STAGES = {
     "the tokens inside": "q", "the keys inside": "k", "the values inside": "v", "the heads inside": "q",
     "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
     "the weights inside": "weights",
-    "behind the softmax": "weights", "large inputs inside": "weights", RUNG: "output", WHOLE: "output",
+    "behind the softmax": "weights", DROPPED: "weights", "large inputs inside": "weights", RUNG: "output",
+    WHOLE: "output",
     "the answer": "output",
 }  # fmt: skip
 """The first stage that differs where a rung is broken; each of the others is about a mask."""

@@ -9,6 +9,7 @@ arrays are held against each other by their numbers alone. What fits is a guess,
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from attn_exp.diagnosis import watching, watching_jax, watching_numpy
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Candidate, everywhere, factor_of_scores, one_for_all_sizes, rank
 from attn_exp.diagnosis.case import Answer, Case, expected, predicted, without_blind
-from attn_exp.diagnosis.cores import HIDDEN, MOST_OPERATIONS, behind, logits_of, mixed_with, softmaxes
+from attn_exp.diagnosis.cores import HIDDEN, MOST_OPERATIONS, POWERS, behind, logits_of, mixed_with, softmaxes
 from attn_exp.diagnosis.offer import at_of
 from attn_exp.diagnosis.several import LIKELY, together
 from attn_exp.diagnosis.watching import Operation
@@ -57,18 +58,19 @@ def operations_of(caller: Caller, case: Case) -> list[Operation]:
         if caller.library.name == "torch":
             sources = [arguments[role] for role in ARRAYS if role in arguments]
             return watching.watched(lambda: caller.call(arguments), sources)[0]
-        if caller.library.name == "jax":
+        if caller.library.name == "numpy":
+            notes = watching_numpy.Notes({})
+            with watching_numpy.watching(notes):
+                caller.call({role: notes.of_x(one) if role in ARRAYS else one for role, one in arguments.items()})
+            if notes.operations or "jax" not in sys.modules:
+                return notes.operations
+        if caller.library.name in ("jax", "numpy"):  # JAX takes arrays of NumPy too
             of_jax = watching_jax.Notes({})
             positional, named = caller.spoken(arguments)
             theirs = {name for role, name in caller.offer.parameters.items() if role not in ARRAYS}
             call: Callable[..., Any] = lambda _, first, others: caller.function(*first, **others)  # noqa: E731
             watching_jax.noted(call, {}, positional, named, theirs, of_jax)
             return of_jax.operations
-        if caller.library.name == "numpy":
-            notes = watching_numpy.Notes({})
-            with watching_numpy.watching(notes):
-                caller.call({role: notes.of_x(one) if role in ARRAYS else one for role, one in arguments.items()})
-            return notes.operations
     return []
 
 
@@ -123,9 +125,6 @@ def of_softmaxes(operations: Sequence[Operation]) -> Inside | None:
         max((float(np.nanmax(operations[at].given[0])) for place in first for at in ahead[place]
              if operations[at].name in POWERS), default=0.0),
     )  # fmt: skip
-
-
-POWERS = ("exp", "exp2")
 
 
 def without_softmax(operations: Sequence[Operation]) -> Inside | None:
@@ -214,7 +213,7 @@ class Search:
     def hides(self) -> bool:
         """Whether a mask hides anything before the softmax, or fills a number in."""
         seen = self.inside.logits
-        return seen is None or not np.isfinite(seen).all() or self.filled_in(seen)[0] is not None
+        return seen is None or not np.isfinite(seen).all() or filled_in(self.case, seen)[0] is not None
 
     def beside(self, start: Candidate) -> list[Candidate]:
         """Return what makes all that is seen, and the answer, beside a start.
@@ -229,8 +228,11 @@ class Search:
     def from_scores(self, guess: Candidate) -> list[Candidate]:
         """Return what makes the stages behind the scores beside a guess that makes these."""
         guesses = likeliest(self.with_logits(guess))
-        guesses = self.followed(guesses, self.pool("weights", but=("masks", "scale", "heads")), self.has_shares)
-        guesses = self.followed(guesses, self.pool("weights", groups=("scale", "heads")), self.has_weights)
+        if self.inside.shares is None:  # several softmaxes stand one behind another
+            guesses = self.followed(guesses, self.pool("weights", but=("masks",)), self.has_weights)
+        else:
+            guesses = self.followed(guesses, self.pool("weights", but=("masks", "scale", "heads")), self.has_shares)
+            guesses = self.followed(guesses, self.pool("weights", groups=("scale", "heads")), self.has_weights)
         return self.followed(guesses, self.pool("context", "output"), self.has_answer)
 
     def followed(
@@ -292,7 +294,7 @@ class Search:
         if is_alike(seen, stages["masked"]):
             yield guess
             return
-        filler, shown = self.filled_in(seen)
+        filler, shown = filled_in(self.case, seen)
         factor = factor_between(shown, stages["masked"])
         if factor is None:
             return
@@ -316,20 +318,21 @@ class Search:
         ))  # fmt: skip
         return isclose(made, right * factor, rel_tol=SIMILAR) or "scores_floored" in scale.names
 
-    def filled_in(self, seen: Array) -> tuple[float | None, Array]:
-        """Return the number that stands where a mask hides, if one does, and the logits with that as -inf."""
-        if not self.case.recipe.rules.masks:
-            return None, seen
-        every, counts = np.unique(seen[np.isfinite(seen)], return_counts=True)
-        if not counts.size or counts.max() < FEWEST:
-            return None, seen
-        filler = float(every[counts.argmax()])
-        return filler, np.sort(np.where(seen == filler, -np.inf, seen))
+
+def filled_in(case: Case, seen: Array) -> tuple[float | None, Array]:
+    """Return the number that stands where a mask hides, if one does, and the logits with that as -inf."""
+    if not case.recipe.rules.masks:
+        return None, seen
+    every, counts = np.unique(seen[np.isfinite(seen)], return_counts=True)
+    if not counts.size or counts.max() < FEWEST:
+        return None, seen
+    filler = float(every[counts.argmax()])
+    return filler, np.sort(np.where(seen == filler, -np.inf, seen))
 
 
 def fill_of(number: float) -> Candidate:
     """Return the mistake of a number that is filled in where a mask hides."""
-    name = "mask_small_fill" if number else "mask_multiplied"
+    name = "mask_sign" if number > -HIDDEN else "mask_small_fill" if number else "mask_multiplied"
     return Candidate((name,), everywhere(filled(number)), fitted=True)
 
 

@@ -21,7 +21,7 @@ from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.evidence import Pair, evidence_of, left_out
 from attn_exp.diagnosis.explanations import explained
-from attn_exp.diagnosis.inside_functions import scaled_twice
+from attn_exp.diagnosis.inside_functions import filled_in, scaled_twice
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.located import located, sees_itself_alone
@@ -78,7 +78,7 @@ def verdict_on_answers(
     found = (known or explained_unless_alone(evidence, wrong)) if wrong else Explained()
     found = as_it_is_scaled(with_left_out(evidence, found, partial(left_out, caller, function, seen)), evidence, wrong)
     found = found if other_words.may_be_made(found.names, caller) else Explained()
-    found = as_its_mask_fills(found, caller, function)
+    found = as_its_mask_fills(found, caller, function, filler_inside(evidence, wrong) if wrong else None)
     if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
         seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
         wrong, found, small = [], Explained(), None
@@ -155,12 +155,20 @@ def as_it_is_scaled(found: Explained, evidence: Answers, wrong: Seen) -> Explain
 BY_D, SCALED_TWICE = "scale_by_d", "scale_twice"
 
 
-def as_its_mask_fills(found: Explained, caller: Caller, function: Bound) -> Explained:
+def filler_inside(evidence: Answers, wrong: Seen) -> float | None:
+    """Return the number that is seen inside a call where a mask hides, if one is."""
+    case = next((case for case, answer in wrong if case.recipe.rules.masks and answer.output is not None), None)
+    inside = None if case is None else evidence.watch(case)
+    return None if case is None or inside is None or inside.logits is None else filled_in(case, inside.logits)[0]
+
+
+def as_its_mask_fills(found: Explained, caller: Caller, function: Bound, filler: float | None) -> Explained:
     """Return an explanation that says of a product with a mask, or of none at all, that it is a small fill, if it is.
 
-    Their numbers are nearly the same.
+    Their numbers are nearly the same. `filler` is what is seen inside where a mask hides.
     """
-    product = MULTIPLIED if MULTIPLIED in found.names and not ways_to_mask.multiplies(caller, function) else ""
+    is_product = MULTIPLIED in found.names and not filler and ways_to_mask.multiplies(caller, function)
+    product = MULTIPLIED if not is_product else ""
     nothing = IGNORED if IGNORED in found.names and ways_to_mask.adds_next_to_nothing(caller, function) else ""
     return replace(found, names=tuple(SMALL_FILL if name in (product, nothing) else name for name in found.names))
 

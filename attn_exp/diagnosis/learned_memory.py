@@ -150,7 +150,12 @@ def answer_with(module: Any, way: Way, instead: Mapping[str, Any], x: Any) -> An
         return torch.func.functional_call(module, dict(instead), positional, named)
 
     with ONE_AT_A_TIME:
-        return next(iter(parts_of(way.call(call, x)).values()))
+        before = [(one._parameters, dict(one._parameters)) for one in module.modules()]
+        try:
+            return next(iter(parts_of(way.call(call, x)).values()))
+        finally:
+            for held, own in before:  # PyTorch does not put back what a module with two names holds
+                held.update(own)
 
 
 def with_context(module: Any, way: Way, slots: Sequence[Slots], with_queries: bool) -> Any:

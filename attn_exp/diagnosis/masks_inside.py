@@ -14,10 +14,11 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.cores import CLOSE, HIDDEN, Core, Seen, cores, is_multiplied, multiple
-from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
+from attn_exp.diagnosis.masking import ADDED, LOWEST, MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.offer import is_of_edges
 from attn_exp.diagnosis.other_masks import AS_MEANT, IGNORED, TURNED
 from attn_exp.diagnosis.other_words import INVERTED
+from attn_exp.diagnosis.weights_inside import are_turned
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules
@@ -59,9 +60,10 @@ def rungs(seen: Seen) -> set[str]:
 
 def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say of each word for a mask what it does inside, and the name of what is wrong with it."""
-    for word, role in seen.words.items():
-        shown = shown_in_some_way(seen, word, role)
-        name = next((one for one in RANK if one in shown), IGNORED if IGNORED in shown else None)
+    every = {word: shown_in_some_way(seen, word, role) for word, role in seen.words.items()}
+    is_masked = any("" in shown for shown in every.values())  # one is heeded, and others may be of what is not there
+    for word, shown in every.items():
+        name = next((one for one in RANK if one in shown), IGNORED if IGNORED in shown and not is_masked else None)
         if name == TURNED and shown[name] in PADDINGS:
             name = OF_QUERIES
         if name is None:
@@ -86,6 +88,9 @@ def shown_in_some_way(seen: Seen, word: str, role: str) -> dict[str, Masking]:
             break  # it answers to booleans, and is judged by them
         with suppress(Exception):  # a layer may take no mask that is written so
             found = shown_by(seen, word, masking)
+            is_next_to_nothing = found == "" and FILL in shown  # of -inf, which hides, however little is left of it
+            if masking.kind == "added" and (found is None or is_next_to_nothing):
+                found = shown_by(seen, word, masking, ADDED)
             if found is not None:
                 shown.setdefault(found, masking)
         if "" in shown or thread_time() - start > MOST_SECONDS:
@@ -93,10 +98,10 @@ def shown_in_some_way(seen: Seen, word: str, role: str) -> dict[str, Masking]:
     return shown
 
 
-def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
+def shown_by(seen: Seen, word: str, masking: Masking, lowest: float = LOWEST) -> str | None:
     """Return what a mask that is written in a way does: "" where it hides what it says, or the name of a mistake.
 
-    None where that is none of those that are known.
+    `lowest` is what is added where one may not attend. None where that is none of those that are known.
     """
     batch, tokens = seen.x.shape[:2]
     allowed = np.random.default_rng(83).random((tokens, tokens)) < 0.6
@@ -108,7 +113,7 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
     if allowed.all():  # of so few tokens nothing is hidden, and nothing is to be seen
         return None
     at = At(Rules(), batch, max(seen.heads, 1), max(seen.heads, 1), tokens, tokens, seen.width, seen.width)
-    mask = masking.held(masking.write(allowed, at))
+    mask = masking.held(replace(masking, lowest=lowest).write(allowed, at))
     is_turned = are_turned(seen)  # what is read as queries is asked, and what is read as keys asks
     allowed, keys_alone = (allowed.T, False) if is_turned else (allowed, masking in PADDINGS)
     operations, said = seen.ask(seen.x, seen.memory, None, {word: mask})
@@ -131,14 +136,10 @@ def shown_by(seen: Seen, word: str, masking: Masking) -> str | None:
         names = {of_core(one, other, of_rows(allowed, one)) for one, other in kept}
     if names == {FILL} and all(is_multiplied(operations, one, moved_to_zero(one, other)) for one, other in pairs):
         return MULTIPLIED
-    return names.pop() if len(names) == 1 else None
-
-
-def are_turned(seen: Seen) -> bool:
-    """Say whether weights are turned before they meet the values: those of each key sum to 1, and names say so."""
-    of_keys, of_queries = ([one.shares.sum(axis=axis) for one in seen.first] for axis in (1, 2))
-    are_ones = [all(np.allclose(one, 1.0, atol=CLOSE) for one in sums) for sums in (of_keys, of_queries)]
-    return are_ones == [True, False] and seen.is_turned
+    is_open = masking.kind == "added" and all(
+        one.is_bare for one in again
+    )  # without a softmax no sign is the right one
+    return names.pop() if len(names) == 1 and not (is_open and names == {SIGN}) else None
 
 
 def moved_to_zero(masked: Core, plain: Core) -> Array:
@@ -203,28 +204,46 @@ def of_core(masked: Core, plain: Core, allowed: Array) -> str | None:
             factor, apart = multiple(masked.logits, plain.logits, shown)
             are_alone = shown.sum(axis=-1).max() <= 1  # a key that no other stands beside has no score that tells
             return name if are_alone or (apart < CLOSE * 10 and abs(factor - 1.0) < CLOSE * 10) else OTHERS
-    if hidden.any():
-        return None
+    return None if hidden.any() else of_no_hidden_key(masked, plain, allowed, open_before)
+
+
+def of_no_hidden_key(masked: Core, plain: Core, allowed: Array, open_before: Array) -> str | None:
+    """Return what a mask does that hides no key before the softmax: too little, too late, or with the wrong sign.
+
+    Without a softmax 0 hides.
+    """
     for places in (~allowed, allowed):  # of a mistake, either may be what the mask means
         closed = places & open_before
-        hides_so = masked.is_bare and not masked.weights[closed].any()  # without a softmax, 0 hides
-        if closed.any() and (hides_so or not masked.is_bare) and is_put_on_weights(masked, plain, closed):
+        moved = np.abs(added_to(masked, plain, closed)) > CLOSE
+        hides_so = masked.is_bare and not masked.weights[closed].any()
+        is_late = hides_so if masked.is_bare else not moved.any()
+        if closed.any() and is_late and is_put_on_weights(masked, plain, closed):
             return None if hides_so else AFTER
-        if (least := least_added(masked, plain, closed)) is not None:
+        if not hides_so and (least := least_added(masked, plain, closed)) is not None:
             return SIGN if least > -HIDDEN else FILL
+    is_square = allowed.shape[-1] == allowed.shape[-2]
     turned = (~allowed.T, allowed.T) if is_square else ()  # where keys are given first, their axis may be too
     is_sign = any((least_added(masked, plain, places & open_before) or 0.0) > -HIDDEN for places in turned)
     return SIGN if is_sign else None
 
 
+def added_to(masked: Core, plain: Core, closed: Array) -> Array:
+    """Return what a mask adds to the logits, less what it adds to all of a row, which a softmax by hand may show.
+
+    Without a softmax there is nothing that all of a row share.
+    """
+    gap: Array = masked.logits - plain.logits
+    kept = np.where(closed | masked.is_bare, 0.0, gap)
+    rest: Array = kept.sum(axis=-1, keepdims=True) / np.maximum((~closed).sum(axis=-1, keepdims=True), 1)
+    return gap - rest
+
+
 def least_added(masked: Core, plain: Core, closed: Array) -> float | None:
     """Return the least of what a mask adds to the logits of some places; None where it adds to others, or to few."""
-    gap = masked.logits - plain.logits
-    kept = np.where(closed, 0.0, gap)  # a softmax by hand shows logits but for a number of each row
-    rest = kept.sum(axis=-1, keepdims=True) / np.maximum((~closed).sum(axis=-1, keepdims=True), 1)
-    moved = np.abs(gap - rest) > CLOSE
+    added = added_to(masked, plain, closed)
+    moved = np.abs(added) > CLOSE
     is_added = closed.any() and not (moved & ~closed).any() and 2 * moved.sum() > closed.sum()
-    return float((gap - rest)[closed].min()) if is_added else None
+    return float(added[closed & moved].min()) if is_added else None
 
 
 def is_put_on_weights(masked: Core, plain: Core, closed: Array) -> bool:

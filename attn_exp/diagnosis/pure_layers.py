@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -90,6 +90,8 @@ class PureLayer:
     """The norms that were met at last, in the order of the calls."""
     module: Any = None
     """What its class made."""
+    never_called: list[str] = field(default_factory=list)
+    """The layers inside that were made, and got no numbers, as the first call gives them and never called them."""
     hidden: set[str] = field(default_factory=set)
     traces: dict[Any, Any] = field(default_factory=dict)
     """What it was traced as for inputs of some sizes, where its operations are noted."""
@@ -252,6 +254,7 @@ class KerasLayer(PureLayer):
         names = names_of_weights(layer)
         leaves = {names[weight.path]: weight for weight in layer.weights}
         super().__init__(leaves, lambda leaves: self.now[-1], layer.call)
+        self.never_called = [name for name, part in layers_of(layer) if WITH_MATRIX in vars(part) and not part.built]
         self.layer, self.now = layer, [in_numpy(taken_apart_once_built(layer))]
         """How it is called now, last: as it is, without its norms, or watching them."""
         self.norms = [one for one in layer._flatten_layers() if one is not layer and is_norm(one)]
@@ -344,22 +347,33 @@ def names_of_weights(layer: Any) -> dict[str, str]:
     A path may tell the class alone, as in `attention/dense_1/kernel`; attributes tell what their author calls it.
     """
     found = dict[str, str]()
-
-    def walk(one: Any, said: str) -> None:
-        held = vars(one).get("_modules", {})  # where PyTorch computes, its modules are kept there
-        public = {name: value for name, value in {**vars(one), **held}.items() if not name.startswith("_")}
-        for name, part in parts_below(public, f"{said}/" if said else ""):
-            if hasattr(part, "_flatten_layers") and name.count("/") < DEEPEST:
-                walk(part, name)
-            elif hasattr(part, "assign") and hasattr(part, "path"):
+    for said, one in [*layers_of(layer), ("", layer)]:
+        for name, part in parts_below(held_by(one), f"{said}/" if said else ""):
+            if hasattr(part, "assign") and hasattr(part, "path"):
                 found.setdefault(part.path, name)
         for weight in one.weights if said else ():
             found.setdefault(weight.path, f"{said}/{weight.path.rsplit('/', 1)[-1]}")
-
-    walk(layer, "")
     paths = [weight.path for weight in layer.weights]
     names = {path: path if sounds_like(path) else found.get(path, path) for path in paths}
     return names if len(set(names.values())) == len(names) else {path: path for path in names}
+
+
+def held_by(layer: Any) -> dict[str, Any]:
+    """Return the attributes of a layer of Keras that its author named."""
+    held = vars(layer).get("_modules", {})  # where PyTorch computes, its modules are kept there
+    return {name: value for name, value in {**vars(layer), **held}.items() if not name.startswith("_")}
+
+
+def layers_of(layer: Any, said: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the layers inside one of Keras, the innermost first, by the attributes that lead to them."""
+    for name, part in parts_below(held_by(layer), f"{said}/" if said else ""):
+        if hasattr(part, "_flatten_layers") and name.count("/") < DEEPEST:
+            yield from layers_of(part, name)
+            yield name, part
+
+
+WITH_MATRIX = "kernel_initializer"
+"""What a layer of Keras keeps that has a matrix, also before it has it."""
 
 
 def parts_below(values: Mapping[str, Any], said: str) -> Iterator[tuple[str, Any]]:
@@ -504,7 +518,17 @@ def of_linen(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLay
         return lambda *positional, **named: made.apply(variables, *positional, rngs=keys, **named)
 
     met = met_by(sys.modules["flax.linen"].intercept_methods, lambda module: "/".join(module.path))
-    return PureLayer(leaves, applied, made.__call__, meeting=met)
+    return PureLayer(leaves, applied, made.__call__, meeting=met, never_called=list(never_called(made, found, leaves)))
+
+
+def never_called(made: Any, variables: Mapping[str, Any], leaves: Collection[str]) -> Iterator[str]:
+    """Yield the names of what a module of flax.linen makes as it is set up, and of which it has no numbers."""
+    bound = made.bind(variables)
+    with suppress(Exception):
+        getattr(bound, "name_that_it_has_not", None)  # which sets it up
+        for name, part in vars(bound).items():
+            if hasattr(part, "kernel_init") and not any(leaf.startswith(f"{name}/") for leaf in leaves):
+                yield name
 
 
 def of_pair(made: Pair, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
@@ -540,8 +564,14 @@ def of_haiku(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLay
     """Return what makes a module of haiku as a layer: a first call, made by `example`, gives it its parameters."""
     import jax  # noqa: PLC0415
 
-    pair = sys.modules["haiku"].transform(lambda positional, named: made()(*positional, **named))
-    found = dict[str, Any]()
+    found, inside = dict[str, Any](), dict[str, Any]()
+
+    def called(positional: Any, named: Any) -> Any:
+        module = made()
+        inside.update(vars(module))
+        return module(*positional, **named)
+
+    pair = sys.modules["haiku"].transform(called)
     start = compiled(lambda given, named: pair.init(jax.random.PRNGKey(0), given, named))
     once = compiled(lambda params, given, named: pair.apply(params, jax.random.PRNGKey(1), given, named))
 
@@ -557,7 +587,10 @@ def of_haiku(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLay
         return lambda *positional, **named: pair.apply(params, jax.random.PRNGKey(1), positional, named)
 
     met = met_by(sys.modules["haiku"].intercept_methods, lambda module: str(module.module_name))
-    return PureLayer(leaves, applied, made.forward, meeting=met)
+    idle = [name for name, part in inside.items() if hasattr(part, "w_init") and not any(
+        leaf.startswith(f"{part.module_name}/") for leaf in leaves
+    )]  # fmt: skip
+    return PureLayer(leaves, applied, made.forward, meeting=met, never_called=idle)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from attn_exp.diagnosis.idle import (
     idle_matrices,
     is_of_any,
     matrices_of,
+    never_called,
     said_of_diagonals,
     said_of_idle,
 )
@@ -42,7 +43,8 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
     known = {piece.name for pieces in roles.sides.values() for piece in pieces}
     found = idle_matrices(layer, lambda: caller(case).output, known)
     yield from said_of_diagonals(diagonals(layer, lambda: caller(case).output))
-    idle, own = list(found), [name for name in matrices_of(layer.parameters) if name not in known]
+    idle = [*found, *never_called(layer)]
+    own = [*(name for name in matrices_of(layer.parameters) if name not in known), *never_called(layer)]
     places = {side: [(piece.name, piece.columns) for piece in roles.sides[side]] for side in "qkv"}
     if not idle:
         yield Finding(RUNG, HELD), ""
@@ -50,7 +52,7 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
     are_raw = hasattr(getattr(layer, "module", None), PUT_BEFORE) and are_projections(idle, own)
     is_output = not roles.sides.get("o") and (
         any(sounds_like(name) == "o" for name in idle)
-        or (len(idle) == 1 and may_be_output(idle[0], found[idle[0]], case))
+        or (len(idle) == len(found) == 1 and may_be_output(idle[0], found[idle[0]], case))
     )
     through = bool(
         {piece.name for piece in roles.sides.get("o", ())} & {name for side in places.values() for name, _ in side}

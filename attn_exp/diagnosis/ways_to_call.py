@@ -422,14 +422,17 @@ def as_a_mistake_shows(shaped: Sequence[Tried]) -> Sequence[Tried]:
 
 
 def as_scores_show(shaped: Sequence[Tried]) -> Sequence[Tried]:
-    """Return the ways to call a function of heads, first those in the order of axes in which its scores are right.
+    """Return the ways to call a function, first those in which its scores are right: of heads by the order of axes, of
+    a layer's matrices by how they are packed.
 
-    Where something else is wrong, answers of two orders of axes have the same shape.
+    Where something else is wrong, answers of two orders of axes have the same shape, and so have those of two packings.
     """
     first = shaped[0] if shaped else None
-    if first is None or not first.caller.offer.core or has_one_mistake(first) or has_its_scores(first):
+    if first is None or has_one_mistake(first) or has_its_scores(first):
         return shaped
-    others = [one for one in shaped if one.caller.layout != first.caller.layout]
+    is_core = first.caller.offer.core
+    others = [one for one in shaped if (one.caller.layout != first.caller.layout if is_core else
+              one.function is not first.function and not is_turned(one.function))]  # fmt: skip
     in_steps = getattr(first.function.call, "step", None) is not None  # of one token nothing tells what scores are
     shows = has_one_mistake if in_steps else has_its_scores
     found = next((one for one in others if shows(one)), None)

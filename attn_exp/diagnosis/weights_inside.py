@@ -37,7 +37,7 @@ def of_scores(
     rung = "the scores inside"
     if are_shares(one.logits) and are_shares(other.logits):
         yield Finding(rung, BROKEN, "they are shares already, as a softmax makes them"), "softmax_twice"
-        one, other = (replace(each, logits=np.log(np.maximum(each.logits, 1e-300))) for each in (one, other))
+        one, other = map(before_shares, (one, other))
     hidden, filled = hidden_places(one, other)
     shown = ~(hidden | filled)
     factor, gap = factor_of(one, other, shown)
@@ -82,6 +82,11 @@ def are_shares(logits: Array) -> bool:
     return bool((logits >= 0).all() and np.allclose(logits.sum(axis=2), 1.0, atol=CLOSE))
 
 
+def before_shares(one: Core) -> Core:
+    """Return a softmax whose logits are shares with what the softmax before it was given."""
+    return replace(one, logits=np.log(np.maximum(one.logits, 1e-300))) if are_shares(one.logits) else one
+
+
 def factor_of(one: Core, other: Core, shown: Array) -> tuple[float, float]:
     """Return by what `q k^T` is multiplied where it is shown, and how far the logits of two questions are from that."""
     left, right = (np.where(shown, each.logits, 0.0) for each in (one, other))
@@ -103,6 +108,7 @@ def of_masks(seen: Seen, one: Core, hidden: Array, filled: Array, is_asked: bool
     somebody wants one."""
     rung = "the mask inside"
     closed = (hidden | filled).any(axis=0)
+    closed = closed.T if are_turned(seen) else closed  # what is read as queries is asked
     if not closed.any():
         if is_asked and one.logits.shape[1] > 1:
             yield Finding(rung, BROKEN, "later keys are seen"), "causal_ignored"
@@ -166,8 +172,8 @@ def of_scale(
     names = names_of_scale(seen, one, factor)
     other = others()
     if other is not None and len(other.first) == len(other.second) == len(seen.first):
-        place = seen.first.index(one)
-        first, second = other.first[place], other.second[place]
+        place = next(place for place, each in enumerate(seen.first) if each.at == one.at)
+        first, second = before_shares(other.first[place]), before_shares(other.second[place])
         hidden, filled = hidden_places(first, second)
         again, gap = factor_of(first, second, ~(hidden | filled))
         again = again * first.before if gap < CLOSE * 10 else scale_beside_others(other, first)
@@ -233,6 +239,13 @@ def of_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
 
 
 SUMMED = "values_summed"
+
+
+def are_turned(seen: Seen) -> bool:
+    """Say whether weights are turned before they meet the values: those of each key sum to 1, and names say so."""
+    of_keys, of_queries = ([one.shares.sum(axis=axis) for one in seen.first] for axis in (1, 2))
+    are_ones = [all(np.allclose(one, 1.0, atol=CLOSE) for one in sums) for sums in (of_keys, of_queries)]
+    return are_ones == [True, False] and seen.is_turned
 
 
 def are_one(sums: Array) -> bool:
@@ -306,7 +319,7 @@ def of_changed_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
         places = gone.any(axis=0)
         again = seen.cores_of(seen.x, seen.memory)[seen.first.index(one)]
         if not np.array_equal(lost(again), gone):
-            yield Finding(rung, BROKEN, "in evaluation, other weights are dropped in each call"), "dropout_on"
+            yield Finding(DROPPED, BROKEN, "in evaluation, other ones are dropped in each call"), "dropout_on"
             return
         name = "mask_after_softmax" if np.array_equal(places, np.triu(np.ones_like(places), 1)) else ""
         yield Finding(rung, BROKEN, "the weights of later keys are hidden" if name else "some weights are hidden"), name
@@ -316,4 +329,5 @@ def of_changed_weights(seen: Seen, one: Core) -> Iterator[tuple[Finding, str]]:
         yield Finding(rung, BROKEN, f"weights are multiplied by {one.after:.4g}"), "scale_after_softmax"
 
 
+DROPPED = "weights that are dropped"
 TRANSPOSED = "weights_transposed"
