@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from attn_exp.diagnosis.module_sizes import (
 )
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.pure_layers import PureLayer
-from attn_exp.diagnosis.roles import TOKENS, restored
+from attn_exp.diagnosis.roles import OPEN, TOKENS, restored
 from attn_exp.diagnosis.ways_into_layers import (
     LAID,
     Way,
@@ -144,6 +144,37 @@ def heads_apart(layer: TorchLayer | PureLayer, heads: int) -> dict[str, Array]:
             bias = re.sub("(weight|kernel)$", "bias", name)
             found[name] = np.eye(heads).reshape(array.shape)
             found |= {bias: np.zeros(heads)} if bias != name and bias in own else {}
+    return found
+
+
+def sinks_off(layer: TorchLayer | PureLayer, way: Way, heads: int) -> dict[str, Array]:
+    """Return the learned sinks of a layer, a logit of no token for each head, as numbers that leave them no weight.
+
+    Of such a number, very small ones are all alike, and a very large one leaves the last token nothing of the first.
+    """
+    rng = np.random.default_rng(43)
+    x = rng.standard_normal((2, way.tokens or TOKENS, way.width))
+    other = np.concatenate([rng.standard_normal((2, 1, way.width)), x[:, 1:]], axis=1)
+    found = dict[str, Array]()
+
+    def last(x: Array, name: str, number: float) -> Array:
+        layer.put({name: np.full(layer.parameters[name].shape, number)})
+        said: Array = layer.answer(way, x, None)[:, -1]
+        return said
+
+    for name, own in [*layer.parameters.items()]:
+        if name in layer.of_norms or own.size != heads or heads < len("hh"):
+            continue
+        before = np.array(own)
+        with suppress(Exception):  # one token may be the only one that it takes
+            low, lower, none = (last(x, name, number) for number in (-OPEN, -2 * OPEN, 0.0))
+            is_closed = np.allclose(low, lower, 1e-12, 1e-12) and not np.allclose(low, none, 1e-6, 1e-6)
+            sees, sees_none = (
+                np.abs(last(other, name, number) - last(x, name, number)).max() for number in (-OPEN, OPEN)
+            )
+            if is_closed and sees_none < 1e-6 * sees:
+                found[name] = np.full(before.shape, -1e9)
+        layer.put({name: before})
     return found
 
 

@@ -32,7 +32,7 @@ from attn_exp.diagnosis.named_matrices import (
     sounds_like,
 )
 from attn_exp.diagnosis.normed_queries import last_token, scaled_by_norms
-from attn_exp.diagnosis.numbers_of_layers import at_rest, heads_apart
+from attn_exp.diagnosis.numbers_of_layers import at_rest, heads_apart, sinks_off
 from attn_exp.diagnosis.offer import BY_NAME, Offer, is_array_of_mask, parameters_of, plain, role_of
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.pure_layers import PureLayer
@@ -126,11 +126,12 @@ def with_some_at_rest(
     """
     convolutions = at_rest(layer.module) if isinstance(layer, TorchLayer) else {}
     mixing_heads = heads_apart(layer, heads) if heads > 1 else {}
+    sinks = sinks_off(layer, way, heads)
     words = {"its convolutions hand on what they are given": convolutions,
-             "heads that are not mixed with each other": mixing_heads}  # fmt: skip
+             "heads that are not mixed with each other": mixing_heads, "its learned sinks at rest": sinks}  # fmt: skip
     said = [one for one, those in words.items() if those]
     before = {name: np.array(array) for name, array in layer.parameters.items()}
-    resting = {name: array for name, array in {**convolutions, **mixing_heads}.items() if name in before}
+    resting = {name: array for name, array in {**convolutions, **mixing_heads, **sinks}.items() if name in before}
     if not resting:
         return None
     layer.put(resting)

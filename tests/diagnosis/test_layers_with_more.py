@@ -372,3 +372,31 @@ def test_matrices_of_which_nothing_is_heard_are_made_larger() -> None:
     verdict = attn_exp.check(Faint, quick=True)
     assert set(verdict.mistakes) == {"keys_from_queries", "scale_multiplied"}, verdict
     assert "W_q and W_k times" in str(verdict) and "convention=torch_mha" in verdict.computes, verdict
+
+
+class WithSinks(Plain):
+    """A learned logit of each head stands beside those of the keys, and no value."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.nowhere = torch.nn.Parameter(torch.randn(heads))
+
+    def weigh(self, scores: Any) -> Any:
+        beside = self.nowhere.view(-1, 1, 1).expand(*scores.shape[:-1], 1)
+        whole = torch.cat([scores / self.root(), beside], -1).softmax(-1)
+        return whole[..., :-1]
+
+    def root(self) -> float:
+        return float((self.dim // self.heads) ** 0.5)
+
+
+class SinksUnscaled(WithSinks):
+    def root(self) -> float:
+        return 1.0
+
+
+def test_learned_sinks_are_set_aside_and_said() -> None:
+    verdict = attn_exp.check(WithSinks)
+    assert verdict.passed, verdict
+    assert "learned sinks" in verdict.findings[0].said
+    assert attn_exp.check(SinksUnscaled, quick=True).mistakes == ("no_scale",)
