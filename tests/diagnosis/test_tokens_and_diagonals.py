@@ -291,9 +291,10 @@ def test_equal_values_are_no_pair_of_mistakes_and_keys_beside_other_values_are_s
 class NeverCut(nn.Module):
     """Is told how many heads there are, and never reads it."""
 
-    def __init__(self, d_model: int, num_heads: int = 3) -> None:
+    def __init__(self, d_model: int, num_heads: int = 3, qk_size: int = 4) -> None:
         super().__init__()
-        self.q, self.k, self.v, self.out = (nn.Linear(d_model, d_model) for _ in range(4))
+        self.q, self.k = nn.Linear(d_model, qk_size), nn.Linear(d_model, qk_size)
+        self.v, self.out = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.q(x), self.k(x), self.v(x)
