@@ -59,6 +59,7 @@ class KeysFirst(Masked):
         return scores - mask.mT[:, None] * -1e20
 
 
+@pytest.mark.long
 def test_a_mask_whose_keys_come_first_is_not_called_turned_for_what_it_adds() -> None:
     assert "mask_transposed" not in attn_exp.check(KeysFirst).mistakes
 

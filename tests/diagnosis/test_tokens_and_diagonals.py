@@ -253,6 +253,7 @@ class ValuesBesideTheFirstQuery(Layer):
         return q, k, v + q[:, :, :1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [QueriesOfTheTokenBefore, ValuesBesideTheFirstQuery])
 def test_a_token_elsewhere_is_no_merging_of_heads_and_no_view(kind: type[nn.Module]) -> None:
     verdict = attn_exp.check(kind, quick=True)
@@ -282,6 +283,7 @@ class KeysOfTheTokenBefore(Layer):
         return q, k.roll(1, 2), v
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [MeansOfValues, KeysOfTheTokenBefore])
 def test_equal_values_are_no_pair_of_mistakes_and_keys_beside_other_values_are_seen(kind: type[nn.Module]) -> None:
     verdict = attn_exp.check(kind)
