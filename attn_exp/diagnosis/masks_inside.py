@@ -86,7 +86,8 @@ def shown_in_some_way(seen: Seen, word: str, role: str) -> dict[str, Masking]:
             break  # it answers to booleans, and is judged by them
         with suppress(Exception):  # a layer may take no mask that is written so
             found = shown_by(seen, word, masking)
-            if found is not None:
+            is_inf = found == SIGN and masking.kind == "added"  # any number below 0 makes inf of -inf, how small it is
+            if found is not None and not is_inf:
                 shown.setdefault(found, masking)
         if "" in shown or thread_time() - start > MOST_SECONDS:
             break
