@@ -89,7 +89,8 @@ def shown_in_some_way(seen: Seen, word: str, role: str) -> dict[str, Masking]:
         with suppress(Exception):  # a layer may take no mask that is written so
             found = shown_by(seen, word, masking)
             is_next_to_nothing = found == "" and FILL in shown  # of -inf, which hides, however little is left of it
-            if masking.kind == "added" and (found is None or is_next_to_nothing):
+            is_of_inf = found == SIGN  # any number below 0 makes inf of -inf, how small it is
+            if masking.kind == "added" and (found is None or is_next_to_nothing or is_of_inf):
                 found = shown_by(seen, word, masking, ADDED)
             if found is not None:
                 shown.setdefault(found, masking)

@@ -59,6 +59,7 @@ class KeysFirst(Masked):
         return scores - mask.mT[:, None] * -1e20
 
 
+@pytest.mark.long
 def test_a_mask_whose_keys_come_first_is_not_called_turned_for_what_it_adds() -> None:
     assert "mask_transposed" not in attn_exp.check(KeysFirst).mistakes
 
@@ -77,3 +78,19 @@ class AddedOverHeads(Masked):
 
 def test_a_mask_that_is_added_is_no_small_fill_where_the_softmax_runs_over_heads() -> None:
     assert attn_exp.check(AddedOverHeads, quick=True).mistakes == ("softmax_over_heads",)
+
+
+class NextToNothing(Masked):
+    """Adds next to nothing where its mask says that one may not attend, and merges heads by a view of columns."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        q, k, v = self.cut(self.q(x)), self.cut(self.k(x)), self.cut(self.v(x))
+        scores = q @ k.mT / math.sqrt(x.shape[-1])
+        scores = scores if mask is None else scores + mask[:, None] * -1e-9
+        made: Tensor = self.out((scores.softmax(-1) @ v).transpose(-1, -2).reshape(x.shape))
+        return made
+
+
+def test_inf_that_is_added_for_next_to_nothing_is_no_wrong_sign() -> None:
+    names = set(attn_exp.check(NextToNothing, quick=True).mistakes)
+    assert names == {"scale_by_sqrt_d_model", "heads_merged_wrong", "mask_small_fill"}

@@ -253,6 +253,7 @@ class ValuesBesideTheFirstQuery(Layer):
         return q, k, v + q[:, :, :1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [QueriesOfTheTokenBefore, ValuesBesideTheFirstQuery])
 def test_a_token_elsewhere_is_no_merging_of_heads_and_no_view(kind: type[nn.Module]) -> None:
     verdict = attn_exp.check(kind, quick=True)
@@ -282,6 +283,7 @@ class KeysOfTheTokenBefore(Layer):
         return q, k.roll(1, 2), v
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [MeansOfValues, KeysOfTheTokenBefore])
 def test_equal_values_are_no_pair_of_mistakes_and_keys_beside_other_values_are_seen(kind: type[nn.Module]) -> None:
     verdict = attn_exp.check(kind)
@@ -291,9 +293,10 @@ def test_equal_values_are_no_pair_of_mistakes_and_keys_beside_other_values_are_s
 class NeverCut(nn.Module):
     """Is told how many heads there are, and never reads it."""
 
-    def __init__(self, d_model: int, num_heads: int = 3) -> None:
+    def __init__(self, d_model: int, num_heads: int = 3, qk_size: int = 4) -> None:
         super().__init__()
-        self.q, self.k, self.v, self.out = (nn.Linear(d_model, d_model) for _ in range(4))
+        self.q, self.k = nn.Linear(d_model, qk_size), nn.Linear(d_model, qk_size)
+        self.v, self.out = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.q(x), self.k(x), self.v(x)
