@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from attn_exp.diagnosis.guessing import About, counts_tokens, ends_in_size, guesses, is_layer, resolved
+from attn_exp.diagnosis.guessing import OF_EVALUATION, About, counts_tokens, ends_in_size, guesses, is_layer, resolved
 from attn_exp.diagnosis.module_sizes import CAUSAL, CONFIG, FEW, Sizes
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.uses import Use, keywords_read
@@ -194,8 +194,8 @@ def field_value(name: str, sizes: Sizes) -> Any:
     word = plain(name)
     if "drop" in word:
         return sizes.dropout
-    if word in ROTARY:
-        return sizes.size
+    if word in ROTARY or word in OF_EVALUATION:
+        return OF_EVALUATION.get(word, sizes.size)
     if word in ("layeridx", "vocabsize") or "intermediate" in word or "layers" in word or "ffn" in word:
         return None
     value = sizes.value(name)

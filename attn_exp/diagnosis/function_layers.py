@@ -389,18 +389,17 @@ class Search:
             for leaf in self.leaves(error.path, error.how, chosen):
                 yield from self.solutions({**chosen, error.path: leaf})
         except (Exception, LeftError) as error:
-            path = self.refused(error)
-            for leaf in [] if path is None else self.leaves(path, "an array", chosen):
-                yield from self.solutions({**chosen, path: leaf})
+            for path in self.refused(error):
+                for leaf in self.leaves(path, "an array", chosen):
+                    yield from self.solutions({**chosen, path: leaf})
         else:
             if answer:
                 yield chosen
 
-    def refused(self, error: BaseException) -> Path | None:
+    def refused(self, error: BaseException) -> list[Path]:
         """Return the path of what JAX refused as no array, though it was not asked: the first that has no parts."""
         is_refused = any(word in str(error) for word in ("__jax_array__", Unset.__name__))
-        parts = (path for path in self.handed if path not in self.children)
-        return next(parts, None) if is_refused else None
+        return [path for path in self.handed if path not in self.children][:1] if is_refused else []
 
     def answer(self, chosen: dict[Path, Leaf]) -> bool:
         """Say whether the answer of a call has a row for each token.
@@ -514,10 +513,8 @@ class Search:
         size = size_named(name) if len(path) == 1 else None
         if size is not None and how != "a list":
             return [size]
-        if how == "a word":  # of a key, as the number of a layer is
-            return [0]
-        if how == "a number":
-            return [SIZE, HEADS, WIDTH, ROWS, BATCH]
+        if how in PLAINLY:
+            return list(PLAINLY[how])
         is_bias = is_vector(path) or name in self.biases
         is_matrix = not is_bias and bool(side_of_name(name))
         shapes: tuple[str, ...] = (*VECTORS, *MATRICES) if is_bias else (*MATRICES, *(() if is_matrix else VECTORS))
@@ -541,6 +538,10 @@ class Search:
         """Return the shapes that a mask may have."""
         t, b = self.lengths.rows, self.lengths.batch
         return [(t, t), (b, t, t), (b, 1, t, t), (b, t), (t,)]
+
+
+PLAINLY: dict[str, tuple[Leaf, ...]] = {"a word": (0,), "a number": (SIZE, HEADS, WIDTH, ROWS, BATCH)}
+"""What may be used as a number, or as a word of a key, as the number of a layer is."""
 
 
 def lent_at_once(lent: Library, numbers: Array) -> Any:
