@@ -5,6 +5,7 @@ How a mask is written is found by asking: the first way in which the keys that i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -40,6 +41,8 @@ SAID = {
     OF_QUERIES: "it hides the queries of what it says, and no keys",
     OTHERS: "with it, the scores of the keys that it does not hide are others",
 }
+OF_OTHERS = re.compile("encoder|cross|memory|context")
+"""What words are like for masks of other keys than those of x."""
 FILLER = 2
 """Tokens at the end that are filler, where a mask is of keys alone."""
 MOST_SECONDS = 2.0
@@ -61,9 +64,10 @@ def rungs(seen: Seen) -> set[str]:
 def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say of each word for a mask what it does inside, and the name of what is wrong with it."""
     every = {word: shown_in_some_way(seen, word, role) for word, role in seen.words.items()}
-    is_masked = any("" in shown for shown in every.values())  # one is heeded, and others may be of what is not there
+    is_masked = any("" in shown for shown in every.values())
     for word, shown in every.items():
-        name = next((one for one in RANK if one in shown), IGNORED if IGNORED in shown and not is_masked else None)
+        is_of_others = is_masked and OF_OTHERS.search(word)  # of keys that a layer may be given, and is not
+        name = next((one for one in RANK if one in shown), IGNORED if IGNORED in shown and not is_of_others else None)
         if name == TURNED and shown[name] in PADDINGS:
             name = OF_QUERIES
         if name is None:
