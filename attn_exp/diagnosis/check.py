@@ -126,6 +126,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
         return seen
     verdict = as_meant(check_called(own, tried, quick, tell), tried.caller.offer)
     verdict = (looked_into(verdict, tried) if are_of_masks(verdict) else None) or verdict
+    verdict = scaled_as_inside(verdict, tried)
     verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, unused(tried.function, tried.caller, tried.case))
     verdict = with_more(verdict, all_one_head(tried.function))
@@ -198,6 +199,20 @@ def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     findings = (*verdict.findings, *(one for one in seen.findings if one.state == BROKEN))
     explained_now = replace(verdict, unexplained=False, stage="")
     return replace(explained_now, mistakes=seen.mistakes, computes=seen.computes, findings=findings)
+
+
+def scaled_as_inside(verdict: Verdict, tried: Tried) -> Verdict:
+    """Return the verdict on a layer, or what is seen inside where scores are scaled as heads inside it want it.
+
+    Other inputs may fill a part of each head, so that it is larger than those of x.
+    """
+    if verdict.mistakes != ("scale_other",) or tried.function.layer is None:
+        return verdict
+    seen = tried.function.look()
+    is_right = seen is not None and seen.passed and any(
+        one.rung == "the scale inside" and one.state == HELD for one in seen.findings
+    )  # fmt: skip
+    return seen if seen is not None and is_right else verdict
 
 
 NEVER_USED = {NO_OUTPUT, UNUSED}

@@ -288,6 +288,8 @@ class Search:
             elif one.default is None and is_config(plain(one.name)):
                 instead = AskedFields(asked) if self.about.library == "linen" else asked
                 said[one.name] = choices.choose(one.name, [None, instead])
+            elif one.default is None and counts_layers(plain(one.name)):
+                said[one.name] = choices.choose(one.name, [None, 0])
             elif values := guesses(one, sizes, self.about):
                 said[one.name] = choices.choose(one.name, values)
         return said
@@ -296,6 +298,11 @@ class Search:
 def is_asked(given: inspect.Parameter, sizes: Sizes) -> bool:
     """Say whether a class is to be told what a parameter says, also where it could do without."""
     return sizes.causal is not None and is_switch_of_causal(given)
+
+
+def counts_layers(word: str) -> bool:
+    """Say whether a word says which layer of many one is."""
+    return bool(re.fullmatch("(layer|block)(idx|index|id|num|number|i)", word))
 
 
 def tells_all_of(look: Look) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import attn_exp
+from attn_exp.diagnosis.check import scaled_as_inside
 from attn_exp.diagnosis.ways_into_layers import NoWayError, find_way
+from attn_exp.experiment.verdict import Finding
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch
@@ -330,3 +334,31 @@ class CannotDoWithoutItsMask(Layer):
 
 def test_a_mask_whose_default_is_a_number_is_given_where_that_is_an_error() -> None:
     assert attn_exp.check(CannotDoWithoutItsMask, quick=True).passed
+
+
+def test_a_factor_is_no_mistake_where_the_heads_inside_want_it() -> None:
+    """Other inputs may fill a part of each head."""
+    seen = attn_exp.check(torch.nn.MultiheadAttention(8, 2, batch_first=True), quick=True)
+    told = replace(seen, passed=False, mistakes=("scale_other",))
+    for state, said in (("held", True), ("broken", False), ("absent", False)):
+        inside = replace(seen, passed=True, findings=(Finding("the scale inside", state, ""),))
+        tried: Any = SimpleNamespace(function=SimpleNamespace(layer=object(), look=lambda inside=inside: inside))
+        assert scaled_as_inside(told, tried).passed == said
+
+
+class OfOneLayer(torch.nn.Module):
+    """Which layer it is need not be said, and has to be."""
+
+    def __init__(
+        self, hidden_size: int, num_heads: int, kinds: tuple[str, ...] = ("full",), layer_idx: int | None = None
+    ):
+        super().__init__()
+        assert kinds[layer_idx] == "full"  # type: ignore[index]
+        self.inner = torch.nn.MultiheadAttention(hidden_size, num_heads, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x, x, x)[0]
+
+
+def test_which_layer_it_is_is_said_where_it_has_to_be() -> None:
+    assert attn_exp.check(OfOneLayer, quick=True).passed
