@@ -133,8 +133,7 @@ def in_one_call(kind: Any) -> Callable[..., Any] | None:
     made_of, taken = ([*inspect.signature(getattr(kind, name)).parameters.values()][1:] for name in ("__init__", word))
     names = [given.name for given in made_of]
     matrices = [name for name in names if side_of_name(name).startswith("W_") and name not in biases_of(names)]
-    holds_arrays = {"q", "k", "v"} <= {side_of_name(given.name) for given in made_of if is_required(given)}
-    if not (matrices or holds_arrays) or any(
+    if not (matrices or is_made_of_heads(kind)) or any(
         given.name in names or is_starred(given) for given in (*made_of, *taken)[len(made_of) :]
     ):
         return None
@@ -146,6 +145,14 @@ def in_one_call(kind: Any) -> Callable[..., Any] | None:
     parameters = [given.replace(kind=inspect.Parameter.KEYWORD_ONLY) for given in (*made_of, *taken)]
     vars(joint)["__signature__"] = inspect.Signature(parameters)
     return joint
+
+
+def is_made_of_heads(kind: Any) -> bool:
+    """Say whether a class needs q, k and v, by their names, where its objects are made."""
+    with suppress(TypeError, ValueError):  # of a class of C, nothing may be said
+        given = inspect.signature(kind).parameters.values()
+        return {"q", "k", "v"} <= {BY_NAME.get(plain(one.name), "") for one in given if is_required(one)}
+    return False
 
 
 def may_make(function: Any, name: str) -> bool:
@@ -185,7 +192,7 @@ def called_by_method(function: Any, sizes: Sizes) -> Any:
     of an object, as of `layer = Block(8)`, gives the object made so, unless its arguments are called q, k and v.
     A class whose objects are made of q, k and v is a function of these.
     """
-    if inspect.isclass(function) and not kind_of(function) and takes_heads(function):
+    if inspect.isclass(function) and not kind_of(function) and is_made_of_heads(function):
         return in_one_call(function) or function
     if inspect.ismethod(function):
         return object_called_by(function)
