@@ -151,6 +151,8 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     if inside is not None or verdict.mistakes:
         return inside or verdict
     offer = ways_to_call.offer_by_names(own, request)
+    if offer is None and not tried.caller.offer.guessed and not tried.caller.offer.layouts:
+        offer = tried.caller.offer  # its names say which is which, beside others that are given something
     layouts = ["bhtd", "bthd"] if offer is not None and offer.takes("heads") else ["bthd", "bd1t"]
     layouts = ["thd"] if tried.caller.layout == "htd" else layouts
     is_open = offer is not None and offer.core and has_wrong_values(verdict)  # else its axes lie as they were given

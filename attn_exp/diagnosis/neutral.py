@@ -88,6 +88,26 @@ DOCUMENTS = Source(
 )
 NO_BIAS = Source("zeros [t s]", lambda context: context.array(np.zeros((context.at.rows, context.at.keys))))
 LENGTHS = Source("[s] * b", lambda context: context.array(np.full(context.at.batch, context.at.keys, np.int64)))
+
+
+def ends_of(side: str, texts: str) -> Source:
+    """Return the source of where each of some texts ends that lie one after the other: here there is one."""
+    return Source(texts, lambda context: context.array(np.array([0, getattr(context.at, side)], np.int32)))
+
+
+def ends_of_both(context: Context) -> Any:
+    """Return where texts end whose queries and keys are as many.
+
+    Raises:
+        ValueError: there are more of one.
+    """
+    if context.at.rows != context.at.keys:
+        raise ValueError("it is told one length for queries and keys")
+    return ENDS.make(context)
+
+
+ENDS, ENDS_OF_KEYS = ends_of("rows", "[0, t]"), ends_of("keys", "[0, s]")
+ENDS_OF_BOTH = Source("[0, t]", ends_of_both)
 NO_SINKS = Source("sinks of -1e30", lambda context: context.array(np.full(context.at.heads, -1e30)))
 LOWEST, LOW = Source('float("-inf")', lambda context: -math.inf), Source("-1e9", lambda context: -1e9)
 DTYPE = Source("q.dtype", lambda context: context.first.dtype)
@@ -285,6 +305,11 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"start_?pos(ition)?|(pos|position|cache)_?(start|offset)|offset", (ZERO,)),
     (r".*(pos|position)s?(_?ids?)?|.*_?pos(itions)?|cache_?position|index|indices",
      (POSITIONS, POSITIONS_OF_ALL, ZERO)),
+    (r"(cu|cum)_?(seq)?_?len(gth)?s?", (ENDS_OF_BOTH,)),
+    (r"(cu|cum)_?(seq)?_?len(gth)?s?_?q(uery)?", (ENDS,)),
+    (r"(cu|cum)_?(seq)?_?len(gth)?s?_?k(v|ey)?", (ENDS_OF_KEYS,)),
+    (r"max_?seq_?len(gth)?_?q(uery)?", (ROWS,)),
+    (r"max_?seq_?len(gth)?_?k(v|ey)?", (KEYS,)),
     (r".*lens?|.*lengths?", (LENGTHS, NONE)),
     (r".*bias.*", (NO_BIAS, NONE, ZERO_FLOAT)),
     (r".*mask.*", (NONE,)),

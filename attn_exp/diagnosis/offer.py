@@ -170,7 +170,7 @@ def role_of(name: str) -> str:
         return BY_NAME[plain(name)]
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
     words = {part.lower() for part in parts}
-    if words & {"lens", "lengths", "seqlens"} and not words & {"q", "query", "queries", "max", "tgt", "target"}:
+    if words & {"lens", "lengths", "seqlens"} and not words & NO_LENGTH:
         return "lengths"
     masks = {"mask", "masks", "masking", "adj", "adjacency"}
     if not words & masks or words & NO_MASK or (words & MASKED and parts[-1].lower() not in masks):
@@ -185,6 +185,8 @@ def is_of_edges(word: str) -> bool:
 
 OF_EDGES = {"edge", "edges", "adj", "adjacency", "graph", "link", "links", "pair", "pairs", "neighbor", "neighbors",
             "neighbour", "neighbours", "connection", "connections", "connectivity"}  # fmt: skip
+NO_LENGTH = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
+"""Words beside `lengths` of names that hold no lengths of keys: where texts end that lie one after the other is none."""
 MASKED = {"token", "tokens"}
 """Words of names that hold no mask where they come after it, as in `mask_token`."""
 NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "mode", "flag", "fn", "func",

@@ -479,6 +479,11 @@ def lengths(sizes: Sizes) -> Any:
     return sizes.array(np.full(sizes.batch, sizes.keys, np.int64))
 
 
+def ends(sizes: Sizes) -> Any:
+    """Return where each of the texts ends that lie one after the other, beginning with 0: here there is one."""
+    return sizes.array(np.array([0, sizes.rows], np.int32))
+
+
 MASKS: tuple[Make, ...] = (
     nothing,
     *(Filled(shape, True) for shape in ("t s", "b t s", "b 1 t s", "b s", "b 1 s", "b t")),
@@ -597,6 +602,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: "mask" in word or word in ("pad", "padding"),
      lambda sizes: (*MASKS, Filled("b h t s", True, sizes[0]))),
     (lambda word, note: "window" in word, lambda sizes: (*(constant(one) for one in WIDE), *MASKS[1:4])),
+    (lambda word, note: bool(re.fullmatch("cu.*(len|length)s?.*", word)), always(ends)),
     (lambda word, note: "len" in word, always(nothing, lengths, count_of("rows"))),
     (lambda word, note: "einops" in word or "pattern" in word, always(constant("b n d"))),
     (lambda word, note: "pos" in word and "start" not in word,

@@ -104,3 +104,22 @@ class OfSidesOverAll(OfSides):
 def test_a_class_that_is_made_of_q_k_and_v_is_one_function() -> None:
     assert attn_exp.check(OfSides).passed
     assert set(attn_exp.check(OfSidesOverAll).mistakes) == {"scale_fixed", "softmax_over_all"}
+
+
+def one_after_the_other(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int) -> Any:
+    """Texts of several lengths, tokens first: `[t h d]`."""
+    said = []
+    for first, last, start, end in zip(cu_seqlens_q, cu_seqlens_q[1:], cu_seqlens_k, cu_seqlens_k[1:], strict=False):
+        assert last - first <= max_seqlen_q
+        scores = np.einsum("thd,shd->hts", q[first:last], k[start:end]) / q.shape[-1] ** 0.5
+        said.append(np.einsum("hts,shd->thd", shares(scores), v[start:end]))
+    return np.concatenate(said)
+
+
+def by_size(q: Any, k: Any, v: Any, cu_seqlens: Any) -> Any:
+    return one_after_the_other(q, k * q.shape[-1] ** -0.5, v, cu_seqlens, cu_seqlens, 1000)
+
+
+def test_texts_that_lie_one_after_the_other_are_one_text() -> None:
+    assert attn_exp.check(one_after_the_other).passed
+    assert attn_exp.check(by_size).mistakes == ("scale_by_d",)
