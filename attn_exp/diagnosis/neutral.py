@@ -295,7 +295,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
      (SIZE, WIDTH)),
     ((r"(sqrt?_?(d|dk|d_?k|dim)(_?k(eys?)?)?|\w+_sqrt|root_\w+|temp(erature)?|root|norm_?factor|divisor|tau|"
      r"denom(inator)?)"), (ROOT, SCALE)),
-    (r"(out|output|o|result|res|dst|answer|attn_?out(put)?)", (ROOM_FOR_ANSWER,)),
+    (r"(out|output|o|result|answer|attn_?out(put)?)", (ROOM_FOR_ANSWER,)),
     (r".*(scale|scaling|multiplier|alpha|factor|inv_?sqrt.*)", (SCALE, ROOT, NONE, ONE_FLOAT, TRUE)),
     (r"(.*_)?cos(ine)?(_.*)?", EYES),
     (r"(.*_)?sin(e)?(_.*)?", NULLS),

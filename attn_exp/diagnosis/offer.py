@@ -186,7 +186,7 @@ def is_of_edges(word: str) -> bool:
 OF_EDGES = {"edge", "edges", "adj", "adjacency", "graph", "link", "links", "pair", "pairs", "neighbor", "neighbors",
             "neighbour", "neighbours", "connection", "connections", "connectivity"}  # fmt: skip
 NO_LENGTH = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
-"""Words beside `lengths` of names that hold no lengths of keys: where texts end that lie one after the other is none."""
+"""Words beside `lengths` of names that hold no lengths of keys: where texts end that lie in a row is none."""
 MASKED = {"token", "tokens"}
 """Words of names that hold no mask where they come after it, as in `mask_token`."""
 NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "mode", "flag", "fn", "func",

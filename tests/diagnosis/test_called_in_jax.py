@@ -200,10 +200,10 @@ def test_modules_of_flax_are_called_and_named(tmp_path: Path, name: str, words: 
     assert set(verdict.mistakes) == names and verdict.passed != bool(names), verdict
 
 
-def test_weights_that_mix_no_values_leave_attention_at_the_context(tmp_path: Path) -> None:
+def test_weights_that_mix_no_values_are_named(tmp_path: Path) -> None:
     pytest.importorskip("flax", reason="Flax is not installed")
     verdict = checked(tmp_path, FLAX, "OwnShareAlone")
-    assert (verdict.mistakes, verdict.stage) == ((), "context"), verdict
+    assert verdict.mistakes == ("weights_diagonal",), verdict
 
 
 def test_what_a_compiled_method_takes_is_read_behind_its_stars(tmp_path: Path) -> None:

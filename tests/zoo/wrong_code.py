@@ -155,6 +155,26 @@ def cosines(q: Array, k: Array, v: Array) -> Any:
     return soft(logits(q, k)) @ v
 
 
+def own_share_alone(q: Array, k: Array, v: Array) -> Any:
+    return np.einsum("bhss,bhsd->bhsd", soft(logits(q, k)), v)
+
+
+def less_alike(q: Array, k: Array, v: Array) -> Any:
+    return soft(-logits(q, k)) @ v
+
+
+def through_the_values(x: Array, W_q: Array, W_k: Array, W_v: Array, W_o: Array, num_heads: int) -> Any:
+    q, k, v = (split(x @ side, num_heads) for side in (W_q, W_k, W_v))
+    context = soft(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+    return context.swapaxes(0, 1).reshape(len(x), -1) @ W_v
+
+
+def along_the_diagonal(x: Array, W_q: Array, W_k: Array, W_v: Array, W_o: Array, num_heads: int) -> Any:
+    q, k, v = (split(x @ side, num_heads) for side in (W_q, W_k, W_v))
+    context = soft(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+    return context.swapaxes(0, 1).reshape(len(x), -1) * W_o.diagonal()
+
+
 # Masks
 
 
@@ -234,6 +254,10 @@ CODE = [
     Case("entries_and_heads_mixed", entries_for_heads),
     Case("residual_inside", with_queries),
     Case("norm_inside", cosines),
+    Case("weights_diagonal", own_share_alone),
+    Case("scores_negated", less_alike),
+    Case("output_through_another", through_the_values, ("head=3",), "layer"),
+    Case("projection_diagonal", along_the_diagonal, ("head=3",), "layer"),
     Case("mask_sign", taken_away),
     Case("mask_hides_all", not_of_whole_numbers),
     Case("mask_of_first_entry", of_the_first),
