@@ -155,7 +155,7 @@ def is_large(made: Any) -> bool:
     return sum(getattr(one, "nelement", int)() for one in parameters()) > LARGE
 
 
-LARGE = 2**22
+LARGE = 2**23
 
 
 def part_of(kind: Any, sizes: Sizes, within: tuple[Any, ...]) -> Any:
@@ -247,8 +247,10 @@ class Search:
             return (0, *reached(error))
         self.options, self.values = dict(choices.options), dict(choices.values)
         try:
-            if self.refused and is_large(made):
-                raise self.refused[-1]  # what small ones do not show is not shown in time
+            if self.tries > 1 and is_large(made):
+                raise (self.refused or [UncalledError(f"{self.kind.__name__} of its own sizes is too large to ask")])[
+                    -1
+                ]
             self.made = self.works(made, replace(sizes, words=words, switched=other))
         except PoorError as error:
             self.poor.append(error.made)
