@@ -133,7 +133,8 @@ def are_cut_as_they_lie(seen: Seen, sides: Iterable[str], pairs: Sequence[tuple[
     `pairs` are the sides with the rows that another first token of the first entry changes.
     """
     rows = [touched for side, touched in pairs if side in sides and touched.any()]
-    heads = [len(touched) // len(seen.x) for touched in rows]
+    one_by_one = seen.told if len(seen.first) == seen.told else 1  # a softmax for each head
+    heads = [len(touched) * one_by_one // len(seen.x) for touched in rows]
     return bool(rows) and all(
         count > 1 and touched.ravel()[:count].all() and not touched.ravel()[count:].any()
         for count, touched in zip(heads, rows, strict=True)
