@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
@@ -152,7 +153,9 @@ def is_large(made: Any) -> bool:
     parameters = getattr(made, "parameters", None)
     if not callable(parameters) or inspect.isclass(made):
         return False
-    return sum(getattr(one, "nelement", int)() for one in parameters()) > LARGE
+    with suppress(Exception):  # those of a lazy layer are made at its first call
+        return sum(getattr(one, "nelement", int)() for one in parameters()) > LARGE
+    return False
 
 
 LARGE = 2**23
