@@ -24,6 +24,7 @@ from attn_exp.diagnosis.cores import (
     HIDDEN,
     Core,
     Seen,
+    behind,
     cores,
     is_raw,
 )
@@ -89,6 +90,7 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
     yield from of_order(seen)
     if not any(one.is_summed for one in seen.first):  # else what makes queries and keys changes nothing
         yield from of_matrices(seen)
+        yield from of_sides_in_a_row(seen)
     yield from masks_inside.of_words(seen)
 
 
@@ -124,6 +126,19 @@ def of_order(seen: Seen) -> Iterator[tuple[Finding, str]]:
     if sorted(named) == sorted(named.values()) == ["k", "q", "v"] and named["v"] != "v":
         said = ", ".join(f"{side} is made with the matrix of {named[side]}" for side in "qkv" if named[side] != side)
         yield Finding("the order inside", BROKEN, said), "qkv_order"
+
+
+def of_sides_in_a_row(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say whether keys or values are projected from queries, or values from keys, which a matrix made before."""
+    made = {side: products_behind(seen, seen.first[0], side) for side in "qkv"}
+    before = {side: set(itertools.chain.from_iterable(behind(seen.operations, place) for place in places))
+              for side, places in made.items()}  # fmt: skip
+    for side, others in (("q", "kv"), ("k", "v")):
+        late = [other for other in others if made[side] and made[side] <= before[other]]
+        if late:
+            said = f"{' and '.join(late)}: projected from {side}, and not from x"
+            yield Finding("what is projected inside", BROKEN, said), "projected_twice"
+            return
 
 
 def of_matrices(seen: Seen) -> Iterator[tuple[Finding, str]]:
@@ -475,7 +490,7 @@ STAGES = {
     "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
     "the weights inside": "weights",
     "behind the softmax": "weights", DROPPED: "weights", "large inputs inside": "weights", RUNG: "output",
-    WHOLE: "output",
+    WHOLE: "output", "what is projected inside": "k",
     "the answer": "output",
 }  # fmt: skip
 """The first stage that differs where a rung is broken; each of the others is about a mask."""

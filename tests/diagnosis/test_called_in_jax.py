@@ -80,6 +80,18 @@ class OfOneLength(nn.Module):
         seen = jnp.tril(jnp.ones((self.config.block_size, self.config.block_size)))
         return jax.nn.softmax(jnp.where(seen == 0, -jnp.inf, q @ k.swapaxes(1, 2)), axis=-1) @ v
 
+class Overwritten(nn.Module):
+    width: int
+
+    @nn.compact
+    def __call__(self, queries, keys, values):
+        queries = nn.Dense(self.width)(queries)
+        keys = nn.Dense(self.width)(queries)
+        values = nn.Dense(self.width)(queries)
+        shares = jax.nn.softmax(queries @ keys.swapaxes(1, 2) / jnp.sqrt(self.width), axis=-1)
+        return shares @ values
+
+
 class OwnShareAlone(nn.Module):
     width: int
 
@@ -204,6 +216,11 @@ def test_weights_that_mix_no_values_are_named(tmp_path: Path) -> None:
     pytest.importorskip("flax", reason="Flax is not installed")
     verdict = checked(tmp_path, FLAX, "OwnShareAlone")
     assert verdict.mistakes == ("weights_diagonal",), verdict
+
+
+def test_keys_that_are_projected_from_the_queries_are_named(tmp_path: Path) -> None:
+    pytest.importorskip("flax", reason="Flax is not installed")
+    assert checked(tmp_path, FLAX, "Overwritten").mistakes == ("projected_twice",)
 
 
 def test_what_a_compiled_method_takes_is_read_behind_its_stars(tmp_path: Path) -> None:
