@@ -22,7 +22,7 @@ FUSED = ("qkv", "qkv_proj", "in_proj", "c_attn", "to_qkv", "Wqkv", "W_qkv", "que
 FILLERS = ("conv", "mapping", "matrix", "linear", "lin", "proj", "projection", "fc", "w", "to", "layer", "weight",
            "map", "mat", "dense", "attn", "net", "head", "heads", "transform", "trans", "project", "weights",
            "attention", "att", "self", "multi", "layers", "linears", "func", "fn", "op", "param", "kernel", "vec",
-           "vector", "mha", "nn")  # fmt: skip
+           "vector", "mha", "nn", "all")  # fmt: skip
 """Words around the one that says which projection a layer is."""
 WORDS = {"q": "q", "query": "q", "queries": "q", "k": "k", "key": "k", "keys": "k", "v": "v", "value": "v",
          "values": "v", "o": "o", "out": "o", "output": "o", "concat": "o", "combine": "o", "unify": "o",
