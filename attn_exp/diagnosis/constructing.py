@@ -311,8 +311,9 @@ def counts_layers(word: str) -> bool:
 
 
 def tells_all_of(look: Look) -> bool:
-    """Say whether what is seen inside a layer of these sizes leaves nothing open."""
-    return look.is_rich and tells_all(look())
+    """Say whether what is seen inside a layer of these sizes leaves nothing open; other sizes may lay tokens right."""
+    seen = look() if look.is_rich else None
+    return seen is not None and tells_all(seen) and "tokens_not_transposed" not in seen.mistakes
 
 
 def whole(settings: Any) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.diagnosis.constructing import tells_all_of
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch
@@ -306,3 +309,11 @@ class NeverCut(nn.Module):
 
 def test_heads_that_are_told_and_never_read_are_one_head() -> None:
     assert attn_exp.check(NeverCut, quick=True).mistakes == ("single_head",)
+
+
+def test_tokens_that_are_cut_end_no_search_for_sizes() -> None:
+    """Of a class of other sizes they may lie right: x was laid in columns by chance."""
+    seen = attn_exp.check(Diagonal, quick=True)
+    for names, ends in (((CUT,), False), (("no_scale",), True)):
+        look: Any = Mock(is_rich=True, return_value=replace(seen, mistakes=names))
+        assert tells_all_of(look) == ends
