@@ -247,8 +247,9 @@ def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
     if stages is not None and stages["scores"].size:
         place = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
         number = factor * float(stages["logits"][place] / stages["scores"][place])
-        said = f"They are divided by {1 / number:.6g}"
-        yield Candidate(("scale_fixed",), everywhere(fixed(number)), True, said)
+        if number:  # one number that is 0 is no scale
+            said = f"They are divided by {1 / number:.6g}"
+            yield Candidate(("scale_fixed",), everywhere(fixed(number)), True, said)
 
 
 def beside_the_sums(place: float) -> list[Candidate]:

@@ -9,6 +9,10 @@ import pytest
 
 import attn_exp
 from attn_exp import mistakes
+from attn_exp.diagnosis.candidates import one_for_all_sizes
+from attn_exp.diagnosis.offer import offered
+from attn_exp.diagnosis.questions import core_cases
+from attn_exp.diagnosis.request import Request
 from tests.zoo.case import Case
 from tests.zoo.wrong_code import CODE, logits, raw, soft
 
@@ -32,6 +36,12 @@ def test_the_number_that_was_read_off_is_said() -> None:
         return soft(0.9 * logits(q, k)) @ v
 
     assert "They are 0.9 times what they should be." in attn_exp.check(cooled, quick=True).computes
+
+
+def test_a_factor_of_zero_is_no_number_that_scores_are_divided_by() -> None:
+    case = next(core_cases(Request(), offered(lambda q, k, v: v, "values"), "bhtd", True))
+    assert not list(one_for_all_sizes(case, 0.0))
+    assert [one.names for one in one_for_all_sizes(case, 2.0)] == [("scale_fixed",)]
 
 
 # Under a condition
