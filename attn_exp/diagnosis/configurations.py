@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,12 @@ from attn_exp.errors import UserError
 
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
 """How positions are turned, as configurations of transformers say it."""
+
+
+CLIPS = re.compile("clip(qkv|values?|logits?|scores?|min|max)?|(qkv|logits?|scores?|attn)clip(ping|value)?")
+"""What a configuration calls the number at which queries, keys, values or scores are clipped."""
+CLIPS_NOTHING = 1e9
+"""No number of a layer is as large."""
 
 
 class Asked(dict[str, Any]):
@@ -56,6 +63,7 @@ class Asked(dict[str, Any]):
         if use.optional:
             raise AttributeError(f"a configuration that is asked for fields has no {name!r}")
         said = guesses(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY), self._sizes, self._about)
+        said = [None, CLIPS_NOTHING] if CLIPS.fullmatch(word) else said  # what clips at 0 leaves nothing
         if said[0] is self._sizes.width and not (ends_in_size(word) or use.is_length):
             usual = word.startswith("scale") and "by" not in word  # most others switch something on that nobody needs
             said = [usual, not usual, *said]

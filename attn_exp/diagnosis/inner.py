@@ -426,7 +426,8 @@ def verdict(
     with suppress(Exception):  # a layer may take no other numbers than those that it was asked
         seen = see()
         said = list(dict.fromkeys(findings(seen, request, others))) if seen is not None and seen.first else []
-    if seen is None or not said or (request.positions and all(one.state != BROKEN for one, _ in said)):
+    is_empty = seen is not None and not any(side.any() for one in seen.first for side in (one.q, one.k, one.v))
+    if seen is None or not said or is_empty or (request.positions and all(one.state != BROKEN for one, _ in said)):
         return None
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]
     said = [(replace(one, state=HELD), "") if one in turned else (one, name) for one, name in said]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -185,3 +186,34 @@ def test_a_large_layer_is_not_called_where_small_ones_were_refused() -> None:
         attn_exp.check(Refusing, quick=True)
     assert 4096 in Refusing.made
     assert max(Refusing.called) < 4096
+
+
+class OfClippedSides(torch.nn.Module):
+    """Its configuration says at which number queries, keys and values are clipped, or None."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.heads, self.at = config.n_heads, config.attn_config.clip_qkv
+        self.packed, self.last = (
+            torch.nn.Linear(config.d_model, 3 * config.d_model),
+            torch.nn.Linear(config.d_model, config.d_model),
+        )
+
+    def forward(self, x: Any) -> Any:
+        made = self.packed(x)
+        made = made.clamp(
+            -self.at if self.at is not None else -torch.inf, self.at if self.at is not None else torch.inf
+        )
+        q, k, v = (side.unflatten(-1, (self.heads, -1)).transpose(1, 2) for side in made.chunk(3, -1))
+        said = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.last(said.transpose(1, 2).flatten(2))
+
+
+def test_nothing_is_clipped_where_a_configuration_says_at_which_number() -> None:
+    assert attn_exp.check(OfClippedSides, quick=True).passed
+
+
+def test_sides_that_are_all_zero_are_no_right_attention() -> None:
+    layer = OfClippedSides(SimpleNamespace(n_heads=3, d_model=24, attn_config=SimpleNamespace(clip_qkv=0.0)))
+    with pytest.raises(UserError, match="no matrix that it holds changes its answer"):
+        attn_exp.check(layer, quick=True)
