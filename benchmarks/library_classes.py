@@ -31,24 +31,26 @@ def main() -> None:
     parser.add_argument("library", help="an installed package, such as transformers")
     parser.add_argument("folder", type=Path)
     asked = parser.parse_args()
+    home = home_of(asked.library)
+    if home is None:
+        parser.error(f"{asked.library} is not installed")
     asked.folder.mkdir(parents=True, exist_ok=True)
-    rows = list(rows_of(asked.library, asked.folder))
+    rows = list(rows_of(asked.library, home, asked.folder))
     with (asked.folder / "truth.csv").open("w", newline="", encoding="utf-8") as file:
         columns = ("file", "name", "right_or_wrong", "expected", "words", "framework", "source", "note")
         csv.writer(file).writerows([columns, *rows])
     print(f"{len(rows)} classes")
 
 
-def rows_of(library: str, folder: Path) -> Iterator[tuple[str, ...]]:
-    """Write a file for each class, and yield its row of the table.
-
-    Raises:
-        SystemExit: the library is not installed.
-    """
+def home_of(library: str) -> Path | None:
+    """Return the folder of an installed package, or None."""
     spec = find_spec(library)
-    if spec is None or spec.origin is None:
-        raise SystemExit(f"{library} is not installed")
-    home, seen = Path(spec.origin).parent, set[str]()
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def rows_of(library: str, home: Path, folder: Path) -> Iterator[tuple[str, ...]]:
+    """Write a file for each class, and yield its row of the table."""
+    seen = set[str]()
     for path in sorted(home.rglob("*.py")):
         module = ".".join((library, *path.relative_to(home).with_suffix("").parts))
         for name, code in classes_in(path.read_text(encoding="utf-8", errors="replace")):

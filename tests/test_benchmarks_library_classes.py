@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 from benchmarks.library_classes import classes_in
+from tests import ROOT
 
 MODEL = """
 class {name}Attention:
@@ -29,3 +34,13 @@ def test_what_weighs_nothing_or_is_not_called_is_left_out() -> None:
     assert not list(classes_in(MODEL.replace("softmax", "relu").format(name="A", scaled="")))
     assert not list(classes_in(MODEL.replace("forward", "made").format(name="A", scaled="")))
     assert not list(classes_in("class Broken(:"))
+
+
+def test_a_library_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "benchmarks/library_classes.py", "no_such_library", str(tmp_path / "made")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.endswith("error: no_such_library is not installed\n")
+    assert not (tmp_path / "made").exists()

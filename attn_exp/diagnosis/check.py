@@ -35,6 +35,7 @@ from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
 from attn_exp.diagnosis.unused import all_one_head, first_of_several, heads_never_read, unused
 from attn_exp.diagnosis.ways_to_call import Tried
+from attn_exp.diagnosis.weights_inside import OF_SCALE
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ABSENT,
@@ -208,13 +209,11 @@ def scaled_as_inside(verdict: Verdict, tried: Tried) -> Verdict:
 
     Other inputs may fill a part of each head, so that it is larger than those of x.
     """
-    if verdict.mistakes != ("scale_other",) or tried.function.layer is None:
+    is_open = verdict.mistakes == ("scale_other",) and tried.function.layer is not None
+    seen = tried.function.look() if is_open else None
+    if seen is None or not seen.passed:
         return verdict
-    seen = tried.function.look()
-    is_right = seen is not None and seen.passed and any(
-        one.rung == "the scale inside" and one.state == HELD for one in seen.findings
-    )  # fmt: skip
-    return seen if seen is not None and is_right else verdict
+    return seen if any(one.rung == OF_SCALE and one.state == HELD for one in seen.findings) else verdict
 
 
 NEVER_USED = {NO_OUTPUT, UNUSED}

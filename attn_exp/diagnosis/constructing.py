@@ -26,6 +26,7 @@ from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_a
 from attn_exp.diagnosis.module_sizes import Sizes, is_switch_of_causal
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.repeat import is_plain_value
+from attn_exp.diagnosis.sides_inside import TOKENS_CUT
 from attn_exp.diagnosis.stand_ins import Later
 from attn_exp.diagnosis.uses import Use, is_of_a_library, keywords_read, owner_of
 from attn_exp.diagnosis.ways_into_layers import NoWayError, reached
@@ -251,9 +252,7 @@ class Search:
         self.options, self.values = dict(choices.options), dict(choices.values)
         try:
             if self.tries > 1 and is_large(made):
-                raise (self.refused or [UncalledError(f"{self.kind.__name__} of its own sizes is too large to ask")])[
-                    -1
-                ]
+                raise UncalledError(f"{self.kind.__name__} of its own sizes is too large to ask")
             self.made = self.works(made, replace(sizes, words=words, switched=other))
         except PoorError as error:
             self.poor.append(error.made)
@@ -313,7 +312,7 @@ def counts_layers(word: str) -> bool:
 def tells_all_of(look: Look) -> bool:
     """Say whether what is seen inside a layer of these sizes leaves nothing open; other sizes may lay tokens right."""
     seen = look() if look.is_rich else None
-    return seen is not None and tells_all(seen) and "tokens_not_transposed" not in seen.mistakes
+    return seen is not None and tells_all(seen) and TOKENS_CUT not in seen.mistakes
 
 
 def whole(settings: Any) -> bool:

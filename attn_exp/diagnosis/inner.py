@@ -59,7 +59,15 @@ from attn_exp.diagnosis.sides_inside import (
     products_behind,
 )
 from attn_exp.diagnosis.watching import DROPPING, Operation
-from attn_exp.diagnosis.weights_inside import DROPPED, OF_IMAGE, factor_of, hidden_places, of_scores, of_weights
+from attn_exp.diagnosis.weights_inside import (
+    DROPPED,
+    OF_IMAGE,
+    OF_SCALE,
+    factor_of,
+    hidden_places,
+    of_scores,
+    of_weights,
+)
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.rules.masks.causal import Causal
@@ -488,7 +496,7 @@ def with_something_else(said: Sequence[tuple[Finding, str]]) -> tuple[str, tuple
 STAGES = {
     CHANNELS: "scores", OF_NUMBERS: "scores", OF_LENGTHS: "q",
     "the tokens inside": "q", "the keys inside": "k", "the values inside": "v", "the heads inside": "q",
-    "the positions inside": "q", "the scores inside": "scores", "the scale inside": "logits",
+    "the positions inside": "q", "the scores inside": "scores", OF_SCALE: "logits",
     "the weights inside": "weights",
     "behind the softmax": "weights", DROPPED: "weights", "large inputs inside": "weights", RUNG: "output",
     WHOLE: "output", "what is projected inside": "k",

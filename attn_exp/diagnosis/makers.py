@@ -22,7 +22,7 @@ from attn_exp.diagnosis.pure_layers import Pair, kind_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.sizes_of_files import names_in
 from attn_exp.diagnosis.uses import uses_of
-from attn_exp.errors import UserError
+from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import LeftError
 
 
@@ -191,8 +191,14 @@ def called_by_method(function: Any, sizes: Sizes) -> Any:
     Of those that PyTorch, Keras or Python alone make: their objects are called by the method of a known name. A method
     of an object, as of `layer = Block(8)`, gives the object made so, unless its arguments are called q, k and v.
     A class whose objects are made of q, k and v is a function of these.
+
+    Raises:
+        UncalledError: a class keeps q, k and v, and has no method that could answer.
     """
     if inspect.isclass(function) and not kind_of(function) and is_made_of_heads(function):
+        if not (method_of(function) or any(inspect.isfunction(getattr(function, word, None)) for word in METHODS)):
+            said = f"{function.__name__} is made of q, k and v, and has no method that answers, such as forward"
+            raise UncalledError(said)
         return in_one_call(function) or function
     if inspect.ismethod(function):
         return object_called_by(function)

@@ -152,20 +152,18 @@ def sinks_off(layer: TorchLayer | PureLayer, way: Way, heads: int) -> dict[str, 
 
     Of such a number, very small ones are all alike, and a very large one leaves the last token nothing of the first.
     """
-    rng = np.random.default_rng(43)
+    names = [name for name, own in layer.parameters.items() if own.size == heads > 1 and name not in layer.of_norms]
+    rng, found = np.random.default_rng(43), dict[str, Array]()
     x = rng.standard_normal((2, way.tokens or TOKENS, way.width))
     other = np.concatenate([rng.standard_normal((2, 1, way.width)), x[:, 1:]], axis=1)
-    found = dict[str, Array]()
 
     def last(x: Array, name: str, number: float) -> Array:
         layer.put({name: np.full(layer.parameters[name].shape, number)})
         said: Array = layer.answer(way, x, None)[:, -1]
         return said
 
-    for name, own in [*layer.parameters.items()]:
-        if name in layer.of_norms or own.size != heads or heads < len("hh"):
-            continue
-        before = np.array(own)
+    for name in names:
+        before = np.array(layer.parameters[name])
         with suppress(Exception):  # one token may be the only one that it takes
             low, lower, none = (last(x, name, number) for number in (-OPEN, -2 * OPEN, 0.0))
             is_closed = np.allclose(low, lower, 1e-12, 1e-12) and not np.allclose(low, none, 1e-6, 1e-6)

@@ -155,9 +155,9 @@ def of_scale(
     usual, room = request.rules(one.size, rows, keys).scale, CLOSE * 10
     said = f"scores are multiplied by {factor:.4g}; expected {usual:.4g} for heads of {one.size}"
     if isclose(factor, usual, rel_tol=room):
-        return Finding("the scale inside", HELD, said), ""
+        return Finding(OF_SCALE, HELD, said), ""
     if seen.is_one_for_several and isclose(factor, usual * sqrt(seen.told), rel_tol=room):
-        return Finding("the scale inside", HELD, f"{said}: that of the {seen.told} heads that it should have"), ""
+        return Finding(OF_SCALE, HELD, f"{said}: that of the {seen.told} heads that it should have"), ""
     is_bare = isclose(factor, 1.0, rel_tol=room) and isclose(one.after, 1.0, rel_tol=room)
     if is_bare and seen.is_image and seen.heads == 1 and are_open(request, "scale"):
         return Finding(OF_IMAGE, HELD, f"{said}; over the points of an image few have one"), ""
@@ -166,9 +166,9 @@ def of_scale(
         why = "queries or keys are normed" if one.normed else "the weights are instead"
         of_model = late and isclose(one.after, seen.width**-0.5, rel_tol=room) and seen.width != one.size
         state, name = (BROKEN, "scale_by_sqrt_d_model") if of_model else (REMARK, "")
-        return Finding("the scale inside", state, f"{said}; {why}"), name
+        return Finding(OF_SCALE, state, f"{said}; {why}"), name
     if one.size == 1 < one.v.shape[2]:
-        return Finding("the scale inside", BROKEN, f"{said}: a query has one number where a value has several"), ""
+        return Finding(OF_SCALE, BROKEN, f"{said}: a query has one number where a value has several"), ""
     names = names_of_scale(seen, one, factor)
     other = others()
     if other is not None and len(other.first) == len(other.second) == len(seen.first):
@@ -182,10 +182,10 @@ def of_scale(
         is_fixed = isclose(factor, again, rel_tol=room) and first.size != one.size and not of_keys
         fixed = ["scale_fixed"] if is_fixed else []
         names = [name for name in names if name in also] or fixed
-    return Finding("the scale inside", BROKEN, said), next(iter(names), SCALE_OTHER)
+    return Finding(OF_SCALE, BROKEN, said), next(iter(names), SCALE_OTHER)
 
 
-OF_IMAGE, SCALE_OTHER = "the scale inside, of an image", "scale_other"
+OF_SCALE, OF_IMAGE, SCALE_OTHER = "the scale inside", "the scale inside, of an image", "scale_other"
 
 
 def names_of_scale(seen: Seen, one: Core, factor: float) -> list[str]:

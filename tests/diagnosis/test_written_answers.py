@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import attn_exp
+from attn_exp.errors import UncalledError
 
 
 def shares(scores: Any, axis: int = -1) -> Any:
@@ -123,3 +125,13 @@ def unscaled(q: Any, k: Any, v: Any, cu_seqlens: Any) -> Any:
 def test_texts_that_lie_one_after_the_other_are_one_text() -> None:
     assert attn_exp.check(one_after_the_other).passed
     assert attn_exp.check(unscaled).mistakes == ("no_scale",)
+
+
+class OnlyKept:
+    def __init__(self, q: Any, k: Any, v: Any) -> None:
+        self.q, self.k, self.v = q, k, v
+
+
+def test_a_class_that_keeps_q_k_and_v_alone_is_one_clear_line() -> None:
+    with pytest.raises(UncalledError, match="OnlyKept is made of q, k and v, and has no method that answers"):
+        attn_exp.check(OnlyKept)
