@@ -314,6 +314,7 @@ PAIRED = (
     "keys_viewed",
     "weights_averaged",
     "scale_by_heads",
+    "zero_scores_hidden",
 )
 """Mistakes of code alone that people make beside others; pairs of all would take too long."""
 
@@ -329,11 +330,14 @@ def composed(one: Candidate, other: Candidate) -> Change:
 
 
 def samples(seen: Seen) -> Seen:
-    """Return the first questions, and the first with each other mask and score: mistakes of masks show there alone."""
+    """Return the first questions, and the first with each other mask and score, and with scores of 0.
+
+    Mistakes of masks show there alone.
+    """
     found = dict[object, tuple[Case, Answer]]()
     for place, (case, answer) in enumerate(seen):
         rules = case.recipe.rules
-        kinds = (*map(type, rules.masks), *map(type, rules.scores))
+        kinds = (*map(type, rules.masks), *map(type, rules.scores), case.rung == "equal inputs")
         found.setdefault(place if place < FIRST_FEW else kinds, (case, answer))
     return list(found.values())
 

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from attn_exp.diagnosis import other_words, ways_to_call, ways_to_mask
-from attn_exp.diagnosis.answers import LARGE, OVERFLOWS, SINGLE, Answers, small_logits
+from attn_exp.diagnosis.answers import LARGE, OVERFLOWS, SINGLE, Answers
 from attn_exp.diagnosis.behaviour import IN_THREADS, behaviours, gradients, remarks
 from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
@@ -83,9 +83,10 @@ def verdict_on_answers(
         seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
         wrong, found, small = [], Explained(), None
     besides = (*(finding for finding, _ in behaved), again, learned[0], *axes_of_answers(seen))
-    if is_overflow_alone(wrong, found, digits, besides) and rounding != SILENT:
-        edges.insert(0, (Finding(LARGE, REMARK, FITS.format(caller.dtype)), "".join(found.names)))
-        wrong, found, small, seen = [], Explained(), None, small_logits(seen)
+    harmless = harmless_alone(wrong, found, digits, besides)
+    if harmless and rounding != SILENT:
+        edges.insert(0, (Finding(wrong[0][0].rung, REMARK, harmless.format(caller.dtype)), "".join(found.names)))
+        wrong, found, small, seen = [], Explained(), None, of_other_rungs(right, {case.rung for case in lost})
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
         *findings_of_questions(seen, wrong, caller, digits),
@@ -184,13 +185,25 @@ def as_kept_by_object(finding: Finding, name: str) -> tuple[Finding, str]:
 
 
 FITS = "right as long as exp of the logits fits {}"
+OF_ZEROS, UNLESS_ZERO = ("zero_scores_hidden",), "right as long as no score is 0: such a key is hidden"
 
 
-def is_overflow_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> bool:
-    """Say whether nothing is wrong but that large logits overflow, in a type that holds all that people have."""
-    large = bool(wrong) and all(case.rung == LARGE for case, _ in wrong)
-    is_known = digits >= SINGLE and found.names in (OVERFLOWS, (ONE_MAXIMUM,))
-    return large and is_known and all(finding.state != BROKEN for finding in besides)
+def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> str:
+    """Return how all that is wrong is next to nothing, if it is: large logits overflow alone, or a score of 0 hides.
+
+    Overflow is next to nothing in a type that holds all logits that people have.
+    """
+    if not wrong or any(finding.state == BROKEN for finding in besides):
+        return ""
+    if found.names == OF_ZEROS:
+        return UNLESS_ZERO
+    overflows = digits >= SINGLE and found.names in (OVERFLOWS, (ONE_MAXIMUM,))
+    return FITS if overflows and all(case.rung == LARGE for case, _ in wrong) else ""
+
+
+def of_other_rungs(seen: Seen, rungs: set[str]) -> Seen:
+    """Return the questions that are not of these kinds."""
+    return [pair for pair in seen if pair[0].rung not in rungs]
 
 
 def as_it_may_be_meant(caller: Caller, wrong: Seen, digits: int, ask: Callable[[], Sequence[Pair]]) -> str:
@@ -249,7 +262,7 @@ def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
     return tuple(name for name in REMARKS if name in said)[:1]
 
 
-REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, "empty_row_nan", "nan_leaks")
+REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, *OF_ZEROS, "empty_row_nan", "nan_leaks")
 
 
 def said_of_call(caller: Caller) -> str:

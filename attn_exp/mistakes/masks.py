@@ -105,6 +105,11 @@ def added(number: float) -> Change:
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
 
 
+def hides_zeros(number: float) -> Change:
+    """Return the change that also fills with this number where a score is 0."""
+    return instead(forbid=lambda at, logits, allowed: np.where(allowed & (logits != 0), logits, number))
+
+
 def late(fill: float, *, added: bool = False) -> Change:
     """Return the change that puts a number in the place of weights that the mask forbids, after the softmax, or adds
     it to them."""
@@ -299,6 +304,14 @@ MISTAKES = {
             *(added(number) for number in FILLS if number < -0.5),
         ),
         needs=("mask",),
+    ),
+    "zero_scores_hidden": Mistake(
+        says="A score of 0 counts as hidden: keys of a query or a token of zeros are hidden too.",
+        fix="scores.masked_fill(mask == 0, -inf): ask the mask where it is 0, not the scores",
+        seen="scores = tril(scores); scores.masked_fill(scores == 0, -inf)",
+        stage="masked",
+        changes=(hides_zeros(-math.inf), hides_zeros(-1e9)),
+        of_code=True,
     ),
     "causal_ignored": Mistake(
         says="The causal mask is missing: queries see later keys.",

@@ -42,6 +42,11 @@ def values_of_queries(recipe: Recipe) -> Recipe:
     return instead(score=score, mix=mix)(recipe).changed(remembers=True)
 
 
+def sums_as_scores(score: Step, at: At, q: Array, k: Array) -> Array:
+    """Sum the queries' numbers, and the keys', each for itself: an einsum with a letter for the numbers of each."""
+    return np.asarray(q.sum(axis=-1)[..., :, None] * k.sum(axis=-1)[..., None, :])
+
+
 def summed_apart(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Array:
     """Sum the weights, and the values, each for itself: an einsum with one letter for keys and another for values."""
     every = v.sum(axis=-2, keepdims=True)
@@ -146,6 +151,14 @@ MISTAKES = {
         seen="q passed for v; W_q used for the values too",
         stage="context",
         changes=(values_of_queries, taken_for(v="q"), made_of_x("q", "v"), made_of_x("v")),
+        of_code=True,
+    ),
+    "scores_of_sums": Mistake(
+        says="A score is the sum of the query's numbers times the sum of the key's, not a product of each two numbers.",
+        fix="one letter for the numbers of both: einsum('bhtd,bhsd->bhts', q, k)",
+        seen="einsum('bhsq,bhtk->bhst', q, k)",
+        stage="scores",
+        changes=(around("score", sums_as_scores),),
         of_code=True,
     ),
     "values_summed": Mistake(

@@ -49,6 +49,18 @@ def one_maximum(*axes: int) -> Change:
     return instead(normalize=normalize)
 
 
+def maximum_in(above: bool, *axes: int) -> Change:
+    """Return the change that subtracts the largest logit in the powers alone, or else in their sums alone."""
+
+    def normalize(at: At, masked: Array) -> Array:
+        axis = tuple(axis for axis in axes if axis or not at.apart) or None
+        lowered = masked - masked.max(axis=axis, keepdims=True)
+        powers, summed = (lowered, masked) if above else (masked, lowered)
+        return np.asarray(np.exp(powers) / np.exp(summed).sum(axis=-1, keepdims=True))
+
+    return instead(normalize=normalize)
+
+
 def of_other_rows(largest: bool | None, sums: bool) -> Change:
     """Return the change that takes the largest logits, or the sums, as rows along the keys; None takes none off."""
 
@@ -184,6 +196,19 @@ MISTAKES = {
             one_maximum(2, 3),
             one_maximum(0, 1, 2),
             one_maximum(2),
+        ),
+        of_code=True,
+    ),
+    "maximum_on_one_side": Mistake(
+        says="The largest logit is subtracted above the fraction bar or below it, not both: weights do not sum to 1.",
+        fix="powers = exp(s - s.max(-1, keepdims=True)), and powers / powers.sum(-1, keepdims=True)",
+        seen="np.exp(s - np.max(s)) / np.sum(np.exp(s))",
+        stage="weights",
+        changes=(
+            maximum_in(True, -1),
+            maximum_in(True, 0, 1, 2, 3),
+            maximum_in(False, -1),
+            maximum_in(False, 0, 1, 2, 3),
         ),
         of_code=True,
     ),

@@ -20,7 +20,7 @@ from tests.zoo.wrong_code import CODE, logits, raw, soft
 @pytest.mark.parametrize("case", CODE, ids=lambda case: case.name)
 def test_each_is_named_alone(case: Case) -> None:
     verdict = attn_exp.check(case.function, *case.settings)
-    is_remark = case.mistake == "one_maximum"  # no logits of people are so far apart
+    is_remark = case.mistake in ("one_maximum", "zero_scores_hidden")  # no logits of people are so far apart, or 0
     assert (verdict.passed, verdict.mistakes, verdict.where) == (is_remark, (case.mistake,), ""), verdict
 
 
@@ -29,6 +29,14 @@ def test_each_of_the_catalogue_has_a_function() -> None:
     elsewhere = {"dropout_on", "batch_mixed", "log_softmax"}  # beside the other functions of the zoo
     elsewhere |= {"tokens_not_transposed"}  # of images, in test_tokens_and_diagonals.py
     assert of_code - elsewhere == {case.mistake for case in CODE} - {"mask_stale"}
+
+
+def test_zeros_are_hidden_beside_a_mask_that_is_turned() -> None:
+    def turned(q: Any, k: Any, v: Any) -> Any:
+        scores = np.triu(logits(q, k))
+        return soft(np.where(scores == 0, -9e15, scores)) @ v
+
+    assert attn_exp.check(turned, "mask=causal").mistakes == ("causal_flipped", "zero_scores_hidden")
 
 
 def test_the_number_that_was_read_off_is_said() -> None:

@@ -83,6 +83,10 @@ def mixes_queries(q: Array, k: Array, v: Array) -> Any:
     return soft(logits(q, k)) @ q
 
 
+def sums_alone(q: Array, k: Array, v: Array) -> Any:
+    return soft(np.einsum("bhtd,bhse->bhts", q, k) / np.sqrt(q.shape[-1])) @ v
+
+
 def each_by_itself(q: Array, k: Array, v: Array) -> Any:
     return np.einsum("bhts,bhje->bhte", soft(logits(q, k)), v)
 
@@ -128,6 +132,11 @@ def a_little_more(q: Array, k: Array, v: Array) -> Any:
     scores = logits(q, k)
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / (powers.sum(axis=-1, keepdims=True) + 0.02) @ v
+
+
+def highest_above_alone(q: Array, k: Array, v: Array) -> Any:
+    scores = logits(q, k)
+    return np.exp(scores - scores.max(axis=-1, keepdims=True)) / np.exp(scores).sum(axis=-1, keepdims=True) @ v
 
 
 def keys_then_queries(q: Array, k: Array, v: Array) -> Any:
@@ -214,6 +223,11 @@ def filler_asks(q: Array, k: Array, v: Array, lengths: Maybe = None) -> Any:
     return soft(scores) @ v
 
 
+def zeros_are_hidden(q: Array, k: Array, v: Array) -> Any:
+    scores = np.tril(logits(q, k))
+    return soft(np.where(scores == 0, -1e9, scores)) @ v
+
+
 def first_mask(q: Array, k: Array, v: Array, mask: Maybe = None, kept: dict[Any, Any] = {}) -> Any:  # noqa: B006
     scores = logits(q, k)
     if mask is not None:
@@ -237,6 +251,7 @@ CODE = [
     Case("scale_by_keys", by_keys),
     Case("scale_by_sqrt_queries", by_queries),
     Case("scores_floored", whole_numbers),
+    Case("scores_of_sums", sums_alone),
     Case("values_summed", each_by_itself),
     Case("keys_viewed", keys_by_view, source="hyunwoongko/transformer"),
     Case("values_viewed", values_by_view),
@@ -248,6 +263,7 @@ CODE = [
     Case("softmax_over_heads_and_keys", heads_and_keys),
     Case("one_maximum", one_top),
     Case("keepdims_missing", sums_along_the_keys),
+    Case("maximum_on_one_side", highest_above_alone),
     Case("sum_epsilon", a_little_more),
     Case("softmax_over_two_axes", keys_then_queries),
     Case("weights_averaged", mean_weights),
@@ -263,6 +279,7 @@ CODE = [
     Case("mask_of_first_entry", of_the_first),
     Case("mask_tiled_over_heads", laid_in_turns),
     Case("padding_on_queries", filler_asks),
+    Case("zero_scores_hidden", zeros_are_hidden, ("mask=causal",)),
     Case("mask_stale", first_mask),
     Case("keys_cut_to_queries", as_many_keys_as_queries),
 ]
