@@ -64,20 +64,23 @@ def class_around(function: Any) -> Any:
     if haiku:
         return of_haiku(function)
     layers = vars(sys.modules["keras"].layers) if "keras" in homes and "keras" in sys.modules else {}
+    if all(is_number(one) for one in inspect.signature(function).parameters.values() if one.default is one.empty):
+        return None  # it makes a layer, and takes no x
     return of_keras(function) if any(inspect.isclass(layers.get(name)) for name in names) else None
 
 
 def numbers_apart(function: Any) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
     """Return which parameters of a function count something, and all others, of which the first is x."""
     first, *rest = inspect.signature(function).parameters.values()
-
-    def is_number(one: inspect.Parameter) -> bool:
-        is_array = BY_NAME.get(plain(one.name)) in ("x", "q", "k", "v", "mask", "padding")
-        known = Sizes(8, 2, 4, 2).value(one.name) is not None and not is_array
-        return known or "int" in str(one.annotation) or type(one.default) in (int, float)
-
     numbers = [one.replace(kind=one.KEYWORD_ONLY) for one in rest if is_number(one)]
     return numbers, [first, *(one for one in rest if not is_number(one))]
+
+
+def is_number(one: inspect.Parameter) -> bool:
+    """Say whether a parameter counts something."""
+    is_array = BY_NAME.get(plain(one.name)) in ("x", "q", "k", "v", "mask", "padding")
+    known = Sizes(8, 2, 4, 2).value(one.name) is not None and not is_array
+    return known or "int" in str(one.annotation) or type(one.default) in (int, float)
 
 
 def of_haiku(function: Any) -> Any:

@@ -92,6 +92,24 @@ def test_a_function_may_make_a_graph_of_keras() -> None:
     verdict = attn_exp.check(attention, quick=True)
     assert verdict.mistakes == ("no_scale",), verdict
     assert "masks (it has no word for one)" in verdict.not_asked, verdict.not_asked
+    space = {"keras": keras}
+    exec(ITS_FILE, space)  # code as it stands in a file, which names the library
+    assert attn_exp.check(space["attention"], quick=True).mistakes == ("no_scale",)
+
+
+ITS_FILE = """
+def attention(hidden_size, head_num):
+    inputs = keras.Input((None, hidden_size))
+    q, k, v = (keras.layers.Dense(hidden_size)(inputs) for _ in range(3))
+    def mixed(parts):
+        shape = (*keras.ops.shape(parts[0])[:2], head_num, hidden_size // head_num)
+        q, k, v = (keras.ops.transpose(keras.ops.reshape(part, shape), (0, 2, 1, 3)) for part in parts)
+        weights = keras.ops.softmax(keras.ops.matmul(q, keras.ops.transpose(k, (0, 1, 3, 2))))
+        said = keras.ops.transpose(keras.ops.matmul(weights, v), (0, 2, 1, 3))
+        return keras.ops.reshape(said, (*keras.ops.shape(said)[:2], hidden_size))
+    said = keras.layers.Lambda(mixed, output_shape=(None, hidden_size))([q, k, v])
+    return keras.Model(inputs, keras.layers.Dense(hidden_size)(said))
+"""
 
 
 def test_sizes_of_a_file_are_those_of_one_thread_at_a_time() -> None:
