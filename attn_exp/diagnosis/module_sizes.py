@@ -120,7 +120,13 @@ class Sizes:
         if word.endswith("lorarank"):
             return self.width
         if "head" in word:
-            return self.shared if "kv" in word else self.size if "dim" in word or "size" in word else None
+            return (
+                self.shared
+                if "kv" in word or "keyvalue" in word
+                else self.size
+                if "dim" in word or "size" in word
+                else None
+            )
         is_width = word.endswith(("feature", "features")) or any(
             part in word for part in ("model", "embed", "emb", "hidden")
         )

@@ -217,3 +217,29 @@ def test_sides_that_are_all_zero_are_no_right_attention() -> None:
     layer = OfClippedSides(SimpleNamespace(n_heads=3, d_model=24, attn_config=SimpleNamespace(clip_qkv=0.0)))
     with pytest.raises(UserError, match="no matrix that it holds changes its answer"):
         attn_exp.check(layer, quick=True)
+
+
+class OfAnEncoder(torch.nn.Module):
+    """What keys and values are made of may be left out by its name alone; its sizes have longer names."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.heads, self.shared = config.cross_num_attention_heads, config.cross_num_key_value_heads
+        size = config.hidden_size // self.heads
+        self.q_proj, self.o_proj = (torch.nn.Linear(config.hidden_size, config.hidden_size) for _ in range(2))
+        self.k_proj, self.v_proj = (torch.nn.Linear(config.hidden_size, size * self.shared) for _ in range(2))
+
+    def forward(self, x: Any, cross_attention_states: Any = None) -> Any:
+        q = self.q_proj(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        k, v = (
+            made(cross_attention_states).unflatten(-1, (self.shared, -1)).transpose(1, 2)
+            for made in (self.k_proj, self.v_proj)
+        )
+        said = torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+        return self.o_proj(said.transpose(1, 2).flatten(2))
+
+
+def test_keys_are_made_of_the_states_of_cross_attention() -> None:
+    verdict = attn_exp.check(OfAnEncoder, quick=True)
+    assert verdict.passed, verdict
+    assert ("keys of another input", "held") in {(one.rung, one.state) for one in verdict.findings}
