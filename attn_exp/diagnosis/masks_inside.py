@@ -5,6 +5,7 @@ How a mask is written is found by asking: the first way in which the keys that i
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -89,11 +90,10 @@ def shown_in_some_way(seen: Seen, word: str, role: str) -> dict[str, Masking]:
     """
     shown = dict[str, Masking]()
     start = thread_time()
-    ways = PADDINGS if role == "padding" else (*MASKINGS, *PADDINGS)
+    known = PADDINGS if role == "padding" else (*MASKINGS, *PADDINGS)
+    ways = sorted(known, key=lambda way: way.kind != "booleans")
     every = dict.fromkeys((seen.x.shape[1], *(one.logits.shape[2] for one in seen.first)))
-    for keys, masking in (
-        (keys, way) for keys in every for way in sorted(ways, key=lambda way: way.kind != "booleans")
-    ):
+    for keys, masking in itertools.product(every, ways):
         if masking.kind != "booleans" and {INVERTED, TURNED, SIGN} & set(shown):
             break  # it answers to booleans, and is judged by them
         with suppress(Exception):  # a layer may take no mask that is written so

@@ -119,14 +119,10 @@ class Sizes:
             return self.size // 2
         if word.endswith("lorarank"):
             return self.width
+        if "head" in word and ("kv" in word or "keyvalue" in word):
+            return self.shared
         if "head" in word:
-            return (
-                self.shared
-                if "kv" in word or "keyvalue" in word
-                else self.size
-                if "dim" in word or "size" in word
-                else None
-            )
+            return self.size if "dim" in word or "size" in word else None
         is_width = word.endswith(("feature", "features")) or any(
             part in word for part in ("model", "embed", "emb", "hidden")
         )
