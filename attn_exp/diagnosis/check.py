@@ -295,11 +295,20 @@ def turned_by_tables(
                 yield Finding(TURNED, HELD, words), ""
                 return
             turned += [tried] if tried.function.has_tables else []  # a way without them, or none in time, is no answer
-        for tried in turned:
-            names = called_inside(own, tried, tell).mistakes
+        turned = [one for one in turned if ways_to_call.has_one_mistake(one, "positions")]
+        for tried in while_there_is_time(turned, ASKING_MORE, "what its tables turn otherwise"):
+            names = called_inside(own, without_words_for_masks(tried), tell).mistakes
             if names and all(mistake(name).group == "positions" for name in names) and "rope_pairing" not in names:
                 yield from ((Finding(TURNED, BROKEN, mistake(name).says), name) for name in names)
                 return
+
+
+def without_words_for_masks(tried: Tried) -> Tried:
+    """Return the same call of a function that is given no mask, where it can do without."""
+    offer = tried.caller.offer
+    words = {role: word for role, word in offer.parameters.items()
+             if role not in ("mask", "padding") or role not in offer.defaults}  # fmt: skip
+    return replace(tried, caller=replace(tried.caller, offer=replace(offer, parameters=words)))
 
 
 TURNED = "turned by its tables"

@@ -119,10 +119,9 @@ class Sizes:
             return self.size // 2
         if word.endswith("lorarank"):
             return self.width
-        if "head" in word and ("kv" in word or "keyvalue" in word):
-            return self.shared
         if "head" in word:
-            return self.size if "dim" in word or "size" in word else None
+            size = self.size if "dim" in word or "size" in word else None
+            return self.shared if "kv" in word or "keyvalue" in word else size
         is_width = word.endswith(("feature", "features")) or any(
             part in word for part in ("model", "embed", "emb", "hidden")
         )
