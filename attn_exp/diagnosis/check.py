@@ -32,6 +32,7 @@ from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.other_masks import as_meant, given_none, of_other_masks, of_padding_alone, without_its_mask
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.scales_set import said_of_scale, with_its_scale_set
 from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
 from attn_exp.diagnosis.unused import all_one_head, first_of_several, heads_never_read, unused
 from attn_exp.diagnosis.ways_to_call import Tried
@@ -85,8 +86,9 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
 
 def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
     """Check a function in the layouts that it may have, and a layer with fewer key/value heads too."""
-    request = of_the_size_told(own, request)
-    return with_shared_heads(own, request, check_in_layouts(own, request, quick, tell), tell)
+    request = with_its_scale_set(own, of_the_size_told(own, request))
+    verdict = with_shared_heads(own, request, check_in_layouts(own, request, quick, tell), tell)
+    return with_more(verdict, said_of_scale(request))
 
 
 def of_the_size_told(own: OwnFunction, request: Request) -> Request:
@@ -293,11 +295,20 @@ def turned_by_tables(
                 yield Finding(TURNED, HELD, words), ""
                 return
             turned += [tried] if tried.function.has_tables else []  # a way without them, or none in time, is no answer
-        for tried in turned:
-            names = called_inside(own, tried, tell).mistakes
+        turned = [one for one in turned if ways_to_call.has_one_mistake(one, "positions")]
+        for tried in while_there_is_time(turned, ASKING_MORE, "what its tables turn otherwise"):
+            names = called_inside(own, without_words_for_masks(tried), tell).mistakes
             if names and all(mistake(name).group == "positions" for name in names) and "rope_pairing" not in names:
                 yield from ((Finding(TURNED, BROKEN, mistake(name).says), name) for name in names)
                 return
+
+
+def without_words_for_masks(tried: Tried) -> Tried:
+    """Return the same call of a function that is given no mask, where it can do without."""
+    offer = tried.caller.offer
+    words = {role: word for role, word in offer.parameters.items()
+             if role not in ("mask", "padding") or role not in offer.defaults}  # fmt: skip
+    return replace(tried, caller=replace(tried.caller, offer=replace(offer, parameters=words)))
 
 
 TURNED = "turned by its tables"

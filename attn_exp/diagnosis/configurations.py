@@ -172,8 +172,9 @@ def configured(kind: Any, sizes: Sizes, choose: Callable[[str, list[Any]], Any],
     """Return a configuration of a class with the sizes that it knows; the rest are its own defaults."""
     if kind in (dict, Mapping):
         return Asked(sizes, choose, known_of)
-    words = field_names(kind)
+    words, usual = field_names(kind), own_defaults(kind)
     said = {name: value for name in words if (value := field_value(name, sizes)) is not None}
+    said = {name: value for name, value in said.items() if type(value) is bool or not is_word(usual.get(name))}
     said |= {name: choose(name, [value, FEW]) for name, value in said.items() if counts_tokens(plain(name))}
     said |= {name: configured(note, sizes, choose, known_of) for name, note in inner_settings(kind)}
     attempts: list[Callable[[], Any]] = [lambda: kind(**said), lambda: with_fields(kind(), said)]
@@ -195,6 +196,18 @@ def configured(kind: Any, sizes: Sizes, choose: Callable[[str, list[Any]], Any],
         return made
     assert error is not None
     raise error
+
+
+def own_defaults(kind: Any) -> dict[str, Any]:
+    """Return what the constructor of a configuration would take for its arguments."""
+    with suppress(UserError):
+        return {one.name: one.default for one in parameters_of(kind, kind.__name__)}
+    return {}
+
+
+def is_word(default: Any) -> bool:
+    """Say whether a default is a text or a switch: then it is no size, however it is called, as `hidden_act` is."""
+    return isinstance(default, str | bool)
 
 
 def field_value(name: str, sizes: Sizes) -> Any:

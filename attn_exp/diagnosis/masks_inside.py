@@ -5,6 +5,7 @@ How a mask is written is found by asking: the first way in which the keys that i
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -83,19 +84,24 @@ def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
 
 
 def shown_in_some_way(seen: Seen, word: str, role: str) -> dict[str, Masking]:
-    """Return what a mask of that name does, and in which way of writing it first."""
+    """Return what a mask of that name does, and in which way of writing it first.
+
+    Where a layer puts others before or behind the keys of x, it may want a mask of all of them.
+    """
     shown = dict[str, Masking]()
     start = thread_time()
-    ways = PADDINGS if role == "padding" else (*MASKINGS, *PADDINGS)
-    for masking in sorted(ways, key=lambda way: way.kind != "booleans"):
+    known = PADDINGS if role == "padding" else (*MASKINGS, *PADDINGS)
+    ways = sorted(known, key=lambda way: way.kind != "booleans")
+    every = dict.fromkeys((seen.x.shape[1], *(one.logits.shape[2] for one in seen.first)))
+    for keys, masking in itertools.product(every, ways):
         if masking.kind != "booleans" and {INVERTED, TURNED, SIGN} & set(shown):
             break  # it answers to booleans, and is judged by them
         with suppress(Exception):  # a layer may take no mask that is written so
-            found = shown_by(seen, word, masking)
+            found = shown_by(seen, word, masking, keys=keys)
             is_next_to_nothing = found == "" and FILL in shown  # of -inf, which hides, however little is left of it
             is_of_inf = found == SIGN  # any number below 0 makes inf of -inf, how small it is
             if masking.kind == "added" and (found is None or is_next_to_nothing or is_of_inf):
-                found = shown_by(seen, word, masking, ADDED)
+                found = shown_by(seen, word, masking, ADDED, keys)
             if found is not None:
                 shown.setdefault(found, masking)
         if "" in shown or thread_time() - start > MOST_SECONDS:
@@ -103,21 +109,23 @@ def shown_in_some_way(seen: Seen, word: str, role: str) -> dict[str, Masking]:
     return shown
 
 
-def shown_by(seen: Seen, word: str, masking: Masking, lowest: float = LOWEST) -> str | None:
+def shown_by(seen: Seen, word: str, masking: Masking, lowest: float = LOWEST, keys: int = 0) -> str | None:
     """Return what a mask that is written in a way does: "" where it hides what it says, or the name of a mistake.
 
-    `lowest` is what is added where one may not attend. None where that is none of those that are known.
+    `lowest` is what is added where one may not attend; `keys` how many it has, or those of x. None where that is none
+    of those that are known.
     """
     batch, tokens = seen.x.shape[:2]
-    allowed = np.random.default_rng(83).random((tokens, tokens)) < 0.6
-    allowed |= np.eye(tokens, dtype=bool)
+    keys = keys or tokens
+    allowed = np.random.default_rng(83).random((tokens, keys)) < 0.6
+    allowed |= np.eye(tokens, keys, dtype=bool)
     allowed[0] = True  # of one query nothing is hidden: others may be NaN
     filler = min(FILLER, tokens - 1)
     if masking in PADDINGS:
-        allowed = np.broadcast_to(np.arange(tokens) < tokens - filler, (tokens, tokens))
+        allowed = np.broadcast_to(np.arange(keys) < keys - filler, (tokens, keys))
     if allowed.all():  # of so few tokens nothing is hidden, and nothing is to be seen
         return None
-    at = At(Rules(), batch, max(seen.heads, 1), max(seen.heads, 1), tokens, tokens, seen.width, seen.width)
+    at = At(Rules(), batch, max(seen.heads, 1), max(seen.heads, 1), tokens, keys, seen.width, seen.width)
     mask = masking.held(replace(masking, lowest=lowest).write(allowed, at))
     is_turned = are_turned(seen)  # what is read as queries is asked, and what is read as keys asks
     allowed, keys_alone = (allowed.T, False) if is_turned else (allowed, masking in PADDINGS)
@@ -134,7 +142,8 @@ def shown_by(seen: Seen, word: str, masking: Masking, lowest: float = LOWEST) ->
         return IGNORED if heads or all(one.weights.shape[2] == tokens for one in again) else None  # no other keys
     pairs = list(zip(again, seen.first, strict=True))
     if all(np.allclose(one.weights, other.weights, rtol=0.0, atol=CLOSE) for one, other in pairs):
-        return FILL if seen.said.dtype == np.float64 else None  # something is added, and it is next to nothing
+        is_known = seen.said.dtype == np.float64 and any(parts_keys(*both) for both in pairs)
+        return FILL if is_known else None  # something is added, and it is next to nothing
     names = {of_core(one, other, of_rows(allowed, one) if keys_alone else allowed) for one, other in pairs}
     if names == {None} and keys_alone:  # what becomes of the queries of filler is nobody's affair
         kept = [[of_first_rows(one, tokens - filler) for one in both] for both in pairs]
@@ -145,6 +154,16 @@ def shown_by(seen: Seen, word: str, masking: Masking, lowest: float = LOWEST) ->
         one.is_bare for one in again
     )  # without a softmax no sign is the right one
     return names.pop() if len(names) == 1 and not (is_open and names == {SIGN}) else None
+
+
+def parts_keys(masked: Core, plain: Core) -> bool:
+    """Say whether a mask adds other numbers to some keys of a query than to others: one for all of them is no fill."""
+    gap = np.where(np.isfinite(masked.logits) & np.isfinite(plain.logits), masked.logits - plain.logits, 0.0)
+    return bool(np.ptp(gap, axis=-1).max() > NOTHING)
+
+
+NOTHING = 1e-13
+"""By which logits differ that are summed up in another order."""
 
 
 def moved_to_zero(masked: Core, plain: Core) -> Array:

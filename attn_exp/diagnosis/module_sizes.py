@@ -77,9 +77,9 @@ class Sizes:
     """What a module is made of: x of `width` numbers, `heads` of `size`, `shared` key/value heads, seed and dropout.
 
     `causal` is True where a class that is told whether it is causal is to be so; None leaves it as it is, and
-    `scaled` that its scores are to be scaled, where it has a switch for that. `words`: the arguments of its class in
-    brackets, where they can be written. `switched`: the switches that were given another value than their own default,
-    unasked.
+    `scaled` that its scores are to be scaled, where it has a switch for that. `scale_set`: a field of a configuration,
+    and which power of the size of a head it is given. `words`: the arguments of its class in brackets, where they can
+    be written. `switched`: the switches that were given another value than their own default, unasked.
     """
 
     width: int
@@ -91,11 +91,15 @@ class Sizes:
     dropout: float = 0.0
     causal: bool | None = None
     scaled: bool = True
+    scale_set: tuple[str, float] | None = None
     words: str = field(default="", compare=False)
     switched: str = field(default="", compare=False)
 
     def value(self, name: str) -> Any:
         """Return what a parameter or field of that name is given, or None where nobody knows it."""
+        if self.scale_set is not None and name == self.scale_set[0]:
+            power = self.scale_set[1]
+            return self.size if power == 1 else self.size**power
         word = COUNTED.sub("num", plain(name))
         meanings: tuple[tuple[tuple[str, ...], Any], ...] = (
             (HEADS, self.heads), (SHARED, self.shared), (SIZE, self.size), (WIDTH, self.width),
@@ -116,7 +120,8 @@ class Sizes:
         if word.endswith("lorarank"):
             return self.width
         if "head" in word:
-            return self.shared if "kv" in word else self.size if "dim" in word or "size" in word else None
+            size = self.size if "dim" in word or "size" in word else None
+            return self.shared if "kv" in word or "keyvalue" in word else size
         is_width = word.endswith(("feature", "features")) or any(
             part in word for part in ("model", "embed", "emb", "hidden")
         )

@@ -60,7 +60,7 @@ def are_open(request: Request, kind: str = "convention") -> bool:
 def with_words(request: Request, words: str) -> Request:
     """Return the request as it is where somebody types these words too."""
     typed = [*sorted(request.typed), *words.split()]
-    how = {name: getattr(request, name) for name in ("layout", "takes", "device", "dtype", "tell")}
+    how = {name: getattr(request, name) for name in ("layout", "takes", "device", "dtype", "tell", "scale_set")}
     return request_of(composed(typed, []), typed, **how)
 
 

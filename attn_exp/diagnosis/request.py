@@ -38,7 +38,8 @@ class Request:
     `head` and `kv_head` are None where they were not asked for. `typed` are the names of the settings that the user
     wrote; `as_typed` says that none but these may be meant. `align` moves the first query beside the first or the last
     key. `size` is how many numbers each head of a module that is made of its class has, where its words fit no others,
-    or 0. `tell` hears of each call before it is made.
+    or 0. `scale_set`: a number of the configuration of such a module, and which power of that size it is. `tell` hears
+    of each call before it is made.
     """
 
     masks: tuple[Mask, ...] = ()
@@ -56,6 +57,7 @@ class Request:
     head: int | None = None
     kv_head: int | None = None
     size: int = 0
+    scale_set: tuple[str, float] | None = None
     bias: bool = False
     seed: int = 0
     layout: str = ""

@@ -495,7 +495,13 @@ class Search:
         return any(self.is_matrix(name) for name in self.set_aside)
 
     def that_matter(self, name: str, inputs: tuple[int, ...], columns: list[int], by: Array) -> list[int]:
-        """Return those of some columns that change the answer where they are moved along a vector."""
+        """Return those of some columns that change the answer where they are moved along a vector.
+
+        Raises:
+            NotFoundError: a check has been at work for so long that its attention is looked at inside instead.
+        """
+        if is_over(EXPLAINING, "which of its matrices is which"):
+            raise NotFoundError("too many of its columns matter to the answer")
         if not columns or not self.moved(self.answer(), self.under(name, self.column(name, inputs, columns, by))):
             return []
         half = len(columns) // 2

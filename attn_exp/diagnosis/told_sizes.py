@@ -46,7 +46,10 @@ def sizes_of(request: Request, heads: int = MADE_WITH, size: int = SIZE) -> Size
     heads, size = request.head or heads, request.size or size
     shared = request.kv_head if request.kv_head and heads % request.kv_head == 0 else heads
     causal = request.is_causal or None
-    return Sizes(size * heads, heads, size, shared, request.seed, causal=causal, scaled=request.scale is not False)
+    return Sizes(
+        size * heads, heads, size, shared, request.seed,
+        causal=causal, scaled=request.scale is not False, scale_set=request.scale_set,
+    )  # fmt: skip
 
 
 def with_sizes_apart(

@@ -43,7 +43,7 @@ MEMORY = ("context", "memory", "encoderhiddenstates", "xa", "y", "data", "media"
           "source", "inputskv", "xkv", "keyvalue", "crossinput", "xcross", "encoderoutput", "encoderoutputs", "enc",
           "ctx", "condition", "x2", "other", "text", "latents", "xkeyvalue", "contexts", "encoder", "memories",
           "contextstates", "inputkv", "tgt", "kvinput", "z", "states", "encoderstates", "encout", "encoderout", "xenc",
-          "src", "sourcestates")  # fmt: skip
+          "src", "sourcestates", "crossattentionstates", "crossstates", "crosshiddenstates")  # fmt: skip
 """What people call what keys and values are made of, where it is not x."""
 QUERY = ("inputsq", "xq", "queryinput", "inputq", "queryantecedent", "xquery", "qinput")
 KEYS = ("inputsk", "xk", "keyinput", "inputk", "keyantecedent", "xkey", "kinput")

@@ -446,11 +446,13 @@ def has_its_scores(tried: Tried) -> bool:
     return scores is not None and factor_between(scores, expected(tried.case)["scores"]) is not None
 
 
-def has_one_mistake(tried: Tried) -> bool:
-    """Say whether one mistake gives the first answer, maybe beside a causal mask."""
+def has_one_mistake(tried: Tried, group: str = "") -> bool:
+    """Say whether one mistake, of any group or of this one, gives the first answer, maybe beside a causal mask."""
     digits = min(digits_of(tried.caller, tried.answer), 24)
     asked = [tried.case, tried.case.with_masks((*tried.case.recipe.rules.masks, Causal()))]
-    return any(gives(one.change(case), case, tried.answer, digits) for case in asked for one in every_mistake([case]))
+    known = ((case, one) for case in asked for one in every_mistake([case])
+             if group in ("", mistake(one.names[0]).group))  # fmt: skip
+    return any(gives(one.change(case), case, tried.answer, digits) for case, one in known)
 
 
 def is_turned(function: Bound) -> bool:

@@ -38,6 +38,10 @@ def of_scores(
     if are_shares(one.logits) and are_shares(other.logits):
         yield Finding(rung, BROKEN, "they are shares already, as a softmax makes them"), "softmax_twice"
         one, other = map(before_shares, (one, other))
+    cap = cap_of(seen, one)
+    if cap:
+        yield Finding("the cap inside", REMARK, f"they are bent so that none is larger than {cap:.4g}"), ""
+        one, other = (before_cap(each, cap) for each in (one, other))
     hidden, filled = hidden_places(one, other)
     shown = ~(hidden | filled)
     factor, gap = factor_of(one, other, shown)
@@ -85,6 +89,25 @@ def are_shares(logits: Array) -> bool:
 def before_shares(one: Core) -> Core:
     """Return a softmax whose logits are shares with what the softmax before it was given."""
     return replace(one, logits=np.log(np.maximum(one.logits, 1e-300))) if are_shares(one.logits) else one
+
+
+def cap_of(seen: Seen, one: Core) -> float:
+    """Return c where the logits of a softmax are c times the tanh of something, or 0."""
+    for place in behind(seen.operations, one.at[1]):
+        said = seen.operations[place].said
+        if seen.operations[place].name == "tanh" and said.size == one.logits.size:
+            bent, known = said.reshape(one.logits.shape), one.logits > HIDDEN
+            cap = multiple(np.where(known, one.logits, 0.0), np.where(known, bent, 0.0), known)
+            if cap[0] > 0 and cap[1] < CLOSE:
+                return cap[0]
+    return 0.0
+
+
+def before_cap(one: Core, cap: float) -> Core:
+    """Return a softmax whose logits are c times the tanh of others over c with those; as it is where c is 0."""
+    inside = np.abs(one.logits) < cap
+    return replace(one, logits=np.where(inside, cap * np.arctanh(np.where(inside, one.logits, 0.0) / (cap or 1.0)),
+                                        one.logits))  # fmt: skip
 
 
 def factor_of(one: Core, other: Core, shown: Array) -> tuple[float, float]:
@@ -173,7 +196,8 @@ def of_scale(
     other = others()
     if other is not None and len(other.first) == len(other.second) == len(seen.first):
         place = next(place for place, each in enumerate(seen.first) if each.at == one.at)
-        first, second = before_shares(other.first[place]), before_shares(other.second[place])
+        cap = cap_of(other, other.first[place])
+        first, second = (before_cap(before_shares(each[place]), cap) for each in (other.first, other.second))
         hidden, filled = hidden_places(first, second)
         again, gap = factor_of(first, second, ~(hidden | filled))
         again = again * first.before if gap < CLOSE * 10 else scale_beside_others(other, first)

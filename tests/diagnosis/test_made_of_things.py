@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
@@ -235,3 +236,68 @@ def test_sides_that_are_all_zero_are_no_right_attention() -> None:
     layer = OfClippedSides(SimpleNamespace(n_heads=3, d_model=24, attn_config=SimpleNamespace(clip_qkv=0.0)))
     with pytest.raises(UserError, match="no matrix that it holds changes its answer"):
         attn_exp.check(layer, quick=True)
+
+
+class OfAnEncoder(torch.nn.Module):
+    """What keys and values are made of may be left out by its name alone; its sizes have longer names."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.heads, self.shared = config.cross_num_attention_heads, config.cross_num_key_value_heads
+        size = config.hidden_size // self.heads
+        self.q_proj, self.o_proj = (torch.nn.Linear(config.hidden_size, config.hidden_size) for _ in range(2))
+        self.k_proj, self.v_proj = (torch.nn.Linear(config.hidden_size, size * self.shared) for _ in range(2))
+
+    def forward(self, x: Any, cross_attention_states: Any = None) -> Any:
+        q = self.q_proj(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        k, v = (
+            made(cross_attention_states).unflatten(-1, (self.shared, -1)).transpose(1, 2)
+            for made in (self.k_proj, self.v_proj)
+        )
+        said = torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+        return self.o_proj(said.transpose(1, 2).flatten(2))
+
+
+def test_keys_are_made_of_the_states_of_cross_attention() -> None:
+    verdict = attn_exp.check(OfAnEncoder, quick=True)
+    assert verdict.passed, verdict
+    assert ("keys of another input", "held") in {(one.rung, one.state) for one in verdict.findings}
+
+
+@dataclass
+class Strict:
+    """A configuration that takes no number for a word, and counts key/value heads by itself."""
+
+    hidden_size: int = 64
+    num_attention_heads: int = 8
+    hidden_act: str = "gelu"
+    output_hidden_states: bool = False
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.hidden_act, str) and isinstance(self.output_hidden_states, bool)):
+            raise TypeError("a word is wanted")
+        self.num_key_value_heads = self.num_attention_heads
+
+
+class OfStrictSettings(torch.nn.Module):
+    """Its key/value heads are as many as its configuration says."""
+
+    def __init__(self, config: Strict) -> None:
+        super().__init__()
+        self.heads, self.groups = config.num_attention_heads, config.num_attention_heads // config.num_key_value_heads
+        self.sides = torch.nn.ModuleDict(
+            {f"{side}_proj": torch.nn.Linear(config.hidden_size, config.hidden_size) for side in "qkvo"}
+        )
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (
+            self.sides[f"{side}_proj"](x).unflatten(-1, (self.heads, -1)).transpose(1, 2).repeat(1, times, 1, 1)
+            for side, times in (("q", 1), ("k", self.groups), ("v", self.groups))
+        )
+        said = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.sides["o_proj"](said.transpose(1, 2).flatten(2))
+
+
+def test_a_configuration_is_given_no_size_for_a_word_or_a_switch() -> None:
+    verdict = attn_exp.check(OfStrictSettings, quick=True)
+    assert verdict.passed, verdict

@@ -289,3 +289,36 @@ class UnweighedAndFar(Unweighed):
 def test_a_large_number_in_the_place_of_a_weight_favours_what_it_should_hide() -> None:
     assert set(attn_exp.check(UnweighedAndFar(24, 3), quick=True).mistakes) == {"no_softmax", "mask_sign"}
     assert attn_exp.check(Unweighed(24, 3), quick=True).mistakes == ("no_softmax",)
+
+
+class BesideAContext(nn.Module):
+    """The keys of a context stand before those of x, and its mask is one of all of them."""
+
+    lowest = -torch.inf
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.q, self.kv, self.o = heads, *(nn.Linear(dim, wide * dim) for wide in (1, 2, 1))
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, x: Any, context_states: Any, attention_mask: Any = None) -> Any:
+        every = torch.cat([context_states, x], dim=1)
+        q, k, v = (
+            one.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for one in (self.q(torch.sin(x)), *self.kv(self.norm(every)).chunk(2, -1))
+        )
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if attention_mask is not None:
+            scores = scores + torch.where(attention_mask, 0.0, self.lowest)
+        return self.o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class BesideAContextHidesLittle(BesideAContext):
+    lowest = -3.0
+
+
+def test_a_mask_of_all_keys_is_found_where_others_stand_beside_those_of_x() -> None:
+    verdict = attn_exp.check(BesideAContext, quick=True)
+    assert verdict.passed, verdict
+    assert "the mask attention_mask" in {one.rung for one in verdict.findings if one.state == "held"}, verdict
+    assert attn_exp.check(BesideAContextHidesLittle, quick=True).mistakes == ("mask_small_fill",)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import attn_exp
-from attn_exp.diagnosis import ways_to_call
+from attn_exp.diagnosis import check, ways_to_call
 from attn_exp.diagnosis.turning_tables import Turning
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import HELD
@@ -165,3 +165,18 @@ def test_angles_are_those_of_the_paper() -> None:
 def test_heads_of_an_odd_size_that_cannot_be_turned_are_one_clear_line() -> None:
     with pytest.raises(UserError, match="rope turns pairs, but 5 of the 5 numbers of a head are to be turned"):
         Rope().turn(np.ones((1, 1, 2, 5)), np.arange(2))
+
+
+class OtherWay(Rotary):
+    """It turns the other way round, as if all tokens stood in a mirror: what a query sees of a key is as right."""
+
+    def forward(self, x: Any, cos: Any, sin: Any) -> Any:
+        return self.attended(x, cos, -sin)
+
+
+def test_no_names_are_looked_for_where_no_mistake_of_positions_gives_the_answer(monkeypatch: Any) -> None:
+    def looked(*_: Any) -> Any:
+        raise AssertionError("several mistakes at once are none of positions alone")
+
+    monkeypatch.setattr(check, "called_inside", looked)
+    assert attn_exp.check(OtherWay, quick=True).passed
