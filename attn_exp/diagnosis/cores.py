@@ -17,7 +17,15 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.idle import diagonals, idle_biases, idle_matrices, matrices_of, never_called, packed_axis
+from attn_exp.diagnosis.idle import (
+    diagonals,
+    idle_biases,
+    idle_matrices,
+    matrices_of,
+    never_called,
+    packed_axis,
+    waiting,
+)
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.module_sizes import HEADS, whole_numbers
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -539,7 +547,9 @@ def seen_inside(
         return layer.answer(way, x, memory if way.memory else None)
 
     def idle() -> list[str]:
-        return [*idle_matrices(layer, answer), *never_called(layer)]
+        found = idle_matrices(layer, answer)
+        later = waiting(layer, found, answer) if found else ()
+        return [*(name for name in found if name not in later), *never_called(layer)]
 
     def named() -> dict[str, str]:
         return sides_by_name(layer, first[0], lambda: cores(ask(x, memory)[0], tokens)[0])

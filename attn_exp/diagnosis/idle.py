@@ -49,6 +49,12 @@ def idle_matrices(
     return idle
 
 
+def waiting(layer: Any, idle: Collection[str], answer: Callable[[], Any]) -> set[str]:
+    """Return which idle matrices a layer uses once another input is handed over, as one of two streams may be."""
+    called = getattr(layer, "called_with_more", None)
+    return set() if called is None else called({THIRD.sub("", name) for name in idle}, answer)
+
+
 def diagonals(layer: Layer, answer: Callable[[], Array | None]) -> list[str]:
     """Return the names of square matrices of which an answer depends on the diagonal, and on no other number."""
     found, rng = list[str](), np.random.default_rng(41)

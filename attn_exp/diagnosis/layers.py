@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,6 +66,27 @@ class TorchLayer:
         start_over()
         return self.module(*positional, **named)
 
+    def called_with_more(self, names: Collection[str], answer: Callable[[], Any]) -> set[str]:
+        """Return which parameters are of a layer inside that is called once the call of an answer has more inputs.
+
+        Each of the inputs that may be left out is given what the first one is, whatever becomes of the call.
+        """
+        words = [one.name for one in parameters_of(self.module.forward, "") if one.default is None]
+        inside = {name: self.module.get_submodule(name.rpartition(".")[0]) for name in names if "." in name}
+        met = set[str]()
+        held = [child.register_forward_pre_hook(lambda _, given, name=name: met.add(name))
+                for name, child in inside.items()]  # fmt: skip
+        try:
+            for word in words if inside else ():
+                more = self.module.register_forward_pre_hook(partial(with_one_more, word=word), with_kwargs=True)
+                with suppress(Exception):
+                    answer()
+                more.remove()
+        finally:
+            for hook in held:
+                hook.remove()
+        return met
+
     def lent(self, array: Array) -> Any:
         """Return an array as a tensor of the layer's own type."""
         import torch  # noqa: PLC0415 - the module is one of PyTorch's
@@ -116,6 +139,13 @@ class TorchLayer:
         finally:
             for hook in held:
                 hook.remove()
+
+
+def with_one_more(module: Any, given: tuple[Any, ...], named: dict[str, Any], *, word: str) -> Any:
+    """Return the arguments of a call with the first tensor among them for a word that none of them stands for."""
+    bound = inspect.signature(module.forward).bind(*given, **named).arguments
+    first = next((one for one in bound.values() if hasattr(one, "ndim") and one.ndim > 1), None)
+    return (given, named) if first is None or bound.get(word) is not None else (given, named | {word: first.clone()})
 
 
 def without_slopes(module: Any) -> Any:

@@ -19,6 +19,7 @@ from attn_exp.diagnosis.idle import (
     never_called,
     said_of_diagonals,
     said_of_idle,
+    waiting,
 )
 from attn_exp.diagnosis.module_sizes import about_heads
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -26,7 +27,7 @@ from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.projected_before import PUT_BEFORE
 from attn_exp.diagnosis.read_layers import is_averaged
 from attn_exp.diagnosis.unread import never_read
-from attn_exp.experiment.verdict import BROKEN, HELD, Finding
+from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding
 from attn_exp.own_code import OwnFunction
 
 
@@ -43,11 +44,15 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
     known = {piece.name for pieces in roles.sides.values() for piece in pieces}
     found = idle_matrices(layer, lambda: caller(case).output, known)
     yield from said_of_diagonals(diagonals(layer, lambda: caller(case).output))
+    later = waiting(layer, found, lambda: caller(case).output) if found else set()
+    if later:
+        yield Finding(RUNG, REMARK, f"{', '.join(sorted(later))} changes nothing until another input is given"), ""
+    found = {name: array for name, array in found.items() if name not in later}
     idle = [*found, *never_called(layer)]
     own = [*(name for name in matrices_of(layer.parameters) if name not in known), *never_called(layer)]
     places = {side: [(piece.name, piece.columns) for piece in roles.sides[side]] for side in "qkv"}
     if not idle:
-        yield Finding(RUNG, HELD), ""
+        yield from () if later else ((Finding(RUNG, HELD), ""),)
         return
     are_raw = hasattr(getattr(layer, "module", None), PUT_BEFORE) and are_projections(idle, own)
     is_output = not roles.sides.get("o") and (

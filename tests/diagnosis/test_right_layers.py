@@ -463,3 +463,36 @@ class Quarter(Fused):
 def test_words_that_turn_a_part_of_a_head_are_asked_of_heads_that_have_such_a_part() -> None:
     verdict = attn_exp.check(Quarter, "position=rope", "position.rope.size=8", quick=True)
     assert verdict.passed, verdict
+
+
+class TwoStreams(Fused):
+    """Alone, x goes back to a block that projects it; beside another stream, which needs more, the layer does that."""
+
+    def __init__(self, dim: int, heads: int, other_dim: int | None = None) -> None:
+        super().__init__(dim, heads)
+        self.other_out = None if other_dim is None else torch.nn.Linear(dim, other_dim)
+
+    def forward(self, x: Any, other: Any = None) -> Any:
+        q, k, v = self.parts(x)
+        mixed = (self.weigh(q, k) @ v).transpose(-3, -2).flatten(-2)
+        if other is None:
+            return mixed
+        said = self.out(mixed)
+        assert self.other_out is not None, "made for one stream"
+        return said, self.other_out(other)
+
+
+class NeverProjected(Fused):
+    """Its output projection is made, and nothing is projected with it, whatever it is given."""
+
+    def forward(self, x: Any, other: Any = None) -> Any:
+        q, k, v = self.parts(x)
+        mixed = (self.weigh(q, k) @ v).transpose(-3, -2).flatten(-2)
+        return mixed if other is None else (mixed, other.missing)
+
+
+def test_a_matrix_that_waits_for_another_input_is_no_mistake() -> None:
+    right, wrong = attn_exp.check(TwoStreams), attn_exp.check(NeverProjected)
+    assert right.passed
+    assert any("until another input is given" in one.said for one in right.findings)
+    assert wrong.mistakes == ("no_output_projection",)
