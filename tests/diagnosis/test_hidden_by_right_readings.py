@@ -96,3 +96,23 @@ def unscaled(q: Any, k: Any, v: Any, mask: Any) -> Any:
 @pytest.mark.parametrize(("function", "name"), [(of_queries_alone, "keys_from_queries"), (unscaled, "no_scale")])
 def test_a_mask_that_is_needed_and_added_is_no_small_fill_beside_a_mistake(function: Any, name: str) -> None:
     assert attn_exp.check(function, quick=True).mistakes == (name,)
+
+
+class Configured(nn.Module):
+    """Key/value heads that a mapping counts are repeated in turns."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        width, self.heads, self.shared = config["hidden_size"], config["num_heads"], config["num_key_value_heads"]
+        size = width // self.heads
+        self.q, self.out = nn.Linear(width, width), nn.Linear(width, width)
+        self.k, self.v = nn.Linear(width, self.shared * size), nn.Linear(width, self.shared * size)
+
+    def forward(self, x: Any) -> Any:
+        q = cut(self.q(x), self.heads)
+        k, v = (cut(side(x), self.shared).repeat(1, self.heads // self.shared, 1, 1) for side in (self.k, self.v))
+        return self.out(((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+def test_a_mapping_that_counts_key_and_value_heads_is_asked_for_fewer() -> None:
+    assert attn_exp.check(Configured, quick=True).mistakes == ("kv_heads_tiled",)

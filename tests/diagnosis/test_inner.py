@@ -802,7 +802,7 @@ class MixedBefore(nn.Module):
 
 
 def test_of_values_that_are_all_zero_nothing_is_named() -> None:
-    assert not attn_exp.check(MixedBefore, quick=True).mistakes
+    assert not attn_exp.check(MixedBefore(24, 3), quick=True).mistakes
 
 
 class OfNeighbours(nn.Module):
