@@ -33,6 +33,7 @@ from attn_exp.diagnosis.other_masks import as_meant, given_none, of_other_masks,
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.scales_set import said_of_scale, with_its_scale_set
+from attn_exp.diagnosis.sides_inside import OF_PLACES
 from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
 from attn_exp.diagnosis.unused import all_one_head, first_of_several, heads_never_read, unused
 from attn_exp.diagnosis.ways_to_call import Tried
@@ -140,6 +141,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))
     verdict = with_more(verdict, causal_mask_left_out(own, tried.function, tried.caller, tried.case, verdict))
     verdict = with_more(verdict, turned_by_tables(own, request, verdict, tried.function, tell))
+    verdict = with_more(verdict, turned_by_its_own(request, verdict, tried.function))
     verdict = without_masks(own, request, verdict, tried, tell)
     unexplained = is_unknown_at_once(verdict)  # beside matrices that nobody uses, which have a name
     if verdict.passed or (verdict.mistakes and not unexplained) or request.layout:
@@ -309,6 +311,23 @@ def without_words_for_masks(tried: Tried) -> Tried:
     words = {role: word for role, word in offer.parameters.items()
              if role not in ("mask", "padding") or role not in offer.defaults}  # fmt: skip
     return replace(tried, caller=replace(tried.caller, offer=replace(offer, parameters=words)))
+
+
+def turned_by_its_own(request: Request, verdict: Verdict, function: Bound) -> Iterator[tuple[Finding, str]]:
+    """Yield what is to be said of how a layer turns queries, keys and values by numbers that were set to 0 meanwhile.
+
+    With them it was right; inside they are as they were at first.
+    """
+    layer, roles = function.layer, function.roles
+    if layer is None or roles is None or request.positions or not (verdict.passed or verdict.right_under):
+        return
+    several = (array for name, array in roles.neutral.items() if name not in layer.of_norms and array.size > 1)
+    if all(map(np.any, several)):
+        return
+    seen = function.look()
+    broken = [] if seen is None else [one for one in seen.findings if (one.rung, one.state) == (OF_PLACES, BROKEN)]
+    names = [] if seen is None else [name for name in seen.mistakes if mistake(name).group == "positions"]
+    yield from zip(broken, names, strict=False)
 
 
 TURNED = "turned by its tables"

@@ -434,7 +434,7 @@ def verdict(
     with suppress(Exception):  # a layer may take no other numbers than those that it was asked
         seen = see()
         said = list(dict.fromkeys(findings(seen, request, others))) if seen is not None and seen.first else []
-    is_empty = seen is not None and not any(side.any() for one in seen.first for side in (one.q, one.k, one.v))
+    is_empty = seen is not None and all(not (one.v.any() and (one.q.any() or one.k.any())) for one in seen.first)
     if seen is None or not said or is_empty or (request.positions and all(one.state != BROKEN for one, _ in said)):
         return None
     turned = [one for one, name in said if name == INVERTED and one.rung in masks_inside.rungs(seen)]

@@ -62,12 +62,13 @@ def may_be_written_otherwise(verdict: Verdict, function: Bound) -> bool:
 
 
 def mistake_without_masks(caller: Caller, tried: Tried, masks: Collection[str]) -> Explained | None:
-    """Return what explains the answers of a function that is given no mask, if mistakes do."""
-    parameters = {role: word for role, word in caller.offer.parameters.items() if role not in masks}
+    """Return what explains the answers of a function that is given no mask, or one that hides nothing where it needs
+    one, if mistakes do."""
+    needed = {role for role in masks if role not in caller.offer.defaults}
+    parameters = {role: word for role, word in caller.offer.parameters.items() if role in needed or role not in masks}
     bare = replace(caller, offer=replace(caller.offer, parameters=parameters))
-    if any(role not in caller.offer.defaults for role in masks):
-        return None
-    seen = ways_to_call.ask_every_question(bare, tried.function, quick=True)
+    asked = ways_to_call.ask_every_question(bare, tried.function, quick=True)
+    seen = [(case, answer) for case, answer in asked if not needed or not case.recipe.rules.masks]
     digits, _ = bits_to_judge_by(bare, seen)
     wrong = failing(seen, digits)
     found = explained(evidence_of(bare, tried, seen, wrong, digits=digits)) if wrong else Explained()

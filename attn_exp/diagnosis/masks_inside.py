@@ -25,7 +25,8 @@ from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules
 
-FILL, AFTER, TILED = "mask_small_fill", "mask_after_softmax", "mask_tiled_over_heads"
+FILL, AFTER = "mask_small_fill", "mask_after_softmax"
+TILED, FIRST = "mask_tiled_over_heads", "mask_of_first_entry"
 MULTIPLIED, SIGN = "mask_multiplied", "mask_sign"
 OF_QUERIES = "padding_on_queries"
 OTHERS = "other scores"
@@ -39,6 +40,7 @@ SAID = {
     AFTER: "it is put on the weights, behind the softmax",
     TURNED: "it is read with queries and keys exchanged",
     TILED: "each of its entries is put on the heads of others too",
+    FIRST: "that of the first entry is used for all",
     OF_QUERIES: "it hides the queries of what it says, and no keys",
     OTHERS: "with it, the scores of the keys that it does not hide are others",
 }
@@ -77,8 +79,9 @@ def of_words(seen: Seen) -> Iterator[tuple[Finding, str]]:
             yield Finding(rung(word), REMARK, AS_MEANT), ""
         elif name:
             yield Finding(rung(word), BROKEN, SAID[name]), "" if name == OTHERS else name
-        if name in ("", INVERTED) and is_tiled(seen, word, shown[name]):
-            yield Finding(f"entries of {rung(word)}", BROKEN, SAID[TILED]), TILED
+        of_others = whose_entries(seen, word, shown[name]) if name in ("", INVERTED) else ""
+        if of_others:
+            yield Finding(f"entries of {rung(word)}", BROKEN, SAID[of_others]), of_others
         elif name == "":
             yield Finding(rung(word), HELD, f"hides what it says ({shown[name]})"), ""
 
@@ -178,13 +181,15 @@ def of_first_rows(one: Core, rows: int) -> Core:
     return replace(one, q=q, scores=scores, logits=logits, weights=weights)
 
 
-def is_tiled(seen: Seen, word: str, masking: Masking) -> bool:
-    """Say whether a mask that is another for each entry is put on the heads as if those of all entries took turns."""
+def whose_entries(seen: Seen, word: str, masking: Masking) -> str:
+    """Return by which mistake a mask that is another for each entry is put on those of others; "" where it is not."""
     batch, tokens = seen.x.shape[:2]
-    if masking not in MASKINGS or not masking.axes.startswith("b "):
-        return False
-    allowed = np.random.default_rng(89).random((batch, 1, tokens, tokens)) < 0.6
-    allowed |= np.eye(tokens, dtype=bool)
+    if not masking.axes.startswith("b "):
+        return ""
+    of_keys = masking in PADDINGS
+    allowed = np.random.default_rng(89).random((batch, 1, 1 if of_keys else tokens, tokens)) < 0.6
+    allowed |= np.eye(1, tokens, dtype=bool) if of_keys else np.eye(tokens, dtype=bool)
+    allowed = np.broadcast_to(allowed, (batch, 1, tokens, tokens))
     at = At(Rules(), batch, max(seen.heads, 1), max(seen.heads, 1), tokens, tokens, seen.width, seen.width)
     x, memory = seen.x.copy(), seen.memory.copy()
     x[0] += 1.0
@@ -192,22 +197,25 @@ def is_tiled(seen: Seen, word: str, masking: Masking) -> bool:
     with suppress(Exception):
         given = {word: masking.held(masking.write(allowed, at))}
         again, others = cores(seen.ask(seen.x, seen.memory, None, given)[0]), cores(seen.ask(x, memory)[0])
-        every = zip(again, seen.first, others, strict=True)
-        return bool(again) and all(of_turns(*three, allowed[:, 0]) for three in every)
-    return False
+        every = list(zip(again, seen.first, others, strict=True))
+        for name, turns in ((TILED, np.arange(batch)), (FIRST, np.zeros(batch, int))):
+            if every and all(of_turns(*three, allowed[turns, 0]) for three in every):
+                return name
+    return ""
 
 
 def of_turns(masked: Core, plain: Core, other: Core, allowed: Array) -> bool:
     """Say whether what a mask hides or leaves `[b t s]` goes by turns, where rows of one entry lie together.
 
-    Those of the first entry are others in `other`.
+    Those of the first entry are others in `other`. With one head they go by turns where each entry has its own.
     """
     count, batch = len(plain.logits), len(allowed)
     first = (np.abs(other.k - plain.k).max(axis=(1, 2)) > CLOSE).nonzero()[0]
     if masked.logits.shape[1:] != allowed.shape[1:] or not np.array_equal(first, np.arange(count // batch)):
         return False
     hidden, turns = masked.logits <= HIDDEN, allowed[np.arange(count) % batch]
-    return len(first) > 1 and (np.array_equal(hidden, turns) or np.array_equal(hidden, ~turns))
+    is_told = len(first) > 1 or np.array_equal(*allowed[:2])
+    return is_told and (np.array_equal(hidden, turns) or np.array_equal(hidden, ~turns))
 
 
 def of_rows(allowed: Array, one: Core) -> Array:

@@ -32,7 +32,14 @@ def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
         yield Finding("the keys inside", BROKEN, "the key and the value of one place are made of different tokens"), ""
         return
     if are_joined(seen.operations):
-        yield Finding(rung, ABSENT, "neighbours are joined, so that rows are made of several"), ""
+        viewed = side_that_is_viewed(seen)
+        if viewed:
+            said = (
+                f"rows of {viewed} are made of parts of several tokens, and are those of the others where its axes turn"
+            )
+            yield Finding(rung, BROKEN, said), VIEWED[viewed]
+        else:
+            yield Finding(rung, ABSENT, "neighbours are joined, so that rows are made of several"), ""
         return
     if not has_rows(seen):
         yield of_keys_alone(seen, rung)
@@ -56,6 +63,36 @@ def are_keys_apart(seen: Seen) -> bool:
     moved = [(changed(one.k, other.k), changed(one.v, other.v)) for one, other in pairs
              if one.at == other.at and one.k.shape[:2] == one.v.shape[:2]]  # fmt: skip
     return any(k.any() and v.any() and not (k & v).any() for k, v in moved)
+
+
+VIEWED = {"k": "keys_viewed", "v": "values_viewed"}
+"""What it is called where a side alone is read as [d, s] without a transpose."""
+
+
+def side_that_is_viewed(seen: Seen) -> str:
+    """Return the side whose rows a token changes as it does those of both others once its axes are exchanged, or "".
+
+    Neighbours may be joined in all three: they are alike in the others then.
+    """
+    again = with_token_changed(seen, 0, 0)
+    if [one.at for one in again] != [one.at for one in seen.first]:
+        return ""
+    for side, others in (("k", "qv"), ("v", "qk")):
+        pairs = [[(getattr(core, each), getattr(after, each)) for each in (side, *others)]
+                 for core, after in zip(seen.first, again, strict=True)]  # fmt: skip
+        if all(is_viewed(*three) for three in pairs):
+            return side
+    return ""
+
+
+def is_viewed(mine: tuple[Array, Array], *others: tuple[Array, Array]) -> bool:
+    """Say whether rows `[n s d]` in two calls are changed as others are where they are read as `[n d s]` alone."""
+    rows = [changed(one, other) for one, other in others]
+    if mine[0].shape != mine[1].shape or not rows[0].any() or not np.array_equal(*rows):
+        return False
+    count, length, size = mine[0].shape
+    turned = changed(*(one.reshape(count, size, length).swapaxes(1, 2) for one in mine))
+    return np.array_equal(turned, rows[0]) and not np.array_equal(changed(*mine), rows[0])
 
 
 def rows_of_tokens(
@@ -152,8 +189,7 @@ def of_lost_rows(seen: Seen, sides: Sequence[str], pairs: Sequence[tuple[str, Ar
     if are_cut_as_they_lie(seen, sides, pairs):
         return finding, OF_HEADS
     if len(sides) < len("qkv"):
-        known = {"k": "keys_viewed", "v": "values_viewed"}
-        return finding, known.get("".join(sides), "") if are_changed_in_part(seen, sides[0]) else ""
+        return finding, VIEWED.get("".join(sides), "") if are_changed_in_part(seen, sides[0]) else ""
     if are_alike_in_heads(seen, pairs) or are_tokens_cut(seen) or are_parts_mixed(seen):
         return finding, TOKENS_CUT
     return finding, OF_HEADS if are_a_row_of_each_head(seen, pairs) else ""
@@ -422,7 +458,7 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
     Those of an image are the rows and the columns that lie between two points.
     With equal tokens x, `q_i = A_i x + c_i`: where `A_i` is the same for all i, nothing is turned. Values never are.
     """
-    rung = "the positions inside"
+    rung = OF_PLACES
     tokens = np.random.default_rng(79).standard_normal((2, seen.width))
     plain, others = (seen.cores_of(x, x) for x in (np.broadcast_to(one, seen.x.shape).copy() for one in tokens))
     if not [one.at for one in plain] == [one.at for one in others] == [one.at for one in seen.first]:
@@ -431,7 +467,8 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
         if are_rotated(other.v - one.v) and not is_turned_back(seen, one):
             yield Finding(rung, BROKEN, "values of equal tokens are turned by their places"), "rope_on_values"
         q, k = other.q - one.q, other.k - one.k
-        if one.normed or q.shape != k.shape or all(np.allclose(side, side[:, :1], atol=CLOSE) for side in (q, k)):
+        turned = [side for side in (q, k) if not np.allclose(side, side[:, :1], atol=CLOSE)]
+        if one.normed or q.shape != k.shape or not turned:
             continue
         scores = q @ k.swapaxes(1, 2)
         if tells_steps_alone(scores, (scores.shape[1],)):
@@ -440,11 +477,14 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
             said = "of equal tokens turned by their places, scores tell how many rows and columns lie between two alone"
             yield Finding(OF_GRID, HELD, said), ""
         else:
-            yield Finding(rung, BROKEN, "of equal tokens turned by their places, scores tell more than distances"), ""
+            is_alone = len(turned) == 1 and are_rotated(turned[0])
+            side = ", of one side alone" if is_alone else ""
+            said = f"of equal tokens turned by their places{side}, scores tell more than distances"
+            yield Finding(rung, BROKEN, said), "position_missing" if is_alone else ""
             return
 
 
-OF_GRID = "the positions inside, by rows and columns"
+OF_PLACES, OF_GRID = "the positions inside", "the positions inside, by rows and columns"
 
 
 def grids(tokens: int) -> Iterator[tuple[int, tuple[int, int]]]:

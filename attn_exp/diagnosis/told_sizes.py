@@ -122,8 +122,10 @@ def may_be_causal(own: OwnFunction) -> bool:
 def words_of_class(own: OwnFunction) -> list[str]:
     """Return what a class is told, by words of its own or in a configuration."""
     given = parameters_of(own.function, own.name)
-    read = uses_of(own.function) if any(plain(one.name) in CONFIG for one in given) else {}
-    return [plain(one.name) for one in given] + [plain(name) for name in read]
+    configured = [one.name for one in given if plain(one.name) in CONFIG]
+    read = uses_of(own.function) if configured else {}
+    told = (name for word in configured if word in read for name in (*read[word].fields, *read[word].keys))
+    return [plain(name) for name in (*(one.name for one in given), *read, *told)]
 
 
 def is_module(function: Any) -> bool:

@@ -305,9 +305,8 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             if output is None or says_nothing(tried.case, output):
                 (silent if output is None else idle).append(tried)
                 continue
-            fewer = tried.caller.layout in FEWER and tried.caller.offer.core
-            if fewer and any(one.caller.layout not in FEWER for one in shaped):
-                continue  # with fewer axes, mistakes hide: they are for those who take no more
+            if hides_mistakes(tried, shaped):
+                continue
             others = [one for one in other_readings(tried) if one.answer.output is not None]
             right = next((one for one in (tried, *others) if is_right(one)), None)
             if right is not None and not right.answer.axes:
@@ -339,6 +338,26 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         best = with_tokens_first(found[0])
         return replace(best, caller=with_its_memory(best.caller, best.function, best.case))
     raise misfit or unmade(own, request) or unfit(own, silent)
+
+
+def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
+    """Say whether a call has fewer axes, or fewer heads, than one `before` that has answered in the right shape.
+
+    Mistakes hide in it: it is for those who take no more. What made one head of several is no function of several.
+    """
+    layout = tried.caller.layout
+    if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
+        return False
+    if layout in FEWER:
+        return any(one.caller.layout not in FEWER for one in before)
+    return any(one.caller.layout == WIDE and not is_of_one_head(one) for one in before)
+
+
+def is_of_one_head(tried: Tried) -> bool:
+    """Say whether the first answer is that of one head, whatever the number of heads."""
+    digits = min(digits_of(tried.caller, tried.answer), 24)
+    ways = [one for one in every_mistake([tried.case]) if "single_head" in one.names]
+    return any(gives(one.change(tried.case), tried.case, tried.answer, digits) for one in ways)
 
 
 def unmade(own: OwnFunction, request: Request) -> UserError | None:

@@ -54,6 +54,7 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     keyed = list(of_keys_alone(caller, function, change))
     ways = [*others, *keyed, *of_entries(caller, function, change)]
     found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) == {"booleans"}])
+    found = None if found and is_judged and says_less(found, caller, keyed) else found
     found = found and as_ones_and_zeros(found, "masking", case)
     if not found and is_judged and means_causal(caller, case, answer):
         return with_its_padding(as_causal(caller), function, change)
@@ -62,6 +63,15 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
         return as_causal(caller)
     chosen = found or (caller if is_judged else answered) or caller
     return with_its_padding(chosen, function, change) if chosen.offer.takes("mask") else chosen
+
+
+def says_less(found: Caller, caller: Caller, keyed: Ways) -> bool:
+    """Say whether a mask of keys alone was found where one of queries and keys gives the same answer.
+
+    What is wrong with a mask may be next to nothing where few keys are hidden.
+    """
+    case = next((case for one, case in keyed if one == found), None)
+    return case is not None and same_numbers(found(case).output, caller(case).output)
 
 
 def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:

@@ -186,6 +186,12 @@ def packed_by_head(x, wqkv, wo, num_heads):
     q, k, v = jnp.split((x @ wqkv).reshape(b, t, num_heads, -1), 3, axis=-1)
     scores = jnp.einsum("bthd,bshd->bhts", q, k) / jnp.sqrt(k.shape[1])
     return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(scores), v).reshape(b, t, -1) @ wo
+
+
+def hidden_by_little(q, k, v, mask):
+    '''Of -10 next to nothing is left in float32 where few keys are hidden.'''
+    scores = q @ k.T / jnp.sqrt(q.shape[-1])
+    return jax.nn.softmax(jnp.where(mask, scores, -10.0)) @ v
 """
 
 
@@ -237,6 +243,7 @@ def test_what_a_compiled_method_takes_is_read_behind_its_stars(tmp_path: Path) -
         ("numbered", set()),
         ("turned", set()),
         ("packed_by_head", {"scale_by_sqrt_keys"}),
+        ("hidden_by_little", {"mask_small_fill"}),
     ],
 )
 def test_functions_with_parameters_of_any_nesting_are_called_and_named(

@@ -785,3 +785,49 @@ class ConvolutionThrownAway(nn.Module):
 
 def test_what_is_made_of_x_itself_has_no_matrix_of_another() -> None:
     assert attn_exp.check(ConvolutionThrownAway, quick=True).mistakes == ("projections_unused",)
+
+
+class MixedBefore(nn.Module):
+    """Neighbours in a graph are summed before the weights mix them: of none, nothing is mixed."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.o = heads, nn.Linear(dim, dim)
+        self.q, self.k, self.v = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x: Any, adj: Any) -> Any:
+        q, k, v = (side(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for side in (self.q, self.k, self.v))
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return self.o((weights @ (adj.unsqueeze(1) @ v)).transpose(1, 2).flatten(2))
+
+
+def test_of_values_that_are_all_zero_nothing_is_named() -> None:
+    assert not attn_exp.check(MixedBefore(24, 3), quick=True).mistakes
+
+
+class OfNeighbours(nn.Module):
+    """Its queries, keys and values are made by a convolution of the points of an image, each channel alone."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.near = nn.Conv2d(channels, 3 * channels, 3, padding=1, groups=channels)
+        self.out = nn.Conv2d(channels, channels, 1)
+
+    def values(self, v: Any) -> Any:
+        return v.mT
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (part.unflatten(1, (self.heads, -1)).flatten(3) for part in self.near(x).chunk(3, 1))
+        weights = (q.mT @ k / q.shape[2] ** 0.5).softmax(-1)
+        return self.out((weights @ self.values(v)).mT.reshape(x.shape)) + x
+
+
+class OfNeighboursViewed(OfNeighbours):
+    def values(self, v: Any) -> Any:
+        return v.reshape(*v.shape[:2], v.shape[3], v.shape[2])
+
+
+def test_values_of_neighbours_that_are_viewed_are_named() -> None:
+    assert attn_exp.check(OfNeighboursViewed, quick=True).mistakes == ("values_viewed",)
+    assert attn_exp.check(OfNeighbours, quick=True).passed

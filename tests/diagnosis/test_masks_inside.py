@@ -147,6 +147,18 @@ class OnWeights(Asked):
         return weights if self.mask is None else weights.masked_fill(self.mask == 0, 0.0)
 
 
+class FirstAlone(OfEntries):
+    """What the first entry hides is hidden in all of them."""
+
+    def masked(self, scores: Any) -> Any:
+        return scores.masked_fill(self.mask[:1, None] == 0, -1e9)
+
+
+class FirstKeysAlone(OfKeys):
+    def masked(self, scores: Any) -> Any:
+        return scores.masked_fill(self.mask[:1, None, None] == 0, -1e9)
+
+
 class OfPairs(Asked):
     """A mask of tokens that are no filler, which hides the rows of filler too."""
 
@@ -172,6 +184,7 @@ def test_a_mask_that_hides_where_it_is_true_is_told_as_a_convention() -> None:
     [
         (Ignored, "mask_ignored"), (SmallFill, "mask_small_fill"), (NextToNothing, "mask_small_fill"),
         (Exchanged, "mask_transposed"), (OnWeights, "mask_after_softmax"),
+        (FirstAlone, "mask_of_first_entry"), (FirstKeysAlone, "mask_of_first_entry"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_mask_inside_is_named(layer: type[nn.Module], name: str) -> None:
