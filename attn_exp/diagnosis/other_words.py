@@ -160,7 +160,7 @@ def makes_its_shape(case: Case, answer: Answer) -> bool:
 
 def may_be_made(names: Collection[str], caller: Caller) -> bool:
     """Say whether a function may make some mistakes: those of reading a mask are made where one is given alone."""
-    given = caller.offer.takes("mask") or caller.offer.takes("padding")
+    given = any(map(caller.offer.takes, ("mask", "padding", "lengths")))
     return given or not set(names) & {"mask_hides_all", "mask_of_first_entry", "mask_tiled_over_heads"}
 
 

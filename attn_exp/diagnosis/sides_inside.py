@@ -88,7 +88,7 @@ def side_that_is_viewed(seen: Seen) -> str:
 def is_viewed(mine: tuple[Array, Array], *others: tuple[Array, Array]) -> bool:
     """Say whether rows `[n s d]` in two calls are changed as others are where they are read as `[n d s]` alone."""
     rows = [changed(one, other) for one, other in others]
-    if mine[0].shape != mine[1].shape or not rows[0].any() or not np.array_equal(*rows):
+    if mine[0].shape != mine[1].shape or not rows[0].any() or not np.array_equal(rows[0], rows[1]):
         return False
     count, length, size = mine[0].shape
     turned = changed(*(one.reshape(count, size, length).swapaxes(1, 2) for one in mine))

@@ -116,3 +116,16 @@ class Configured(nn.Module):
 
 def test_a_mapping_that_counts_key_and_value_heads_is_asked_for_fewer() -> None:
     assert attn_exp.check(Configured, quick=True).mistakes == ("kv_heads_tiled",)
+
+
+def of_first_length(queries: Any, keys: Any, values: Any, valid_lens: Any = None) -> Any:
+    """Filler is told by lengths, and that of the first entry is hidden in all of them."""
+    scores = queries @ keys.swapaxes(-1, -2) / np.sqrt(queries.shape[-1])
+    if valid_lens is not None:
+        real = np.arange(keys.shape[-2])[None] < np.asarray(valid_lens)[:, None]
+        scores = np.where(real[:1, None], scores, -1e6)
+    return softmax(scores) @ values
+
+
+def test_lengths_of_the_first_entry_alone_are_named() -> None:
+    assert attn_exp.check(of_first_length, quick=True).mistakes == ("mask_of_first_entry",)
