@@ -276,10 +276,9 @@ def without_masks(own: OwnFunction, request: Request, verdict: Verdict, tried: T
     )))  # fmt: skip
     if request.masks:
         return verdict
-    causal = other_words.with_words(in_layout, other_words.CAUSAL)
-    return with_more(verdict, given_none(
-        tried.function, given, verdict, lambda one: check_in_layout(own, causal, True, tell, one)
-    ))  # fmt: skip
+    return with_more(verdict, given_none(tried.function, given, verdict, lambda one: check_in_layout(
+        own, other_words.with_words(in_layout, other_words.CAUSAL), True, tell, one
+    )))  # fmt: skip
 
 
 def turned_by_tables(
