@@ -34,7 +34,7 @@ from attn_exp.diagnosis.module_sizes import (
     is_switch_of_causal,
 )
 from attn_exp.diagnosis.of_chance import is_of_chance, sources_of_chance
-from attn_exp.diagnosis.offer import is_required, plain
+from attn_exp.diagnosis.offer import is_required, parameters_of, plain
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sides import side_of_name
 from attn_exp.diagnosis.stand_ins import Later, classes, functions, layers, tables, without_places
@@ -286,6 +286,18 @@ def own_classes(name: str, known_of: About) -> list[Any]:
     return [kind for kind in kinds if not any(map(is_required, inspect.signature(kind).parameters.values()))]
 
 
+def called_so(word: str, known_of: About) -> list[Any]:
+    """Return the classes of the file of a class that end with a word and make what can be called, of nothing.
+
+    What the class itself holds comes first.
+    """
+    space, own = space_of(known_of.kind), list(vars(known_of.kind).values()) if inspect.isclass(known_of.kind) else []
+    kinds = [kind for name, kind in space.items() if inspect.isclass(kind) and plain(name).endswith(word)
+             and word and "__call__" in vars(kind) and kind.__module__ == known_of.kind.__module__
+             and not any(map(is_required, parameters_of(kind, name)))]  # fmt: skip
+    return sorted(kinds, key=lambda kind: kind not in own)
+
+
 def takes_so_many(kind: Any, count: int) -> bool:
     """Say whether a layer of a class can be called with so many arguments."""
     call = getattr(kind, "forward", getattr(kind, "call", None))
@@ -322,8 +334,9 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     word, grids = plain(given.name), of_pieces(given) or of_image(given, known_of)
     use = known_of.uses.get(given.name, Use())
     is_used, is_part = use.made_from or use.called, word.endswith(("module", "layer", "net", "encoder", "fn"))
-    if given.default is None and (is_used or is_part) and sizes.value(given.name) is None:
-        said = by_use(given.name, use, sizes, known_of, [])
+    kinds = called_so(word, known_of) if given.default is None and sizes.value(given.name) is None else []
+    if kinds or (given.default is None and (is_used or is_part) and sizes.value(given.name) is None):
+        said = [*map(Later, kinds), *by_use(given.name, use, sizes, known_of, [])]
         return [None, *(said or of_layers(given.name, sizes, known_of))]
     whole = type(given.default) is int and given.default > 1
     known = sizes.value(given.name)

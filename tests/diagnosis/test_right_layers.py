@@ -496,3 +496,28 @@ def test_a_matrix_that_waits_for_another_input_is_no_mistake() -> None:
     assert right.passed
     assert any("until another input is given" in one.said for one in right.findings)
     assert wrong.mistakes == ("no_output_projection",)
+
+
+class PlainProcessor:
+    """What weighs the keys of a layer that hands itself over."""
+
+    def __call__(self, layer: Fused, x: Any) -> Any:
+        return layer.attend(x)
+
+
+class Processed(Fused):
+    """None for its processor is no choice: there is one of its file."""
+
+    def __init__(self, dim: int, heads: int, processor: Any = None) -> None:
+        super().__init__(dim, heads)
+        self.use(processor)
+
+    def use(self, processor: Any) -> None:
+        self.processor = processor
+
+    def forward(self, x: Any) -> Any:
+        return self.processor(self, x)
+
+
+def test_what_is_called_and_may_be_none_is_a_class_of_its_file_that_is_called_so() -> None:
+    assert attn_exp.check(Processed).passed
