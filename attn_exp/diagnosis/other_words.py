@@ -10,12 +10,9 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
-from attn_exp.config.compose import composed
-from attn_exp.config.schema import Config
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings, with_score
 from attn_exp.diagnosis.case import (
@@ -31,7 +28,7 @@ from attn_exp.diagnosis.case import (
 )
 from attn_exp.diagnosis.fills_of_raw_logits import fills_of_raw_logits
 from attn_exp.diagnosis.inside_functions import Inside, Search
-from attn_exp.diagnosis.request import Request, request_of
+from attn_exp.diagnosis.request import Request, request_of, settings_of
 from attn_exp.diagnosis.rotary_inside import words_of_turning
 from attn_exp.diagnosis.several import in_several_parts
 from attn_exp.experiment.verdict import Verdict
@@ -63,13 +60,7 @@ def with_words(request: Request, words: str) -> Request:
     """Return the request as it is where somebody types these words too."""
     typed = [*sorted(request.typed), *words.split()]
     how = {name: getattr(request, name) for name in ("layout", "takes", "device", "dtype", "tell", "scale_set")}
-    return request_of(settings_of(*typed), typed, **how)
-
-
-@lru_cache(maxsize=64)
-def settings_of(*words: str) -> Config:
-    """Return the configuration of some words: to compose one takes as long as half a check."""
-    return composed(words, [])
+    return request_of(settings_of(typed), typed, **how)
 
 
 def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:

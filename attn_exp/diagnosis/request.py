@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from attn_exp import registry
 from attn_exp.arrays import Array
 from attn_exp.config.compose import composed
 from attn_exp.config.schema import Config
@@ -148,7 +150,22 @@ def understood(words: Sequence[str]) -> Request:
         raise UserError("timeout= is for the command, attn-exp check: in Python nothing can end a function of yours")
     how = {key: value for key, _, value in (word.partition("=") for word in words) if key in HOW}
     settings = [word for word in words if word.partition("=")[0] not in HOW]
-    return request_of(composed(settings, []), settings, **how)
+    return request_of(settings_of(settings), settings, **how)
+
+
+def settings_of(words: Sequence[str]) -> Config:
+    """Return the configuration of some words, kept unless others or files may change what they say.
+
+    To compose one takes as long as half a check.
+    """
+    open_ones = registry.OUTSIDE or any("${" in word for word in words)
+    return composed(words, []) if open_ones else kept(tuple(words))
+
+
+@lru_cache(maxsize=64)
+def kept(words: tuple[str, ...]) -> Config:
+    """Return the configuration of some words, composed once."""
+    return composed(words, [])
 
 
 # Filler among the keys of a check, which chooses its own lengths: the pattern asked for, over and over

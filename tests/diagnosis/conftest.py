@@ -34,5 +34,5 @@ def kept_files(monkeypatch: pytest.MonkeyPatch) -> None:
         plain = not registry.OUTSIDE and all(PLAIN.fullmatch(word) for word in words)
         return of_plain_words(*words) if plain else config(*words)
 
-    for user in ("config.compose", "diagnosis.command", "diagnosis.other_words", "diagnosis.request"):
+    for user in ("config.compose", "diagnosis.command", "diagnosis.request"):
         monkeypatch.setattr(f"attn_exp.{user}.composed", with_kept_files)
