@@ -32,7 +32,7 @@ from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.other_masks import as_meant, given_none, of_other_masks, of_padding_alone, without_its_mask
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.scales_set import said_of_scale, with_its_scale_set
+from attn_exp.diagnosis.scales_set import said_of_scale, with_its_scale_set, words_of_cap
 from attn_exp.diagnosis.sides_inside import OF_PLACES
 from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
 from attn_exp.diagnosis.unused import all_one_head, first_of_several, heads_never_read, unused
@@ -89,7 +89,19 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tel
     """Check a function in the layouts that it may have, and a layer with fewer key/value heads too."""
     request = with_its_scale_set(own, of_the_size_told(own, request))
     verdict = with_shared_heads(own, request, check_in_layouts(own, request, quick, tell), tell)
-    return with_more(verdict, said_of_scale(request))
+    return with_more(under_its_cap(own, request, verdict, quick, tell), said_of_scale(request))
+
+
+def under_its_cap(own: OwnFunction, request: Request, verdict: Verdict, quick: bool, tell: Tell) -> Verdict:
+    """Return the verdict on a class whose answers no mistake explains, as right where those with the cap are that its
+    configuration sets."""
+    is_open = not (verdict.passed or verdict.mistakes or request.scores) and other_words.are_open(request, "position")
+    words = words_of_cap(own) if is_open else ""
+    if words:
+        with suppress(UserError):
+            capped = check_in_layouts(own, other_words.with_words(request, words), quick, tell)
+            return other_words.under(capped, request, words) if capped.passed else verdict
+    return verdict
 
 
 def of_the_size_told(own: OwnFunction, request: Request) -> Request:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from attn_exp.diagnosis.clock import MAKING, while_there_is_time
-from attn_exp.diagnosis.configurations import is_config
+from attn_exp.diagnosis.configurations import config_class, is_config, own_defaults
 from attn_exp.diagnosis.inner import UnreadError
 from attn_exp.diagnosis.modules import bound
 from attn_exp.diagnosis.offer import parameters_of, plain
@@ -56,6 +56,24 @@ def words_of_scale(own: OwnFunction) -> Iterator[tuple[str, tuple[float, ...]]]:
         powers = next((powers for part, powers in POWERS if part in word), ())
         if powers and not OF_OTHERS.search(word) and not (name in uses and uses[name].is_switch):
             yield name, powers
+
+
+def words_of_cap(own: OwnFunction) -> str:
+    """Return the words of the cap of logits that the configuration of a class sets by default; none of others."""
+    if not inspect.isclass(own.function) or not is_module(own.function):
+        return ""
+    uses = uses_of(own.function)
+    for one in filter(is_held, parameters_of(own.function, own.name)):
+        kind = config_class(one, own.function)
+        usual = {} if kind is None else own_defaults(kind)
+        for name in uses[one.name].fields if one.name in uses else ():
+            if CAPS.search(plain(name)) and type(usual.get(name)) in (int, float):
+                return f"score=softcap score.softcap.cap={usual[name]:g}"
+    return ""
+
+
+CAPS = re.compile("softcap|logitcap|capping")
+"""What a configuration calls such a cap."""
 
 
 def is_held(given: inspect.Parameter) -> bool:

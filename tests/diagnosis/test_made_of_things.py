@@ -270,8 +270,8 @@ class Strict:
 
     hidden_size: int = 64
     num_attention_heads: int = 8
-    hidden_act: str = "gelu"
-    output_hidden_states: bool = False
+    hidden_act: Any = "gelu"
+    output_hidden_states: Any = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.hidden_act, str) and isinstance(self.output_hidden_states, bool)):

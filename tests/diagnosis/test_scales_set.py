@@ -105,5 +105,5 @@ def test_what_the_code_does_beside_it_is_one(kind: Any) -> None:
 
 def test_a_cap_is_seen_before_its_scale() -> None:
     verdict = attn_exp.check(Capped, quick=True)
-    assert not verdict.mistakes and "score.softcap.cap=30" in verdict.computes, verdict
+    assert (verdict.passed, verdict.right_under) == (True, "score=softcap score.softcap.cap=30"), verdict
     assert state(verdict, "the scale that is set") == "remark"
