@@ -220,8 +220,12 @@ def role_taken(given: inspect.Parameter) -> str:
 
 
 def roles_taken(parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
-    """Return the role of each parameter: one that switches masks on, as `do_mask=False` does, is causal beside none."""
+    """Return the role of each parameter: one that switches masks on, as `do_mask=False` does, is causal beside none.
+
+    So is a `mask: bool`, which takes no array.
+    """
     roles = {given.name: role_taken(given) for given in parameters}
+    roles |= {given.name: "" for given in parameters if given.annotation in (bool, "bool") and turns_masks_on(given)}
     if not set(roles.values()) & {"mask", "padding", "causal", "lengths"}:
         roles |= {given.name: "causal" for given in parameters if turns_masks_on(given)}
     return roles

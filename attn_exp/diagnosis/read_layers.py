@@ -113,7 +113,8 @@ def sees_itself_alone(inside: Inside, call: Callable[..., Any], layer: TorchLaye
 
 def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str, str]:
     """Return a layer's words for masks, and what each is: a mask, or a padding."""
-    return {given.name: role for given in forward if given.name not in way.sides and may_be_array(given)
+    return {given.name: role for given in forward
+            if given.name not in way.sides and may_be_array(given) and given.annotation not in (bool, "bool")
             and (role := role_of(given.name)) in ("mask", "padding")}  # fmt: skip
 
 

@@ -426,7 +426,7 @@ def keys_taken(tree: ast.AST, name: str) -> Iterator[str]:
     """Yield the keys of which something is taken from a dictionary, and not only asked whether they are there."""
     for node in ast.walk(tree):
         home = key = None
-        if isinstance(node, ast.Subscript):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             home, key = node.value, node.slice
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             home, key = node.func.value, next(iter(node.args), None)

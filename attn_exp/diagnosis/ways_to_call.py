@@ -601,7 +601,12 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
     """Yield the same call with another of its parts as the output, or with the output's axes in another order."""
     caller, case, answer = tried.caller, tried.case, tried.answer
     shape = expected(case)["output"].shape
-    if answer.output is None or not caller.offer.core or (answer.output.shape == shape and not answer.stages):
+    if answer.output is None or (answer.output.shape == shape and not (answer.stages and caller.offer.core)):
+        return
+    if not caller.offer.core:
+        others = [replace(caller, part=part) for part in list(caller.returned(case))[1:]]
+        several = (replace(tried, caller=other, answer=other(case)) for other in others)
+        yield from (one for one in several if one.answer.output is not None and one.answer.output.shape == shape)
         return
     for part, array in caller.returned(case).items():
         for layout in layouts_of_answer(array, shape, caller.layout, caller.offer.guessed):

@@ -11,7 +11,7 @@ import pytest
 import attn_exp
 from attn_exp.diagnosis.guessing import About, guesses
 from attn_exp.diagnosis.module_sizes import Sizes
-from attn_exp.diagnosis.uses import uses_of
+from attn_exp.diagnosis.uses import keywords_read, uses_of
 
 OF_A_LIST = """
 import keras
@@ -66,3 +66,14 @@ def test_a_switch_may_be_counted_with_and_a_whole_number_is_no_pair_though_pairs
     assert uses["with_others"].is_switch and not uses["window"].is_switch
     window = inspect.signature(OfWindows).parameters["window"]
     assert type(guesses(window, Sizes(8, 2, 4, 2), About(OfWindows, uses))[0]) is int
+
+
+class Renamed:
+    def __init__(self, width: int, **kwargs: Any) -> None:
+        if "input_shape" not in kwargs and "input_dim" in kwargs:
+            kwargs["input_shape"] = (kwargs.pop("input_dim"),)
+        self.width, self.kept = width, kwargs
+
+
+def test_a_keyword_that_is_only_written_is_not_read() -> None:
+    assert list(keywords_read(Renamed.__init__)) == ["input_dim"]

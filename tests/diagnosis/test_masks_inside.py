@@ -335,3 +335,17 @@ def test_a_mask_of_all_keys_is_found_where_others_stand_beside_those_of_x() -> N
     assert verdict.passed, verdict
     assert "the mask attention_mask" in {one.rung for one in verdict.findings if one.state == "held"}, verdict
     assert attn_exp.check(BesideAContextHidesLittle, quick=True).mistakes == ("mask_small_fill",)
+
+
+class Switched(Bent):
+    """Its `mask` is a switch, whose triangle has another name than is read: it can be made no use of."""
+
+    def forward(self, x: Any, mask: bool) -> Any:
+        if mask is True:
+            raise AttributeError("no attribute 'tril'")
+        return super().forward(x)
+
+
+def test_a_mask_that_is_noted_as_true_or_false_is_no_array_that_is_ignored() -> None:
+    verdict = attn_exp.check(Switched, quick=True)
+    assert (verdict.passed, verdict.mistakes) == (True, ()), verdict

@@ -211,3 +211,18 @@ def test_a_switch_of_masks_makes_it_causal_and_x_has_the_axes_that_masks_need() 
     right = attn_exp.check(masked_by_a_switch)
     assert right.passed and {one.rung: one.state for one in right.findings}["causal"] == HELD
     assert attn_exp.check(masked_by_a_switch_too_late).mistakes == ("causal_next",)
+
+
+def weights_first(x: Any, W_q: Any, W_k: Any, W_v: Any) -> Any:
+    weights = softmax(x @ W_q @ (x @ W_k).swapaxes(-1, -2) / W_k.shape[-1] ** 0.5)
+    return weights, weights @ (x @ W_v)
+
+
+def unscaled_weights_first(x: Any, W_q: Any, W_k: Any, W_v: Any) -> Any:
+    weights = softmax(x @ W_q @ (x @ W_k).swapaxes(-1, -2))
+    return weights, weights @ (x @ W_v)
+
+
+def test_weights_that_are_returned_first_are_not_taken_for_the_answer() -> None:
+    assert attn_exp.check(weights_first, quick=True).passed
+    assert attn_exp.check(unscaled_weights_first, quick=True).mistakes == ("no_scale",)
