@@ -35,7 +35,7 @@ from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import restored
 from attn_exp.diagnosis.source import source_of
 from attn_exp.diagnosis.watching import Operation
-from attn_exp.diagnosis.ways_into_layers import SPACE, Way
+from attn_exp.diagnosis.way import SPACE, Way
 from attn_exp.own_code import held
 
 TOKENS, HIDDEN, CLOSE = 7, -1e4, 1e-6

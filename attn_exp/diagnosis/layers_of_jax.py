@@ -40,12 +40,8 @@ from attn_exp.diagnosis.tokens import (
     takes_any_number,
 )
 from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, with_sizes_apart
-from attn_exp.diagnosis.ways_into_layers import (
-    HERE,
-    NoWayError,
-    Way,
-    find_way,
-)
+from attn_exp.diagnosis.way import Way
+from attn_exp.diagnosis.ways_into_layers import HERE, NoWayError, find_way
 from attn_exp.errors import UserError
 from attn_exp.own_code import OwnFunction
 

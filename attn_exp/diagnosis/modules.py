@@ -45,6 +45,7 @@ from attn_exp.diagnosis.named_matrices import (
     matrices,
     separate_heads,
 )
+from attn_exp.diagnosis.neutral_of_layers import read_otherwise
 from attn_exp.diagnosis.numbers_of_layers import (
     awake,
     axes_of,
@@ -93,14 +94,8 @@ from attn_exp.diagnosis.told_sizes import (
     with_sizes_apart,
     words_of_class,
 )
-from attn_exp.diagnosis.ways_into_layers import (
-    HERE,
-    NoWayError,
-    Way,
-    find_way,
-    read_otherwise,
-    without_memories,
-)
+from attn_exp.diagnosis.way import Way
+from attn_exp.diagnosis.ways_into_layers import HERE, NoWayError, find_way, without_memories
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction
 

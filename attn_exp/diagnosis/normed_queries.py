@@ -14,7 +14,7 @@ from attn_exp.diagnosis.bound import Layer
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.surroundings import several
-from attn_exp.diagnosis.ways_into_layers import Way
+from attn_exp.diagnosis.way import Way
 from attn_exp.forms.around import Around, Norm
 from attn_exp.forms.pipeline import Given, Recipe, compute
 

@@ -20,10 +20,7 @@ from attn_exp.diagnosis.module_sizes import (
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.roles import OPEN, TOKENS, restored
-from attn_exp.diagnosis.ways_into_layers import (
-    LAID,
-    Way,
-)
+from attn_exp.diagnosis.way import LAID, Way
 
 
 @contextmanager

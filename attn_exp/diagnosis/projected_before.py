@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from attn_exp.diagnosis.neutral_of_layers import OF_HEADS, Filled
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.returned import parts_of
-from attn_exp.diagnosis.ways_into_layers import OF_HEADS, Filled, Way
+from attn_exp.diagnosis.way import Way
 
 PUT_BEFORE = "projected_here"
 """What a layer holds that has matrices put before it."""

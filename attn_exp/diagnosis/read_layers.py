@@ -31,6 +31,7 @@ from attn_exp.diagnosis.module_sizes import (
 from attn_exp.diagnosis.named_matrices import (
     sounds_like,
 )
+from attn_exp.diagnosis.neutral_of_layers import Filled, Side
 from attn_exp.diagnosis.normed_queries import last_token, scaled_by_norms
 from attn_exp.diagnosis.numbers_of_layers import at_rest, heads_apart, sinks_off
 from attn_exp.diagnosis.offer import BY_NAME, Offer, is_array_of_mask, parameters_of, plain, role_of
@@ -41,16 +42,8 @@ from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.turning_tables import Turning, as_asked
-from attn_exp.diagnosis.ways_into_layers import (
-    ALONE,
-    HERE,
-    ONE_QUERY,
-    Filled,
-    Side,
-    Way,
-    beside,
-    parameters_of_call,
-)
+from attn_exp.diagnosis.way import ALONE, ONE_QUERY, Way, beside
+from attn_exp.diagnosis.ways_into_layers import HERE, parameters_of_call
 from attn_exp.forms.around import Around, Norm
 from attn_exp.rules.positions.rope import Rope
 

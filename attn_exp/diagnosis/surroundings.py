@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.ways_into_layers import APART, LAID, Way, turned
+from attn_exp.diagnosis.way import APART, LAID, Way, turned
 from attn_exp.forms.around import Around, Norm, normed
 from attn_exp.forms.steps import join_heads, repeat_heads, split
 

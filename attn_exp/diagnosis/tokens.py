@@ -11,22 +11,12 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import TorchLayer
+from attn_exp.diagnosis.neutral_of_layers import MASKS, Filled, read_otherwise
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.roles import TOKENS
-from attn_exp.diagnosis.ways_into_layers import (
-    ALONE,
-    APART,
-    HERE,
-    MASKS,
-    SPACE,
-    Filled,
-    Way,
-    lengths_of,
-    read_otherwise,
-    with_memory,
-    with_one_query,
-)
+from attn_exp.diagnosis.way import ALONE, APART, SPACE, Way, lengths_of
+from attn_exp.diagnosis.ways_into_layers import HERE, with_memory, with_one_query
 
 Layer = TorchLayer | PureLayer | PlainLayer
 

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn
 import torch
 
 from attn_exp.diagnosis.learned_memory import Asked
-from attn_exp.diagnosis.ways_into_layers import Way
+from attn_exp.diagnosis.way import Way
 
 
 class OfSlots(torch.nn.Module):
