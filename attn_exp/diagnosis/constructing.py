@@ -26,10 +26,10 @@ from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_a
 from attn_exp.diagnosis.module_sizes import Sizes, is_switch_of_causal
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.repeat import is_plain_value
+from attn_exp.diagnosis.search_of_ways import NoWayError, reached
 from attn_exp.diagnosis.sides_inside import TOKENS_CUT
 from attn_exp.diagnosis.stand_ins import Later
 from attn_exp.diagnosis.uses import Use, is_of_a_library, keywords_read, owner_of
-from attn_exp.diagnosis.ways_into_layers import NoWayError, reached
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import error_line, held
 

@@ -48,11 +48,12 @@ from attn_exp.diagnosis.read_layers import (
 )
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import TOKENS, NotFoundError
+from attn_exp.diagnosis.search_of_ways import NoWayError
 from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.diagnosis.tokens import as_tokens_lie
 from attn_exp.diagnosis.told_sizes import sizes_of
 from attn_exp.diagnosis.way import LAID, Way
-from attn_exp.diagnosis.ways_into_layers import NoWayError, find_way
+from attn_exp.diagnosis.ways_into_layers import find_way
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import LeftError, OwnFunction, held
 

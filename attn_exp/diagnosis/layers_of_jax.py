@@ -33,6 +33,7 @@ from attn_exp.diagnosis.read_layers import (
 )
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import NotFoundError
+from attn_exp.diagnosis.search_of_ways import HERE, NoWayError
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
@@ -41,7 +42,7 @@ from attn_exp.diagnosis.tokens import (
 )
 from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, with_sizes_apart
 from attn_exp.diagnosis.way import Way
-from attn_exp.diagnosis.ways_into_layers import HERE, NoWayError, find_way
+from attn_exp.diagnosis.ways_into_layers import find_way
 from attn_exp.errors import UserError
 from attn_exp.own_code import OwnFunction
 

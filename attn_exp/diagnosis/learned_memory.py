@@ -16,9 +16,9 @@ from itertools import islice, permutations
 from typing import Any
 
 from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.search_of_ways import HERE
 from attn_exp.diagnosis.sizes_of_files import ONE_AT_A_TIME
 from attn_exp.diagnosis.way import Way
-from attn_exp.diagnosis.ways_into_layers import HERE
 from attn_exp.errors import UserError
 from attn_exp.own_code import held
 

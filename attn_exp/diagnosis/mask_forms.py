@@ -10,8 +10,8 @@ from typing import Any
 from attn_exp.diagnosis.bound import Layer
 from attn_exp.diagnosis.neutral_of_layers import Filled, candidates
 from attn_exp.diagnosis.offer import role_of
+from attn_exp.diagnosis.search_of_ways import HERE, trouble
 from attn_exp.diagnosis.way import Way
-from attn_exp.diagnosis.ways_into_layers import HERE, trouble
 
 USUAL = ("t s", "b 1 t s", "b t s")
 """Axes that a question itself can write."""

@@ -75,6 +75,7 @@ from attn_exp.diagnosis.read_layers import (
 )
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import NotFoundError
+from attn_exp.diagnosis.search_of_ways import HERE, NoWayError
 from attn_exp.diagnosis.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.sizes_of_files import smaller
 from attn_exp.diagnosis.tokens import (
@@ -95,7 +96,7 @@ from attn_exp.diagnosis.told_sizes import (
     words_of_class,
 )
 from attn_exp.diagnosis.way import Way
-from attn_exp.diagnosis.ways_into_layers import HERE, NoWayError, find_way, without_memories
+from attn_exp.diagnosis.ways_into_layers import find_way, without_memories
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction
 

@@ -40,10 +40,11 @@ from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
+from attn_exp.diagnosis.search_of_ways import HERE
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.turning_tables import Turning, as_asked
 from attn_exp.diagnosis.way import ALONE, ONE_QUERY, Way, beside
-from attn_exp.diagnosis.ways_into_layers import HERE, parameters_of_call
+from attn_exp.diagnosis.ways_into_layers import parameters_of_call
 from attn_exp.forms.around import Around, Norm
 from attn_exp.rules.positions.rope import Rope
 

@@ -15,8 +15,9 @@ from attn_exp.diagnosis.neutral_of_layers import MASKS, Filled, read_otherwise
 from attn_exp.diagnosis.plain_layers import PlainLayer
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.roles import TOKENS
+from attn_exp.diagnosis.search_of_ways import HERE
 from attn_exp.diagnosis.way import ALONE, APART, SPACE, Way, lengths_of
-from attn_exp.diagnosis.ways_into_layers import HERE, with_memory, with_one_query
+from attn_exp.diagnosis.ways_into_layers import with_memory, with_one_query
 
 Layer = TorchLayer | PureLayer | PlainLayer
 
