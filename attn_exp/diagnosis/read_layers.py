@@ -113,9 +113,23 @@ def sees_itself_alone(inside: Inside, call: Callable[..., Any], layer: TorchLaye
 
 
 def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str, str]:
-    """Return a layer's words for masks, and what each is: a mask, or a padding."""
+    """Return a layer's words for masks, and what each is: a mask, or a padding.
+
+    One that a switch is called after waits for that: `flash_mask` beside `use_flash=False`.
+    """
+    off = [parts_of_name(given.name) for given in forward if given.default is False]
+
+    def waits(name: str) -> bool:
+        own = parts_of_name(name) - {"mask", "masks"}
+        return bool(own) and any(own <= switch for switch in off)
+
     return {given.name: role for given in forward if given.name not in way.sides and may_be_array(given)
-            and (role := role_of(given.name)) in ("mask", "padding")}  # fmt: skip
+            and (role := role_of(given.name)) in ("mask", "padding") and not waits(given.name)}  # fmt: skip
+
+
+def parts_of_name(name: str) -> set[str]:
+    """Return the words that a name is made of, in small letters."""
+    return {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
 
 
 def with_some_at_rest(
