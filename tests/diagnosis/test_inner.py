@@ -616,6 +616,31 @@ class OneKey(Bent):
 
 def test_heads_that_read_the_first_of_several_keys_are_told_from_those_that_share_one() -> None:
     assert attn_exp.check(FirstKeys(24, 3), quick=True).mistakes == ("kv_heads_first",)
+
+
+class FirstValuesHeadByHead(HeadByHead):
+    """Its heads are computed one after the other, and all of them mix the values of the first."""
+
+    def forward(self, x: Any) -> Any:
+        size, said = x.shape[-1] // self.heads, []
+        q, k, v = (m(x).relu().split(size, -1) for m in (self.a, self.b, self.c))
+        for head in range(self.heads):
+            said.append((q[head] @ k[head].mT / self.root).softmax(-1) @ v[0])
+        context = torch.cat(said, -1)
+        return torch.tanh(context + x) + (context + x) ** 2
+
+
+class OneValueHeadByHead(FirstValuesHeadByHead):
+    """There are no others: heads share values on purpose."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.c = nn.Linear(dim, dim // heads)
+
+
+def test_heads_that_all_mix_the_first_of_several_values_are_named() -> None:
+    assert attn_exp.check(FirstValuesHeadByHead(24, 3), quick=True).mistakes == ("kv_heads_first",)
+    assert attn_exp.check(OneValueHeadByHead(24, 3), quick=True).passed
     assert attn_exp.check(OneKey(24, 3), quick=True).passed
 
 
