@@ -577,6 +577,8 @@ def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, di
             as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
             asked = other_words.with_words(tried.caller.request, words)
             verdict = check_in_layout(own, asked, quick, tell, as_it_is)
+            if other_words.INVERTED in verdict.mistakes and other_words.are_open(tried.caller.request):
+                verdict = read_otherwise(verdict, tried, asked, hiding(own, tried, asked, quick, tell))
             is_plainer = before is None or set(verdict.mistakes) < set(before.mistakes)
             if verdict.mistakes and is_plainer:
                 before = other_words.under(verdict, tried.caller.request, words)

@@ -129,11 +129,17 @@ LARGE = 1e3
 
 
 def of_order(seen: Seen) -> Iterator[tuple[Finding, str]]:
-    """Say whether values change places with keys or queries, by the names of the matrices that make them."""
+    """Say whether queries, keys and values change places, by the names of the matrices that make them.
+
+    What asks is made with the matrix of keys too where weights are turned, or run down the queries: that is no order.
+    """
     named = seen.named()
-    if sorted(named) == sorted(named.values()) == ["k", "q", "v"] and named["v"] != "v":
+    if sorted(named) == sorted(named.values()) == ["k", "q", "v"] and any(named[side] != side for side in "qkv"):
+        are_rows = all(np.allclose(one.weights.sum(axis=2), 1.0, atol=CLOSE) for one in seen.first)
+        name = "qkv_order" if named["v"] != "v" else "queries_keys_swapped" if are_rows else ""
         said = ", ".join(f"{side} is made with the matrix of {named[side]}" for side in "qkv" if named[side] != side)
-        yield Finding("the order inside", BROKEN, said), "qkv_order"
+        if name:
+            yield Finding("the order inside", BROKEN, said), name
 
 
 def of_sides_in_a_row(seen: Seen) -> Iterator[tuple[Finding, str]]:

@@ -30,6 +30,9 @@ WORDS = {"q": "q", "query": "q", "queries": "q", "k": "k", "key": "k", "keys": "
 STUCK = re.compile(r"(?:w|to|fc|lin|proj)?(q|k|v|o|query|queries|keys?|values?|out(?:put)?)(?:w|s|mat|lin|proj)?")
 """One of these words, with one around it stuck to it, as in `WQ`, `w_qs` and `tokeys`."""
 
+OF_DIMENSIONS = re.compile(r"(?<=[a-z])[123][dD](?![a-z])")
+"""How many dimensions a convolution has, behind its name."""
+
 
 def sounds_like(name: str) -> str:
     """Return which side a parameter's name says, or nothing."""
@@ -43,8 +46,8 @@ def sounds_like(name: str) -> str:
 
 
 def side_of(word: str) -> str:
-    """Return which projection a name such as `fc_q`, `query_layer` or `lin_out` says, or nothing."""
-    parts = [part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", word)]
+    """Return which projection a name such as `fc_q`, `query_layer`, `key_conv2d` or `lin_out` says, or nothing."""
+    parts = [part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", OF_DIMENSIONS.sub("", word))]
     rest = [part for part in parts if part not in FILLERS]
     if len(rest) != 1:
         return ""

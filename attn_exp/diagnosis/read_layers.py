@@ -69,12 +69,13 @@ def exchanged_by_names(found: Bound) -> Inside | None:
 
 def with_heads_told(found: Bound, made: Any, told: int = 0) -> Bound:
     """Return a layer of one head as one of several by name, where what its class made keeps that it has so many; where
-    that keeps no number of them, its class may have been `told` one.
+    that keeps no number of them, or 1, its class may have been `told` one.
 
     Of a layer of no library, or of JAX, a head that has fewer numbers than x may be one of several, or what is told is
     how many it has.
     """
-    inside, heads = found.inside, next((number for word, number in whole_numbers(made) if word in HEADS), told)
+    kept = (number for word, number in whole_numbers(made) if word in HEADS and (number > 1 or not told))
+    inside, heads = found.inside, next(kept, told)
     if found.named is not None or inside is None or inside.heads != 1 or heads < len("qk") or is_averaged(found):
         return found
     shapes = [inside.arrays[f"W_{side}"].shape for side in "qkv"]
@@ -106,10 +107,24 @@ def sees_itself_alone(inside: Inside, call: Callable[..., Any], layer: TorchLaye
 
 
 def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str, str]:
-    """Return a layer's words for masks, and what each is: a mask, or a padding."""
-    return {given.name: role for given in forward
-            if given.name not in way.sides and may_be_array(given) and given.annotation not in (bool, "bool")
-            and (role := role_of(given.name)) in ("mask", "padding")}  # fmt: skip
+    """Return a layer's words for masks, and what each is: a mask, or a padding.
+
+    One that a switch is called after waits for that: `flash_mask` beside `use_flash=False`.
+    """
+    off = [parts_of_name(given.name) for given in forward if given.default is False]
+
+    def waits(name: str) -> bool:
+        own = parts_of_name(name) - {"mask", "masks"}
+        return bool(own) and any(own <= switch for switch in off)
+
+    arrays = (given for given in forward if may_be_array(given) and given.annotation not in (bool, "bool"))
+    return {given.name: role for given in arrays if given.name not in way.sides
+            and (role := role_of(given.name)) in ("mask", "padding") and not waits(given.name)}  # fmt: skip
+
+
+def parts_of_name(name: str) -> set[str]:
+    """Return the words that a name is made of, in small letters."""
+    return {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
 
 
 def with_some_at_rest(

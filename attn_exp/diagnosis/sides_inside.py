@@ -430,6 +430,8 @@ def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
         said = f"one, of {seen.first[0].size} numbers, and not {seen.told}"
         yield Finding("the heads inside", BROKEN, said), "single_head"
     one, heads = seen.first[0], seen.heads
+    if len(seen.first) == seen.told > 1:
+        yield from of_heads_in_turn(seen)
     if len(seen.first) > 1 or heads < len("hhh") or len(one.k) != heads * len(seen.x):
         return
     if one.weights.shape[1] != seen.x.shape[1]:  # each query may be an entry of its own, and they share their keys
@@ -445,11 +447,22 @@ def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
         yield Finding("the heads inside", BROKEN, f"each of {heads} reads the first of several keys"), "kv_heads_first"
 
 
-def is_first_of_several(seen: Seen, one: Core) -> bool:
-    """Say whether a matrix that makes keys and nothing else makes more of them than one head has."""
-    keys, others = products_behind(seen, one, "k"), products_behind(seen, one, "q") | products_behind(seen, one, "v")
-    is_own = bool(keys) and not keys & others
-    return is_own and all(seen.operations[place].said.shape[-1] > one.size for place in keys)
+def of_heads_in_turn(seen: Seen) -> Iterator[tuple[Finding, str]]:
+    """Say whether heads that are computed one after the other read the keys or the values of one of several."""
+    for side, said in (("k", "keys"), ("v", "values")):
+        first, *others = (getattr(one, side) for one in seen.first)
+        if all(np.array_equal(first, other) for other in others) and is_first_of_several(seen, seen.first[0], side):
+            every = f"each of {seen.told} reads the first of several {said}"
+            yield Finding("the heads inside", BROKEN, every), "kv_heads_first"
+            return
+
+
+def is_first_of_several(seen: Seen, one: Core, side: str = "k") -> bool:
+    """Say whether a matrix that makes keys, or values, and nothing else makes more of them than one head has."""
+    mine, *others = (products_behind(seen, one, each) for each in (side, *(each for each in "qkv" if each != side)))
+    is_own = bool(mine) and not mine & set().union(*others)
+    size = getattr(one, side).shape[-1]
+    return is_own and all(seen.operations[place].said.shape[-1] > size for place in mine)
 
 
 def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:

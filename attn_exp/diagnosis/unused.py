@@ -55,6 +55,8 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
         yield from () if later else ((Finding(RUNG, HELD), ""),)
         return
     are_raw = hasattr(getattr(layer, "module", None), PUT_BEFORE) and are_projections(idle, own)
+    as_values = [sounds_like(piece.name) for piece in roles.sides["v"]]  # x itself is mixed where that of the output is
+    are_raw = are_raw or ({*as_values} == {"o"} and all(sounds_like(name) == "v" for name in idle))
     is_output = not roles.sides.get("o") and (
         any(sounds_like(name) == "o" for name in idle)
         or (len(idle) == len(found) == 1 and may_be_output(idle[0], found[idle[0]], case))

@@ -489,6 +489,27 @@ def test_keys_that_are_made_with_the_matrix_of_the_queries_are_named_whatever_is
     assert attn_exp.check(of_keys, quick=True).mistakes == ("queries_from_keys",)
 
 
+class ByName(Bent):
+    """Its matrices say what they make; the first of `made_by` makes what asks."""
+
+    def __init__(self, dim: int, heads: int, made_by: str) -> None:
+        super().__init__(dim, heads)
+        del self.a, self.b, self.c
+        self.to_q, self.to_k, self.to_v = (nn.Linear(dim, dim) for _ in range(3))
+        self.made_by = made_by
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (self.side(getattr(self, f"to_{side}"), x) for side in self.made_by)
+        context = self.joined(self.shares(q @ k.mT / self.root) @ v)
+        return torch.tanh(context + x) + (context + x) ** 2
+
+
+@pytest.mark.long
+def test_queries_and_keys_that_are_made_with_the_matrices_of_each_other_are_named_inside() -> None:
+    assert attn_exp.check(ByName(24, 3, "kqv"), quick=True).mistakes == ("queries_keys_swapped",)
+    assert attn_exp.check(ByName(24, 3, "qkv"), quick=True).passed
+
+
 class AnotherOrder(nn.Module):
     """Values are asked and keys are mixed, and the scores are scaled, or not."""
 
@@ -595,6 +616,31 @@ class OneKey(Bent):
 
 def test_heads_that_read_the_first_of_several_keys_are_told_from_those_that_share_one() -> None:
     assert attn_exp.check(FirstKeys(24, 3), quick=True).mistakes == ("kv_heads_first",)
+
+
+class FirstValuesHeadByHead(HeadByHead):
+    """Its heads are computed one after the other, and all of them mix the values of the first."""
+
+    def forward(self, x: Any) -> Any:
+        size, said = x.shape[-1] // self.heads, []
+        q, k, v = (m(x).relu().split(size, -1) for m in (self.a, self.b, self.c))
+        for head in range(self.heads):
+            said.append((q[head] @ k[head].mT / self.root).softmax(-1) @ v[0])
+        context = torch.cat(said, -1)
+        return torch.tanh(context + x) + (context + x) ** 2
+
+
+class OneValueHeadByHead(FirstValuesHeadByHead):
+    """There are no others: heads share values on purpose."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.c = nn.Linear(dim, dim // heads)
+
+
+def test_heads_that_all_mix_the_first_of_several_values_are_named() -> None:
+    assert attn_exp.check(FirstValuesHeadByHead(24, 3), quick=True).mistakes == ("kv_heads_first",)
+    assert attn_exp.check(OneValueHeadByHead(24, 3), quick=True).passed
     assert attn_exp.check(OneKey(24, 3), quick=True).passed
 
 

@@ -141,6 +141,33 @@ def test_a_convention_is_none_of_the_mistakes_of_a_layer_made_causal() -> None:
     assert verdict.mistakes == ("heads_not_transposed",), verdict
 
 
+class KeysAsk(torch.nn.Module):
+    """Its keys ask; True in the object that its mask comes in hides, and it makes a causal one of None."""
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.query_proj, self.key_proj, self.value_proj, self.out_proj = (
+            torch.nn.Linear(d_model, d_model) for _ in range(4)
+        )
+
+    def forward(self, queries: Any, keys: Any, values: Any, attn_mask: Any) -> Any:
+        matrices = zip((self.query_proj, self.key_proj, self.value_proj), (queries, keys, values), strict=True)
+        q, k, v = (matrix(side).unflatten(-1, (self.n_heads, -1)) for matrix, side in matrices)
+        scores = torch.einsum("blhe,bshe->bhsl", q, k)
+        if attn_mask is None:
+            rows = queries.shape[1]
+            attn_mask = Triangle(torch.ones(len(q), 1, rows, rows, dtype=torch.bool).triu(1))
+        shares = (scores.masked_fill(attn_mask.mask, -math.inf) / math.sqrt(q.shape[-1])).softmax(-1)
+        return self.out_proj(torch.einsum("bhls,bshd->blhd", shares, v).flatten(2))
+
+
+@pytest.mark.long
+def test_what_true_means_in_a_mask_is_a_convention_beside_a_causal_mask_and_a_mistake() -> None:
+    verdict = attn_exp.check(KeysAsk, quick=True)
+    assert verdict.mistakes == ("queries_keys_swapped",) and "convention=torch_mha" in verdict.computes, verdict
+
+
 class Triangle:
     def __init__(self, mask: Any) -> None:
         self.mask = mask

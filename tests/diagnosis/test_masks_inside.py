@@ -121,6 +121,20 @@ class Ignored(Asked):
         return scores
 
 
+class WaitsForASwitch(Bent):
+    """Its mask is for another way of calling."""
+
+    def forward(self, x: Any, use_fast: bool = False, fast_mask: Any = None) -> Any:
+        if use_fast:
+            raise NotImplementedError
+        return super().forward(x)
+
+
+def test_a_mask_that_is_called_after_a_switch_waits_for_it() -> None:
+    assert attn_exp.check(WaitsForASwitch(24, 3), quick=True).passed
+    assert attn_exp.check(Ignored(24, 3), quick=True).mistakes == ("mask_ignored",)
+
+
 class SmallFill(Asked):
     def masked(self, scores: Any) -> Any:
         return scores.masked_fill(self.mask == 0, -1e-9)

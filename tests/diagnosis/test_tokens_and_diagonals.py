@@ -274,6 +274,31 @@ def test_an_answer_that_goes_through_the_matrix_of_values_is_named() -> None:
     assert attn_exp.check(Layer, quick=True).passed
 
 
+class OfOneHead(nn.Module):
+    """One head behind a norm, and x added to what it answers; `raw` leaves its values as they are."""
+
+    raw = False
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model)
+        self.q, self.k, self.v, self.out = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.norm(x)
+        shares = (self.q(rows) @ self.k(rows).mT * x.shape[-1] ** -0.5).softmax(-1)
+        return x + self.out(shares @ (rows if self.raw else self.v(rows)))
+
+
+class OfRawValues(OfOneHead):
+    raw = True
+
+
+def test_values_that_are_x_itself_before_a_projection_of_the_output_are_named() -> None:
+    assert attn_exp.check(OfRawValues, quick=True).mistakes == ("projections_unused",)
+    assert attn_exp.check(OfOneHead, quick=True).passed
+
+
 class MeansOfValues(Layer):
     def sides(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = super().sides(x)

@@ -49,7 +49,17 @@ def test_what_is_true_of_a_written_layer_is_said(case: tuple[str, int], tmp_path
 
 @pytest.mark.parametrize(
     "name",
-    ["WQ", "w_qs", "toqueries", "query_layer", "heads_q.weight", "qw", "query_transform.0.weight", "query_all.weight"],
+    [
+        "WQ",
+        "w_qs",
+        "toqueries",
+        "query_layer",
+        "heads_q.weight",
+        "qw",
+        "query_transform.0.weight",
+        "query_all.weight",
+        "query_conv2d/kernel",
+    ],
 )
 def test_names_of_matrices_say_what_they_make(name: str) -> None:
     assert sounds_like(name) == "q"
