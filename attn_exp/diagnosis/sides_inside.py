@@ -449,10 +449,10 @@ def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
 
 def of_heads_in_turn(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether heads that are computed one after the other read the keys or the values of one of several."""
-    for side, said in (("k", "keys"), ("v", "values")):
+    for side, called in (("k", "keys"), ("v", "values")):
         first, *others = (getattr(one, side) for one in seen.first)
         if all(np.array_equal(first, other) for other in others) and is_first_of_several(seen, seen.first[0], side):
-            said = f"each of {seen.told} reads the first of several {said}"
+            said = f"each of {seen.told} reads the first of several {called}"
             yield Finding("the heads inside", BROKEN, said), "kv_heads_first"
             return
 
