@@ -449,11 +449,11 @@ def of_heads(seen: Seen) -> Iterator[tuple[Finding, str]]:
 
 def of_heads_in_turn(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether heads that are computed one after the other read the keys or the values of one of several."""
-    for side, said in (("k", "keys"), ("v", "values")):
+    for side, called in (("k", "keys"), ("v", "values")):
         first, *others = (getattr(one, side) for one in seen.first)
         if all(np.array_equal(first, other) for other in others) and is_first_of_several(seen, seen.first[0], side):
-            every = f"each of {seen.told} reads the first of several {said}"
-            yield Finding("the heads inside", BROKEN, every), "kv_heads_first"
+            said = f"each of {seen.told} reads the first of several {called}"
+            yield Finding("the heads inside", BROKEN, said), "kv_heads_first"
             return
 
 

@@ -287,7 +287,8 @@ class OfOneHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows = self.norm(x)
         shares = (self.q(rows) @ self.k(rows).mT * x.shape[-1] ** -0.5).softmax(-1)
-        return x + self.out(shares @ (rows if self.raw else self.v(rows)))
+        made: Tensor = x + self.out(shares @ (rows if self.raw else self.v(rows)))
+        return made
 
 
 class OfRawValues(OfOneHead):
