@@ -37,7 +37,7 @@ from attn_exp.diagnosis.sides_inside import OF_PLACES
 from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
 from attn_exp.diagnosis.unused import all_one_head, first_of_several, heads_never_read, unused
 from attn_exp.diagnosis.ways_to_call import Tried
-from attn_exp.diagnosis.weights_inside import OF_SCALE
+from attn_exp.diagnosis.weights_inside import BY_FRAMES, OF_SCALE
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ABSENT,
@@ -208,9 +208,11 @@ def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
         return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
     if not verdict.unexplained:
         return None
-    if not are_of_masks(verdict):  # other sizes alone are wrong: that has a name, or none
+    if not are_of_masks(verdict):  # other sizes alone are wrong: that has a name, or none, or they have more frames
         seen = tried.function.look()
-        return None if seen is None or not seen.mistakes else as_seen_inside(verdict, seen, tried.caller)
+        by_frames = seen is not None and any(one.rung == BY_FRAMES for one in seen.findings)
+        is_told = seen is not None and (seen.mistakes or (seen.passed and by_frames))
+        return as_seen_inside(verdict, seen, tried.caller) if seen is not None and is_told else None
     seen = tried.function.look()  # masks alone are wrong, in a way that answers do not show
     names = set(() if seen is None else seen.mistakes) - NEVER_USED
     if seen is None or not names or any(mistake(name).group != "masks" for name in names):

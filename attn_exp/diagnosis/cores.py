@@ -411,10 +411,18 @@ def multiplied(operations: Sequence[Operation], place: int | None) -> tuple[floa
             parts = {multiplied(operations, one.made[side]) for side in mine}
             by, normed = parts.pop() if len(parts) == 1 else (1.0, False)
             return factor * by, normed
-        if one.name in ("mul", "div"):
+        if one.name in ("mul", "div") and not is_mean(operations, place):
             factor *= number_of(one)
         place = one.made[mine[0]]
     return factor, False
+
+
+def is_mean(operations: Sequence[Operation], place: int) -> bool:
+    """Say whether an operation divides a sum by how many were summed up."""
+    summed = next((operations[made] for made in operations[place].made if made is not None), None)
+    if summed is None or summed.name != "sum" or not summed.said.size:
+        return False
+    return abs(number_of(operations[place]) * summed.given[0].size / summed.said.size - 1.0) < CLOSE
 
 
 def number_of(one: Operation) -> float:

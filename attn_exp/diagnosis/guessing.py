@@ -138,7 +138,7 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
         usual = [*usual, *sources_of_chance("", "")]
     said = [*by_note(given, sizes, known_of, usual), *by_use(given.name, use, sizes, known_of, usual)]
     found = [*said, *(value for value in usual if not any(value is one for one in said))]
-    return sorted(found, key=lambda value: note == "int" and isinstance(value, tuple))
+    return sorted(found, key=lambda value: note == "int" and isinstance(value, tuple | list))
 
 
 OF_EVALUATION = {"deterministic": True, "train": False, "training": False}
@@ -184,6 +184,7 @@ def by_note(given: inspect.Parameter, sizes: Sizes, known_of: About, usual: list
         found = [*functions(given.name, known_of.library), *classes(given.name, known_of.library)]
     elif written.removeprefix("typing.").startswith(("list[", "tuple[", "sequence[")):
         found = in_lists(usual, max(2, written.count(",") + 1))
+        found = [*map(list, found)] if "tuple[" not in written and "list[" in written else found  # it may be copied
     elif inspect.isclass(note) and is_layer(note) and not is_of_a_library(note) and known_of.make is not None:
         found = [Later(known_of.make, note, sizes, known_of.within)]
     elif written.rpartition(".")[2] == "module":
@@ -368,7 +369,7 @@ def of_pieces(given: inspect.Parameter) -> list[Any]:
         return []
     if has("srratio", "stride", "reduction", "downsample")(word, ""):
         return [given.default, 1]  # fewer keys than tokens, or as many
-    return [1, given.default] if "patchsize" in word else [GRID, given.default] if has(*PIECES)(word, "") else []
+    return [1, 2, given.default] if "patchsize" in word else [GRID, given.default] if has(*PIECES)(word, "") else []
 
 
 def of_image(given: inspect.Parameter, known_of: About) -> list[Any]:
@@ -422,8 +423,8 @@ GRID = 4
 """Rows and columns of an image in code that takes one size alone: its points are fewer than the numbers of each."""
 LARGEST_WINDOW = 16
 """Of an image: a larger one is of tokens in a row."""
-PIECES = ("chunk", "segmentlen", "segmentsize", "blocklen", "localsize")
-"""Parts of words that say how many tokens in a row see each other, of which there are few here, so that it shows."""
+PIECES = ("chunk", "segmentlen", "segmentsize", "blocklen", "localsize", "landmark")
+"""Parts of words that say how many tokens in a row see each other, or how many stand for all: few, so that it shows."""
 SIDES_OF_IMAGES = ("resolution", "inputresolution", "imgsize", "imagesize", "fmapsize", "featsize", "featuresize",
                    "featuremapsize", "gridsize", "spatialsize")  # fmt: skip
 
@@ -505,9 +506,10 @@ def ends_in_size(word: str) -> bool:
 def note_of(given: inspect.Parameter) -> str:
     """Return what a parameter's annotation says, in small letters."""
     note = given.annotation
-    return (
-        "" if note is given.empty else (note if isinstance(note, str) else getattr(note, "__name__", str(note))).lower()
-    )
+    if note is given.empty:
+        return ""
+    is_written = isinstance(note, str) or bool(typing.get_args(note))  # `list[int]` is called list
+    return (str(note) if is_written else getattr(note, "__name__", str(note))).lower()
 
 
 def dropout_module(sizes: Sizes) -> Any:

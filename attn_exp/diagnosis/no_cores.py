@@ -34,11 +34,12 @@ class Left:
 def verdict(name: str, seen: Seen, asked: str, *, alone: bool) -> Verdict | None:
     """Return where a layer without a core leaves attention; None where that is not known.
 
-    `alone`: where nothing else is known to be wrong, that is told only of a layer in which no token sees another.
+    `alone`: where nothing else is known to be wrong, that is told only of a layer in which no token sees another, or of
+    attention of another kind.
     """
     left = None
     with suppress(Exception):  # it may take no other numbers than those that it was asked
-        left = where_it_leaves(seen) if not alone or sees_no_other(seen) else None
+        left = where_it_leaves(seen) if not alone or of_another_kind(seen) or sees_no_other(seen) else None
     if left is None:
         return None
     findings = (Finding(CALLED, HELD, "with x; it is seen from inside"), Finding(RUNG, BROKEN, left.said))
@@ -51,8 +52,9 @@ def verdict(name: str, seen: Seen, asked: str, *, alone: bool) -> Verdict | None
 def where_it_leaves(seen: Seen) -> Left | None:
     """Return the first stage of a layer without a core that is not that of attention, if it is known."""
     one_key = [one for one in cores(seen.operations) if one.weights.shape[2] == 1]
-    if one_key:
-        return of_one_key(seen, one_key)
+    known = of_one_key(seen, one_key) if one_key else of_another_kind(seen)
+    if one_key or known is not None:
+        return known
     places = list(softmaxes(seen.operations))
     products = {at for at, one in enumerate(seen.operations) if is_of_both(one)}
     weighed = {at for place in places for at in behind(seen.operations, place)}
@@ -67,6 +69,51 @@ def where_it_leaves(seen: Seen) -> Left | None:
     if not products:
         return Left("scores", f"{said}: queries and keys are nowhere multiplied as matrices")
     return Left("scores", f"{said}: what is multiplied is made of one token alone")
+
+
+def of_another_kind(seen: Seen) -> Left | None:
+    """Return what is true of attention of another kind than that of a softmax of scores; None of others."""
+    if is_linear(seen.operations):
+        return Left("scores", LINEAR)
+    if any(is_mixed_by_a_matrix(seen.operations, place) for place in softmaxes(seen.operations)):
+        return Left("weights", "weights are multiplied by a matrix before they meet the values, as heads are mixed so")
+    return None
+
+
+LINEAR = (
+    "no softmax attention of queries and keys, but linear attention: keys and values are multiplied with each other, "
+    "and queries with what comes of that"
+)
+
+
+def is_linear(operations: Sequence[Operation]) -> bool:
+    """Say whether a product sums up over as many rows as another one has, which multiplies rows of x with the sums.
+
+    No softmax stands between the two, as among channels.
+    """
+    places = list(softmaxes(operations))
+    return any(
+        is_of_both(operations[first]) and is_sum_for(operations[first], one) and not set(way) & set(places)
+        for one in filter(is_of_both, operations)
+        for made in one.made[-2:] if made is not None
+        for way in [(made, *(() if operations[made].is_product else behind(operations, made)))]
+        for first in way if operations[first].is_product
+    )  # fmt: skip
+
+
+def is_sum_for(first: Operation, one: Operation) -> bool:
+    """Say whether a product sums up over the rows of another one, and has none of these itself."""
+    rows, summed = first.given[-2].shape[-1], first.said.shape[-2:]
+    return rows > 1 and rows not in summed and rows in one.said.shape[-2:] and one.given[-2].shape[-1] in summed
+
+
+def is_mixed_by_a_matrix(operations: Sequence[Operation], place: int) -> bool:
+    """Say whether what a softmax of scores returns is multiplied by a matrix, and that with values."""
+    if not is_of_scores(operations, place):
+        return False
+    after = [(at, one) for at, one in enumerate(operations) if one.is_product and at > place]
+    mixed = {at for at, one in after if not is_of_both(one) and place in behind(operations, at)}
+    return any(is_of_both(one) and mixed & set(behind(operations, at)) for at, one in after)
 
 
 def is_of_scores(operations: Sequence[Operation], place: int) -> bool:

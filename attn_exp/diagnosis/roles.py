@@ -394,11 +394,19 @@ class Search:
         Raises:
             NotFoundError: a check has been at work for so long that its attention is looked at inside instead.
         """
-        if is_over(EXPLAINING, "which of its matrices is which"):
-            raise NotFoundError("too many of its columns bend the answer")
+        self.ends_in_time("too many of its columns bend the answer")
         step = self.column(name, inputs, columns, self.rng.standard_normal(self.width)) - self.now[name]
         there, back = (self.under(name, self.now[name] + sign * step, 1) for sign in (1.0, -1.0))
         return not self.moved((there + back) / 2, plain)
+
+    def ends_in_time(self, said: str) -> None:
+        """Leave the rest, where a check has been at work for so long.
+
+        Raises:
+            NotFoundError: it has, and `said` is what takes long.
+        """
+        if is_over(EXPLAINING, "which of its matrices is which"):
+            raise NotFoundError(said)
 
     def column(self, name: str, inputs: tuple[int, ...], columns: Sequence[int], by: Array) -> Array:
         """Return a parameter with columns of its matrix moved along a vector, each by another length."""
@@ -453,6 +461,9 @@ class Search:
 
         The last query does not change where W_q is moved along a vector u with `u x = 0` for the last token, and keys
         do; where W_k is moved along one with `u x = 1` for all tokens, all logits of a query grow by the same.
+
+        Raises:
+            NotFoundError: a check has been at work for so long that its attention is looked at inside instead.
         """
         queries, keys, others = list[Place](), list[Place](), list[Place]()
         query, source = self.sides()[0][0], self.sides()[-1][0]
@@ -464,6 +475,7 @@ class Search:
             return list(fed).index(one[0]), one[1]
 
         def sort(name: str, columns: list[int]) -> None:
+            self.ends_in_time("too many of its columns are to be told apart")
             inputs = fed[name]
             if not self.moved(plain, self.under(name, self.column(name, inputs, columns, blind))):
                 queries.extend((name, column) for column in columns)

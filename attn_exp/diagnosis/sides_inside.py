@@ -480,7 +480,7 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
         if are_rotated(other.v - one.v) and not is_turned_back(seen, one):
             yield Finding(rung, BROKEN, "values of equal tokens are turned by their places"), "rope_on_values"
         q, k = other.q - one.q, other.k - one.k
-        turned = [side for side in (q, k) if not np.allclose(side, side[:, :1], atol=CLOSE)]
+        turned = [side for side in (q, k) if not are_alike(side)]
         if one.normed or q.shape != k.shape or not turned:
             continue
         scores = q @ k.swapaxes(1, 2)
@@ -495,6 +495,15 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
             said = f"of equal tokens turned by their places{side}, scores tell more than distances"
             yield Finding(rung, BROKEN, said), "position_missing" if is_alone else ""
             return
+
+
+def are_alike(rows: Array) -> bool:
+    """Say whether rows `[n t d]` that equal tokens make are the same; those of 0 are made of none, as filler is."""
+    made = np.abs(rows).max(axis=-1) > CLOSE
+    return all(
+        np.allclose(each[of_tokens], each[of_tokens][:1], atol=CLOSE)
+        for each, of_tokens in zip(rows, made, strict=True)
+    )
 
 
 OF_PLACES, OF_GRID = "the positions inside", "the positions inside, by rows and columns"

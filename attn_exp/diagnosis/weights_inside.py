@@ -141,8 +141,11 @@ def of_masks(seen: Seen, one: Core, hidden: Array, filled: Array, is_asked: bool
     known = {"": place > 0, "causal_strict": place >= 0, "causal_next": place > 1, "causal_flipped": place < 0,
              "mask_inverted": place <= 0}  # fmt: skip
     name = next((name for name, places in known.items() if np.array_equal(closed, places)), None)
+    frame = frame_of(np.asarray(closed))
     if name:
         yield Finding(rung, BROKEN, f"{said}: {SHOWN[name]}"), name
+    elif frame:
+        yield Finding(BY_FRAMES, HELD, f"{said}: each query sees its own frame of {frame} and those before it"), ""
     else:
         yield Finding(rung, HELD, said), ""
     numbers = one.logits[filled]
@@ -159,6 +162,15 @@ def of_masks(seen: Seen, one: Core, hidden: Array, filled: Array, is_asked: bool
         yield Finding("the fill inside", BROKEN, f"beside hidden keys, other logits are {numbers[0]:.4g}"), ""
 
 
+def frame_of(closed: Array) -> int:
+    """Return how many tokens a frame has, of several, where each query `[t s]` sees its own and those before; or 0."""
+    tokens = len(closed)
+    sizes = (size for size in range(2, tokens) if tokens % size == 0)
+    frames = ((size, np.arange(tokens) // size) for size in sizes if closed.shape == (tokens, tokens))
+    return next((size for size, frame in frames if np.array_equal(closed, frame[:, None] < frame)), 0)
+
+
+BY_FRAMES = "the mask inside, by frames"
 FAR = 20.0
 """What is so far below all other logits has next to no weight."""
 SHOWN = {
@@ -177,10 +189,9 @@ def of_scale(
     rows, keys = one.logits.shape[1:]
     usual, room = request.rules(one.size, rows, keys).scale, CLOSE * 10
     said = f"scores are multiplied by {factor:.4g}; expected {usual:.4g} for heads of {one.size}"
-    if isclose(factor, usual, rel_tol=room):
-        return Finding(OF_SCALE, HELD, said), ""
-    if seen.is_one_for_several and isclose(factor, usual * sqrt(seen.told), rel_tol=room):
-        return Finding(OF_SCALE, HELD, f"{said}: that of the {seen.told} heads that it should have"), ""
+    because = why_usual(seen, one, factor, usual)
+    if because is not None:
+        return Finding(OF_SCALE, HELD, f"{said}{because}"), ""
     is_bare = isclose(factor, 1.0, rel_tol=room) and isclose(one.after, 1.0, rel_tol=room)
     if is_bare and seen.is_image and seen.heads == 1 and are_open(request, "scale"):
         return Finding(OF_IMAGE, HELD, f"{said}; over the points of an image few have one"), ""
@@ -207,6 +218,25 @@ def of_scale(
         fixed = ["scale_fixed"] if is_fixed else []
         names = [name for name in names if name in also] or fixed
     return Finding(OF_SCALE, BROKEN, said), next(iter(names), SCALE_OTHER)
+
+
+def why_usual(seen: Seen, one: Core, factor: float, usual: float) -> str | None:
+    """Return in which way a scale is the usual one, in words behind it; None where it is not."""
+    room = CLOSE * 10
+    if isclose(factor, usual, rel_tol=room):
+        return ""
+    if seen.is_one_for_several and isclose(factor, usual * sqrt(seen.told), rel_tol=room):
+        return f": that of the {seen.told} heads that it should have"
+    counts = () if names_of_scale(seen, one, factor) else range(2, terms_of(seen, one) + 1)
+    several = next((count for count in counts if isclose(factor * sqrt(count), usual, rel_tol=room)), 0)
+    return f", over the root of {several}: so many are added up" if several else None
+
+
+def terms_of(seen: Seen, one: Core) -> int:
+    """Return how many arrays are added up to the logits of a softmax, of which its product of q and k is one."""
+    way = [place for place in behind(seen.operations, one.at[1]) if seen.operations[place].name in ("add", "sub")]
+    sums = (seen.operations[place] for place in way if one.at[0] in behind(seen.operations, place))
+    return 1 + sum(all(array.size > 1 for array in each.given) and len(each.given) > 1 for each in sums)
 
 
 OF_SCALE, OF_IMAGE, SCALE_OTHER = "the scale inside", "the scale inside, of an image", "scale_other"
