@@ -71,6 +71,7 @@ from attn_exp.diagnosis.weights_inside import (
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.positions.rope import Rope
 
 
 def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) -> Iterator[tuple[Finding, str]]:
@@ -89,7 +90,7 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
     yield from tokens
     yield from of_heads(seen)
     if all(one.state != BROKEN for one, _ in tokens) and has_rows(seen) and not are_joined(seen.operations):
-        yield from of_positions(seen)
+        yield from of_positions(seen, any(isinstance(one, Rope) for one in request.positions))
     for one, other in zip(seen.first, seen.second, strict=True):
         yield from of_scores(seen, one, other, request, others)
         yield from of_weights(seen, one)

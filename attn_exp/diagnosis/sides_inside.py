@@ -465,10 +465,10 @@ def is_first_of_several(seen: Seen, one: Core, side: str = "k") -> bool:
     return is_own and all(seen.operations[place].said.shape[-1] > size for place in mine)
 
 
-def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
+def of_positions(seen: Seen, is_asked: bool = False) -> Iterator[tuple[Finding, str]]:
     """Say of queries and keys that are turned by their place whether the scores of equal tokens tell distances alone.
 
-    Those of an image are the rows and the columns that lie between two points.
+    Those of an image are the rows and the columns that lie between two points. `is_asked`: somebody wants them turned.
     With equal tokens x, `q_i = A_i x + c_i`: where `A_i` is the same for all i, nothing is turned. Values never are.
     """
     rung = OF_PLACES
@@ -481,6 +481,9 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
             yield Finding(rung, BROKEN, "values of equal tokens are turned by their places"), "rope_on_values"
         q, k = other.q - one.q, other.k - one.k
         turned = [side for side in (q, k) if not are_alike(side)]
+        if is_asked and not turned and are_alike(one.scores):
+            yield Finding(rung, BROKEN, "equal tokens make the same queries and keys wherever they stand"), MISSING
+            return
         if one.normed or q.shape != k.shape or not turned:
             continue
         scores = q @ k.swapaxes(1, 2)
@@ -493,8 +496,11 @@ def of_positions(seen: Seen) -> Iterator[tuple[Finding, str]]:
             is_alone = len(turned) == 1 and are_rotated(turned[0])
             side = ", of one side alone" if is_alone else ""
             said = f"of equal tokens turned by their places{side}, scores tell more than distances"
-            yield Finding(rung, BROKEN, said), "position_missing" if is_alone else ""
+            yield Finding(rung, BROKEN, said), MISSING if is_alone else ""
             return
+
+
+MISSING = "position_missing"
 
 
 def are_alike(rows: Array) -> bool:

@@ -877,3 +877,19 @@ class OfNeighboursViewed(OfNeighbours):
 def test_values_of_neighbours_that_are_viewed_are_named() -> None:
     assert attn_exp.check(OfNeighboursViewed, quick=True).mistakes == ("values_viewed",)
     assert attn_exp.check(OfNeighbours, quick=True).passed
+
+
+class TurnedByHead(Bent):
+    """Its rotary positions count heads, as they lie where tokens were expected: all are turned alike."""
+
+    def side(self, matrix: Any, x: Any) -> Any:
+        cut = super().side(matrix, x)
+        turned = torch.stack([-cut[..., 1::2], cut[..., ::2]], dim=-1).flatten(-2)
+        angles = torch.arange(self.heads, dtype=cut.dtype)[:, None, None]
+        return cut * angles.cos() + turned * angles.sin()
+
+
+def test_positions_that_are_asked_for_and_turn_nothing_are_named() -> None:
+    verdict = attn_exp.check(TurnedByHead, "position=rope", quick=True)
+    assert verdict.mistakes == ("position_missing",), verdict
+    assert not attn_exp.check(TurnedByHead, quick=True).mistakes
