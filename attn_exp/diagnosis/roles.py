@@ -512,8 +512,7 @@ class Search:
         Raises:
             NotFoundError: a check has been at work for so long that its attention is looked at inside instead.
         """
-        if is_over(EXPLAINING, "which of its matrices is which"):
-            raise NotFoundError("too many of its columns matter to the answer")
+        self.ends_in_time("too many of its columns matter to the answer")
         if not columns or not self.moved(self.answer(), self.under(name, self.column(name, inputs, columns, by))):
             return []
         half = len(columns) // 2
