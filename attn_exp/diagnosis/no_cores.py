@@ -73,7 +73,7 @@ def where_it_leaves(seen: Seen) -> Left | None:
 
 def of_another_kind(seen: Seen) -> Left | None:
     """Return what is true of attention of another kind than that of a softmax of scores; None of others."""
-    if is_linear(seen.operations):
+    if is_linear(seen.operations, seen.x.shape[1]):
         return Left("scores", LINEAR)
     if any(is_mixed_by_a_matrix(seen.operations, place) for place in softmaxes(seen.operations)):
         return Left("weights", "weights are multiplied by a matrix before they meet the values, as heads are mixed so")
@@ -86,14 +86,14 @@ LINEAR = (
 )
 
 
-def is_linear(operations: Sequence[Operation]) -> bool:
-    """Say whether a product sums up over as many rows as another one has, which multiplies rows of x with the sums.
+def is_linear(operations: Sequence[Operation], tokens: int) -> bool:
+    """Say whether a product sums up over all tokens, and another one multiplies rows of x with these sums.
 
     No softmax stands between the two, as among channels.
     """
     places = list(softmaxes(operations))
     return any(
-        is_of_both(operations[first]) and is_sum_for(operations[first], one) and not set(way) & set(places)
+        is_of_both(operations[first]) and is_sum_for(operations[first], one, tokens) and not set(way) & set(places)
         for one in filter(is_of_both, operations)
         for made in one.made[-2:] if made is not None
         for way in [(made, *(() if operations[made].is_product else behind(operations, made)))]
@@ -101,10 +101,12 @@ def is_linear(operations: Sequence[Operation]) -> bool:
     )  # fmt: skip
 
 
-def is_sum_for(first: Operation, one: Operation) -> bool:
-    """Say whether a product sums up over the rows of another one, and has none of these itself."""
+def is_sum_for(first: Operation, one: Operation, tokens: int) -> bool:
+    """Say whether a product sums up over the tokens, which are rows of another one, and has none of these itself."""
     rows, summed = first.given[-2].shape[-1], first.said.shape[-2:]
-    return rows > 1 and rows not in summed and rows in one.said.shape[-2:] and one.given[-2].shape[-1] in summed
+    return (
+        rows == tokens > 1 and rows not in summed and rows in one.said.shape[-2:] and one.given[-2].shape[-1] in summed
+    )
 
 
 def is_mixed_by_a_matrix(operations: Sequence[Operation], place: int) -> bool:

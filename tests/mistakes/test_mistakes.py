@@ -22,7 +22,7 @@ from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 
 BETWEEN_CALLS = {"not_deterministic", "changes_inputs", "reuses_output", "mask_stale", "gradients_cut"}
-EDGES = {"no_max_subtraction", "nan_leaks", "empty_row_nan"}
+EDGES = {"no_max_subtraction", "nan_leaks", "empty_row_nan", "zero_scores_hidden"}
 """Mistakes that ordinary numbers do not show."""
 
 
