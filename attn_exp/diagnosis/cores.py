@@ -522,7 +522,7 @@ def seen_inside(
     """Return what is seen of attention inside a layer, or None where that cannot be read; maybe there are no cores.
 
     `words` are those for masks that it takes, and what each is: a `mask`, or a `padding`. `told`: how many heads its
-    class was told, where it keeps no number of them, or 1.
+    class was told, where it keeps no number of them.
     """
     tokens = way.tokens or TOKENS_ALONG[sum(axis in SPACE for axis in way.axes)]
     x, memory, other, of_other = np.random.default_rng(67).standard_normal((4, 2, tokens, way.width))
@@ -545,7 +545,7 @@ def seen_inside(
     first, second = (cores(each, tokens) for each in (operations, ask(other, of_other)[0]))
     same = [one.at for one in first] == [one.at for one in second]
     numbers = dict(whole_numbers(layer.module))
-    heads = next((value for word, value in numbers.items() if word in HEADS and value > min(told, 1)), told)
+    heads = next((value for word, value in numbers.items() if word in HEADS and value > 0), told)
     if not same:
         return None
     if all(one.weights.shape[2] == 1 for one in first):  # one key has a weight of 1

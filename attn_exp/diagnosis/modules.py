@@ -198,8 +198,7 @@ def of_sizes_told(own: OwnFunction, sizes: Sizes, request: Request, told: Mappin
             raise UncalledError(f"{own.name} was made with a matrix that holds nothing")
         module.eval()  # what it returns is not always the module
         heads = of_size.heads if is_told(own) else None
-        kept = (number for word, number in whole_numbers(module) if word in HEADS)
-        keeps = any(number != 1 for number in kept)  # it may have been told another number of them, but not one
+        keeps = any(word in HEADS for word, _ in whole_numbers(module))  # it may have been told another number of them
         count = 0 if keeps or not any(map(COUNTS_HEADS.search, words_of_class(own))) else of_size.heads
         found = of_module(module, Known(own.name, request, of_size, heads, fresh=True, by_file=told, heads=count))
         found = with_switches_said(found if told else replace(found, written=of_size.words), of_size)

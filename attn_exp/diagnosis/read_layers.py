@@ -69,13 +69,12 @@ def exchanged_by_names(found: Bound) -> Inside | None:
 
 def with_heads_told(found: Bound, made: Any, told: int = 0) -> Bound:
     """Return a layer of one head as one of several by name, where what its class made keeps that it has so many; where
-    that keeps no number of them, or 1, its class may have been `told` one.
+    that keeps no number of them, its class may have been `told` one.
 
     Of a layer of no library, or of JAX, a head that has fewer numbers than x may be one of several, or what is told is
     how many it has.
     """
-    kept = (number for word, number in whole_numbers(made) if word in HEADS and (number > 1 or not told))
-    inside, heads = found.inside, next(kept, told)
+    inside, heads = found.inside, next((number for word, number in whole_numbers(made) if word in HEADS), told)
     if found.named is not None or inside is None or inside.heads != 1 or heads < len("qk") or is_averaged(found):
         return found
     shapes = [inside.arrays[f"W_{side}"].shape for side in "qkv"]
