@@ -295,11 +295,12 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
 
     Where each changes other steps, one order stands for both.
     """
-    likely = (one for one in single if one.names[0] in PAIRED or not mistakes.mistake(one.names[0]).of_code)
+    likely = (one for one in single if one.names[0] in (*PAIRED, OF_ZEROS)
+              or not mistakes.mistake(one.names[0]).of_code)  # fmt: skip
     some = samples(seen)
     telling = [(once(candidate), fields_changed(candidate, some)) for candidate in likely if tells(candidate, some)]
     for (one, first), (other, second) in itertools.combinations(telling, 2):
-        if one.names != other.names:
+        if one.names != other.names and may_be_both(one.names[0], other.names[0]):
             names = tuple(sorted({*one.names, *other.names}))
             yield Candidate(names, composed(one, other))
             if order_matters(first, second):
@@ -314,9 +315,17 @@ PAIRED = (
     "keys_viewed",
     "weights_averaged",
     "scale_by_heads",
-    "zero_scores_hidden",
 )
 """Mistakes of code alone that people make beside others; pairs of all would take too long."""
+
+
+OF_ZEROS = "zero_scores_hidden"
+
+
+def may_be_both(one: str, other: str) -> bool:
+    """Say whether two mistakes are made together: scores of 0 are hidden by who takes a triangle of them for a mask."""
+    named = [name for name in (one, other) if name != OF_ZEROS]
+    return len(named) > 1 or any(mistakes.mistake(name).needs == ("causal",) for name in named)
 
 
 def once(candidate: Candidate) -> Candidate:

@@ -91,21 +91,16 @@ def findings(seen: Seen, request: Request, others: Callable[[], Seen | None]) ->
     yield from of_heads(seen)
     if all(one.state != BROKEN for one, _ in tokens) and has_rows(seen) and not are_joined(seen.operations):
         yield from of_positions(seen, any(isinstance(one, Rope) for one in request.positions))
-    along = set[str]()
     for one, other in zip(seen.first, seen.second, strict=True):
         yield from of_scores(seen, one, other, request, others)
-        weights = list(of_weights(seen, one))
-        yield from weights
-        along |= {name for _, name in weights if name.startswith("softmax_over")}
+        yield from of_weights(seen, one)
     yield of_answer(seen) if reaches_answer(seen) else LOST
     yield from of_large_inputs(seen)
     yield from of_order(seen)
     if not any(one.is_summed for one in seen.first):  # else what makes queries and keys changes nothing
         yield from of_matrices(seen)
         yield from of_sides_in_a_row(seen)
-    for said, name in masks_inside.of_words(seen):
-        tells = not along or name not in masks_inside.OF_WEIGHTS
-        yield (said, name) if tells else (Finding(said.rung, ABSENT, "a softmax over others does not tell"), "")
+    yield from masks_inside.of_words(seen)
 
 
 def of_two_calls(seen: Seen) -> Iterator[tuple[Finding, str]]:

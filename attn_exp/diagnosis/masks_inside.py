@@ -52,8 +52,6 @@ MOST_SECONDS = 2.0
 """That ways to write a mask are looked for."""
 RANK = ("", INVERTED, TURNED, SIGN, OTHERS, MULTIPLIED, FILL, AFTER)
 """What an answer may show, the plainest first; that nothing changes is told where no way of writing shows more."""
-OF_WEIGHTS = (SIGN, FILL, AFTER)
-"""What is told by how much weight a hidden key has beside the others of its query."""
 
 
 def rung(word: str) -> str:

@@ -363,17 +363,3 @@ class Switched(Bent):
 def test_a_mask_that_is_noted_as_true_or_false_is_no_array_that_is_ignored() -> None:
     verdict = attn_exp.check(Switched, quick=True)
     assert (verdict.passed, verdict.mistakes) == (True, ()), verdict
-
-
-class OverHeads(Asked):
-    """Its softmax runs over the heads, so that what is added to all of them hides nothing."""
-
-    def beside(self, scores: Any, q: Any) -> Any:
-        return scores if self.mask is None else scores - 10_000.0 * self.mask
-
-    def shares(self, scores: Any) -> Any:
-        return scores.softmax(1)
-
-
-def test_a_softmax_over_the_heads_does_not_tell_what_a_mask_hides() -> None:
-    assert attn_exp.check(OverHeads, quick=True).mistakes == ("softmax_over_heads",)
