@@ -320,12 +320,12 @@ PAIRED = (
 
 
 OF_ZEROS = "zero_scores_hidden"
+"""It is made by who takes a triangle of the scores for a mask, and so beside a causal mask that is wrong alone."""
 
 
 def may_be_both(one: str, other: str) -> bool:
-    """Say whether two mistakes are made together: scores of 0 are hidden by who takes a triangle of them for a mask."""
-    named = [name for name in (one, other) if name != OF_ZEROS]
-    return len(named) > 1 or any(mistakes.mistake(name).needs == ("causal",) for name in named)
+    """Say whether two mistakes are made together."""
+    return OF_ZEROS not in (one, other) or ("causal",) in (mistakes.mistake(one).needs, mistakes.mistake(other).needs)
 
 
 def once(candidate: Candidate) -> Candidate:

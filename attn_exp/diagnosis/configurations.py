@@ -174,7 +174,11 @@ def configured(kind: Any, sizes: Sizes, choose: Callable[[str, list[Any]], Any],
         return Asked(sizes, choose, known_of)
     words, usual = field_names(kind), own_defaults(kind)
     said = {name: value for name in words if (value := field_value(name, sizes)) is not None}
-    said = {name: value for name, value in said.items() if type(value) is bool or not is_word(usual.get(name))}
+    said = {
+        name: value
+        for name, value in said.items()
+        if type(value) is bool or not isinstance(usual.get(name), str | bool)
+    }  # `hidden_act` is no size
     said |= {name: choose(name, [value, FEW]) for name, value in said.items() if counts_tokens(plain(name))}
     said |= {name: configured(note, sizes, choose, known_of) for name, note in inner_settings(kind)}
     attempts: list[Callable[[], Any]] = [lambda: kind(**said), lambda: with_fields(kind(), said)]
@@ -203,11 +207,6 @@ def own_defaults(kind: Any) -> dict[str, Any]:
     with suppress(UserError):
         return {one.name: one.default for one in parameters_of(kind, kind.__name__)}
     return {}
-
-
-def is_word(default: Any) -> bool:
-    """Say whether a default is a text or a switch: then it is no size, however it is called, as `hidden_act` is."""
-    return isinstance(default, str | bool)
 
 
 def field_value(name: str, sizes: Sizes) -> Any:

@@ -16,7 +16,7 @@ from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.branches import with_left_out
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
+from attn_exp.diagnosis.candidates import OF_ZEROS, Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.clipped import clipped_at
 from attn_exp.diagnosis.evidence import Pair, evidence_of, left_out
@@ -185,7 +185,7 @@ def as_kept_by_object(finding: Finding, name: str) -> tuple[Finding, str]:
 
 
 FITS = "right as long as exp of the logits fits {}"
-OF_ZEROS, UNLESS_ZERO = ("zero_scores_hidden",), "right as long as no score is 0: such a key is hidden"
+UNLESS_ZERO = "right as long as no score is 0: such a key is hidden"
 
 
 def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> str:
@@ -195,7 +195,7 @@ def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable
     """
     if not wrong or any(finding.state == BROKEN for finding in besides):
         return ""
-    if found.names == OF_ZEROS:
+    if found.names == (OF_ZEROS,):
         return UNLESS_ZERO
     overflows = digits >= SINGLE and found.names in (OVERFLOWS, (ONE_MAXIMUM,))
     return FITS if overflows and all(case.rung == LARGE for case, _ in wrong) else ""
@@ -262,7 +262,7 @@ def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
     return tuple(name for name in REMARKS if name in said)[:1]
 
 
-REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, *OF_ZEROS, "empty_row_nan", "nan_leaks")
+REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, OF_ZEROS, "empty_row_nan", "nan_leaks")
 
 
 def said_of_call(caller: Caller) -> str:

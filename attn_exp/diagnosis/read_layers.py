@@ -41,6 +41,7 @@ from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.search_of_ways import HERE
+from attn_exp.diagnosis.sides import parts_of_name
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.turning_tables import Turning, as_asked
 from attn_exp.diagnosis.way import ALONE, ONE_QUERY, Way, beside
@@ -110,20 +111,15 @@ def words_for_masks(way: Way, forward: Sequence[inspect.Parameter]) -> dict[str,
 
     One that a switch is called after waits for that: `flash_mask` beside `use_flash=False`.
     """
-    off = [parts_of_name(given.name) for given in forward if given.default is False]
+    off = [set(parts_of_name(given.name)) for given in forward if given.default is False]
 
     def waits(name: str) -> bool:
-        own = parts_of_name(name) - {"mask", "masks"}
+        own = set(parts_of_name(name)) - {"mask", "masks"}
         return bool(own) and any(own <= switch for switch in off)
 
     arrays = (given for given in forward if may_be_array(given) and given.annotation not in (bool, "bool"))
     return {given.name: role for given in arrays if given.name not in way.sides
             and (role := role_of(given.name)) in ("mask", "padding") and not waits(given.name)}  # fmt: skip
-
-
-def parts_of_name(name: str) -> set[str]:
-    """Return the words that a name is made of, in small letters."""
-    return {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
 
 
 def with_some_at_rest(

@@ -154,12 +154,12 @@ def understood(words: Sequence[str]) -> Request:
 
 
 def settings_of(words: Sequence[str]) -> Config:
-    """Return the configuration of some words, kept unless others or files may change what they say.
+    """Return the configuration of some words, kept unless members from outside, the environment or files change it.
 
     To compose one takes as long as half a check.
     """
-    open_ones = registry.OUTSIDE or any("${" in word for word in words)
-    return composed(words, []) if open_ones else kept(tuple(words))
+    is_open = registry.OUTSIDE or any("${" in word or "hydra" in word for word in words)
+    return composed(words, []) if is_open else kept(tuple(words))
 
 
 @lru_cache(maxsize=64)

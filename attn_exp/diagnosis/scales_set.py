@@ -15,7 +15,7 @@ from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.other_words import are_open
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.told_sizes import is_module, sizes_of
-from attn_exp.diagnosis.uses import uses_of
+from attn_exp.diagnosis.uses import Use, uses_of
 from attn_exp.diagnosis.weights_inside import OF_SCALE
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict
@@ -47,11 +47,8 @@ def with_its_scale_set(own: OwnFunction, request: Request) -> Request:
 
 def words_of_scale(own: OwnFunction) -> Iterator[tuple[str, tuple[float, ...]]]:
     """Yield the numbers of its configuration that a class reads, and that are called scales, with what they may be."""
-    if not inspect.isclass(own.function) or not is_module(own.function):
-        return
-    uses = uses_of(own.function)
-    holders = (uses[one.name] for one in parameters_of(own.function, own.name) if is_held(one) and one.name in uses)
-    for name in dict.fromkeys(name for one in holders for name in (*one.fields, *one.keys)):
+    read, uses = configurations(own)
+    for name in dict.fromkeys(name for _, use in read for name in (*use.fields, *use.keys)):
         word = plain(name)
         powers = next((powers for part, powers in POWERS if part in word), ())
         if powers and not OF_OTHERS.search(word) and not (name in uses and uses[name].is_switch):
@@ -60,13 +57,10 @@ def words_of_scale(own: OwnFunction) -> Iterator[tuple[str, tuple[float, ...]]]:
 
 def words_of_cap(own: OwnFunction) -> str:
     """Return the words of the cap of logits that the configuration of a class sets by default; none of others."""
-    if not inspect.isclass(own.function) or not is_module(own.function):
-        return ""
-    uses = uses_of(own.function)
-    for one in filter(is_held, parameters_of(own.function, own.name)):
+    for one, use in configurations(own)[0]:
         kind = config_class(one, own.function)
         usual = {} if kind is None else own_defaults(kind)
-        for name in uses[one.name].fields if one.name in uses else ():
+        for name in use.fields:
             if CAPS.search(plain(name)) and type(usual.get(name)) in (int, float):
                 return f"score=softcap score.softcap.cap={usual[name]:g}"
     return ""
@@ -76,9 +70,15 @@ CAPS = re.compile("softcap|logitcap|capping")
 """What a configuration calls such a cap."""
 
 
-def is_held(given: inspect.Parameter) -> bool:
-    """Say whether a parameter of a class is a configuration."""
-    return is_config(plain(given.name))
+def configurations(own: OwnFunction) -> tuple[list[tuple[inspect.Parameter, Use]], dict[str, Use]]:
+    """Return the parameters of a class that are configurations, each with what it reads of them, and all that it uses.
+
+    The code of a class without one is not read.
+    """
+    is_class = inspect.isclass(own.function) and is_module(own.function)
+    held = [one for one in parameters_of(own.function, own.name) if is_config(plain(one.name))] if is_class else []
+    uses = uses_of(own.function) if held else {}
+    return [(one, uses[one.name]) for one in held if one.name in uses], uses
 
 
 def has_usual_scale(own: OwnFunction, request: Request) -> bool | None:
@@ -99,7 +99,5 @@ def said_of_scale(request: Request) -> Iterator[tuple[Finding, str]]:
     if request.scale_set is not None:
         word, power = request.scale_set
         value = sizes_of(request).size ** power
-        said = (
-            f"by {word} in its configuration, not by its code; it is asked with {value:.4g}, which makes it the usual"
-        )
-        yield Finding(RUNG, REMARK, f"{said} one"), ""
+        said = f"by {word} in its configuration, not by its code; asked with {value:.4g}, which makes it the usual one"
+        yield Finding(RUNG, REMARK, said), ""

@@ -13,13 +13,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.clock import end_of
-from attn_exp.diagnosis.neutral_of_layers import (
-    Filled,
-    Make,
-    Side,
-    as_x,
-    nothing,
-)
+from attn_exp.diagnosis.neutral_of_layers import Filled, Make, Side, as_x, nothing
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.way import Sizes, Way, lay
 from attn_exp.errors import UserError

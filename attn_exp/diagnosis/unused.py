@@ -52,7 +52,8 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
     own = [*(name for name in matrices_of(layer.parameters) if name not in known), *never_called(layer)]
     places = {side: [(piece.name, piece.columns) for piece in roles.sides[side]] for side in "qkv"}
     if not idle:
-        yield from () if later else ((Finding(RUNG, HELD), ""),)
+        if not later:
+            yield Finding(RUNG, HELD), ""
         return
     are_raw = hasattr(getattr(layer, "module", None), PUT_BEFORE) and are_projections(idle, own)
     as_values = [sounds_like(piece.name) for piece in roles.sides["v"]]  # x itself is mixed where that of the output is

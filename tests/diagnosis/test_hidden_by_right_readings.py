@@ -93,6 +93,7 @@ def unscaled(q: Any, k: Any, v: Any, mask: Any) -> Any:
     return softmax(q @ k.swapaxes(-1, -2) + mask) @ v
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("function", "name"), [(of_queries_alone, "keys_from_queries"), (unscaled, "no_scale")])
 def test_a_mask_that_is_needed_and_added_is_no_small_fill_beside_a_mistake(function: Any, name: str) -> None:
     assert attn_exp.check(function, quick=True).mistakes == (name,)
