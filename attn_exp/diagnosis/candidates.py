@@ -390,6 +390,7 @@ RULES: tuple[tuple[str, Mask | Score], ...] = (
     ("mask=causal", Causal()),
     ("score=sink score.sink.logit=0", Sink(0.0)),
     ("score=alibi", Alibi()),
+    ("score=alibi score.alibi.signed=true", Alibi(signed=True)),
     *((f"score=softcap score.softcap.cap={cap:g}", Softcap(cap)) for cap in (10.0, 20.0, 30.0, 50.0, 100.0)),
 )
 

@@ -42,15 +42,15 @@ def alibi(other: Callable[[Alibi], Score]) -> Change:
 class Sloped(Alibi):
     """ALiBi with other slopes: a function of the number of heads gives one for each."""
 
-    rates: Callable[[int], Array] = lambda heads: np.array(slopes(heads))
+    other: Callable[[int], Array] = lambda heads: np.array(slopes(heads))
 
-    def bias(self, grid: Grid) -> Array:
-        return np.asarray(-self.rates(grid.heads)[grid.head] * abs(grid.query - grid.key))
+    def rates(self, heads: int) -> Array:
+        return self.other(heads)
 
 
 def sloped(rates: Callable[[int], Array]) -> Change:
     """Return the change to other slopes."""
-    return alibi(lambda rule: Sloped(rates))
+    return alibi(lambda rule: Sloped(rule.signed, rates))
 
 
 def leaning(direction: Callable[[Grid], Any]) -> Change:

@@ -95,7 +95,7 @@ MISTAKES = [
     ("variant.looped=null", "variant.looped=null does not fit the settings: field 'variant.looped' is not Optional"),
     ("title=für", "other letters as key='välue'"),
     ("embeddings.tokens=[le,café]", "other letters as key=[a,'välue']"),
-    ("score=alibi score.alibi.x=1", "unknown setting 'score.alibi.x'; there is none to choose"),
+    ("mask=causal mask.causal.x=1", "unknown setting 'mask.causal.x'; there is none to choose"),
     ("embeddings.tokens=[a,null,c]", "embeddings.tokens=[a,null,c]: expected a list of words"),
     ("embeddings.tokens=1.5", "embeddings.tokens=1.5: expected a list of names, how many, or a file of them"),
     (VECTORS.format("[[1,null]]"), "row 0 holds null, which is not a number"),

@@ -622,6 +622,23 @@ def test_a_wrong_sign_of_alibi_is_named_beside_its_closed_slopes() -> None:
     assert verdict.mistakes == ("alibi_sign",) and "score=alibi head=4" in verdict.computes, verdict
 
 
+def favouring_later_keys(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    """ALiBi as a model has it that hides later keys with its mask: each key gets a number by its own place."""
+    heads, keys = q.shape[1], k.shape[-2]
+    powers = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+    powers = powers + np.array([2.0 ** (-8 * (one + 1) / heads) for one in range(heads)])[:, None, None] * np.arange(
+        keys
+    )
+    powers = powers if mask is None else np.where(mask, powers, -np.inf)
+    powers = np.exp(powers - powers.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+
+def test_alibi_that_keeps_the_sign_of_its_distances_is_a_convention() -> None:
+    verdict = attn_exp.check(favouring_later_keys, "head=4", quick=True)
+    assert verdict.passed and "score=alibi score.alibi.signed=true" in verdict.right_under, verdict
+
+
 class CausalWindow(Three):
     reach = 64
 

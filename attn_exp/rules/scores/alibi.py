@@ -15,18 +15,24 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True)
 class Alibi(Score):
-    """`logit_ij -= slope_h |i - j|`, as positions.
+    """`logit_ij -= slope_h |i - j|`, as positions; where it is signed, `logit_ij += slope_h (j - i)`.
 
-    Under the causal mask this is the authors' `slope_h (j - i)`. Without one, libraries differ: some keep the sign, so
-    that later keys are favoured; the distance here is symmetric, as in the authors' encoder.
+    Under the causal mask the two are one. Without it libraries differ: the authors' encoder takes the distance, others
+    keep the sign (`signed=true`), which favours later keys: their mask hides these.
 
     Source: Press, Smith, Lewis 2022, "Train Short, Test Long: Attention with Linear Biases", section 3.
     """
 
+    signed: bool = False
     relative = True
 
     def bias(self, grid: Grid) -> Array:
-        return np.asarray(-np.array(slopes(grid.heads))[grid.head] * np.abs(grid.query - grid.key))
+        away = grid.query - grid.key
+        return np.asarray(-self.rates(grid.heads)[grid.head] * (away if self.signed else np.abs(away)))
+
+    def rates(self, heads: int) -> Array:
+        """Return the slope of each head."""
+        return np.array(slopes(heads))
 
 
 def slopes(heads: int) -> list[float]:
