@@ -172,7 +172,7 @@ class Search:
 
     def __init__(self, kind: Any, name: str, works: Callable[[Any, Sizes], Any], known_of: About) -> None:
         self.kind, self.works, self.about = kind, works, known_of
-        self.given = parameters_of_all(kind, name, known_of)
+        self.given = parameters_of_all(kind, name)
         self.tries, self.most_used = 0, MOST_USED
         self.failed, self.refused, self.poor = list[Exception](), list[Exception](), list[Any]()
         self.made: Any = None
@@ -346,7 +346,7 @@ def switched(given: Sequence[inspect.Parameter], said: Mapping[str, Any], sizes:
     return ", ".join(f"{one.name}={said[one.name]}" for one in unasked if said.get(one.name) is (not one.default))
 
 
-def parameters_of_all(kind: Any, name: str, known_of: About) -> list[inspect.Parameter]:
+def parameters_of_all(kind: Any, name: str) -> list[inspect.Parameter]:
     """Return the parameters of a class, with those that it hands on to its base, and keywords that it reads itself."""
     given = parameters_of(kind, name)
     found = {one.name: one for one in given if is_plain(one)}

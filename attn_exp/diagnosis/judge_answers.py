@@ -63,7 +63,7 @@ def verdict_on_answers(
         behaved = [as_kept_by_object(*pair) for pair in behaved]
     learned = gradients(caller, tried.case, digits)
     edges = list(remarks(caller, tried.case))
-    again = asked_again(caller, seen, wrong)
+    again = asked_again(caller, seen)
     broken = tuple(dict.fromkeys(name for finding, name in (*behaved, learned) if finding.state == BROKEN and name))
     tell("which mistake it is")
     lost = {case for case, _ in wrong}
@@ -89,7 +89,7 @@ def verdict_on_answers(
         wrong, found, small, seen = [], Explained(), None, of_other_rungs(right, {case.rung for case in lost})
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
-        *findings_of_questions(seen, wrong, caller, digits),
+        *findings_of_questions(seen, wrong),
         *axes_of_answers(seen),
         *(() if wrong else (accuracy(seen, digits, rounding, lenient),)),
         *(finding for finding, _ in behaved),
@@ -292,7 +292,7 @@ def overridden(caller: Caller) -> str:
     return f"; its own {' and '.join(said)} only where asked for" if said else ""
 
 
-def findings_of_questions(seen: Seen, wrong: Seen, caller: Caller, digits: int) -> Iterator[Finding]:
+def findings_of_questions(seen: Seen, wrong: Seen) -> Iterator[Finding]:
     """Yield a finding for each kind of question."""
     lost = {case for case, _ in wrong}
     for rung in dict.fromkeys(case.rung for case, _ in seen):
@@ -331,7 +331,7 @@ def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
     return Finding("accuracy", HELD, f"within {units:.2g} units in the last place of the largest number")
 
 
-def asked_again(caller: Caller, seen: Seen, wrong: Seen) -> Finding:
+def asked_again(caller: Caller, seen: Seen) -> Finding:
     """Ask the first questions once more, after all the others."""
     rung = "the same after many calls"
     for case, answer in seen[:3]:

@@ -44,7 +44,6 @@ VALUES = ("inputsv", "xv", "valueinput", "inputv", "valueantecedent", "xvalue", 
 MODES = dict.fromkeys(("training", "istraining", "train", "trainmode", "istrain"), True)
 MODES |= dict.fromkeys(("deterministic", "inference", "eval", "evaluation", "isinference"), False)
 """What tells a call that this is training, where it has this default."""
-SIDE = {"q": "x", "k": "memory", "v": "memory"}
 
 
 def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], frozenset[str]]:
