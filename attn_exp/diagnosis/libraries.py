@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -167,16 +167,20 @@ def modules_named(function: Any) -> set[str]:
     notes = {str(note).partition(".")[0] for note in getattr(function, "__annotations__", {}).values()}
     words |= notes
     values = [space[word] for word in words if word in space]
-    homes = {str(getattr(value, "__name__", "")).split(".")[0] for value in values}
-    homes |= {str(getattr(value, "__module__", "") or "").split(".")[0] for value in values}
-    homes |= notes  # a type in quotes may name a library that its file does not import
+    homes = homes_of(values) | notes  # a type in quotes may name a library that its file does not import
     helpers = [
         value for value in values if hasattr(value, "__code__") and value.__globals__ is space and value is not function
     ]
     for helper in helpers:
-        names = [space[word] for word in helper.__code__.co_names if word in space]
-        homes |= {str(getattr(value, "__name__", "")).split(".")[0] for value in names}
+        named = (space[word] for word in helper.__code__.co_names if word in space)
+        homes |= homes_of(value for value in named if inspect.ismodule(value))
     return homes & set(LIBRARIES)
+
+
+def homes_of(values: Iterable[Any]) -> set[str]:
+    """Return the names of the libraries that some values are, or come from."""
+    words = ("__name__", "__module__")
+    return {str(getattr(value, word, "") or "").partition(".")[0] for value in values for word in words}
 
 
 # What is the same in each of them
