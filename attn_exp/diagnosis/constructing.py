@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
 
+from attn_exp.diagnosis.call import reached
 from attn_exp.diagnosis.clock import MAKING, is_over
 from attn_exp.diagnosis.configurations import (
     Asked,
@@ -26,7 +27,7 @@ from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_a
 from attn_exp.diagnosis.module_sizes import Sizes, is_switch_of_causal
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.repeat import is_plain_value
-from attn_exp.diagnosis.search_of_ways import NoWayError, reached
+from attn_exp.diagnosis.search_of_ways import WITHOUT_PLACE, NoWayError
 from attn_exp.diagnosis.sides_inside import TOKENS_CUT
 from attn_exp.diagnosis.stand_ins import Later
 from attn_exp.diagnosis.uses import Use, is_of_a_library, keywords_read, owner_of
@@ -248,7 +249,7 @@ class Search:
             if lacks and lacks[1] not in self.missing and not lacks[1].startswith("__") and not self.is_over():
                 self.missing.append(lacks[1])
                 return self.rank(places, sizes, only_needed)
-            return (0, *reached(error))
+            return (0, *reached(error, WITHOUT_PLACE))
         self.options, self.values = dict(choices.options), dict(choices.values)
         try:
             if self.tries > 1 and is_large(made):

@@ -198,14 +198,40 @@ def join(arrays: Sequence[Any], axis: int) -> Any:
     return (module.cat if hasattr(module, "cat") else module.concatenate)(tuple(arrays), axis)
 
 
+def beside(array: Array, x: Any) -> Any:
+    """Return an array of NumPy in the library, the type and the place of another; whole numbers keep their type."""
+    name = library_of(x)
+    if name == "torch":
+        made = module_of(name).as_tensor(array, device=x.device)
+        if made.is_complex():
+            return made.to(x.dtype.to_complex())
+        return made.to(x.dtype) if made.is_floating_point() else made
+    kind = x.dtype if array.dtype.kind == "f" else None
+    if array.dtype.kind == "c":
+        kind = module_of(name).result_type(x.dtype, np.complex64)
+    if name == "jax":
+        return in_jax(array, kind)
+    return array if kind is None else array.astype(kind)
+
+
 def home(array: Any) -> Any:
     """Return the module of the library that an array comes from."""
-    name = type(array).__module__.partition(".")[0]
+    return module_of(library_of(array))
+
+
+def library_of(array: Any) -> str:
+    """Return which library an array comes from."""
+    name = type(array).__module__.partition(".")[0].replace("jaxlib", "jax")
+    return name if name in LIBRARIES else "numpy"
+
+
+def module_of(name: str) -> Any:
+    """Return the module of a library whose functions work on its arrays."""
     if name == "torch":
-        import torch  # noqa: PLC0415 - the array is one of its own
+        import torch  # noqa: PLC0415 - only where arrays are its own
 
         return torch
-    if name in ("jax", "jaxlib"):
+    if name == "jax":
         import jax.numpy as jnp  # noqa: PLC0415
 
         return jnp

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.libraries import in_jax
+from attn_exp.diagnosis.libraries import beside, module_of
 from attn_exp.diagnosis.turning_tables import Turning
 from attn_exp.forms.pipeline import At
 
@@ -37,16 +37,7 @@ class Context:
 
     def array(self, array: Array) -> Any:
         """Return an array of NumPy in the library of the call, numbers in its type."""
-        like = self.first
-        is_float = array.dtype.kind == "f"
-        if self.library == "torch":
-            import torch  # noqa: PLC0415 - the call is with its tensors
-
-            made = torch.as_tensor(array, device=like.device)
-            return made.to(like.dtype) if is_float else made
-        if self.library == "jax":
-            return in_jax(array, like.dtype if is_float else None)
-        return array.astype(like.dtype) if is_float else array
+        return beside(array, self.first)
 
 
 @dataclass(frozen=True)
@@ -136,16 +127,9 @@ def table(text: str, made_of: Callable[[Array], Array], pairs: bool, by_head: bo
         count = at.size // 2 if pairs else at.size
         angles = None if turning is None else turning.angles(at.rows, count)
         whole = made_of(np.zeros((at.rows, count)) if angles is None else angles)
-        return in_complex(context, whole[:, None] if by_head else whole)
+        return context.array(whole[:, None] if by_head else whole)
 
     return Source(text, make)
-
-
-def in_complex(context: Context, array: Array) -> Any:
-    """Return an array in the library of a call, complex numbers as such."""
-    if array.dtype.kind != "c":
-        return context.array(array)
-    return context.array(array.real) + context.array(array.imag) * 1j
 
 
 EYES, NULLS = (
@@ -159,19 +143,6 @@ TURNS = Source(
     "eye(2) for each two numbers [1 1 t d/2 2 2]",
     lambda context: context.array(np.tile(np.eye(2), (1, 1, context.at.rows, context.at.size // 2, 1, 1))),
 )
-
-
-def home_of(context: Context) -> Any:
-    """Return the module whose functions work on the arrays of a call."""
-    if context.library == "torch":
-        import torch  # noqa: PLC0415 - as above
-
-        return torch
-    if context.library == "jax":
-        import jax.numpy as jnp  # noqa: PLC0415
-
-        return jnp
-    return np
 
 
 def functional(context: Context) -> Any:
@@ -259,7 +230,7 @@ class Settings:
         return getattr(self, name, default)
 
 
-HOME, FUNCTIONS = Source("numpy", home_of), Source("functional", functional)
+HOME, FUNCTIONS = Source("numpy", lambda context: module_of(context.library)), Source("functional", functional)
 SOFTMAX, CHANCE = Source("softmax", softmax_of), Source("a key", chance)
 OBJECT = Source("SimpleNamespace(training=False, ...)", Settings)
 

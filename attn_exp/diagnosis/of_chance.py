@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from attn_exp.diagnosis.offer import BY_NAME, plain
+from attn_exp.diagnosis.offer import BY_NAME, plain, words_in
 
 STREAMS = {"rng", "rngs", "prng", "prngs", "rngkey", "prngkey", "rngseed"}
 BESIDE_KEY = {"jax", "random", "rand", "rnd", "dropout", "drop", "attn", "attention", "init", "my", "new", "sub", "jr",
@@ -30,7 +30,7 @@ def is_of_chance(name: str, note: str, *, made: bool = False) -> bool:
     """
     if is_noted_so(note):
         return True
-    parts = {part.rstrip("0123456789").lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*", name)}
+    parts = {*words_in(name)}
     is_key = parts & {"key", "keys"} and parts - {"key", "keys"} <= BESIDE_KEY
     if made and parts & {"key", "keys"} and not parts & OF_SIZES:
         return True
