@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.diagnosis.chance import is_of_chance, sources_of_chance
 from attn_exp.diagnosis.libraries import modules_named
 from attn_exp.diagnosis.module_sizes import (
     BIAS,
@@ -33,7 +34,6 @@ from attn_exp.diagnosis.module_sizes import (
     about_heads,
     is_switch_of_causal,
 )
-from attn_exp.diagnosis.of_chance import is_of_chance, sources_of_chance
 from attn_exp.diagnosis.offer import is_required, parameters_of, plain
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sides import side_of_name

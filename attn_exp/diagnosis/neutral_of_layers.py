@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.diagnosis import turning_tables
-from attn_exp.diagnosis.of_chance import is_of_chance, random_key
+from attn_exp.diagnosis.chance import is_of_chance, random_key
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.sizes_of_files import OF_BATCH
 from attn_exp.diagnosis.way import Sizes, Way, image

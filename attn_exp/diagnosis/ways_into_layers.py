@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.chance import is_noted_so, lone_key
 from attn_exp.diagnosis.libraries import home
 from attn_exp.diagnosis.module_sizes import FEW, ROOM
 from attn_exp.diagnosis.neutral_of_layers import Filled, Make, as_x, candidates, constant, says_nothing
-from attn_exp.diagnosis.of_chance import is_noted_so, lone_key
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.packs import packs_in, taken_apart
 from attn_exp.diagnosis.returned import parts_of
