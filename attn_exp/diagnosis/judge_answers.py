@@ -12,7 +12,6 @@ import numpy as np
 from attn_exp.diagnosis import other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.answers import LARGE, OVERFLOWS, SINGLE, Answers
 from attn_exp.diagnosis.behaviour import IN_THREADS, behaviours, gradients, remarks
-from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.branches import with_left_out
 from attn_exp.diagnosis.call import Caller
@@ -27,7 +26,7 @@ from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.located import located, sees_itself_alone
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.plain_layers import PlainLayer
-from attn_exp.diagnosis.precision import error
+from attn_exp.diagnosis.precision import SILENT, bits_to_judge_by, error
 from attn_exp.diagnosis.questions import MASKS_OF_MORE, WIDTH
 from attn_exp.diagnosis.smallest import shown, smallest_wrong
 from attn_exp.diagnosis.smallest_of_layers import smallest_of_layer

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from attn_exp.diagnosis import inner, other_words, ways_to_call, ways_to_mask
-from attn_exp.diagnosis.bits import bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained
 from attn_exp.diagnosis.evidence import evidence_of
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.judge_answers import Tell, verdict_on_answers
+from attn_exp.diagnosis.precision import bits_to_judge_by
 from attn_exp.diagnosis.request import with_words
 from attn_exp.diagnosis.ways_to_call import Tried, failing
 from attn_exp.experiment.verdict import Verdict
