@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis import learned_memory, learned_queries
+from attn_exp.diagnosis import learned_memory
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
@@ -348,7 +348,7 @@ def of_another_call(
     said = f"{name} cannot be called with x: {error}"
     if not isinstance(error, NoWayError):
         raise UncalledError(said) from error
-    for other in learned_queries.asked(layer.module, error.answered) if error.answered else ():
+    for other in learned_memory.with_their_queries(layer.module, error.answered) if error.answered else ():
         with suppress(UserError):
             return of_module(other, replace(known, fresh=False))
     ways = [*filter(None, [error.way]), *error.others]
