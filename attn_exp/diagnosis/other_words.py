@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings, with_score
+from attn_exp.diagnosis.candidates import every_mistake, other_settings, with_score
 from attn_exp.diagnosis.case import (
     Answer,
     Case,
@@ -26,7 +26,7 @@ from attn_exp.diagnosis.case import (
     tolerance,
     without_blind,
 )
-from attn_exp.diagnosis.fills_of_raw_logits import fills_of_raw_logits
+from attn_exp.diagnosis.fitted import fills_of_raw_logits, fitted_numbers
 from attn_exp.diagnosis.inside_functions import Inside, Search
 from attn_exp.diagnosis.request import Request, with_words
 from attn_exp.diagnosis.rotary_inside import words_of_turning
