@@ -169,9 +169,9 @@ def lengths(sizes: Sizes) -> Any:
     return sizes.array(np.full(sizes.batch, sizes.keys, np.int64))
 
 
-def ends(sizes: Sizes) -> Any:
-    """Return where each of the texts ends that lie one after the other, beginning with 0: here there is one."""
-    return sizes.array(np.array([0, sizes.rows], np.int32))
+def ends_of(side: str) -> Make:
+    """Return what makes where each of the texts ends that lie one after the other, from 0 on: here there is one."""
+    return lambda sizes: sizes.array(np.array([0, getattr(sizes, side)], np.int32))
 
 
 MASKS: tuple[Make, ...] = (
@@ -292,7 +292,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: "mask" in word or word in ("pad", "padding"),
      lambda sizes: (*MASKS, Filled("b h t s", True, sizes[0]))),
     (lambda word, note: "window" in word, lambda sizes: (*(constant(one) for one in WIDE), *MASKS[1:4])),
-    (lambda word, note: bool(re.fullmatch("cu.*(len|length)s?.*", word)), always(ends)),
+    (lambda word, note: bool(re.fullmatch("cu.*(len|length)s?.*", word)), always(ends_of("rows"))),
     (lambda word, note: "len" in word, always(nothing, lengths, count_of("rows"))),
     (lambda word, note: "einops" in word or "pattern" in word, always(constant("b n d"))),
     (lambda word, note: "pos" in word and "start" not in word,
