@@ -260,6 +260,9 @@ def always(*makes: Make) -> Callable[[list[int]], tuple[Make, ...]]:
     return lambda sizes: makes
 
 
+MODES = dict.fromkeys(("training", "istraining", "train", "trainmode", "istrain"), True)
+MODES |= dict.fromkeys(("deterministic", "inference", "eval", "evaluation", "isinference"), False)
+"""What tells a call that this is training, where it has this value."""
 HEADS_TOLD = (3, 4, 2, 1)
 """How many heads a call is told: of one alone, what is wrong with several does not show."""
 WIDE = (None, (-1, -1), -1, (2**20, 2**20), 2**20, 0)
@@ -305,9 +308,9 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
      always(*(Side(1, beside) for beside in BESIDE), constant(1))),
     (lambda word, note: word in OF_IMAGES or (word.endswith(("hw", "shape", "shapes")) and note != "int"),
      always(*(Side(None, beside) for beside in BESIDE))),
-    (lambda word, note: word in ("deterministic", "eval", "inference"), always(constant(True))),
-    (lambda word, note: "bool" in note or word in ("training", "train", "outputattentions", "usecache", "decode",
-                                                   "needweights"), always(constant(False), constant(True))),
+    (lambda word, note: MODES.get(word) is False, always(constant(True))),
+    (lambda word, note: "bool" in note or word in MODES or word in (
+        "outputattentions", "usecache", "decode", "needweights"), always(constant(False), constant(True))),
     (lambda word, note: "bias" in word or "alibi" in word,
      always(nothing, Filled("1 1 t s", 0.0), Filled("t s", 0.0), Filled("b 1 t s", 0.0), Filled("b t s", 0.0),
             constant(0.0))),

@@ -49,7 +49,7 @@ def never_read(function: Any, words: Collection[str]) -> set[str]:
     if code is None or "locals" in code.co_names:
         return set()
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return {word for word in words if word in own and word not in names_loaded(code)}
+    return {word for word in words if word in own} - names_loaded(code)
 
 
 def names_loaded(code: CodeType) -> set[str]:
