@@ -118,7 +118,7 @@ def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
 def with_words(request: Request, words: str) -> Request:
     """Return the request as it is where somebody types these words too; what words do not say stays as it is."""
     said = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
-    how = {key: said.pop(key).partition("=")[2] for key in HOW if key in said}
+    how: dict[str, Any] = {key: said.pop(key).partition("=")[2] for key in HOW if key in said}
     typed = list(said.values())
     return replace(request, **asked_by(settings_of(typed), typed), **how)
 
