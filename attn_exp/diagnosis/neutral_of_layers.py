@@ -13,6 +13,7 @@ import numpy as np
 
 from attn_exp.diagnosis import turning_tables
 from attn_exp.diagnosis.chance import is_of_chance, random_key
+from attn_exp.diagnosis.module_sizes import IMAGES
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.sizes_of_files import OF_BATCH
 from attn_exp.diagnosis.way import Sizes, Way, image
@@ -267,24 +268,7 @@ HEADS_TOLD = (3, 4, 2, 1)
 """How many heads a call is told: of one alone, what is wrong with several does not show."""
 WIDE = (None, (-1, -1), -1, (2**20, 2**20), 2**20, 0)
 """What a window is given that hides nothing."""
-OF_IMAGES = (
-    "size",
-    "xsize",
-    "thw",
-    "resolution",
-    "inputresolution",
-    "gridsize",
-    "featsize",
-    "targetsize",
-    "imgsize",
-    "imagesize",
-    "spatialsize",
-    "mapsize",
-    "featuresize",
-    "outputsize",
-    "patchresolution",
-    "gridsizes",
-)
+OF_IMAGES = (*IMAGES, "size", "xsize", "thw", "targetsize", "mapsize", "outputsize", "patchresolution", "gridsizes")
 """What people call height and width in one."""
 NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Make, ...]]], ...] = (
     (lambda word, note: word.endswith(("cos", "cosine")), table(1.0)),
