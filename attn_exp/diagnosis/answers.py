@@ -17,8 +17,6 @@ from attn_exp.diagnosis.candidates import (
     composed,
     every_mistake,
     everywhere,
-    fitted_fills,
-    fitted_numbers,
     is_right,
     other_settings,
     pairs_of,
@@ -39,7 +37,7 @@ from attn_exp.diagnosis.case import (
 )
 from attn_exp.diagnosis.clock import EXPLAINING, SEVERAL, while_there_is_time
 from attn_exp.diagnosis.conditions import that_hold, under
-from attn_exp.diagnosis.fills_of_raw_logits import fills_of_raw_logits
+from attn_exp.diagnosis.fitted import fills_of_raw_logits, fitted_fills, fitted_numbers
 from attn_exp.diagnosis.inside_functions import Inside
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +21,7 @@ from attn_exp.diagnosis.named_matrices import matrices, put_matrices
 from attn_exp.diagnosis.offer import Offer, at_of
 from attn_exp.diagnosis.parting import EMPTY_ROWS, Pair
 from attn_exp.diagnosis.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
-from attn_exp.diagnosis.request import Request, understood
+from attn_exp.diagnosis.request import Request, with_words
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.own_code import OwnFunction
@@ -79,7 +79,7 @@ def common_request(both: Both, request: Request) -> Request:
         set(words) <= set(own) or (set(words) == {"mask=causal"} and side.takes("causal"))
         for side, own in zip(both, rules, strict=True)
     )
-    return with_words(request, words) if told else request
+    return with_words(request, " ".join(words)) if told else request
 
 
 def rules_of(side: Asked) -> list[str]:
@@ -87,18 +87,10 @@ def rules_of(side: Asked) -> list[str]:
     return [word for word in side.verdict.right_under.split() if word.partition("=")[0] not in OWN]
 
 
-def with_words(request: Request, words: Sequence[str]) -> Request:
-    """Return a request under more words."""
-    how = {key: str(getattr(request, key)) for key in ("layout", "takes", "device", "dtype") if getattr(request, key)}
-    said = {key: f"{key}={value}" for key, value in how.items()}
-    said |= {word.partition("=")[0]: word for word in (*request.typed, *words)}
-    return replace(understood(list(said.values())), tell=request.tell)
-
-
 def called(side: Asked, common: Request) -> Asked:
     """Return one of the two with how it is called, under its own convention."""
     own = [word for word in side.verdict.right_under.split() if word.partition("=")[0] in OWN]
-    request = with_words(common, own) if own else common
+    request = with_words(common, " ".join(own)) if own else common
     tried = ways_to_call.how_to_call(side.own, request)
     caller = ways_to_mask.with_its_mask(tried.caller, tried.function)
     return replace(side, function=tried.function, caller=caller)

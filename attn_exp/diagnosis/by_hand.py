@@ -181,13 +181,13 @@ class Judge:
         if centre is not None and centre.shape == box.values.shape:
             right = replace(box, values=np.where(missed, centre, box.values))
         share = missed.sum() / max(1, box.given.sum())
-        paper = share > FEW and (self.in_its_box(place, box) or self.whole_numbers(box))
+        paper = share > FEW and (self.in_its_box(box) or self.whole_numbers(box))
         remark = self.mistake_at(place, box, missed) if missed.sum() > 1 and not paper else None
         if remark is None and missed.sum() > 1 and (found := self.exchanged(place, box)) is not None:
             remark, right = found
         if remark is not None:
             return [remark], right
-        if share > FEW and (stands := self.in_its_box(place, box)):
+        if share > FEW and (stands := self.in_its_box(box)):
             says = f"the boxes of {box.stage} and {stands} are exchanged"
             return [Remark(box.stage, EXCHANGED, says)], right
         if share > FEW and self.whole_numbers(box):
@@ -199,7 +199,7 @@ class Judge:
             return [Remark(box.stage, SLIP, slip_text(box, missed, centre))], right
         return [Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}")], box
 
-    def in_its_box(self, place: int, box: Box) -> str:
+    def in_its_box(self, box: Box) -> str:
         """Return which other side stands in a box of q, k or v, where that is so the other way round too, and the
         scores are right: only the boxes are exchanged."""
         boxes = {one.stage: one for one in self.sheet.boxes}
@@ -246,7 +246,7 @@ class Judge:
                 continue
             fits = (
                 way
-                for way in self.ways_at(place, box)
+                for way in self.ways_at(place)
                 if (left := self.left_by(way, place, box)) is not None and not (left & where).any()
             )
             way = min(fits, key=self.missed_sides, default=None) if box.stage in "qkv" else next(fits, None)
@@ -268,8 +268,8 @@ class Judge:
         made = stages(self.sheet, way.recipe)
         return sum(int(box.misses(part(made, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
-    def ways_at(self, place: int, box: Box) -> Iterator[Known]:
-        """Yield the mistakes that may be made at this box: with the boxes before it, or past the last of them."""
+    def ways_at(self, place: int) -> Iterator[Known]:
+        """Yield the mistakes that may be made at a box: with the boxes before it, or past the last of them."""
         yield from self.ways
         past = self.written[place - 1].stage if place else ""
         if past in PASSED:

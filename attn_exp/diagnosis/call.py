@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import isclass, ismethod, isroutine
 from typing import Any
@@ -280,11 +280,14 @@ def asks(value: Any) -> bool:
     return not (value is None or value is False or (isinstance(value, float) and value == 0.0))
 
 
-def reached(error: BaseException) -> tuple[int, ...]:
-    """Return how far a call came before its error: the place in each function on the way, as something to compare."""
+def reached(error: BaseException, but: Sequence[str] = ()) -> tuple[int, ...]:
+    """Return how far a call came before its error: the place in each function on the way, as something to compare.
+
+    Those of a check are none of its own, nor are those of modules whose names begin with one of some texts.
+    """
     places, last = list[int](), error.__traceback__
     while last is not None:
-        if not str(last.tb_frame.f_globals.get("__name__", "")).startswith("attn_exp.diagnosis."):
+        if not str(last.tb_frame.f_globals.get("__name__", "")).startswith(("attn_exp.diagnosis.", *but)):
             places.append(last.tb_lasti)
         last = last.tb_next
     return tuple(places)

@@ -8,17 +8,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from attn_exp import mistakes
-from attn_exp.arrays import Array
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.experiment.recipes import features
 from attn_exp.forms.pipeline import Recipe
-from attn_exp.mistakes.masks import added, filled
 from attn_exp.mistakes.mistake import Change as RecipeChange
-from attn_exp.mistakes.scale import fixed, times
-from attn_exp.mistakes.softmax import with_epsilon
 from attn_exp.rules import names as rule_names
 from attn_exp.rules import normalizer
 from attn_exp.rules.masks.causal import Causal
@@ -146,145 +140,6 @@ def everywhere(change: RecipeChange) -> Change:
 def where_not_said(change: RecipeChange) -> Change:
     """Return the change of a default: where a scale is passed, the function uses that."""
     return lambda case: case.recipe if case.explicit_scale else change(case.recipe)
-
-
-# A small fill whose number is read off the answer
-
-
-def fitted_fills(seen: Seen) -> Iterator[Candidate]:
-    """Yield the fill, and the penalty, that the first answer with hidden keys shows."""
-    for case, answer in seen:
-        number = fitted_logit(case, answer, np.zeros_like)
-        if number is not None:
-            yield Candidate(("mask_small_fill",), everywhere(filled(number)), fitted=True)
-            penalty = fitted_logit(case, answer, lambda logits: logits)
-            if penalty is not None:
-                yield Candidate(("mask_small_fill",), everywhere(added(penalty)), fitted=True)
-            return
-
-
-def fitted_logit(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -> float | None:
-    """Return the logit f that hidden keys would need beyond their `hidden` ones: the answer is linear in `z = e^f`.
-
-    With A the sum of `e^l` over the seen keys and N that of `e^l v`, n hidden keys and M the sum of their values:
-    `o (A + n z) = N + z M`. Of the estimates of z, one for each number of the answer, the middle one is taken, each
-    weighed by how much it tells.
-    """
-    if answer.output is None or case.given.x is not None or not case.recipe.rules.masks:
-        return None
-    stages = predicted(case.recipe, case.given)
-    if stages is None or stages["output"].shape != answer.output.shape:
-        return None
-    open_places = np.isfinite(stages["masked"])
-    if open_places.all():
-        return None
-    biased = np.where(open_places, stages["masked"], stages["capped"])
-    shown = np.where(open_places, np.exp(biased), 0.0)
-    kept_out = np.where(open_places, 0.0, np.exp(hidden(biased)))
-    total, mixed = shown.sum(axis=-1, keepdims=True), shown @ stages["v"]
-    count, values = kept_out.sum(axis=-1, keepdims=True), kept_out @ stages["v"]
-    above, below = mixed - answer.output * total, answer.output * count - values
-    clear = np.abs(below) > 1e-3 * np.abs(below).max(initial=0.0)
-    with np.errstate(all="ignore"):
-        share = float(np.sum((above * below)[clear]) / max(np.sum((below * below)[clear]), 1e-300))
-    return float(np.log(share)) if np.isfinite(share) and share > 1e-30 else None
-
-
-# A number that makes the answers: a factor of the scores, or what is added to the sums of the softmax
-
-
-def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator[Candidate]:
-    """Yield the factor of the scores, and the number beside the sums, that the first wrong answers show.
-
-    What was `read_off` an answer before is not read off again.
-    """
-    for made, starts in ((factor_of_scores, FACTORS), (beside_the_sums, PLACES)):
-        for case, answer in seen[:2]:
-            if (key := (made, case, answer)) not in read_off:
-                read_off[key] = None if answer.output is None else fitted(case, answer.output, made, starts)
-            number = read_off[key]
-            if number is not None and not says_no_number(made, number):
-                yield from made(number)
-                yield from one_for_all_sizes(case, number) if made is factor_of_scores else ()
-                break
-
-
-def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Candidate]:
-    """Yield the factor of the scores with which a mistake, or nothing at all, gives an output."""
-
-    def beside(number: float) -> list[Candidate]:
-        return [beside_factor(one) for one in factor_of_scores(number)]
-
-    def beside_factor(factor: Candidate) -> Candidate:
-        names = tuple(sorted((*first.names, *factor.names)))
-        return replace(factor, names=names, change=composed(first, factor))
-
-    number = fitted(case, output, beside, FACTORS)
-    if number is not None and not is_no_factor(number):
-        yield from beside(number)
-        yield from map(beside_factor, one_for_all_sizes(case, number))
-
-
-def says_no_number(made: object, number: float) -> bool:
-    """Say whether a number that gives an answer is no factor, or nothing that people add to a sum: with 10**6 beside
-    it nothing is left of the weights."""
-    return is_no_factor(number) if made is factor_of_scores else number > PLACES[-1]
-
-
-def is_no_factor(factor: float) -> bool:
-    """Say whether a factor of the scores is 1 but for a root that was taken in float32, or is 0: then none is seen."""
-    return abs(factor - 1.0) < 1e-5 or abs(factor) < 1e-6
-
-
-def factor_of_scores(number: float) -> list[Candidate]:
-    said = f"They are {number:.6g} times what they should be"
-    return [Candidate(("scale_other",), everywhere(times(number)), True, said)]
-
-
-def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
-    """Yield the number that multiplies scores of any size, where a factor of the right logits was read off one case."""
-    stages = predicted(case.recipe, case.given)
-    if stages is not None and stages["scores"].size:
-        place = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
-        number = factor * float(stages["logits"][place] / stages["scores"][place])
-        if number:  # one number that is 0 is no scale
-            said = f"They are divided by {1 / number:.6g}"
-            yield Candidate(("scale_fixed",), everywhere(fixed(number)), True, said)
-
-
-def beside_the_sums(place: float) -> list[Candidate]:
-    number = 10.0**place
-    return [Candidate(("sum_epsilon",), everywhere(with_epsilon(number)), True, f"It is {number:.4g}")]
-
-
-FACTORS = tuple(sign * 2.0**power for sign in (1, -1) for power in np.arange(-5.5, 6.0, 0.5))
-PLACES = tuple(np.arange(-11.0, 2.0))
-STEPS, CLOSE = 12, 1e-7
-
-
-def fitted(
-    case: Case, output: Array, made: Callable[[float], list[Candidate]], starts: Sequence[float]
-) -> float | None:
-    """Return the number with which a candidate gives an output: Gauss-Newton steps from the nearest of some starts."""
-
-    def missed(number: float) -> Array | None:
-        stages = predicted(made(number)[0].change(case), case.given)
-        return None if stages is None or stages["output"].shape != output.shape else stages["output"] - output
-
-    def size(gap: Array | None) -> float:
-        return np.inf if gap is None or not np.isfinite(gap).all() else float((gap * gap).sum())
-
-    number = min(starts, key=lambda start: size(missed(start)))
-    for _ in range(STEPS):
-        gap, step = missed(number), 1e-6 * max(abs(number), 1.0)
-        near = missed(number + step)
-        if gap is None or near is None or not np.isfinite(size(gap)) or not np.isfinite(size(near)):
-            return None
-        slope = (near - gap) / step
-        before, number = number, number - float((slope * gap).sum() / max((slope * slope).sum(), 1e-300))
-        if number == before:
-            break  # so it stays
-    return number if size(missed(number)) < CLOSE * max(float((output * output).sum()), 1e-300) else None
 
 
 # Two mistakes

@@ -31,7 +31,7 @@ from attn_exp.diagnosis.masks_beside_a_mistake import with_masks_beside_a_mistak
 from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.other_masks import as_meant, given_none, of_other_masks, of_padding_alone, without_its_mask
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
-from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.request import Request, with_words
 from attn_exp.diagnosis.scales_set import said_of_scale, with_its_scale_set, words_of_cap
 from attn_exp.diagnosis.sides_inside import OF_PLACES
 from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
@@ -99,7 +99,7 @@ def under_its_cap(own: OwnFunction, request: Request, verdict: Verdict, quick: b
     words = words_of_cap(own) if is_open else ""
     if words:
         with suppress(UserError):
-            capped = check_in_layouts(own, other_words.with_words(request, words), quick, tell)
+            capped = check_in_layouts(own, with_words(request, words), quick, tell)
             return other_words.under(capped, request, words) if capped.passed else verdict
     return verdict
 
@@ -267,7 +267,7 @@ def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell
     if not is_known or request.masks or other_words.CAUSAL in verdict.right_under or not may_be_causal(own):
         return
     with suppress(UserError):  # it may not be made so
-        other = checked_inside(own, other_words.with_words(request, other_words.CAUSAL), tell)
+        other = checked_inside(own, with_words(request, other_words.CAUSAL), tell)
         told = {*verdict.mistakes, *(name for names in verdict.alike for name in names if name == other_words.INVERTED)}
         names = [name for name in other.mistakes if name not in told]  # one is told as a convention
         if names and all(mistake(name).group == "masks" for name in names):
@@ -291,7 +291,7 @@ def without_masks(own: OwnFunction, request: Request, verdict: Verdict, tried: T
     if request.masks:
         return verdict
     return with_more(verdict, given_none(tried.function, given, verdict, lambda one: check_in_layout(
-        own, other_words.with_words(in_layout, other_words.CAUSAL), True, tell, one
+        own, with_words(in_layout, other_words.CAUSAL), True, tell, one
     )))  # fmt: skip
 
 
@@ -301,7 +301,7 @@ def turned_by_tables(
     """Yield what is to be said of a layer that takes the angles of rotary positions, once they turn something."""
     if not function.has_tables or request.positions or not (verdict.passed or verdict.right_under):
         return
-    asked = {words: other_words.with_words(request, f"{words} {verdict.right_under}") for words in ROTARY}
+    asked = {words: with_words(request, f"{words} {verdict.right_under}") for words in ROTARY}
     turned = list[Tried]()
     with suppress(UserError):
         for words, one in asked.items():
@@ -526,14 +526,14 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
     found = found or [
         words for words, recipe in heads_inside(tried) if other_words.gives(recipe, tried.case, tried.answer, digits)
     ]
-    fits = [(words, other_words.with_words(request, words)) for words in found]
+    fits = [(words, with_words(request, words)) for words in found]
     if not fits:
         return beside_a_mistake(own, tried, quick, tell, digits)
     words, asked = min(fits, key=lambda one: ways_to_call.failing_at_first(tried, one[1], digits))
     longest = ways_to_call.longest_question(tried, asked)
     if longest is not None:
         words = other_words.with_its_window(words, *longest, digits)
-        asked = other_words.with_words(request, words)
+        asked = with_words(request, words)
     as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)  # it is made with other heads
     verdict = check_in_layout(own, asked, quick, tell, as_it_is)
     if verdict.mistakes == (other_words.INVERTED,):
@@ -554,7 +554,7 @@ def understood(tried: Tried) -> Bound | None:
 
 def hiding(own: OwnFunction, tried: Tried, request: Request, quick: bool, tell: Tell) -> Verdict:
     """Check a function whose masks may be inverted under the convention that has them so."""
-    asked = other_words.with_words(request, other_words.BLOCKS)
+    asked = with_words(request, other_words.BLOCKS)
     return check_in_layout(own, asked, quick, tell, understood(tried))
 
 
@@ -577,7 +577,7 @@ def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, di
         before: Verdict | None = None
         for words in alignments(first, tried):
             as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
-            asked = other_words.with_words(tried.caller.request, words)
+            asked = with_words(tried.caller.request, words)
             verdict = check_in_layout(own, asked, quick, tell, as_it_is)
             if other_words.INVERTED in verdict.mistakes and other_words.are_open(tried.caller.request):
                 verdict = read_otherwise(verdict, tried, asked, hiding(own, tried, asked, quick, tell))

@@ -13,8 +13,9 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.answers import LARGE
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.candidates import Candidate, Seen, everywhere, fitted
+from attn_exp.diagnosis.candidates import Candidate, Seen, everywhere
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.fitted import fitted
 from attn_exp.diagnosis.precision import error
 from attn_exp.forms.pipeline import Step
 from attn_exp.mistakes.mistake import around

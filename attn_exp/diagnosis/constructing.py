@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
 
+from attn_exp.diagnosis.call import reached
 from attn_exp.diagnosis.clock import MAKING, is_over
 from attn_exp.diagnosis.configurations import (
     Asked,
@@ -26,7 +27,7 @@ from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_a
 from attn_exp.diagnosis.module_sizes import Sizes, is_switch_of_causal
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.repeat import is_plain_value
-from attn_exp.diagnosis.search_of_ways import NoWayError, reached
+from attn_exp.diagnosis.search_of_ways import WITHOUT_PLACE, NoWayError
 from attn_exp.diagnosis.sides_inside import TOKENS_CUT
 from attn_exp.diagnosis.stand_ins import Later
 from attn_exp.diagnosis.uses import Use, is_of_a_library, keywords_read, owner_of
@@ -172,7 +173,7 @@ class Search:
 
     def __init__(self, kind: Any, name: str, works: Callable[[Any, Sizes], Any], known_of: About) -> None:
         self.kind, self.works, self.about = kind, works, known_of
-        self.given = parameters_of_all(kind, name, known_of)
+        self.given = parameters_of_all(kind, name)
         self.tries, self.most_used = 0, MOST_USED
         self.failed, self.refused, self.poor = list[Exception](), list[Exception](), list[Any]()
         self.made: Any = None
@@ -248,7 +249,7 @@ class Search:
             if lacks and lacks[1] not in self.missing and not lacks[1].startswith("__") and not self.is_over():
                 self.missing.append(lacks[1])
                 return self.rank(places, sizes, only_needed)
-            return (0, *reached(error))
+            return (0, *reached(error, WITHOUT_PLACE))
         self.options, self.values = dict(choices.options), dict(choices.values)
         try:
             if self.tries > 1 and is_large(made):
@@ -346,7 +347,7 @@ def switched(given: Sequence[inspect.Parameter], said: Mapping[str, Any], sizes:
     return ", ".join(f"{one.name}={said[one.name]}" for one in unasked if said.get(one.name) is (not one.default))
 
 
-def parameters_of_all(kind: Any, name: str, known_of: About) -> list[inspect.Parameter]:
+def parameters_of_all(kind: Any, name: str) -> list[inspect.Parameter]:
     """Return the parameters of a class, with those that it hands on to its base, and keywords that it reads itself."""
     given = parameters_of(kind, name)
     found = {one.name: one for one in given if is_plain(one)}

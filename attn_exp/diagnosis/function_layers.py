@@ -45,7 +45,8 @@ from attn_exp.diagnosis.plain_layers import arrays_in
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
-from attn_exp.diagnosis.sizes_of_files import ONE_AT_A_TIME, names_in
+from attn_exp.diagnosis.sizes_of_files import ONE_AT_A_TIME
+from attn_exp.diagnosis.source import names_in
 from attn_exp.diagnosis.ways_into_layers import MEMORY
 from attn_exp.forms.pipeline import At
 from attn_exp.own_code import LeftError, held

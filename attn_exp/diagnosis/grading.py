@@ -29,7 +29,7 @@ from attn_exp.diagnosis.by_hand import (
 )
 from attn_exp.diagnosis.candidates import best, what_a_setting_computes
 from attn_exp.diagnosis.explanations import TWO, explained
-from attn_exp.diagnosis.numbers import Numbers
+from attn_exp.diagnosis.numbers import Numbers, equal_but_for_rounding
 from attn_exp.diagnosis.paper import Paper
 from attn_exp.diagnosis.readings import turned
 from attn_exp.diagnosis.worksheet import Sheet, agrees, part
@@ -250,7 +250,9 @@ def of_names(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:
     remarks = []
     for name in names:
         one, made = mistakes.mistake(name), by_name(paper, name)
-        changed = (box.stage for box in sheet.boxes if not same(part(made, box), part(paper.exact, box)))
+        changed = (
+            box.stage for box in sheet.boxes if not equal_but_for_rounding(part(made, box), part(paper.exact, box))
+        )
         remarks.append(Remark(next(changed, one.stage), MISTAKE, one.says, name, one.fix))
     return sorted(remarks, key=lambda remark: STAGES.index(remark.stage) if remark.stage in STAGES else len(STAGES))
 
@@ -258,13 +260,6 @@ def of_names(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:
 def by_name(paper: Paper, name: str) -> Stages | None:
     """Return the stages that a mistake gives in its first way."""
     return next((made.stages for made in paper.catalogue if made.candidate.names == (name,)), None)
-
-
-def same(one: Array | None, other: Array | None) -> bool:
-    """Say whether two stages are the same numbers, to rounding."""
-    if one is None or other is None or one.shape != other.shape:
-        return one is other
-    return bool(np.allclose(one, other, rtol=1e-9, equal_nan=True))
 
 
 def as_a_whole(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:

@@ -19,12 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.diagnosis.chance import is_of_chance, sources_of_chance
 from attn_exp.diagnosis.libraries import modules_named
 from attn_exp.diagnosis.module_sizes import (
     BIAS,
     DROPOUT,
     FEW,
     HEADS,
+    IMAGES,
     LENGTH,
     ROOM,
     SHARED,
@@ -33,7 +35,6 @@ from attn_exp.diagnosis.module_sizes import (
     about_heads,
     is_switch_of_causal,
 )
-from attn_exp.diagnosis.of_chance import is_of_chance, sources_of_chance
 from attn_exp.diagnosis.offer import is_required, parameters_of, plain
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.sides import side_of_name
@@ -425,8 +426,6 @@ LARGEST_WINDOW = 16
 """Of an image: a larger one is of tokens in a row."""
 PIECES = ("chunk", "segmentlen", "segmentsize", "blocklen", "localsize", "landmark")
 """Parts of words that say how many tokens in a row see each other, or how many stand for all: few, so that it shows."""
-SIDES_OF_IMAGES = ("resolution", "inputresolution", "imgsize", "imagesize", "fmapsize", "featsize", "featuresize",
-                   "featuremapsize", "gridsize", "spatialsize")  # fmt: skip
 
 
 def is_side_of_image(word: str, kind: Any) -> bool:
@@ -435,7 +434,7 @@ def is_side_of_image(word: str, kind: Any) -> bool:
     beside = {plain(name) for name in inspect.signature(init).parameters} if inspect.isfunction(init) else set()
     pairs = (("height", "width"), ("width", "height"), ("h", "w"), ("w", "h"))
     others = {word.removesuffix(one) + other for one, other in pairs if word.endswith(one)}
-    return word in SIDES_OF_IMAGES or bool(others & beside)
+    return word in IMAGES or bool(others & beside)
 
 
 FLAGS = ("causal", "mask", "bias", "vis", "log", "verbose")

@@ -169,7 +169,7 @@ def idle_biases(layer: Layer, answer: Callable[[], Array]) -> list[str]:
 
 
 def said_of_idle(
-    idle: Sequence[str], is_alike: Callable[[str, str], bool], *, are_raw: bool, is_output: bool, through: bool = False
+    idle: Sequence[str], is_alike: Callable[[str, str], bool], *, are_raw: bool, is_output: bool, through: bool
 ) -> Iterator[tuple[Finding, str]]:  # fmt: skip
     """Yield what is to be said of idle matrices, as `made_of_another` names those of a side.
 

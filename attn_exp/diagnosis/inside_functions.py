@@ -23,9 +23,10 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.diagnosis import watching, watching_jax, watching_numpy
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.candidates import Candidate, everywhere, factor_of_scores, one_for_all_sizes, rank
+from attn_exp.diagnosis.candidates import Candidate, everywhere, rank
 from attn_exp.diagnosis.case import Answer, Case, expected, predicted, without_blind
 from attn_exp.diagnosis.cores import HIDDEN, MOST_OPERATIONS, POWERS, behind, logits_of, mixed_with, softmaxes
+from attn_exp.diagnosis.fitted import factor_of_scores, one_for_all_sizes
 from attn_exp.diagnosis.offer import at_of
 from attn_exp.diagnosis.several import LIKELY, together
 from attn_exp.diagnosis.watching import Operation

@@ -12,7 +12,6 @@ import numpy as np
 from attn_exp.diagnosis import other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.answers import LARGE, OVERFLOWS, SINGLE, Answers
 from attn_exp.diagnosis.behaviour import IN_THREADS, behaviours, gradients, remarks
-from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.branches import with_left_out
 from attn_exp.diagnosis.call import Caller
@@ -27,7 +26,7 @@ from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.located import located, sees_itself_alone
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.plain_layers import PlainLayer
-from attn_exp.diagnosis.precision import error
+from attn_exp.diagnosis.precision import SILENT, bits_to_judge_by, error
 from attn_exp.diagnosis.questions import MASKS_OF_MORE, WIDTH
 from attn_exp.diagnosis.smallest import shown, smallest_wrong
 from attn_exp.diagnosis.smallest_of_layers import smallest_of_layer
@@ -63,7 +62,7 @@ def verdict_on_answers(
         behaved = [as_kept_by_object(*pair) for pair in behaved]
     learned = gradients(caller, tried.case, digits)
     edges = list(remarks(caller, tried.case))
-    again = asked_again(caller, seen, wrong)
+    again = asked_again(caller, seen)
     broken = tuple(dict.fromkeys(name for finding, name in (*behaved, learned) if finding.state == BROKEN and name))
     tell("which mistake it is")
     lost = {case for case, _ in wrong}
@@ -89,7 +88,7 @@ def verdict_on_answers(
         wrong, found, small, seen = [], Explained(), None, of_other_rungs(right, {case.rung for case in lost})
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
-        *findings_of_questions(seen, wrong, caller, digits),
+        *findings_of_questions(seen, wrong),
         *axes_of_answers(seen),
         *(() if wrong else (accuracy(seen, digits, rounding, lenient),)),
         *(finding for finding, _ in behaved),
@@ -292,7 +291,7 @@ def overridden(caller: Caller) -> str:
     return f"; its own {' and '.join(said)} only where asked for" if said else ""
 
 
-def findings_of_questions(seen: Seen, wrong: Seen, caller: Caller, digits: int) -> Iterator[Finding]:
+def findings_of_questions(seen: Seen, wrong: Seen) -> Iterator[Finding]:
     """Yield a finding for each kind of question."""
     lost = {case for case, _ in wrong}
     for rung in dict.fromkeys(case.rung for case, _ in seen):
@@ -331,7 +330,7 @@ def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
     return Finding("accuracy", HELD, f"within {units:.2g} units in the last place of the largest number")
 
 
-def asked_again(caller: Caller, seen: Seen, wrong: Seen) -> Finding:
+def asked_again(caller: Caller, seen: Seen) -> Finding:
     """Ask the first questions once more, after all the others."""
     rung = "the same after many calls"
     for case, answer in seen[:3]:

@@ -56,12 +56,6 @@ class TorchLayer:
         self.places = {name: place for name, place in before.items() if name not in names}
         return lambda: setattr(self, "places", before)
 
-    @property
-    def forward(self) -> Callable[..., Any]:
-        """What says which arguments a call takes."""
-        forward: Callable[..., Any] = self.module.forward
-        return forward
-
     def __call__(self, *positional: Any, **named: Any) -> Any:
         start_over()
         return self.module(*positional, **named)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -167,16 +167,20 @@ def modules_named(function: Any) -> set[str]:
     notes = {str(note).partition(".")[0] for note in getattr(function, "__annotations__", {}).values()}
     words |= notes
     values = [space[word] for word in words if word in space]
-    homes = {str(getattr(value, "__name__", "")).split(".")[0] for value in values}
-    homes |= {str(getattr(value, "__module__", "") or "").split(".")[0] for value in values}
-    homes |= notes  # a type in quotes may name a library that its file does not import
+    homes = homes_of(values) | notes  # a type in quotes may name a library that its file does not import
     helpers = [
         value for value in values if hasattr(value, "__code__") and value.__globals__ is space and value is not function
     ]
     for helper in helpers:
-        names = [space[word] for word in helper.__code__.co_names if word in space]
-        homes |= {str(getattr(value, "__name__", "")).split(".")[0] for value in names}
+        named = (space[word] for word in helper.__code__.co_names if word in space)
+        homes |= homes_of(value for value in named if inspect.ismodule(value))
     return homes & set(LIBRARIES)
+
+
+def homes_of(values: Iterable[Any]) -> set[str]:
+    """Return the names of the libraries that some values are, or come from."""
+    words = ("__name__", "__module__")
+    return {str(getattr(value, word, "") or "").partition(".")[0] for value in values for word in words}
 
 
 # What is the same in each of them
@@ -194,14 +198,40 @@ def join(arrays: Sequence[Any], axis: int) -> Any:
     return (module.cat if hasattr(module, "cat") else module.concatenate)(tuple(arrays), axis)
 
 
+def beside(array: Array, x: Any) -> Any:
+    """Return an array of NumPy in the library, the type and the place of another; whole numbers keep their type."""
+    name = library_of(x)
+    if name == "torch":
+        made = module_of(name).as_tensor(array, device=x.device)
+        if made.is_complex():
+            return made.to(x.dtype.to_complex())
+        return made.to(x.dtype) if made.is_floating_point() else made
+    kind = x.dtype if array.dtype.kind == "f" else None
+    if array.dtype.kind == "c":
+        kind = module_of(name).result_type(x.dtype, np.complex64)
+    if name == "jax":
+        return in_jax(array, kind)
+    return array if kind is None else array.astype(kind)
+
+
 def home(array: Any) -> Any:
     """Return the module of the library that an array comes from."""
-    name = type(array).__module__.partition(".")[0]
+    return module_of(library_of(array))
+
+
+def library_of(array: Any) -> str:
+    """Return which library an array comes from."""
+    name = type(array).__module__.partition(".")[0].replace("jaxlib", "jax")
+    return name if name in LIBRARIES else "numpy"
+
+
+def module_of(name: str) -> Any:
+    """Return the module of a library whose functions work on its arrays."""
     if name == "torch":
-        import torch  # noqa: PLC0415 - the array is one of its own
+        import torch  # noqa: PLC0415 - only where arrays are its own
 
         return torch
-    if name in ("jax", "jaxlib"):
+    if name == "jax":
         import jax.numpy as jnp  # noqa: PLC0415
 
         return jnp

@@ -15,12 +15,13 @@ from typing import Any
 
 from attn_exp.diagnosis import mappings
 from attn_exp.diagnosis.constructing import construct
+from attn_exp.diagnosis.libraries import homes_of
 from attn_exp.diagnosis.module_sizes import Sizes
 from attn_exp.diagnosis.offer import BY_NAME, is_required, is_starred, offered, parameters_of, plain
 from attn_exp.diagnosis.plain_layers import METHODS, arrays_in, matrices_in, may_be_layer, method_of
 from attn_exp.diagnosis.pure_layers import Pair, kind_of
 from attn_exp.diagnosis.sides import biases_of, side_of_name
-from attn_exp.diagnosis.sizes_of_files import names_in
+from attn_exp.diagnosis.source import names_in
 from attn_exp.diagnosis.uses import uses_of
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import LeftError
@@ -51,8 +52,7 @@ def class_around(function: Any) -> Any:
     code = getattr(function, "__code__", None)
     names = set(names_in(code)) if code is not None else set[str]()
     space = getattr(function, "__globals__", {})
-    homes = {str(getattr(space.get(name), "__name__", "")).partition(".")[0] for name in names}
-    homes |= {str(getattr(space.get(name), "__module__", "")).partition(".")[0] for name in names}
+    homes = homes_of(space.get(name) for name in names)
     if not inspect.isfunction(function) or "self" in inspect.signature(function).parameters:
         return None
     haiku = vars(sys.modules["haiku"]) if "haiku" in homes and "haiku" in sys.modules else {}

@@ -6,13 +6,14 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from attn_exp.diagnosis import inner, other_words, ways_to_call, ways_to_mask
-from attn_exp.diagnosis.bits import bits_to_judge_by
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained
 from attn_exp.diagnosis.evidence import evidence_of
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.judge_answers import Tell, verdict_on_answers
+from attn_exp.diagnosis.precision import bits_to_judge_by
+from attn_exp.diagnosis.request import with_words
 from attn_exp.diagnosis.ways_to_call import Tried, failing
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.mistakes import mistake
@@ -40,7 +41,7 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
         masked, tried.function, known.change
     ) else ""  # fmt: skip
     if words:
-        masked = replace(masked, request=other_words.with_words(request, words))
+        masked = replace(masked, request=with_words(request, words))
     again = verdict_on_answers(own, masked, tried, quick, tell)
     if not again.mistakes or (verdict.mistakes and not set(again.mistakes) < set(verdict.mistakes)):
         return verdict

@@ -39,6 +39,9 @@ SHARED = (
 SIZE = ("headdim", "dimhead", "dhead", "dk", "dv", "headsize", "hd", "sizeperhead", "dimperhead", "dkey", "attndim")
 LENGTH = ("contextlength", "maxlen", "blocksize", "maxseqlen", "maxpositionembeddings", "seqlen", "nctx", "maxlength",
           "ctxlen", "maxpositions", "npositions")  # fmt: skip
+IMAGES = ("resolution", "inputresolution", "imgsize", "imagesize", "fmapsize", "featsize", "featuresize",
+          "featuremapsize", "gridsize", "spatialsize")  # fmt: skip
+"""What people call the sides of an image, in one word."""
 ROOM, FEW = 256, 9
 """Tokens that a class is told first, for which it makes a mask or a table, and those that one is told which insists on
 its length: fewer than the numbers of each, and those of a square image."""

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
-from attn_exp.diagnosis import learned_memory, learned_queries
+from attn_exp.diagnosis import learned_memory
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.case import differs, expected
+from attn_exp.diagnosis.case import differs, expected, same_numbers
 from attn_exp.diagnosis.clock import ASKING_MORE, is_over
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
@@ -348,7 +347,7 @@ def of_another_call(
     said = f"{name} cannot be called with x: {error}"
     if not isinstance(error, NoWayError):
         raise UncalledError(said) from error
-    for other in learned_queries.asked(layer.module, error.answered) if error.answered else ():
+    for other in learned_memory.with_their_queries(layer.module, error.answered) if error.answered else ():
         with suppress(UserError):
             return of_module(other, replace(known, fresh=False))
     ways = [*filter(None, [error.way]), *error.others]
@@ -474,7 +473,7 @@ def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> 
         for side in "qkvo":
             bare, key = layer_of(module, side), f"W_{side}"
             is_bare = bare is not None and getattr(bare, "weight", None) is None
-            if is_bare and key in arrays and same(arrays[key].T, found.arrays.get(key)):
+            if is_bare and key in arrays and same_numbers(arrays[key].T, found.arrays.get(key)):
                 arrays[key] = found.arrays[key]
         if "W_o" not in arrays or "W_o" not in found.arrays:  # what stands behind attention may be something else
             last = ("W_o", "b_o")
@@ -490,18 +489,13 @@ def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> 
     if not fit(arrays, heads, groups):
         return None
     as_found = (heads, groups) == (found.heads, found.groups) and set(arrays) == set(found.arrays)
-    if as_found and all(same(array, found.arrays[key]) for key, array in arrays.items()):
+    if as_found and all(same_numbers(array, found.arrays[key]) for key, array in arrays.items()):
         return None
     return Inside(arrays, heads, groups, found.around, found.tokens)
 
 
 COUNTS_HEADS = re.compile("heads$|^heads|n(um)?head|headcount|headnum")
 """What a word is like that counts heads, and nothing else about them."""
-
-
-def same(one: Array, other: Array | None) -> bool:
-    """Say whether two arrays are the same."""
-    return other is not None and np.array_equal(one, other)
 
 
 def by_names(

@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.libraries import in_jax
+from attn_exp.diagnosis.chance import random_key
+from attn_exp.diagnosis.libraries import beside, module_of
+from attn_exp.diagnosis.neutral_of_layers import Filled, Make, counted, ends_of, in_matrices, lengths, rotations
 from attn_exp.diagnosis.turning_tables import Turning
+from attn_exp.diagnosis.way import Sizes
 from attn_exp.forms.pipeline import At
 
 
@@ -37,16 +40,12 @@ class Context:
 
     def array(self, array: Array) -> Any:
         """Return an array of NumPy in the library of the call, numbers in its type."""
-        like = self.first
-        is_float = array.dtype.kind == "f"
-        if self.library == "torch":
-            import torch  # noqa: PLC0415 - the call is with its tensors
+        return beside(array, self.first)
 
-            made = torch.as_tensor(array, device=like.device)
-            return made.to(like.dtype) if is_float else made
-        if self.library == "jax":
-            return in_jax(array, like.dtype if is_float else None)
-        return array.astype(like.dtype) if is_float else array
+    @property
+    def sizes(self) -> Sizes:
+        """The same call as one of a layer."""
+        return Sizes(self.at.batch, self.at.rows, self.at.keys, self.first, self.turning)
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,11 @@ class Source:
 def fixed(value: Any) -> Source:
     """Return the source of a plain value."""
     return Source(repr(value), lambda context: value)
+
+
+def as_layers(text: str, make: Make) -> Source:
+    """Return the source of what a layer is given too."""
+    return Source(text, lambda context: make(context.sizes))
 
 
 NONE, FALSE, TRUE, ZERO, ZERO_FLOAT, ONE, ONE_FLOAT, EMPTY = map(fixed, (None, False, True, 0, 0.0, 1, 1.0, ""))
@@ -78,21 +82,11 @@ ALL_AROUND = Source("2 * max(t, s)", lambda context: 2 * max(context.at.rows, co
 ALL_AND_ITS_OWN = Source("2 * max(t, s) + 1", lambda context: 2 * max(context.at.rows, context.at.keys) + 1)
 OF_LENGTH = (ROWS, KEYS, ALL_AROUND, ALL_AND_ITS_OWN)
 SAME = Source("lambda x, *_, **__: x", lambda context: lambda x, *_, **__: x)
-POSITIONS = Source("arange(t)", lambda context: context.array(np.arange(context.at.rows)))
-POSITIONS_OF_ALL = Source(
-    "arange(t) for each entry",
-    lambda context: context.array(np.tile(np.arange(context.at.rows), (context.at.batch, 1))),
-)
-DOCUMENTS = Source(
-    "zeros [b t]", lambda context: context.array(np.zeros((context.at.batch, context.at.rows), np.int64))
-)
-NO_BIAS = Source("zeros [t s]", lambda context: context.array(np.zeros((context.at.rows, context.at.keys))))
-LENGTHS = Source("[s] * b", lambda context: context.array(np.full(context.at.batch, context.at.keys, np.int64)))
-
-
-def ends_of(side: str, texts: str) -> Source:
-    """Return the source of where each of some texts ends that lie one after the other: here there is one."""
-    return Source(texts, lambda context: context.array(np.array([0, getattr(context.at, side)], np.int32)))
+POSITIONS, POSITIONS_OF_ALL = (
+    as_layers("arange(t)", counted("t")), as_layers("arange(t) for each entry", counted("b t"))
+)  # fmt: skip
+DOCUMENTS, NO_BIAS = as_layers("zeros [b t]", Filled("b t", 0)), as_layers("zeros [t s]", Filled("t s", 0.0))
+LENGTHS = as_layers("[s] * b", lengths)
 
 
 def ends_of_both(context: Context) -> Any:
@@ -106,7 +100,7 @@ def ends_of_both(context: Context) -> Any:
     return ENDS.make(context)
 
 
-ENDS, ENDS_OF_KEYS = ends_of("rows", "[0, t]"), ends_of("keys", "[0, s]")
+ENDS, ENDS_OF_KEYS = as_layers("[0, t]", ends_of("rows")), as_layers("[0, s]", ends_of("keys"))
 ENDS_OF_BOTH = Source("[0, t]", ends_of_both)
 NO_SINKS = Source("sinks of -1e30", lambda context: context.array(np.full(context.at.heads, -1e30)))
 LOWEST, LOW = Source('float("-inf")', lambda context: -math.inf), Source("-1e9", lambda context: -1e9)
@@ -125,53 +119,24 @@ def room_for_answer(context: Context) -> Any:
 ROOM_FOR_ANSWER = Source("zeros like q", room_for_answer)
 
 
-def table(text: str, made_of: Callable[[Array], Array], pairs: bool, by_head: bool = False) -> Source:
-    """Return the source of a table of what is made of the angles of each token: of none, where none are asked for.
+def table(text: str, number: float, pairs: bool, by_head: bool = False) -> Source:
+    """Return the source of a table of 1 or 0, or of cosines or sines of the angles asked for, a row for each token.
 
     `by_head`: it has an axis for heads behind that of tokens.
     """
-
-    def make(context: Context) -> Any:
-        at, turning = context.at, context.turning
-        count = at.size // 2 if pairs else at.size
-        angles = None if turning is None else turning.angles(at.rows, count)
-        whole = made_of(np.zeros((at.rows, count)) if angles is None else angles)
-        return in_complex(context, whole[:, None] if by_head else whole)
-
-    return Source(text, make)
-
-
-def in_complex(context: Context, array: Array) -> Any:
-    """Return an array in the library of a call, complex numbers as such."""
-    if array.dtype.kind != "c":
-        return context.array(array)
-    return context.array(array.real) + context.array(array.imag) * 1j
+    shape, parts = "t 1 d" if by_head else "t d", 2 if pairs else 1
+    return Source(text, lambda context: Filled(shape, number, context.at.size // parts)(context.sizes))
 
 
 EYES, NULLS = (
-    tuple(table(text, made_of, pairs, by_head) for by_head in (False, True) for pairs in (False, True))
-    for text, made_of in (("cosines of the angles asked for, or 1", np.cos), ("sines of the angles asked for, or 0",
-                                                                              np.sin))
-)  # fmt: skip
-UNIT = table("turns by the angles asked for, or 1", lambda angles: np.exp(1j * angles), True)
-
-TURNS = Source(
-    "eye(2) for each two numbers [1 1 t d/2 2 2]",
-    lambda context: context.array(np.tile(np.eye(2), (1, 1, context.at.rows, context.at.size // 2, 1, 1))),
+    tuple(table(text, number, pairs, by_head) for by_head in (False, True) for pairs in (False, True))
+    for text, number in (("cosines of the angles asked for, or 1", 1.0), ("sines of the angles asked for, or 0", 0.0))
 )
-
-
-def home_of(context: Context) -> Any:
-    """Return the module whose functions work on the arrays of a call."""
-    if context.library == "torch":
-        import torch  # noqa: PLC0415 - as above
-
-        return torch
-    if context.library == "jax":
-        import jax.numpy as jnp  # noqa: PLC0415
-
-        return jnp
-    return np
+UNIT = Source("turns by the angles asked for, or 1", lambda context: rotations("t e", context.at.size)(context.sizes))
+TURNS = Source(
+    "eye(2), or turns by the angles asked for, for each two numbers [1 1 t d/2 2 2]",
+    lambda context: in_matrices(context.at.size)(context.sizes),
+)
 
 
 def functional(context: Context) -> Any:
@@ -219,7 +184,7 @@ def chance(context: Context) -> Any:
     return np.random.default_rng(0)
 
 
-RANDOM_KEY = Source("a key", lambda context: chance(context) if context.library == "jax" else None)
+RANDOM_KEY = as_layers("a key", random_key)
 """What a `key` is that is no array of keys."""
 WIDTHS = ("dim", "hidden", "size", "dimension", "channels")
 """What people call the width of a layer where the size of a head has a longer name, as it has among other settings."""
@@ -259,7 +224,7 @@ class Settings:
         return getattr(self, name, default)
 
 
-HOME, FUNCTIONS = Source("numpy", home_of), Source("functional", functional)
+HOME, FUNCTIONS = Source("numpy", lambda context: module_of(context.library)), Source("functional", functional)
 SOFTMAX, CHANCE = Source("softmax", softmax_of), Source("a key", chance)
 OBJECT = Source("SimpleNamespace(training=False, ...)", Settings)
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from attn_exp.diagnosis import turning_tables
-from attn_exp.diagnosis.of_chance import is_of_chance, random_key
+from attn_exp.diagnosis.chance import is_of_chance, random_key
+from attn_exp.diagnosis.module_sizes import IMAGES
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.sizes_of_files import OF_BATCH
 from attn_exp.diagnosis.way import Sizes, Way, image
@@ -169,9 +170,9 @@ def lengths(sizes: Sizes) -> Any:
     return sizes.array(np.full(sizes.batch, sizes.keys, np.int64))
 
 
-def ends(sizes: Sizes) -> Any:
-    """Return where each of the texts ends that lie one after the other, beginning with 0: here there is one."""
-    return sizes.array(np.array([0, sizes.rows], np.int32))
+def ends_of(side: str) -> Make:
+    """Return what makes where each of the texts ends that lie one after the other, from 0 on: here there is one."""
+    return lambda sizes: sizes.array(np.array([0, getattr(sizes, side)], np.int32))
 
 
 MASKS: tuple[Make, ...] = (
@@ -260,28 +261,14 @@ def always(*makes: Make) -> Callable[[list[int]], tuple[Make, ...]]:
     return lambda sizes: makes
 
 
+MODES = dict.fromkeys(("training", "istraining", "train", "trainmode", "istrain"), True)
+MODES |= dict.fromkeys(("deterministic", "inference", "eval", "evaluation", "isinference"), False)
+"""What tells a call that this is training, where it has this value."""
 HEADS_TOLD = (3, 4, 2, 1)
 """How many heads a call is told: of one alone, what is wrong with several does not show."""
 WIDE = (None, (-1, -1), -1, (2**20, 2**20), 2**20, 0)
 """What a window is given that hides nothing."""
-OF_IMAGES = (
-    "size",
-    "xsize",
-    "thw",
-    "resolution",
-    "inputresolution",
-    "gridsize",
-    "featsize",
-    "targetsize",
-    "imgsize",
-    "imagesize",
-    "spatialsize",
-    "mapsize",
-    "featuresize",
-    "outputsize",
-    "patchresolution",
-    "gridsizes",
-)
+OF_IMAGES = (*IMAGES, "size", "xsize", "thw", "targetsize", "mapsize", "outputsize", "patchresolution", "gridsizes")
 """What people call height and width in one."""
 NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Make, ...]]], ...] = (
     (lambda word, note: word.endswith(("cos", "cosine")), table(1.0)),
@@ -292,7 +279,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: "mask" in word or word in ("pad", "padding"),
      lambda sizes: (*MASKS, Filled("b h t s", True, sizes[0]))),
     (lambda word, note: "window" in word, lambda sizes: (*(constant(one) for one in WIDE), *MASKS[1:4])),
-    (lambda word, note: bool(re.fullmatch("cu.*(len|length)s?.*", word)), always(ends)),
+    (lambda word, note: bool(re.fullmatch("cu.*(len|length)s?.*", word)), always(ends_of("rows"))),
     (lambda word, note: "len" in word, always(nothing, lengths, count_of("rows"))),
     (lambda word, note: "einops" in word or "pattern" in word, always(constant("b n d"))),
     (lambda word, note: "pos" in word and "start" not in word,
@@ -305,9 +292,9 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
      always(*(Side(1, beside) for beside in BESIDE), constant(1))),
     (lambda word, note: word in OF_IMAGES or (word.endswith(("hw", "shape", "shapes")) and note != "int"),
      always(*(Side(None, beside) for beside in BESIDE))),
-    (lambda word, note: word in ("deterministic", "eval", "inference"), always(constant(True))),
-    (lambda word, note: "bool" in note or word in ("training", "train", "outputattentions", "usecache", "decode",
-                                                   "needweights"), always(constant(False), constant(True))),
+    (lambda word, note: MODES.get(word) is False, always(constant(True))),
+    (lambda word, note: "bool" in note or word in MODES or word in (
+        "outputattentions", "usecache", "decode", "needweights"), always(constant(False), constant(True))),
     (lambda word, note: "bias" in word or "alibi" in word,
      always(nothing, Filled("1 1 t s", 0.0), Filled("t s", 0.0), Filled("b 1 t s", 0.0), Filled("b t s", 0.0),
             constant(0.0))),

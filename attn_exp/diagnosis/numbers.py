@@ -275,6 +275,8 @@ def leaves(made: Made, right: Mapping[str, Array]) -> bool:
     return made.stages is None or all(equal_but_for_rounding(made.stages.get(name), right[name]) for name in right)
 
 
-def equal_but_for_rounding(one: Array | None, other: Array) -> bool:
-    """Say whether two arrays are the same numbers, to rounding."""
-    return one is not None and one.shape == other.shape and np.allclose(one, other, rtol=1e-9, equal_nan=True)
+def equal_but_for_rounding(one: Array | None, other: Array | None) -> bool:
+    """Say whether two arrays are the same numbers, to rounding; of none, both are to be none."""
+    if one is None or other is None or one.shape != other.shape:
+        return one is other
+    return bool(np.allclose(one, other, rtol=1e-9, equal_nan=True))

@@ -168,19 +168,19 @@ def role_of(name: str) -> str:
     """
     if plain(name) in BY_NAME:
         return BY_NAME[plain(name)]
-    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
-    words = {part.lower() for part in parts}
+    parts = words_in(name)
+    words = set(parts)
     if words & {"lens", "lengths", "seqlens"} and not words & NO_LENGTH:
         return "lengths"
     masks = {"mask", "masks", "masking", "adj", "adjacency"}
-    if not words & masks or words & NO_MASK or (words & MASKED and parts[-1].lower() not in masks):
+    if not words & masks or words & NO_MASK or (words & MASKED and parts[-1] not in masks):
         return ""
     return "padding" if words & {"pad", "padding", "key", "keys"} else "mask"
 
 
 def is_of_edges(word: str) -> bool:
     """Say whether a word for a mask speaks of edges from one token to another: which axis counts which is not said."""
-    return bool({part.lower() for part in re.findall(r"[A-Z]?[a-z]+", word)} & OF_EDGES)
+    return bool({*words_in(word)} & OF_EDGES)
 
 
 OF_EDGES = {"edge", "edges", "adj", "adjacency", "graph", "link", "links", "pair", "pairs", "neighbor", "neighbors",
@@ -233,7 +233,7 @@ def roles_taken(parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
 
 def turns_masks_on(given: inspect.Parameter) -> bool:
     """Say whether a parameter is a switch whose name speaks of masks and of switching alone: `use_mask`, `do_mask`."""
-    words = {part.lower() for part in re.findall(r"[A-Z]?[a-z]+", given.name)}
+    words = {*words_in(given.name)}
     return is_switch(given) and bool(words & {"mask", "masking", "masked"}) and words <= OF_SWITCHES
 
 
@@ -314,6 +314,11 @@ def parameter(word: str) -> inspect.Parameter:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     name = named.partition(":")[0].strip()
     return inspect.Parameter(name, kind, default=default.strip() if default else inspect.Parameter.empty)
+
+
+def words_in(name: str) -> list[str]:
+    """Return the words of a name in small letters, without numbers: `srcKeyMask_2` has three."""
+    return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
 def plain(name: str) -> str:

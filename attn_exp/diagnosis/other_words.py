@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings, with_score
+from attn_exp.diagnosis.candidates import every_mistake, other_settings, with_score
 from attn_exp.diagnosis.case import (
     Answer,
     Case,
@@ -26,9 +26,9 @@ from attn_exp.diagnosis.case import (
     tolerance,
     without_blind,
 )
-from attn_exp.diagnosis.fills_of_raw_logits import fills_of_raw_logits
+from attn_exp.diagnosis.fitted import fills_of_raw_logits, fitted_numbers
 from attn_exp.diagnosis.inside_functions import Inside, Search
-from attn_exp.diagnosis.request import Request, request_of, settings_of
+from attn_exp.diagnosis.request import Request, with_words
 from attn_exp.diagnosis.rotary_inside import words_of_turning
 from attn_exp.diagnosis.several import in_several_parts
 from attn_exp.experiment.verdict import Verdict
@@ -54,13 +54,6 @@ BOTTOM_RIGHT, BLOCKS, INVERTED = "align=bottom_right", "convention=torch_mha", "
 def are_open(request: Request, kind: str = "convention") -> bool:
     """Say whether other words of a kind than those of a request may be meant: nobody typed one of them."""
     return not request.as_typed and not {word.partition(".")[0] for word in request.said} & set(RULES[kind])
-
-
-def with_words(request: Request, words: str) -> Request:
-    """Return the request as it is where somebody types these words too."""
-    typed = [*sorted(request.typed), *words.split()]
-    how = {name: getattr(request, name) for name in ("layout", "takes", "device", "dtype", "tell", "scale_set")}
-    return request_of(settings_of(typed), typed, **how)
 
 
 def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:

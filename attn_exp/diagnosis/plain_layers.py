@@ -19,7 +19,7 @@ from attn_exp.diagnosis import watching, watching_jax, watching_numpy
 from attn_exp.diagnosis.chance import start_over
 from attn_exp.diagnosis.idle import idle_matrices
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
-from attn_exp.diagnosis.libraries import LIBRARIES, in_jax
+from attn_exp.diagnosis.libraries import in_jax, library_of
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.traced import compiled
 from attn_exp.own_code import held
@@ -362,12 +362,6 @@ def arrays_in(made: Any, name: str = "", depth: int = 0, seen: set[int] | None =
 def is_mask(array: Any) -> bool:
     """Say whether an array of two axes or more holds two numbers alone, as one of 0 and 1 does."""
     return bool(array.ndim > 1 and 1 < np.unique(plain(array)).size <= 2 < plain(array).size)
-
-
-def library_of(array: Any) -> str:
-    """Return which library an array comes from."""
-    home = type(array).__module__.partition(".")[0].replace("jaxlib", "jax")
-    return home if home in LIBRARIES else "numpy"
 
 
 def plain(array: Any) -> Array:

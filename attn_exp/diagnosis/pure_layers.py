@@ -97,11 +97,6 @@ class PureLayer:
     """What it was traced as for inputs of some sizes, where its operations are noted."""
 
     @property
-    def places(self) -> Mapping[str, Any]:
-        """The parameters, as the library has them."""
-        return self.leaves
-
-    @property
     def parameters(self) -> Mapping[str, Array]:
         """Every parameter, in float64."""
         return {name: np.asarray(leaf, np.float64) for name, leaf in self.leaves.items() if name not in self.hidden}

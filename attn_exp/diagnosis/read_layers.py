@@ -17,6 +17,7 @@ from attn_exp.diagnosis.bound import Bound, Layer
 from attn_exp.diagnosis.call import IS_LAYER
 from attn_exp.diagnosis.constructing import PoorError
 from attn_exp.diagnosis.layers import TorchLayer
+from attn_exp.diagnosis.libraries import beside
 from attn_exp.diagnosis.mask_forms import (
     OF_ENTRY,
     MaskForm,
@@ -44,7 +45,7 @@ from attn_exp.diagnosis.search_of_ways import HERE
 from attn_exp.diagnosis.sides import parts_of_name
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.turning_tables import Turning, as_asked
-from attn_exp.diagnosis.way import ALONE, ONE_QUERY, Way, beside
+from attn_exp.diagnosis.way import ALONE, ONE_QUERY, Way
 from attn_exp.diagnosis.ways_into_layers import parameters_of_call
 from attn_exp.forms.around import Around, Norm
 from attn_exp.rules.positions.rope import Rope

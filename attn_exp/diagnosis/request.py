@@ -112,32 +112,48 @@ def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
     Raises:
         UserError: settings that no function could be asked for.
     """
+    return Request(**asked_by(config, words), **how)
+
+
+def with_words(request: Request, words: str) -> Request:
+    """Return the request as it is where somebody types these words too; what words do not say stays as it is."""
+    said = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
+    how: dict[str, Any] = {key: said.pop(key).partition("=")[2] for key in HOW if key in said}
+    typed = list(said.values())
+    return replace(request, **asked_by(settings_of(typed), typed), **how)
+
+
+def asked_by(config: Config, words: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a request that settings say.
+
+    Raises:
+        UserError: settings that no function could be asked for.
+    """
     typed = {word.partition("=")[0].lstrip("+~") for word in words}
     if config.variant and "variant" in typed:
         raise UserError("a check compares one function with the definition; variant= belongs to a run")
     means = convention(config.convention)
     named = config.convention != "none"
     made = masks(config.mask, config.mask_join, means.blocks, token_names(config))
-    return Request(
-        masks=tuple(map(of_any_length, made)),
-        scores=scores(config.score),
-        positions=positions(config.position),
-        normalizer=normalizer(config.normalizer),
-        scale=config.scale,
-        align=config.align or means.where_it_stands,
-        blocks=means.blocks,
-        empty=means.empty if named else "any",
-        tiled=means.tiled,
-        caps_last=means.caps_last,
-        leaks=named,
-        digits=np.finfo(means.softmax_dtype or "float64").nmant + 1,
-        head=config.head if "head" in typed else None,
-        kv_head=config.kv_head if "kv_head" in typed else None,
-        bias=config.bias,
-        seed=config.seed,
-        typed=frozenset(words),
-        **how,
-    )
+    return {
+        "masks": tuple(map(of_any_length, made)),
+        "scores": scores(config.score),
+        "positions": positions(config.position),
+        "normalizer": normalizer(config.normalizer),
+        "scale": config.scale,
+        "align": config.align or means.where_it_stands,
+        "blocks": means.blocks,
+        "empty": means.empty if named else "any",
+        "tiled": means.tiled,
+        "caps_last": means.caps_last,
+        "leaks": named,
+        "digits": np.finfo(means.softmax_dtype or "float64").nmant + 1,
+        "head": config.head if "head" in typed else None,
+        "kv_head": config.kv_head if "kv_head" in typed else None,
+        "bias": config.bias,
+        "seed": config.seed,
+        "typed": frozenset(words),
+    }
 
 
 def understood(words: Sequence[str]) -> Request:

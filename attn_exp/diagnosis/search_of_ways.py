@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.call import reached
 from attn_exp.diagnosis.clock import end_of
 from attn_exp.diagnosis.neutral_of_layers import Filled, Make, Side, as_x, nothing
 from attn_exp.diagnosis.returned import parts_of
@@ -221,7 +222,7 @@ def trouble(
         if not bool(np.isfinite(float(abs(first).sum()))):
             return IS_NAN, AT_THE_END
     except Exception as error:
-        return error_line(error), reached(error)
+        return error_line(error), reached(error, WITHOUT_PLACE)
     return "", ()
 
 
@@ -231,14 +232,3 @@ AT_THE_END, IS_NAN = (2**60,), "its answer is NaN"
 WITHOUT_PLACE = ("keras.src.", *(f"torch.nn.modules.{part}" for part in (
     "module", "container", "linear", "conv", "pooling", "batchnorm", "normalization")))  # fmt: skip
 """Layers in which nothing comes further: an error in one of them says no more than the place of its call."""
-
-
-def reached(error: BaseException) -> tuple[int, ...]:
-    """Return the place in each function on the way to an error, from the outermost of a layer's own on."""
-    places, last = list[int](), error.__traceback__
-    while last is not None:
-        home = str(last.tb_frame.f_globals.get("__name__", ""))
-        if not home.startswith(("attn_exp.", *WITHOUT_PLACE)):
-            places.append(last.tb_lasti)
-        last = last.tb_next
-    return tuple(places)

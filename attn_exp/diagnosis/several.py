@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_exp import mistakes
-from attn_exp.diagnosis.candidates import Candidate, composed, everywhere, fitted_factors, once
+from attn_exp.diagnosis.candidates import Candidate, composed, everywhere, once
 from attn_exp.diagnosis.case import Answer, Case, predicted
+from attn_exp.diagnosis.fitted import fitted_factors
 from attn_exp.mistakes.masks import filled
 
 Asked = tuple[Case, Answer]

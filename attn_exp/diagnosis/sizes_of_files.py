@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
-from types import CodeType
 from typing import Any
 
 from attn_exp.diagnosis.module_sizes import HEADS, INNER, LENGTH, ROOM, SHARED, SIZE, WIDTH, Sizes
 from attn_exp.diagnosis.offer import plain
+from attn_exp.diagnosis.source import names_in
 
 OF_BATCH = ("batchsize", "bs", "bsz", "batch", "nbatch", "nbatches", "b", "numbatch")
 OF_ROWS = (*LENGTH, "sequencelength", "seqlength", "numtokens", "contextsize", "maxtokens", "context",
@@ -41,14 +41,6 @@ def space_of_file(kind: Any) -> dict[str, Any]:
     return getattr(inspect.unwrap(init) if callable(init) else None, "__globals__", None) or vars(
         sys.modules.get(kind.__module__, sys)
     )
-
-
-def names_in(code: CodeType) -> Iterator[str]:
-    """Yield the names that code reads, and the functions inside it."""
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from names_in(inner)
 
 
 def smaller(kind: Any, sizes: Sizes) -> dict[str, int | str]:

@@ -1,4 +1,4 @@
-"""The code of a function or a class as it is written.
+"""The code of a function or a class, as it is written and as Python compiled it.
 
 `inspect` parses the whole file of a class anew each time that it is asked, before Python 3.13: in a long file that took
 a fifth of a check.
@@ -12,6 +12,7 @@ import inspect
 import linecache
 import textwrap
 from collections.abc import Iterator, Mapping
+from types import CodeType
 from typing import Any
 
 
@@ -66,3 +67,16 @@ def classes_in(tree: ast.AST, before: str) -> Iterator[tuple[str, ast.ClassDef]]
             inside = f"{before}{node.name}.<locals>."
         if not isinstance(node, ast.expr):
             yield from classes_in(node, inside)
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield compiled code and that of all functions inside it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from codes_in(inner)
+
+
+def names_in(code: CodeType) -> list[str]:
+    """Return the names that compiled code uses, and the functions inside it, in their order, each once."""
+    return list(dict.fromkeys(name for one in codes_in(code) for name in one.co_names))

@@ -8,13 +8,14 @@ from __future__ import annotations
 import dis
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from attn_exp.diagnosis.jaxprs import taken_apart
+from attn_exp.diagnosis.source import codes_in, names_in
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,7 +124,7 @@ def keeps_nothing(function: Any) -> bool:
                 return False
             writes |= any(set(code.co_code[::2]) & {dis.opmap["STORE_SUBSCR"]} or MUTATING & set(code.co_names)
                           for code in codes)  # fmt: skip
-            read = {name for code in codes for name in code.co_names} & set(one.__globals__)
+            read = set(names_in(one.__code__)) & set(one.__globals__)
             ahead += [one.__globals__[name] for name in read]
             ahead += [cell.cell_contents for cell in one.__closure__ or () if holds_something(cell)]
             ahead += [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
@@ -156,14 +157,6 @@ def home_of(one: Any) -> str:
     home = getattr(one, "__module__", None) or type(one).__module__
     is_wrapped = hasattr(one, "__wrapped__")
     return "" if is_wrapped else str(home).partition(".")[0]
-
-
-def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """Yield code and all functions inside it."""
-    yield code
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from codes_in(inner)
 
 
 def is_kept(code: CodeType) -> bool:

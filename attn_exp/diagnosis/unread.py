@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from types import CodeType
 from typing import Any
 
+from attn_exp.diagnosis.source import codes_in
+
 OF_MASKS = ("mask", "padding", "causal")
 PROTOCOL = "mask"
 """What layers of Keras are handed where an embedding knows which tokens are filler: many take it for that alone."""
@@ -47,16 +49,16 @@ def never_read(function: Any, words: Collection[str]) -> set[str]:
     if code is None or "locals" in code.co_names:
         return set()
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return {word for word in words if word in own and word not in names_loaded(code)}
+    return {word for word in words if word in own} - names_loaded(code)
 
 
 def names_loaded(code: CodeType) -> set[str]:
     """Return the names of variables that code loads, also two at once, and the code within it."""
     found = set[str]()
-    for step in dis.get_instructions(code):
+    for step in (step for one in codes_in(code) for step in dis.get_instructions(one)):
         if step.opname.startswith("LOAD_") or "_LOAD_" in step.opname:
             found |= set(step.argval) if isinstance(step.argval, tuple) else {str(step.argval)}
-    return found.union(*(names_loaded(one) for one in code.co_consts if isinstance(one, CodeType)))
+    return found
 
 
 def is_of_keras(function: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.libraries import in_jax, join, stack
+from attn_exp.diagnosis.libraries import beside, in_jax, join, stack
 from attn_exp.diagnosis.packs import Pack
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.sizes_of_files import exchanged
@@ -180,21 +180,6 @@ class Sizes:
     def array(self, array: Array) -> Any:
         """Return an array of NumPy in the library of x; numbers in its type."""
         return beside(array, self.x)
-
-
-def beside(array: Array, x: Any) -> Any:
-    """Return an array of NumPy in the library, the type and the place of another."""
-    home = type(x).__module__.partition(".")[0]
-    if home == "torch":
-        import torch  # noqa: PLC0415 - x is one of its own
-
-        made = torch.as_tensor(array, device=x.device)
-        if made.is_complex():
-            return made.to(x.dtype.to_complex())
-        return made.to(x.dtype) if made.is_floating_point() else made
-    if home in ("jax", "jaxlib"):
-        return in_jax(array, x.dtype if array.dtype.kind == "f" else None)
-    return array.astype(x.dtype) if array.dtype.kind == "f" else array
 
 
 # How x lies

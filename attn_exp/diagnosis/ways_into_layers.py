@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.chance import is_noted_so, lone_key
 from attn_exp.diagnosis.libraries import home
 from attn_exp.diagnosis.module_sizes import FEW, ROOM
-from attn_exp.diagnosis.neutral_of_layers import Filled, Make, as_x, candidates, constant, says_nothing
-from attn_exp.diagnosis.of_chance import is_noted_so, lone_key
+from attn_exp.diagnosis.neutral_of_layers import MODES, Filled, Make, as_x, candidates, constant, says_nothing
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.packs import packs_in, taken_apart
 from attn_exp.diagnosis.returned import parts_of
@@ -39,12 +39,6 @@ MEMORY = ("context", "memory", "encoderhiddenstates", "xa", "y", "data", "media"
 QUERY = ("inputsq", "xq", "queryinput", "inputq", "queryantecedent", "xquery", "qinput")
 KEYS = ("inputsk", "xk", "keyinput", "inputk", "keyantecedent", "xkey", "kinput")
 VALUES = ("inputsv", "xv", "valueinput", "inputv", "valueantecedent", "xvalue", "vinput")
-
-
-MODES = dict.fromkeys(("training", "istraining", "train", "trainmode", "istrain"), True)
-MODES |= dict.fromkeys(("deterministic", "inference", "eval", "evaluation", "isinference"), False)
-"""What tells a call that this is training, where it has this default."""
-SIDE = {"q": "x", "k": "memory", "v": "memory"}
 
 
 def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], frozenset[str]]:

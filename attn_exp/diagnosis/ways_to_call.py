@@ -350,14 +350,7 @@ def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
         return False
     if layout in FEWER:
         return any(one.caller.layout not in FEWER for one in before)
-    return any(one.caller.layout == WIDE and not is_of_one_head(one) for one in before)
-
-
-def is_of_one_head(tried: Tried) -> bool:
-    """Say whether the first answer is that of one head, whatever the number of heads."""
-    digits = min(digits_of(tried.caller, tried.answer), 24)
-    ways = [one for one in every_mistake([tried.case]) if "single_head" in one.names]
-    return any(gives(one.change(tried.case), tried.case, tried.answer, digits) for one in ways)
+    return any(one.caller.layout == WIDE and not has_one_mistake(one, "single_head") for one in before)
 
 
 def unmade(own: OwnFunction, request: Request) -> UserError | None:
@@ -465,12 +458,13 @@ def has_its_scores(tried: Tried) -> bool:
     return scores is not None and factor_between(scores, expected(tried.case)["scores"]) is not None
 
 
-def has_one_mistake(tried: Tried, group: str = "") -> bool:
-    """Say whether one mistake, of any group or of this one, gives the first answer, maybe beside a causal mask."""
+def has_one_mistake(tried: Tried, only: str = "") -> bool:
+    """Say whether one mistake, any or `only` that of a name or those of a group, gives the first answer, maybe beside a
+    causal mask."""
     digits = min(digits_of(tried.caller, tried.answer), 24)
     asked = [tried.case, tried.case.with_masks((*tried.case.recipe.rules.masks, Causal()))]
     known = ((case, one) for case in asked for one in every_mistake([case])
-             if group in ("", mistake(one.names[0]).group))  # fmt: skip
+             if not only or only in (*one.names, mistake(one.names[0]).group))  # fmt: skip
     return any(gives(one.change(case), case, tried.answer, digits) for case, one in known)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import attn_exp
 from attn_exp import mistakes
-from attn_exp.diagnosis.candidates import one_for_all_sizes
+from attn_exp.diagnosis.fitted import one_for_all_sizes
 from attn_exp.diagnosis.offer import offered
 from attn_exp.diagnosis.questions import core_cases
 from attn_exp.diagnosis.request import Request

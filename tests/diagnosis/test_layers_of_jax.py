@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from attn_exp.diagnosis.chance import is_of_chance
 from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.of_chance import is_of_chance
 from attn_exp.diagnosis.request import Request
 from attn_exp.experiment.verdict import HELD, Verdict
 from attn_exp.own_code import find_function

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.diagnosis.request import understood, with_words
 from tests.zoo.odd_right import softmax
 
 
@@ -125,3 +127,10 @@ def test_a_strict_causal_mask_inside_is_named_whatever_its_first_query_gets(fill
         return powers / powers.sum(-1, keepdims=True) @ v
 
     assert attn_exp.check(strict, quick=True).mistakes == ("causal_strict",)
+
+
+def test_what_more_words_do_not_say_stays_as_it_is_and_the_later_word_counts() -> None:
+    asked = replace(understood(["mask=window", "layout=td", "dtype=float32"]), size=32, scale_set=("scale", -0.5))
+    more = with_words(asked, "mask=causal dtype=float64")
+    assert more.typed == {"mask=causal"} and more.is_causal
+    assert (more.layout, more.dtype, more.size, more.scale_set) == ("td", "float64", 32, ("scale", -0.5))
