@@ -23,7 +23,7 @@ from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.positions.sinusoidal import Sinusoidal
 from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.rules.scores.additive import Additive
-from attn_exp.rules.scores.alibi import slopes
+from attn_exp.rules.scores.alibi import Alibi, slopes
 from attn_exp.rules.scores.softcap import Softcap
 from attn_exp.rules.scores.t5 import bucket
 from tests.refusal import refusal
@@ -147,6 +147,14 @@ def test_alibi_slopes_are_the_authors_for_any_head_count() -> None:
     np.testing.assert_allclose(slopes(12)[8:], [0.70710678, 0.35355339, 0.17677670, 0.08838835], atol=5e-9)
     assert slopes(12)[:8] == slopes(8)
     assert slopes(1) == [1 / 256]
+
+
+def test_signed_alibi_favours_later_keys_and_leaves_earlier_ones_as_they_are() -> None:
+    place = Grid(0, 1, np.arange(3)[:, None], np.arange(3)[:, None], np.arange(3), 2, 3, 3)
+    slope = 1 / 256
+    by_hand = [[0, slope, 2 * slope], [-slope, 0, slope], [-2 * slope, -slope, 0]]
+    np.testing.assert_allclose(Alibi(signed=True).bias(place), by_hand)
+    np.testing.assert_allclose(np.tril(Alibi().bias(place)), np.tril(by_hand))
 
 
 def test_t5_buckets_by_hand() -> None:
