@@ -247,6 +247,11 @@ def of_heads(sizes: list[int]) -> tuple[Make, ...]:
 OF_HEADS = ("b h t d", "b 1 h t d", "b t h d")
 
 
+def empty_mapping(sizes: Sizes) -> dict[str, Any]:
+    """Return another empty mapping for each call, which may write to it."""
+    return {}
+
+
 def all_others(sizes: list[int]) -> tuple[Make, ...]:
     """Return makers of what changes nothing whatever it is called: places in a table, and numbers to be added."""
     places = (Filled(shape, 0) for shape in ("t s", "b t s", "b t", "t"))
@@ -270,7 +275,9 @@ WIDE = (None, (-1, -1), -1, (2**20, 2**20), 2**20, 0)
 """What a window is given that hides nothing."""
 OF_IMAGES = (*IMAGES, "size", "xsize", "thw", "targetsize", "mapsize", "outputsize", "patchresolution", "gridsizes")
 """What people call height and width in one."""
+IS_MAPPING = re.compile(r"^(typing\.)?(Mutable)?(dict|Dict|Mapping)\b")
 NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Make, ...]]], ...] = (
+    (lambda word, note: bool(IS_MAPPING.match(note)), always(empty_mapping, nothing)),
     (lambda word, note: word.endswith(("cos", "cosine")), table(1.0)),
     (lambda word, note: word.endswith(("sin", "sine")), table(0.0)),
     (lambda word, note: "freq" in word and word not in ("freq", "freqs"), complex_tables),
