@@ -209,8 +209,8 @@ def nearest_product(operations: Sequence[Operation], place: int, logits: Array) 
     whether it is turned; None where they are made of none."""
     products = sorted(place for place in behind(operations, place) if operations[place].is_product)
     fits = [fit for product in products for fit in fitted(operations, product, logits)]
-    # turned only where that is sure: beside what is added to them, either may be nearer by chance
-    return min(fits, key=lambda fit: (fit[2] and fit[0] > CLOSE, fit[0]), default=None)
+    # turned only where that is sure: beside what is added to them, or of equal sides, either may be nearer by chance
+    return min(fits, key=lambda fit: (fit[2] and fit[0] > CLOSE, max(fit[0], CLOSE), fit[2]), default=None)
 
 
 def queries_and_keys(
