@@ -271,7 +271,8 @@ def is_shown(file: str) -> bool:
     """Say whether JAX leaves calls in a file in the way of an error; it looks at dozens of paths on disk."""
     from jax._src import traceback_util  # noqa: PLC0415 - the error went through it
 
-    return bool(traceback_util.include_frame(SimpleNamespace(f_code=SimpleNamespace(co_filename=file))))
+    call: Any = SimpleNamespace(f_code=SimpleNamespace(co_filename=file))
+    return bool(traceback_util.include_frame(call))
 
 
 Step = Callable[[Any, str, Sequence[Any]], list[Any]]
