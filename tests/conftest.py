@@ -13,12 +13,14 @@ import resource
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from attn_exp.diagnosis import libraries
 from attn_exp.diagnosis.clock import PACE
 from tests.report import tab
 
@@ -94,6 +96,24 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
 def pace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a check ask on a slow machine what it asks on a quick one."""
     monkeypatch.setattr(PACE, "seconds", SLOWER)
+
+
+@pytest.fixture(autouse=True)
+def without_others_jax(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a check of a file that says nothing of JAX know nothing of it, as in a process of its own.
+
+    What other tests have loaded here would be tried with each function that is wrong, and takes longer than all else.
+    """
+    if not speaks_of_jax(request.path):
+        others = tuple(name for name in libraries.LIBRARIES if name != "jax")
+        monkeypatch.setattr(libraries, "LIBRARIES", others)
+
+
+@cache
+def speaks_of_jax(path: Path) -> bool:
+    """Say whether a file of tests names JAX, or a library that computes with it."""
+    text = path.read_text(encoding="utf-8").lower()
+    return any(name in text for name in ("jax", "flax", "haiku", "equinox"))
 
 
 @pytest.fixture(autouse=True)

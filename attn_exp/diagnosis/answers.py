@@ -86,6 +86,8 @@ class Answers:
     watch: Callable[[Case], Inside | None] = lambda case: None
     read_off: dict[object, float | None] = field(default_factory=dict)
     """Numbers that were read off answers, for all views of them."""
+    judged: dict[tuple[Candidate, Case, Answer, int], int] = field(default_factory=dict)
+    """What `gives_one` says: one candidate is held against the same answers for several explanations."""
     kind = "function"
 
     def views(self, first: bool) -> Iterator[Answers]:
@@ -162,28 +164,33 @@ class Answers:
         """
         explained = 0
         for case, answer in seen:
-            if answer.output is None:
-                continue
-            stages = predicted(candidate.change(case), self.as_given(case))
-            if stages is None and answer.output.shape != expected(case)["output"].shape:
-                continue  # neither fits these shapes
-            if stages is None:
+            key = (candidate, case, answer, self.digits)
+            if key not in self.judged:
+                self.judged[key] = self.gives_one(*key[:3])
+            if self.judged[key] < 0:
                 return -1
-            size, room = largest(stages["output"]), tolerance(stages, self.digits)
-            if room > TELLS * size and np.isfinite(stages["weights"]).all():
-                continue  # shares of sums that vanish, or logits of 1e9: rounding alone decides
-            if is_for_no_key(answer.output, stages):
-                continue
-            made = without_blind(stages["output"], stages)
-            same = made is stages["output"]
-            rows, room_of_rows = (stages, room) if same else ({**stages, "output": made}, None)
-            if differs(without_blind(answer.output, stages), rows, self.digits, room_of_rows):
-                return -1
-            if not is_nearer(answer.output, stages, case, self.digits):
-                return -1
-            tells = candidate.names in SAID_BY_NAN or not self.is_right_but_for_nan(case, answer.output)
-            explained += tells and not is_blind(stages)
+            explained += self.judged[key]
         return explained
+
+    def gives_one(self, candidate: Candidate, case: Case, answer: Answer) -> int:
+        """Return 1 where a candidate gives an answer, 0 where that says nothing, and -1 where it gives another."""
+        if answer.output is None:
+            return 0
+        stages = predicted(candidate.change(case), self.as_given(case))
+        if stages is None:  # neither fits these shapes, or the candidate alone
+            return 0 if answer.output.shape != expected(case)["output"].shape else -1
+        size, room = largest(stages["output"]), tolerance(stages, self.digits)
+        rounds_away = room > TELLS * size and np.isfinite(stages["weights"]).all()
+        if rounds_away or is_for_no_key(answer.output, stages):  # shares of sums that vanish, or logits of 1e9
+            return 0
+        made = without_blind(stages["output"], stages)
+        same = made is stages["output"]
+        rows, room_of_rows = (stages, room) if same else ({**stages, "output": made}, None)
+        is_other = differs(without_blind(answer.output, stages), rows, self.digits, room_of_rows)
+        if is_other or not is_nearer(answer.output, stages, case, self.digits):
+            return -1
+        tells = candidate.names in SAID_BY_NAN or not self.is_right_but_for_nan(case, answer.output)
+        return int(tells and not is_blind(stages))
 
     def as_given(self, case: Case) -> Given:
         """Return what a question gave, large numbers in float32 where that was the type: exp of it overflows sooner."""
@@ -490,6 +497,7 @@ def is_nearer(output: Array, stages: Mapping[str, Array], case: Case, digits: in
     with np.errstate(all="ignore"):
         seen, made, asked = (without_blind(one, stages) for one in (output, stages["output"], right["output"]))
         gaps = [np.abs(seen - one).max(initial=0.0) for one in (made, asked)]
-    if not differs(seen, right if asked is right["output"] else {**right, "output": asked}, digits):
+    is_same = seen is output and asked is right["output"]  # and differs, as was seen above
+    if not is_same and not differs(seen, right if asked is right["output"] else {**right, "output": asked}, digits):
         return True  # only queries that see no key by mistake are answered otherwise
     return bool(not np.isfinite(gaps).all() or gaps[0] < gaps[1] / 2)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.jaxprs import errors_as_they_are
 from attn_exp.diagnosis.libraries import Library, stack
 from attn_exp.diagnosis.mappings import Mapped
 from attn_exp.diagnosis.neutral import (
@@ -566,15 +567,11 @@ def shape_of_answer(layer: FunctionLayer, given: Mapping[str, Any]) -> tuple[int
 
     arrays = {name: value for name, value in given.items() if hasattr(value, "dtype")}
     rest = {name: value for name, value in given.items() if name not in arrays}
-    settings: Any = jax.config
-    before = settings.jax_traceback_filtering
     try:
-        settings.update("jax_traceback_filtering", "off")  # it takes longer than the call
-        return shape_of(jax.eval_shape(lambda held: layer(**held, **rest), arrays))
+        with errors_as_they_are(jax.config):
+            return shape_of(jax.eval_shape(lambda held: layer(**held, **rest), arrays))
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # it wants values
         return shape_of(layer(**given))
-    finally:
-        settings.update("jax_traceback_filtering", before)
 
 
 def is_number(given: inspect.Parameter) -> bool:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
 from statistics import NormalDist
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace, TracebackType
 from typing import Any
 
 import numpy as np
@@ -211,7 +213,12 @@ def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
     """Return a function of arrays of these sizes as one that does its operations in NumPy."""
     import jax  # noqa: PLC0415 - the function is one of JAX
 
-    closed, shape = jax.make_jaxpr(function, return_shape=True)(*arrays)
+    try:
+        with errors_as_they_are(jax.config):
+            closed, shape = jax.make_jaxpr(function, return_shape=True)(*arrays)
+    except Exception as error:
+        error.__traceback__ = of_others(error.__traceback__)
+        raise
     tree, rules = jax.tree_util.tree_structure(shape), dict[int, Rule | None]()
     kept: list[dict[Any, Any]] = []
 
@@ -228,6 +235,44 @@ def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
         return jax.tree_util.tree_unflatten(tree, said)
 
     return call
+
+
+@contextmanager
+def errors_as_they_are(settings: Any) -> Iterator[None]:
+    """Let JAX, whose settings are these, hand on errors as they are: to leave itself out takes it longer than a call.
+
+    The settings are those of all threads, so the first alone changes them.
+    """
+    before = settings.jax_traceback_filtering
+    is_first = threading.current_thread() is threading.main_thread()
+    try:
+        if is_first:
+            settings.update("jax_traceback_filtering", "off")
+        yield
+    finally:
+        if is_first:
+            settings.update("jax_traceback_filtering", before)
+
+
+def of_others(way: TracebackType | None) -> TracebackType | None:
+    """Return the way of an error without the calls that JAX leaves out of it."""
+    calls = list[TracebackType]()
+    while way is not None:
+        calls += [way] if is_shown(way.tb_frame.f_code.co_filename) else []
+        way = way.tb_next
+    made: TracebackType | None = None
+    for call in reversed(calls):
+        made = TracebackType(made, call.tb_frame, call.tb_lasti, call.tb_lineno)
+    return made
+
+
+@cache
+def is_shown(file: str) -> bool:
+    """Say whether JAX leaves calls in a file in the way of an error; it looks at dozens of paths on disk."""
+    from jax._src import traceback_util  # noqa: PLC0415 - the error went through it
+
+    call: Any = SimpleNamespace(f_code=SimpleNamespace(co_filename=file))
+    return bool(traceback_util.include_frame(call))
 
 
 Step = Callable[[Any, str, Sequence[Any]], list[Any]]
