@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.candidates import Candidate, Seen, composed, everywhere
-from attn_exp.diagnosis.case import Answer, Case, predicted
+from attn_exp.diagnosis.case import Answer, Case, overflows, predicted
 from attn_exp.forms.pipeline import At
 from attn_exp.mistakes.masks import added, filled, late
 from attn_exp.mistakes.mistake import Change, instead, together
@@ -192,7 +192,6 @@ def as_weights(case: Case, answer: Answer) -> Iterator[Candidate]:
         for number in numbers:
             if is_given(case, answer, raw(number, is_added)):
                 yield Candidate((NO_SOFTMAX,), everywhere(raw(number, is_added)), fitted=True)
-                break
 
 
 def on_the_line(case: Case, answer: Answer, is_added: bool) -> float | None:
@@ -210,7 +209,9 @@ def is_given(case: Case, answer: Answer, change: Change) -> bool:
     stages = predicted(change(case.recipe), case.given)
     if stages is None or answer.output is None or stages["output"].shape != answer.output.shape:
         return False
-    return bool(np.allclose(stages["output"], answer.output, rtol=1e-3, equal_nan=True))
+    return bool(np.allclose(stages["output"], answer.output, rtol=1e-3, equal_nan=True)) or overflows(
+        answer.output, stages["output"]
+    )
 
 
 def raw(number: float, is_added: bool) -> Change:
