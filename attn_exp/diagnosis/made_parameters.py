@@ -169,7 +169,8 @@ def is_maker(one: Any) -> bool:
         taken = parameters_of(one, "")
     except (UserError, ValueError):
         return False
-    return bool(taken) and takes_no_input(taken)
+    is_told_sizes = all(map(is_size, filter(is_required, taken)))
+    return bool(taken) and takes_no_input(taken) and (is_told_sizes or is_hinted(getattr(one, "__name__", "")))
 
 
 def takes_no_input(taken: Sequence[inspect.Parameter]) -> bool:
@@ -182,11 +183,16 @@ def takes_no_input(taken: Sequence[inspect.Parameter]) -> bool:
 def is_input(given: inspect.Parameter) -> bool:
     """Say whether a parameter is an input, a mask or a matrix by its name, and no random key, size or setting."""
     name, word = given.name, plain(given.name)
-    if is_of_chance(name, str(given.annotation)) or is_config(word) or word in SHAPES:
-        return False
-    if type(KNOWN.value(name)) is int or "int" in str(given.annotation):
+    if is_size(given):
         return False
     return bool(side_of_name(name)) or role_of(name) in ("mask", "padding") or word in OF_WEIGHTS
+
+
+def is_size(given: inspect.Parameter) -> bool:
+    """Say whether a parameter is a size, a setting, a shape or a random key by its name or its note."""
+    name, word, note = given.name, plain(given.name), str(given.annotation)
+    is_other = is_of_chance(name, note) or is_config(word) or word in SHAPES
+    return is_other or type(KNOWN.value(name)) is int or "int" in note
 
 
 SHAPES = ("inputshape", "inshape", "shape", "inputsize")
