@@ -448,6 +448,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         return replace(instead, seconds=perf_counter() - start)
     caller = ways_to_call.with_its_scale(ways_to_mask.with_its_mask(caller, tried.function), tried.case)
     is_open = other_words.are_open(request)
+    caller = ways_to_mask.with_one_opposite(caller, tried.function) if is_open else caller
     hides = is_open and ways_to_mask.hides(caller, tried.function)
     if hides and (again := hiding(own, tried, request, quick, tell)).passed:  # a convention comes before a mistake
         change = everywhere(mistake(other_words.INVERTED).changes[0])
@@ -455,6 +456,8 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         verdict = verdict_on_answers(own, caller, tried, quick, tell, turned)
         return replace(read_otherwise(verdict, tried, request, again), seconds=perf_counter() - start)
     verdict = with_masks_beside_a_mistake(own, caller, tried, quick, tell)
+    if is_open and ways_to_mask.has_two_masks(caller):
+        verdict = with_each_convention(own, caller, tried, verdict, quick=quick, tell=tell)
     may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # that is the mistake, or one of them, or none is known
         again = again if hides else hiding(own, tried, request, quick, tell)
@@ -467,6 +470,34 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
 
 
 HIDES_ALL = "mask_hides_all"
+
+
+def with_each_convention(
+    own: OwnFunction, caller: Caller, tried: Tried, verdict: Verdict, *, quick: bool, tell: Tell
+) -> Verdict:  # fmt: skip
+    """Return the verdict on a function of two masks with what True means in each, where that is not the same in both.
+
+    What is wrong with one of them has its name where the other one is written as the function wants it.
+    """
+    is_open = other_words.INVERTED in verdict.mistakes or (verdict.unexplained and are_of_masks(verdict))
+    for name in ("padding", "masking") if is_open and not said_of_masks(caller) else ():
+        other = ways_to_mask.opposite(caller, name)
+        again = verdict_on_answers(own, other, tried, quick, tell)
+        is_plainer = again.mistakes and other_words.INVERTED not in again.mistakes
+        if again.passed or (is_plainer and len(again.mistakes) <= len(verdict.mistakes or again.mistakes)):
+            return with_more(again, said_of_masks(other))
+    return with_more(verdict, said_of_masks(caller))
+
+
+def said_of_masks(caller: Caller) -> list[tuple[Finding, str]]:
+    """Return what is to be said of two masks of which True hides in one alone: of padding, every library means so."""
+    if caller.masking.opposite == caller.padding.opposite:
+        return []
+    hiding, other = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")
+    words = caller.offer.parameters
+    is_usual = hiding == "padding" or "causal" in words["mask"].lower()
+    said = f"True in it hides, and in {words[other]} it is seen" + ("" if is_usual else ": a mistake, if not meant")
+    return [(Finding(f"masks as {words[hiding]}", HELD if is_usual else REMARK, said), "")]
 
 
 def with_its_own_mask(own: OwnFunction, tried: Tried) -> Tried:

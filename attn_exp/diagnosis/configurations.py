@@ -15,7 +15,7 @@ from typing import Any
 from attn_exp.diagnosis.guessing import OF_EVALUATION, About, counts_tokens, ends_in_size, guesses, is_layer, resolved
 from attn_exp.diagnosis.module_sizes import CAUSAL, CONFIG, FEW, Sizes
 from attn_exp.diagnosis.offer import parameters_of, plain
-from attn_exp.diagnosis.uses import Use, keywords_read
+from attn_exp.diagnosis.uses import Use, keywords_read, owner_of
 from attn_exp.errors import UserError
 
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
@@ -149,6 +149,7 @@ def config_class(given: inspect.Parameter, owner: Any) -> Any:
         return note
     if not is_config(plain(given.name)):
         return None
+    owner = owner_of(owner)
     space = vars(sys.modules.get(owner.__module__, typing))
     space = getattr(getattr(owner, "__init__", None), "__globals__", space)
     beside = [

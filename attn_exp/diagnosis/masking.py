@@ -34,7 +34,8 @@ class Masking:
     `added` is 0 there and -inf elsewhere; `ones and zeros` is 1 and 0 as floats. `axes` are those of a mask that all
     entries and heads share. Where all may be seen, `neutral` says what is given: that mask, None, or the mask turned.
     Some want an object that holds their mask as an `attribute`. `lowest` is what is added where one may not
-    attend, and `highest` what stands for 1 where one may.
+    attend, and `highest` what stands for 1 where one may. `opposite`: what is True hides in this mask, where it does
+    not in others of the same call, or the other way round.
     """
 
     kind: str = "booleans"
@@ -43,9 +44,12 @@ class Masking:
     attribute: str = ""
     lowest: float = LOWEST
     highest: float = 1.0
+    opposite: bool = False
 
     def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
         """Return a mask `[t s]` or `[b h t s]` in this way; `blocks`: True hides in it."""
+        if self.opposite:
+            mask, blocks = ~mask, not blocks
         seen = ~mask if blocks else mask
         if self.neutral != "mask" and seen.all():
             if self.neutral == "none":
@@ -92,7 +96,8 @@ class Masking:
         said = WORDS[self.kind]
         if self.kind == "added" and self.lowest > ADDED:
             said = f"masks of 0, and {self.lowest:g} where one may not attend"
-        return f"{said or 'masks'} [{self.axes}]" if self.axes != "t s" else said
+        said = f"{said or 'masks'} [{self.axes}]" if self.axes != "t s" else said
+        return f"{said or 'masks'} in which True hides" if self.opposite else said
 
 
 def attribute_of(error: str) -> str:

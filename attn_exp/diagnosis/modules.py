@@ -17,14 +17,15 @@ from attn_exp.diagnosis import learned_memory
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected, same_numbers
-from attn_exp.diagnosis.clock import ASKING_MORE, is_over
+from attn_exp.diagnosis.clock import ASKING_MORE, MAKING, is_over
 from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.cores import Seen, first_seen, seen_inside
 from attn_exp.diagnosis.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.layers import TorchLayer, with_drawn_tensors_held, with_listed_layers_held, without_slopes
-from attn_exp.diagnosis.layers_of_arrays import NoMatricesError, of_no_library
+from attn_exp.diagnosis.layers_of_arrays import NoMatricesError, of_no_library, of_plain
 from attn_exp.diagnosis.layers_of_jax import filled, of_pure
 from attn_exp.diagnosis.libraries import DIGITS, library
+from attn_exp.diagnosis.made_parameters import layers_made_so
 from attn_exp.diagnosis.makers import class_around, class_of
 from attn_exp.diagnosis.mask_forms import (
     takes_no_mask,
@@ -116,6 +117,7 @@ def bound(own: OwnFunction, request: Request) -> Bound:
         if may_be_layer(own.function):
             with suppress(NoMatricesError):
                 plain = with_again(own, request, partial(of_no_library, own, request=request))
+            plain = plain or with_its_maker(own, request)
         made_by = None if plain else class_of(own.function, own.name, sizes_of(request), is_module)
         return bound(replace(own, function=made_by), request) if made_by else plain or Bound(own.function, own.function)
     if not inspect.isclass(own.function):
@@ -123,6 +125,32 @@ def bound(own: OwnFunction, request: Request) -> Bound:
         enlarge(TorchLayer(copied), request.seed)
         return of_module(copied, Known(own.name, request, told=request.head))
     return with_again(own, request, partial(of_class, own, request=request))
+
+
+LIKELY = 2
+"""Makers that are tried, however long other ways to call it took."""
+
+
+def with_its_maker(own: OwnFunction, request: Request) -> Bound | None:
+    """Return a class without matrices, or a function, as a layer that holds what something else of its file makes.
+
+    Raises:
+        UnreadError: its attention is seen inside, and its matrices are not found.
+    """
+    unread: UnreadError | None = None
+    for place, kind in enumerate(layers_made_so(own.function)):
+        if place >= LIKELY and is_over(MAKING, "what else makes its parameters"):
+            break
+        try:
+            made = replace(own, function=kind)
+            return with_again(made, request, partial(of_plain, made, request=request))
+        except UnreadError as error:
+            unread = unread or error
+        except UserError:
+            continue
+    if unread is not None and tells_all(unread.look()):
+        raise unread
+    return None
 
 
 def with_again(own: OwnFunction, request: Request, make: Callable[[Sizes], Bound]) -> Bound:

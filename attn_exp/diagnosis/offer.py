@@ -201,10 +201,15 @@ def told(default: Any) -> Any:
 
 
 def tell_switches_from_masks(named: dict[str, inspect.Parameter]) -> None:
-    """Give a word for a mask that is a switch the role of one for causal, which most mean, and the other way round."""
+    """Give a word for a mask that is a switch the role of one for causal, which most mean, and the other way round.
+
+    Beside a causal mask that is an array, another mask says which keys are padding.
+    """
     if "mask" in named and is_switch(named["mask"]):
         named.setdefault("causal", named.pop("mask"))
-    elif "mask" not in named and "causal" in named and is_array_of_mask(named["causal"]):
+    elif "causal" in named and is_array_of_mask(named["causal"]):
+        if "mask" in named:  # which of two masks is the causal one is said
+            named.setdefault("padding", named.pop("mask"))
         named["mask"] = named.pop("causal")
 
 

@@ -23,6 +23,7 @@ from attn_exp.diagnosis.mask_forms import (
     MaskForm,
     mask_form,
     padding_form,
+    takes,
     takes_keys,
 )
 from attn_exp.diagnosis.module_sizes import (
@@ -35,7 +36,7 @@ from attn_exp.diagnosis.named_matrices import (
 from attn_exp.diagnosis.neutral_of_layers import Filled, Side
 from attn_exp.diagnosis.normed_queries import last_token, scaled_by_norms
 from attn_exp.diagnosis.numbers_of_layers import at_rest, heads_apart, sinks_off
-from attn_exp.diagnosis.offer import BY_NAME, Offer, is_array_of_mask, parameters_of, plain, role_of
+from attn_exp.diagnosis.offer import BY_NAME, Offer, is_array_of_mask, parameters_of, plain, role_of, role_taken
 from attn_exp.diagnosis.plain_layers import plain as plain_numbers
 from attn_exp.diagnosis.pure_layers import PureLayer
 from attn_exp.diagnosis.questions import Inside
@@ -253,7 +254,7 @@ def masked_by(
         return replace(known, call=call, offer=offer, named=None)
 
     def kind(given: inspect.Parameter) -> str:
-        role = role_of(given.name) if may_be_array(given) else ""
+        role = role_taken(given) if may_be_array(given) else ""
         return {"mask": "mask", "padding": "mask", "lengths": "lengths"}.get(role, "")
 
     found = {given.name: kind(given) for given in forward if given.name not in taken}
@@ -378,8 +379,8 @@ def called(
     }
     causal = next((given for given in arrays if given.name == taken.get("causal")), None)
     is_array = causal is not None and (isinstance(way.given.get(causal.name), Filled) or is_array_of_mask(causal))
-    if is_array and "mask" not in taken:
-        taken["mask"] = taken.pop("causal")  # an array of a causal mask is one of any
+    if is_array:
+        taken = with_causal_array(layer, way, taken)
     beside = {"memory": "memory"} if way.memory else {}
     word, form = taken.get("mask", ""), MaskForm()
     if word:
@@ -405,6 +406,19 @@ def called(
     known = {given.name: given.default for given in forward}
     switches = {role: known[word] for role, word in taken.items() if isinstance(known[word], bool)}
     return call, Offer(False, {"x": "x", **beside, **taken}, (), dict.fromkeys([*beside, *taken]) | switches, said=said)
+
+
+def with_causal_array(layer: Layer, way: Way, taken: Mapping[str, str]) -> dict[str, str]:
+    """Return the words for masks by their roles, where that for causal is an array: it is one of any.
+
+    Another mask beside it is one of keys, where it takes that; else the two are asked one after the other.
+    """
+    word, rest = taken["causal"], {role: name for role, name in taken.items() if role != "causal"}
+    other = rest.get("mask", "")
+    if not other:
+        return rest | {"mask": word}
+    is_of_keys = "padding" not in rest and takes_keys(layer, way, other) and takes(layer, way, word)
+    return rest | {"mask": word, "padding": other} if is_of_keys else rest
 
 
 def may_be_array(given: inspect.Parameter) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from attn_exp.diagnosis.bound import Bound
 from attn_exp.diagnosis.clock import MAKING, while_there_is_time
-from attn_exp.diagnosis.configurations import is_plain
+from attn_exp.diagnosis.configurations import config_class, field_names, is_plain
 from attn_exp.diagnosis.constructing import construct, with_argument
+from attn_exp.diagnosis.made_parameters import makers_in_file
 from attn_exp.diagnosis.makers import may_make
 from attn_exp.diagnosis.module_sizes import (
     CAUSAL,
@@ -25,7 +27,7 @@ from attn_exp.diagnosis.offer import parameters_of, plain, role_of
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.questions import Inside
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.uses import uses_of
+from attn_exp.diagnosis.uses import is_of_a_library, uses_of
 from attn_exp.errors import UserError
 from attn_exp.own_code import OwnFunction
 
@@ -98,10 +100,19 @@ def is_told(own: OwnFunction) -> bool:
 
 
 def may_share_heads(own: OwnFunction) -> bool:
-    """Say whether a layer is one of a class that is told how many key/value heads it has."""
-    if not inspect.isclass(own.function) or not is_module(own.function):
-        return False
-    return any(word in SHARED or ("kv" in word and "head" in word) for word in words_of_class(own))
+    """Say whether a layer is one of a class, or has parameters of a maker, that is told its number of key/value heads.
+
+    Its configuration may be what is told.
+    """
+    makers = [own.function] if inspect.isclass(own.function) else list(makers_in_file(own.function))
+    for maker in makers:
+        words = words_of_class(replace(own, function=maker))
+        for given in parameters_of(maker, own.name):
+            settings = config_class(given, maker)
+            words += [] if settings is None or is_of_a_library(settings) else map(plain, field_names(settings))
+        if any(word in SHARED or ("kv" in word and "head" in word) for word in words):
+            return True
+    return False
 
 
 def may_be_causal(own: OwnFunction) -> bool:

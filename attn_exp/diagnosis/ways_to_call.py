@@ -32,7 +32,7 @@ from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, cuts_heads, h
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.makers import called_by_method
 from attn_exp.diagnosis.masking import AXES, MASKINGS, PADDINGS, attribute_of
-from attn_exp.diagnosis.modules import bound
+from attn_exp.diagnosis.modules import bound, with_its_maker
 from attn_exp.diagnosis.offer import Offer, at_of, kept_by, offered, parameters_of
 from attn_exp.diagnosis.other_inputs import with_its_memory
 from attn_exp.diagnosis.other_words import gives
@@ -326,9 +326,12 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
     alike = nearly or rare or causal or unscaled or unmasked
+    likeliest = [] if alike else as_a_mistake_shows(whatever_the_width(shaped))
+    is_open = known is None and alike in ([], nearly) and not shows_one_mistake(likeliest)
     found = (
-        alike
-        or as_scores_show(as_a_mistake_shows(whatever_the_width(shaped)))
+        (with_made_parameters(own, request) if is_open else [])
+        or alike
+        or as_scores_show(likeliest)
         or spoke
         or as_a_layer(own, request, known)
         or meant(idle)
@@ -390,6 +393,24 @@ def as_a_layer(own: OwnFunction, request: Request, known: Bound | None) -> list[
     is_none = known is not None or is_module(own.function) or not callable(own.function)
     function = None if is_none else of_function(own, request)
     return [] if function is None else list(ways(own, request, function))[:1]
+
+
+def with_made_parameters(own: OwnFunction, request: Request) -> list[Tried]:
+    """Return how a function is called whose parameters another function of its file makes; none where its own names
+    say what it takes, or nothing makes them."""
+    if not callable(own.function) or inspect.isclass(own.function) or is_module(own.function):
+        return []
+    with suppress(UserError):
+        offered(own.function, own.name)
+        return []
+    function = with_its_maker(own, request)
+    several = [] if function is None else list(ways(own, request, function))
+    return [one for one in several if one.answer.output is not None][:1] or several[:1]
+
+
+def shows_one_mistake(shaped: Sequence[Tried]) -> bool:
+    """Say whether the likeliest way to call a function gives an answer that one mistake explains."""
+    return bool(shaped) and not shaped[0].answer.axes and has_one_mistake(shaped[0])
 
 
 def says_nothing(case: Case, output: Array) -> bool:

@@ -219,6 +219,35 @@ def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool
     return any(case is not None and is_turned(caller, case, caller(case)) for case in asked)
 
 
+def with_one_opposite(caller: Caller, function: Bound) -> Caller:
+    """Return the caller that writes one of a function's two masks the other way round, where it is right with both so:
+    True hides in one of them alone. As it is where that is not so, or somebody said what True means."""
+    if caller.request.blocks or not has_two_masks(caller):
+        return caller
+    hidden = list[str]()
+    for name, rung in (("masking", "masks"), ("padding", "padding")):
+        case = question(caller, function, rung)
+        answer = None if case is None else of_kept_queries(caller, case, caller(case))
+        if case is None or answer is None:
+            return caller
+        if not is_near(caller, answer, expected(case)):
+            hidden.append(name)
+            if not is_turned(caller, case, answer):
+                return caller
+    return opposite(caller, hidden[0]) if len(hidden) == 1 else caller
+
+
+def has_two_masks(caller: Caller) -> bool:
+    """Say whether a function takes a mask of queries and keys and one of keys, neither of which is added."""
+    is_told = caller.offer.takes("mask") and caller.offer.takes("padding")
+    return is_told and "added" not in kinds(caller)
+
+
+def opposite(caller: Caller, name: str) -> Caller:
+    """Return the caller that writes its `masking` or its `padding` the other way round."""
+    return replace(caller, **{name: replace(getattr(caller, name), opposite=True)})
+
+
 def hide(at: Any, logits: Any, allowed: Any) -> Any:
     """Return the logits with -inf where one may attend."""
     return np.where(allowed, -np.inf, logits)
