@@ -209,13 +209,22 @@ def is_half(kind: Any) -> bool:
     return str(kind) in ("float16", "bfloat16")
 
 
+def as_tree(said: Any, are_leaves: Callable[[list[Any]], bool]) -> Any:
+    """Return an answer with mappings that JAX takes for an array, as they are people's own, as dictionaries."""
+    if isinstance(said, Mapping) and are_leaves([said]):
+        return {name: as_tree(one, are_leaves) for name, one in said.items()}
+    return type(said)(as_tree(one, are_leaves) for one in said) if type(said) in (tuple, list) else said
+
+
 def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
     """Return a function of arrays of these sizes as one that does its operations in NumPy."""
     import jax  # noqa: PLC0415 - the function is one of JAX
 
     try:
         with errors_as_they_are(jax.config):
-            closed, shape = jax.make_jaxpr(function, return_shape=True)(*arrays)
+            closed, shape = jax.make_jaxpr(
+                lambda *now: as_tree(function(*now), jax.tree_util.all_leaves), return_shape=True
+            )(*arrays)
     except Exception as error:
         error.__traceback__ = of_others(error.__traceback__)
         raise
