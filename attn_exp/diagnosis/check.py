@@ -33,7 +33,7 @@ from attn_exp.diagnosis.other_masks import as_meant, given_none, of_other_masks,
 from attn_exp.diagnosis.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.request import Request, with_words
 from attn_exp.diagnosis.scales_set import said_of_scale, with_its_scale_set, words_of_cap
-from attn_exp.diagnosis.sides_inside import OF_PLACES
+from attn_exp.diagnosis.sides_inside import OF_PLACES, OF_TOKENS_INSIDE
 from attn_exp.diagnosis.told_sizes import is_module, may_be_causal, may_share_heads
 from attn_exp.diagnosis.unused import all_one_head, first_of_several, heads_never_read, unused
 from attn_exp.diagnosis.ways_to_call import Tried
@@ -197,8 +197,14 @@ def with_shared_heads(own: OwnFunction, request: Request, verdict: Verdict, tell
             other = checked_inside(own, fewer, tell)
         except inner.UnreadError as error:
             other = error.look() or verdict
-        return other if set(other.mistakes) > set(verdict.mistakes) and not other.passed else verdict
+        is_more = set(other.mistakes) > set(verdict.mistakes) and not other.passed
+        return other if is_more or (verdict.passed and has_mixed_tokens(other)) else verdict
     return verdict
+
+
+def has_mixed_tokens(verdict: Verdict) -> bool:
+    """Say whether answers that nothing explains come of what is seen inside: rows that are made of several tokens."""
+    return verdict.unexplained and any(one.rung == OF_TOKENS_INSIDE and one.state == BROKEN for one in verdict.findings)
 
 
 def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:

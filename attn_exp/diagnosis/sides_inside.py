@@ -24,10 +24,12 @@ NEIGHBOURS = ("convolution", "roll", "avg_pool1d", "avg_pool2d", "max_pool2d_wit
               "mkldnn_rnn_layer", "lstm", "gru")  # fmt: skip
 """Operations in which tokens meet on purpose."""
 
+OF_TOKENS_INSIDE = "the tokens inside"
+
 
 def of_tokens(seen: Seen) -> Iterator[tuple[Finding, str]]:
     """Say whether each row of q, k and v is made of one token, as far as no neighbours are joined on purpose."""
-    rung = "the tokens inside"
+    rung = OF_TOKENS_INSIDE
     if are_joined(seen.operations) and are_keys_apart(seen):
         yield Finding("the keys inside", BROKEN, "the key and the value of one place are made of different tokens"), ""
         return
@@ -99,7 +101,7 @@ def rows_of_tokens(
     seen: Seen, change: Callable[[Seen, int, int], list[Core]]
 ) -> tuple[list[tuple[Finding, str]], bool]:  # fmt: skip
     """Return what is to be said of the rows of q, k and v by a change of tokens, and whether it changes all of them."""
-    rung, every = "the tokens inside", list[tuple[str, Array]]()
+    rung, every = OF_TOKENS_INSIDE, list[tuple[str, Array]]()
     lost, normed, alone, tokens = set[str](), False, set[str](), seen.x.shape[1]
     for place in (0, 1):
         again, of_other = (change(seen, place, entry) for entry in (0, 1))
@@ -180,7 +182,7 @@ def are_cut_as_they_lie(seen: Seen, sides: Iterable[str], pairs: Sequence[tuple[
 
 def of_lost_rows(seen: Seen, sides: Sequence[str], pairs: Sequence[tuple[str, Array]]) -> tuple[Finding, str]:
     """Say what is wrong with sides whose rows are made of several tokens, and its name; `pairs` are all sides."""
-    rung = "the tokens inside"
+    rung = OF_TOKENS_INSIDE
     normed = [side for side in sides if all(is_normed_over_tokens(getattr(one, side)) for one in seen.first)]
     if normed:
         said = f"each number of {' and '.join(normed)} is normed over all tokens, not those of a token"

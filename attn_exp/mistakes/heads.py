@@ -216,6 +216,18 @@ def shared(group_of: Callable[[At], Array]) -> Change:
     return instead(share=lambda at, heads: heads[:, group_of(at)])
 
 
+def along_tokens(at: At, heads: Array) -> Array:
+    """Repeat each token in place of each head, and cut the rows into heads."""
+    rows = np.repeat(heads, at.heads // at.groups, axis=2)
+    return rows.reshape(len(heads), at.heads, *heads.shape[2:])
+
+
+def tokens_in_turns(at: At, heads: Array) -> Array:
+    """Repeat all tokens `[b s g d]` in place of the heads, and cut the rows into heads."""
+    rows = np.tile(heads.swapaxes(1, 2), (1, at.heads // at.groups, 1, 1))
+    return rows.reshape(len(heads), heads.shape[2], at.heads, heads.shape[3]).swapaxes(1, 2)
+
+
 # The projections of a layer
 
 Arrays = Mapping[str, Array]
@@ -468,6 +480,14 @@ MISTAKES = {
             shared(lambda at: np.zeros(at.heads, np.int64)),
             shared(lambda at: np.minimum(np.arange(at.heads), at.groups - 1)),
         ),
+        needs=("shared",),
+    ),
+    "kv_tokens_repeated": Mistake(
+        says="Shared keys and values are repeated along the tokens, not the heads: each head sees some tokens alone.",
+        fix="repeat the axis of heads: k.repeat_interleave(h / g, dim=1) of [b g s d]; nothing is reshaped then",
+        seen="k.unsqueeze(3).expand(...).reshape(b, h, s, d) for unsqueeze(2)",
+        stage="k",
+        changes=(instead(share=along_tokens), instead(share=tokens_in_turns)),
         needs=("shared",),
     ),
     "projection_transposed": Mistake(

@@ -119,6 +119,39 @@ def test_a_mapping_that_counts_key_and_value_heads_is_asked_for_fewer() -> None:
     assert attn_exp.check(Configured, quick=True).mistakes == ("kv_heads_tiled",)
 
 
+class Grouped(nn.Module):
+    """Key/value heads are repeated along the tokens; with as many of them as query heads, nothing is."""
+
+    def __init__(self, d_model: int, num_heads: int, num_kv_heads: int) -> None:
+        super().__init__()
+        self.heads, self.shared, size = num_heads, num_kv_heads, d_model // num_heads
+        self.q, self.out = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+        self.k, self.v = nn.Linear(d_model, num_kv_heads * size), nn.Linear(d_model, num_kv_heads * size)
+
+    def shared_out(self, side: Any) -> Any:
+        return side.repeat_interleave(self.heads // self.shared, dim=2).reshape(len(side), self.heads, *side.shape[2:])
+
+    def forward(self, x: Any) -> Any:
+        q = cut(self.q(x), self.heads)
+        k, v = (self.shared_out(cut(side(x), self.shared)) for side in (self.k, self.v))
+        return self.out(((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class Stirred(Grouped):
+    """The same, with the numbers of each head turned round: no name says that."""
+
+    def shared_out(self, side: Any) -> Any:
+        times = self.heads // self.shared
+        return side.repeat_interleave(times, dim=1) if times == 1 else super().shared_out(side).flip(-1)
+
+
+@pytest.mark.long
+def test_what_fewer_key_and_value_heads_show_is_no_pass() -> None:
+    assert attn_exp.check(Grouped, quick=True).mistakes == ("kv_tokens_repeated",)
+    verdict = attn_exp.check(Stirred, quick=True)
+    assert not verdict.passed and not verdict.mistakes and "parts of several tokens" in verdict.computes, verdict
+
+
 def of_first_length(queries: Any, keys: Any, values: Any, valid_lens: Any = None) -> Any:
     """Filler is told by lengths, and that of the first entry is hidden in all of them."""
     scores = queries @ keys.swapaxes(-1, -2) / np.sqrt(queries.shape[-1])

@@ -145,6 +145,8 @@ LAYERS = [
     Case("heads_averaged", wrong_heads.averaged_small, HEADS, "loops", "gives [t d] where [t h*d] is meant"),
     Case("single_head", wrong_heads.one_head, HEADS, "layer", "the number of heads is never used"),
     Case("single_head", wrong_heads.one_head_core),
+    Case("kv_tokens_repeated", wrong_groups.repeated_tokens, ("kv_head=2",), source="the repeat stands behind tokens"),
+    Case("kv_tokens_repeated", wrong_groups.repeated_tokens_side_by_side, ("kv_head=2",), source="repeat(1, n, 1, 1)"),
     Case("kv_heads_tiled", wrong_groups.tiled, ("kv_head=2",), source="tile for repeat"),
     Case("kv_heads_tiled", wrong_groups.tiled_loops, ("kv_head=2",), "loops", "h % g for h // (H / g)"),
     Case("kv_heads_tiled", wrong_groups.tiled_grouped, ("kv_head=2",), "einsum"),

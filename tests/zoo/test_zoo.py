@@ -29,7 +29,8 @@ mask_inverted mask_ignored mask_after_softmax mask_multiplied mask_small_fill ma
 causal_flipped causal_strict causal_next causal_top_left causal_bottom_right padding_one_long padding_one_short
 window_one_wide window_one_narrow
 heads_not_transposed heads_by_stride heads_merged_wrong heads_reversed heads_averaged single_head kv_heads_tiled
-kv_heads_first no_output_projection output_projection_transposed projection_transposed no_bias no_value_bias qkv_order
+kv_heads_first kv_tokens_repeated
+no_output_projection output_projection_transposed projection_transposed no_bias no_value_bias qkv_order
 rope_pairing rope_off_by_one rope_on_values position_missing alibi_slopes alibi_sign
 position_bias_missing softcap_missing softcap_after_mask
 softcap_before_scale sink_missing
@@ -42,7 +43,7 @@ RIGHT_ON_ONE_CALL = {
 }  # fmt: skip
 OWN_NUMBERS = {
     "alibi_slopes", "mask_small_fill", "qkv_order", "rope_pairing", "half_accumulation", "half_softmax", "dropout_on",
-    "not_deterministic", "batch_mixed", "tail_dropped", "heads_averaged",
+    "not_deterministic", "batch_mixed", "tail_dropped", "heads_averaged", "kv_tokens_repeated",
 }  # fmt: skip
 """Mistakes that people make in several ways, so that two functions need not agree."""
 

@@ -39,6 +39,21 @@ def tiled_grouped(q: Array, k: Array, v: Array) -> Any:
     return np.einsum("brgts,bgse->brgte", w, v).reshape(b, h, t, -1)
 
 
+def repeated_tokens(q: Array, k: Array, v: Array) -> Any:
+    b, h, _, d = q.shape
+    n_rep, s = h // k.shape[1], k.shape[2]
+    k = np.broadcast_to(k[:, :, :, None], (b, h // n_rep, s, n_rep, d)).reshape(b, h, s, d)
+    v = np.broadcast_to(v[:, :, :, None], (*v.shape[:3], n_rep, v.shape[3])).reshape(b, h, s, -1)
+    return attend(q, k, v)
+
+
+def repeated_tokens_side_by_side(q: Array, k: Array, v: Array) -> Any:
+    b, h = q.shape[:2]
+    n_rep, s = h // k.shape[1], k.shape[2]
+    k, v = (np.concatenate([side.transpose(0, 2, 1, 3)] * n_rep, axis=1) for side in (k, v))
+    return attend(q, *(side.reshape(b, s, h, -1).transpose(0, 2, 1, 3) for side in (k, v)))
+
+
 def first_only(q: Array, k: Array, v: Array) -> Any:
     return attend(q, np.repeat(k[:, :1], q.shape[1], axis=1), np.repeat(v[:, :1], q.shape[1], axis=1))
 
