@@ -51,11 +51,24 @@ def smaller(kind: Any, sizes: Sizes) -> dict[str, int | str]:
         name: ROOM for name, value in read.items() if plain(name) in OF_ROWS and name not in asked and value < ROOM
     }  # of masks and tables made beforehand
     usual = {name for name, value in read.items() if plain(name) in (*OF_BATCH, *OF_ROWS) or value in (0, 1)}
+    usual |= {name for name in asked if told_twice(kind, name)}
     rest = {name for name in read if name not in usual and type(known[name]) is not int and "drop" not in name.lower()}
     found: dict[str, int | str] = {
         name: value for name, value in known.items() if name not in usual and type(value) is int
     }
     return rooms if rest else rooms | found
+
+
+def told_twice(kind: Any, name: str) -> bool:
+    """Say whether a class is told a size itself, makes its matrices with that, and reads the file's for a call alone.
+
+    The two may differ: then what the call does with the file's is wrong.
+    """
+    init = vars(kind).get("__init__")
+    if not inspect.isfunction(init) or name in names_in(init.__code__):
+        return False
+    meaning = next((words for words in (WIDTH, HEADS, SIZE, SHARED) if plain(name) in words), ())
+    return any(plain(one) in meaning for one in inspect.signature(init).parameters)
 
 
 def of_calls(layer: Any) -> dict[str, int | str]:

@@ -394,7 +394,9 @@ def with_unknown_memory(layer: Callable[..., Any], way: Way, into: Callable[[Arr
     beside = "w" in way.axes
 
     def is_unknown(name: str, make: Make) -> bool:
-        return says_nothing(by_name(name)) if beside else is_like_x(make) and make not in candidates(name, "", 1)
+        if beside or make is as_x:
+            return says_nothing(by_name(name))
+        return is_like_x(make) and make not in candidates(name, "", 1)
 
     unknown = {name for name, make in way.given.items() if name in needed and is_unknown(name, make)}
     if not unknown or "memory" in way.sides.values():

@@ -152,6 +152,27 @@ def test_what_fewer_key_and_value_heads_show_is_no_pass() -> None:
     assert not verdict.passed and not verdict.mistakes and "parts of several tokens" in verdict.computes, verdict
 
 
+D_MODEL = 32
+
+
+class ScaledByItsFile(nn.Module):
+    """It is told its width, and divides by that of its file; what it looks at has a name that says nothing."""
+
+    def __init__(self, dim: int, dim_text: int) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(dim, dim), nn.Linear(dim_text, dim), nn.Linear(dim_text, dim)
+
+    def forward(self, picture: Any, words: Any) -> Any:
+        shares = (self.q(picture) @ self.k(words).mT / D_MODEL**0.5).softmax(-1)
+        return shares @ self.v(words), shares
+
+
+def test_a_width_that_a_class_is_told_is_not_that_of_its_file() -> None:
+    verdict = attn_exp.check(ScaledByItsFile, quick=True)
+    assert verdict.mistakes == ("scale_fixed",)
+    assert not any("cross attention" in one for one in verdict.not_asked), verdict.not_asked
+
+
 def of_first_length(queries: Any, keys: Any, values: Any, valid_lens: Any = None) -> Any:
     """Filler is told by lengths, and that of the first entry is hidden in all of them."""
     scores = queries @ keys.swapaxes(-1, -2) / np.sqrt(queries.shape[-1])
