@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -40,22 +41,50 @@ def built(layer: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> bo
             jax.make_jaxpr(stateless)(*arrays)
         raise BuiltError
 
-    before = vars(layer).get("call")
-    vars(layer)["call"] = traced
     try:
-        with drawn_in_numpy():
-            layer(*positional, **named)
+        with ONE_AT_A_TIME, calls_by(layer, traced), drawn_in_numpy():
+            called_once_built(layer, positional, named)
     except BuiltError:
         return True
     except Exception as error:
         if not is_about_values(error):
             raise
+    return False
+
+
+ONE_AT_A_TIME = threading.RLock()
+
+
+@contextmanager
+def calls_by(layer: Any, call: Callable[..., Any]) -> Iterator[None]:
+    """Let somebody else make the calls of a layer."""
+    before = vars(layer).get("call")
+    vars(layer)["call"] = call
+    try:
+        yield
     finally:
         if before is None:
             del vars(layer)["call"]
         else:
             vars(layer)["call"] = before
-    return False
+
+
+def called_once_built(layer: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """Return what a layer says; where it cannot be built of a shape, it is of a list of them, as a model may tell it.
+
+    Raises:
+        Exception: whatever a call raises.
+    """
+    try:
+        return layer(*positional, **named)
+    except TypeError as error:
+        if layer.built or "subscriptable" not in str(error):
+            raise
+        try:
+            layer.build([tuple(one.shape) for one in (*positional, *named.values()) if hasattr(one, "shape")])
+        except Exception:
+            raise error from None
+        return layer(*positional, **named)
 
 
 @contextmanager
@@ -102,9 +131,11 @@ DRAWN = {"uniform": uniform, "normal": normal, "truncated_normal": truncated_nor
 @contextmanager
 def without_logs() -> Iterator[None]:
     """Keep what a library logs of a call that it fails to itself: dozens are tried, and fail on purpose."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+    before, is_first = logging.root.manager.disable, threading.current_thread() is threading.main_thread()
     try:
+        if is_first:  # it is that of all threads, so the first alone changes it
+            logging.disable(logging.CRITICAL)
         yield
     finally:
-        logging.disable(before)
+        if is_first:
+            logging.disable(before)

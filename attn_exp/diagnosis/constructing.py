@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import math
 import re
@@ -29,6 +30,7 @@ from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.repeat import is_plain_value
 from attn_exp.diagnosis.search_of_ways import WITHOUT_PLACE, NoWayError
 from attn_exp.diagnosis.sides_inside import TOKENS_CUT
+from attn_exp.diagnosis.source import tree_of
 from attn_exp.diagnosis.stand_ins import Later
 from attn_exp.diagnosis.uses import Use, is_of_a_library, keywords_read, owner_of
 from attn_exp.errors import UncalledError, UserError
@@ -353,16 +355,19 @@ def parameters_of_all(kind: Any, name: str) -> list[inspect.Parameter]:
     found = {one.name: one for one in given if is_plain(one)}
     rest = next((one.name for one in given if one.kind is one.VAR_KEYWORD), "")
     owner = owner_of(kind)
+    before, said = getattr(owner, "__init__", None), set[str]()
     for home in inspect.getmro(owner)[1:] if inspect.isclass(owner) and rest else ():
         init = vars(home).get("__init__")
         if is_of_a_library(home):
             break
         if init is not None:
             others = list(inspect.signature(init).parameters.values())[1:]
+            said |= handed_on(before)
+            before = init
             found |= {
                 one.name: one.replace(kind=one.KEYWORD_ONLY)
                 for one in others
-                if is_plain(one) and one.name not in found
+                if is_plain(one) and one.name not in found and one.name not in said
             }
             if not any(one.kind is one.VAR_KEYWORD for one in others):
                 break
@@ -374,6 +379,15 @@ def parameters_of_all(kind: Any, name: str) -> list[inspect.Parameter]:
         if word not in found and default is not None:
             found[word] = inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=default)
     return list(found.values())
+
+
+def handed_on(init: Any) -> set[str]:
+    """Return the keywords that a constructor hands on to that of its base, which nobody can say beside it."""
+    with suppress(OSError, TypeError, SyntaxError):
+        calls = [node for node in ast.walk(tree_of(init)) if isinstance(node, ast.Call)]
+        of_bases = (one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "__init__")
+        return {word.arg for one in of_bases for word in one.keywords if word.arg is not None}
+    return set()
 
 
 def unmade(name: str, given: Sequence[inspect.Parameter], sizes: Sizes, error: Exception) -> UserError:

@@ -333,7 +333,7 @@ def in_lists(values: list[Any], count: int) -> list[Any]:
 
 def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]:
     """Return what stands for a default that is a size, and for None that is called; all others stay."""
-    word, grids = plain(given.name), of_pieces(given) or of_image(given, known_of)
+    word, grids = plain(given.name), of_pieces(given) or of_image(given, known_of) or of_axes(given, known_of)
     use = known_of.uses.get(given.name, Use())
     is_used, is_part = use.made_from or use.called, word.endswith(("module", "layer", "net", "encoder", "fn"))
     kinds = called_so(word, known_of) if given.default is None and sizes.value(given.name) is None else []
@@ -361,6 +361,16 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     if whole and counts_tokens(word):  # a table has room for more; a view takes so many alone
         own, known, is_size = [given.default], FEW, True
     return [*own, sizes.width if known is None else known] if is_size else []
+
+
+def of_axes(given: inspect.Parameter, known_of: About) -> list[Any]:
+    """Return what stands for None where a word says how an image lies, which Keras has its own word for; else nothing.
+
+    Some layers of a model are always told it, and cannot do without.
+    """
+    if known_of.library != "keras" or given.default is not None:
+        return []
+    return {"dataformat": ["channels_last"], "channelaxis": [-1, None]}.get(plain(given.name), [])
 
 
 def of_pieces(given: inspect.Parameter) -> list[Any]:
@@ -452,6 +462,8 @@ FIRST: tuple[Rule, ...] = (
 )
 """What is surer than any size of that name."""
 THEN: tuple[Rule, ...] = (
+    (named("layertypes"), lambda sizes: [["full_attention"] * 2]),  # of each layer of a model, of which one is made
+    (lambda word, note: word.endswith(("list", "flags")), lambda sizes: [[True] * 2, [1] * 2, [sizes.width] * 2]),
     (has("layer", "idx", "index"), lambda sizes: [0, 1]),
     (named("i", "depth"), lambda sizes: [0, 1, sizes.width]),
     (named("n", "nb", "num", "count", "parts"), lambda sizes: [sizes.heads, sizes.width, sizes.size]),
@@ -463,6 +475,7 @@ THEN: tuple[Rule, ...] = (
     (has("padding"), lambda sizes: [0, 1]),
     (has("temperature"), lambda sizes: [math.sqrt(sizes.size)]),
     (named("initscale"), lambda sizes: [1.0]),
+    (has("preattnscalar"), lambda sizes: [sizes.size]),  # in the layers of Gemma, whose root divides
     (
         lambda word, note: word in ("scale", "scaling", "gain") or word.endswith("scalar"),
         lambda sizes: [1 / math.sqrt(sizes.size)],

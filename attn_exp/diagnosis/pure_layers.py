@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.building_keras import built, without_logs
+from attn_exp.diagnosis.building_keras import built, called_once_built, without_logs
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
 from attn_exp.diagnosis.libraries import in_jax
 from attn_exp.diagnosis.named_matrices import sounds_like
@@ -382,7 +382,8 @@ def held_by(layer: Any) -> dict[str, Any]:
 def layers_of(layer: Any, said: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the layers inside one of Keras, the innermost first, by the attributes that lead to them."""
     for name, part in parts_below(held_by(layer), f"{said}/" if said else ""):
-        if hasattr(part, "_flatten_layers") and name.count("/") < DEEPEST:
+        is_layer = hasattr(part, "_flatten_layers") and not inspect.isclass(part)  # some keep the class of their norms
+        if is_layer and name.count("/") < DEEPEST:
             yield from layers_of(part, name)
             yield name, part
 
@@ -461,7 +462,7 @@ def taken_apart_once_built(layer: Any) -> Callable[..., Any]:
     def call(*positional: Any, **named: Any) -> Any:
         with errors_as_they_are(keras.config), without_logs():
             if keras.backend.backend() != "jax" or not is_built(list(positional), named):
-                return layer(*positional, **named)
+                return called_once_built(layer, positional, named)
             return whole([one.value for one in layer.variables], positional, named)
 
     return call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,23 @@ def test_what_a_failing_call_logs_is_kept_and_later_logs_are_not(caplog: Any) ->
         logging.getLogger("one of others").error("of a try")
     logging.getLogger("one of others").error("of now")
     assert [one.message for one in caplog.records] == ["of now"]
+
+
+def test_several_threads_leave_logs_as_they_were() -> None:
+    first, second = threading.Event(), threading.Event()
+
+    def log() -> None:
+        with without_logs():
+            first.set()
+            second.wait(10)
+
+    other, before = threading.Thread(target=log), logging.root.manager.disable
+    with without_logs():
+        other.start()
+        assert first.wait(10)
+    second.set()
+    other.join()
+    assert logging.root.manager.disable == before
 
 
 LAYER = """

@@ -142,3 +142,45 @@ def test_a_function_that_makes_layers_as_it_is_called_is_one(
     (tmp_path / "of_layers.py").write_text(OF_LAYERS.replace("FACTOR", factor), encoding="utf-8")
     verdict = attn_exp.check(find_function(f"{tmp_path / 'of_layers.py'}:block").function)
     assert verdict.passed == (not names) and verdict.mistakes == names, verdict
+
+
+OF_IMAGES = """
+import keras
+from keras import ops
+
+class Layer(keras.layers.Layer):
+    def __init__(self, filters, num_heads=2, norm_layer=keras.layers.BatchNormalization, channel_axis=None,
+                 data_format=None):
+        super().__init__()
+        self.filters, self.heads, self.norm_layer = filters, num_heads, norm_layer
+        self.channel_axis, self.data_format = channel_axis, data_format
+
+    def build(self, shapes):
+        SHAPE
+        width = shape[self.channel_axis]
+        self.sides = [keras.layers.Conv2D(width, 1, data_format=self.data_format) for _ in "qkv"]
+        for side in self.sides:
+            side.build(shape)
+        self.last = keras.layers.Conv2D(self.filters, 1, data_format=self.data_format)
+        self.last.build(shape)
+
+    def call(self, x):
+        if self.data_format != "channels_last":
+            raise ValueError("it is told how an image lies")
+        entries, height, width, size = x.shape
+        q, k, v = (ops.transpose(ops.reshape(side(x), (entries, height * width, self.heads, -1)), (0, 2, 1, 3))
+                   for side in self.sides)
+        weights = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) / q.shape[-1] ** 0.5, axis=-1)
+        said = ops.transpose(ops.matmul(weights, v), ORDER)
+        return self.last(ops.reshape(said, (entries, height, width, size)))
+"""
+
+
+@pytest.mark.parametrize("shape", ["shape = shapes", "shape = shapes[0]; shape[-1]"])
+@pytest.mark.parametrize(("order", "names"), [("(0, 2, 1, 3)", ()), ("(0, 1, 3, 2)", ("heads_merged_wrong",))])
+def test_layers_that_a_model_tells_how_images_lie_are_told(
+    shape: str, order: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The second order puts numbers of heads before tokens, so that a reshape mixes them, as in some published code."""
+    verdict = checked(OF_IMAGES.replace("SHAPE", shape).replace("ORDER", order), tmp_path)
+    assert verdict.passed == (not names) and verdict.mistakes == names, verdict
