@@ -546,7 +546,7 @@ def seen_inside(
     same = [one.at for one in first] == [one.at for one in second]
     numbers = dict(whole_numbers(layer.module))
     heads = next((value for word, value in numbers.items() if word in HEADS and value > 0), told)
-    if not same:
+    if not same or (first and not any(one.weights.any() for one in first)):  # it was given what hides every key
         return None
     if all(one.weights.shape[2] == 1 for one in first):  # one key has a weight of 1
         first = second = []
