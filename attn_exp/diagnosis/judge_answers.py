@@ -98,7 +98,8 @@ def verdict_on_answers(
     )
     failed = [finding.rung for finding in findings if finding.state == BROKEN]
     passed = not failed
-    named = broken if broken and found.names in ((), OVERFLOWS) else found.names
+    beside = tuple(name for name in broken if name in OF_NO_OTHER and name not in found.names)
+    named = broken if broken and found.names in ((), OVERFLOWS) else (*found.names, *beside)
     names = remarked(edges) if passed else named
     told = located(caller, seen, wrong, evidence.watch) if wrong and not found.names and not found.setting else None
     if wrong or passed:
@@ -116,6 +117,10 @@ def verdict_on_answers(
         not_asked=unasked(caller, function, seen), unexplained=told is not None,
         stage="" if told is None else told.stage,
     )  # fmt: skip
+
+
+OF_NO_OTHER = ("changes_inputs", "reuses_output")
+"""How code behaves that follows from no other mistake."""
 
 
 def explained_unless_alone(evidence: Answers, wrong: Seen) -> Explained:
