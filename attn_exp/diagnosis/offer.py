@@ -77,7 +77,8 @@ class Offer:
     wrong answer is no wrong attention. `divides` says that scores are divided by the scale that is passed. `own_keys`
     counts keys of a layer that are no token's, learned ones that were set to 0. `unscaled` says that it is a layer of
     one head over the points of an image, of one query over states that are keys and values at once, or one without
-    biases and with a table of positions: non-local networks, SAGAN, Luong's dot score and T5 scale nothing. `turned`
+    biases and with a table of positions, or one that norms queries and keys: non-local networks, SAGAN, Luong's dot
+    score, T5 and Gemma 3n scale nothing. `turned`
     says that a layer's matrices, W_o too, are handed over as `nn.Linear` holds them, `[out in]`. `always` are the masks
     that are given in each call though the function has a default of its own for them.
     """

@@ -68,8 +68,9 @@ def that_turn(caller: Caller, case: Case, answer: Answer, digits: int) -> list[s
         return []
     befores = ("", f"{CAUSAL} ") if are_open(caller.request, "mask") else ("",)
     words = [f"{before}{said}" for said in words_of_turning(caller, case) for before in befores]
-    asked = ((said, with_words(caller.request, said)) for said in words)
-    return [said for said, request in asked if gives(under_request(case, request), case, answer, digits)]
+    asked = [(said, under_request(case, with_words(caller.request, said))) for said in words]
+    asked += [(f"{said} {UNSCALED}", no_scale(recipe)) for said, recipe in asked] if is_unscaled(caller) else []
+    return [said for said, recipe in asked if gives(recipe, case, answer, digits)]
 
 
 def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
@@ -169,8 +170,10 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
     if caller.offer.own_keys and are_open(caller.request, "position"):
         logit = math.log(caller.offer.own_keys)
         single.append((f"score=sink score.sink.logit={logit!r}".removesuffix(".0"), with_score(Sink(logit))))
-    if caller.offer.unscaled and are_open(caller.request, "scale"):
-        single.append((UNSCALED, lambda recipe: recipe.with_rules(scale=1.0)))
+    if is_unscaled(caller):
+        turned = [(f"{words} {UNSCALED}", together(change, no_scale)) for words, change in single
+                  if words.startswith("position=")]  # fmt: skip
+        single += [(UNSCALED, no_scale), *turned]
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
               if words == "score=alibi" and case.recipe.heads & (case.recipe.heads - 1)]  # fmt: skip
     masks, marks = (
@@ -178,6 +181,16 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
     )
     both = [(f"{words} {marked}", together(change, mark)) for words, change in masks for marked, mark in marks]
     return [*single, *closed, *both]
+
+
+def is_unscaled(caller: Caller) -> bool:
+    """Say whether a function is one of those that many scale nothing in, and nobody typed a scale."""
+    return caller.offer.unscaled and are_open(caller.request, "scale")
+
+
+def no_scale(recipe: Recipe) -> Recipe:
+    """Return a recipe that scales nothing."""
+    return recipe.with_rules(scale=1.0)
 
 
 def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.building_keras import built, without_logs
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
 from attn_exp.diagnosis.libraries import in_jax
 from attn_exp.diagnosis.named_matrices import sounds_like
-from attn_exp.diagnosis.traced import compiled
+from attn_exp.diagnosis.traced import compiled, of_arrays
 from attn_exp.diagnosis.watching import watched as watched_in_torch
 from attn_exp.diagnosis.watching_jax import Notes, noted
 
@@ -426,12 +427,21 @@ def stateless(layer: Any) -> Callable[[Any, Any, Any], Any]:
 def taken_apart_once_built(layer: Any) -> Callable[..., Any]:
     """Return a layer of Keras that is done in NumPy where JAX computes it, as soon as it has all its weights."""
     keras = sys.modules["keras"]
+    whole, known = compiled(stateless(layer)), set[str]()
 
-    whole = compiled(stateless(layer))
+    def is_built(positional: Any, named: Any) -> bool:
+        """Say whether all is made that such a call needs; parts that it never calls are never built."""
+        if all(one.built for one in layer._flatten_layers()):
+            return True
+        key = repr(of_arrays(layer, (positional, named))[-1])
+        if key not in known and not built(layer, positional, named):
+            return False
+        known.add(key)
+        return True
 
     def call(*positional: Any, **named: Any) -> Any:
-        with errors_as_they_are(keras.config):
-            if keras.backend.backend() != "jax" or not all(one.built for one in layer._flatten_layers()):
+        with errors_as_they_are(keras.config), without_logs():
+            if keras.backend.backend() != "jax" or not is_built(list(positional), named):
                 return layer(*positional, **named)
             return whole([one.value for one in layer.variables], positional, named)
 

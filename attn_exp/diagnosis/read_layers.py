@@ -202,7 +202,9 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     turning = as_asked(way.asked, size) if turns else None
     call, offer = called(layer, replace(way, turning=turning), forward, said)
     of_points = roles.heads == 1 and {"h", "w"} <= set(way.axes.lower())
-    unscaled = of_points or (not any(name.startswith("b_") for name in arrays) and has_table(roles))
+    has_biases = any(name.startswith("b_") for name in arrays)
+    is_of_distances = not has_biases and (has_table(roles) or any(says_distances(given.name) for given in forward))
+    unscaled = of_points or is_of_distances or (around is not None and {"q", "k"} <= set(around.heads))
     offer = replace(offer, own_keys=keys_of_no_token(roles) if aside else 0, unscaled=unscaled)
     before = None if around is None or around.of_memory is not None else around.before
     if way.memory and before is not None and before.kind in NORMED_ALONE:
@@ -229,6 +231,12 @@ def has_table(roles: Roles) -> bool:
     """Say whether a layer has a number for each head and each of many distances."""
     shapes = [array.shape for array in roles.neutral.values() if array.ndim == len(("distances", "heads"))]
     return any(heads == roles.heads < distances for distances, heads in shapes)
+
+
+def says_distances(name: str) -> bool:
+    """Say whether an argument is by its name what is added to the logits for each distance, as in the layers of T5."""
+    parts = set(parts_of_name(name))
+    return "bias" in parts and bool(parts & {"position", "pos", "relative", "rel"})
 
 
 def fit(arrays: Mapping[str, Array], heads: int, groups: int) -> bool:
