@@ -105,6 +105,30 @@ def padded(array: Any, number: Any, *, padding_config: Sequence[tuple[int, int, 
     return whole[tuple(slice(max(-low, 0), min(high, 0) or None) for low, high, _ in padding_config)]
 
 
+def gathered(array: Any, places: Any, **params: Any) -> Any:
+    """Return parts of an array that begin at given places; where some lie outside and are to be filled, JAX does it."""
+    numbers, sizes, axes = params["dimension_numbers"], params["slice_sizes"], range(array.ndim)
+    starts = dict(zip(numbers.start_index_map, np.moveaxis(places, -1, 0), strict=True))
+    most = {axis: array.shape[axis] - sizes[axis] for axis in starts}
+    inside = {axis: np.clip(start, 0, most[axis]) for axis, start in starts.items()}
+    if "FILL" in str(params["mode"]) and any((inside[axis] != starts[axis]).any() for axis in starts):
+        return NotImplemented
+    own = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    several = places.shape[:-1]
+    for axis, place in own.items():
+        inside[axis] = np.arange(several[place]).reshape([-1 if one == place else 1 for one in range(len(several))])
+    index = []
+    for axis in axes:
+        steps = np.arange(sizes[axis]).reshape([-1 if one == axis else 1 for one in axes])
+        start = np.asarray(inside.get(axis, 0))
+        index.append(start.reshape(*(start.shape or (1,) * len(several)), *(1 for _ in axes)) + steps)
+    gone = tuple(len(several) + axis for axis in (*numbers.collapsed_slice_dims, *own))
+    said = np.squeeze(array[tuple(index)], gone)
+    of_parts = numbers.offset_dims
+    order = [place for place in range(said.ndim) if place not in of_parts]
+    return np.transpose(said, np.argsort([*order, *of_parts]))
+
+
 def inverse_of_erf(x: float) -> float:
     """Return the number whose erf is x."""
     return NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2) if abs(x) < 1 else math.copysign(math.inf, x)
@@ -171,7 +195,7 @@ OTHERS: dict[str, Rule] = {
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "div": quotient, "rem": lambda x, y: np.fmod(x, y) if y.all() or x.dtype.kind == "f" else NotImplemented,
     "tile": lambda x, *, reps: np.tile(x, reps), "shift_right_logical": shifted, "conv_general_dilated": convolved,
-    "dynamic_slice": part_from, "bitcast_convert_type": recast,
+    "dynamic_slice": part_from, "gather": gathered, "bitcast_convert_type": recast,
     "complex": lambda real, imag: real + 1j * imag, "real": np.real, "imag": np.imag, "conj": lambda x, **_: np.conj(x),
     "stop_gradient": lambda x: x, "copy": lambda x: x, "copy_p": lambda x: x,
     "optimization_barrier": lambda *several: list(several),
@@ -179,8 +203,8 @@ OTHERS: dict[str, Rule] = {
 EXACT = ("add", "sub", "mul", "max", "min", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge")
 """Operations on two numbers whose result is the one nearest to the right one, in every library."""
 MOVES = ("iota", "select_n", "stack", "concatenate", "pad", "tile", "broadcast_in_dim", "slice", "split", "reshape",
-         "transpose", "squeeze", "expand_dims", "rev", "stop_gradient", "copy", "copy_p", "convert_element_type",
-         "optimization_barrier")  # fmt: skip
+         "transpose", "squeeze", "expand_dims", "gather", "rev", "stop_gradient", "copy", "copy_p",
+         "convert_element_type", "optimization_barrier")  # fmt: skip
 """Operations that leave numbers as they are, but for their type."""
 
 
@@ -189,7 +213,8 @@ def rule_of(name: str, params: Mapping[str, Any], given: Sequence[Any]) -> Rule 
     kinds = [one.dtype if isinstance(one, np.ndarray) else None for one in given]
     if not all(map(is_number, kinds)) or (any(map(is_half, kinds)) and name not in (*EXACT, *MOVES)):
         return None
-    are_floats = all(kind is not None and kind.kind not in "biu" for kind in kinds)
+    # a float may be raised to a whole number
+    are_floats = all(kind is not None and kind.kind not in "biu" for kind in (kinds[:1] if name == "pow" else kinds))
     makes_whole = name == "convert_element_type" and np.dtype(params["new_dtype"]).kind in "iu"
     if (name in (*OF_FLOATS, "integer_pow") and not are_floats) or (makes_whole and are_floats):
         return None

@@ -219,9 +219,8 @@ class PureLayer:
 
         def noting(*given: Any) -> Any:
             said, seen = self.whole_with_norms(*given)
-            tracer = sys.modules["jax"].core.Tracer  # what a norm sees inside a loop is no number outside
             found.extend((norm, *pair) for norm, pair in zip(self.met, seen, strict=True)
-                         if not any(isinstance(one, tracer) for one in pair))  # fmt: skip
+                         if not any(map(is_tracer, pair)))  # fmt: skip
             return said
 
         self.calls.append(noting)
@@ -229,6 +228,11 @@ class PureLayer:
             yield found
         finally:
             self.calls.pop()
+
+
+def is_tracer(array: Any) -> bool:
+    """Say whether an array has no numbers: what a norm sees inside a loop of JAX is no number outside."""
+    return isinstance(array, sys.modules["jax"].core.Tracer)
 
 
 def of_all_tokens(array: Any) -> Any:
@@ -297,19 +301,34 @@ class KerasLayer(PureLayer):
     @contextmanager
     def watched(self) -> Iterator[list[Any]]:
         """Note what every norm inside is given and what it returns, in the order of the calls."""
-        found = list[Any]()
+        seen = list[Any]()
 
         def noting(norm: Any, call: Callable[..., Any]) -> Callable[..., Any]:
             def noted(inputs: Any, *others: Any, **named: Any) -> Any:
                 said = call(inputs, *others, **named)
-                found.append((norm, numbers(inputs), numbers(said)))
+                seen.append((norm, inputs, said))
                 return said
 
             return noted
 
+        def with_norms(values: Any, positional: Any, named: Any) -> Any:
+            seen.clear()
+            said = stateless(self.layer)(values, positional, named)
+            self.met = [norm for norm, *_ in seen]
+            return said, [tuple(pair) for _, *pair in seen]
+
+        found, is_traced = list[Any](), sys.modules["keras"].backend.backend() == "jax"
+        whole = compiled(with_norms) if is_traced else with_norms
+
+        def watching(*positional: Any, **named: Any) -> Any:
+            said, pairs = whole([one.value for one in self.layer.variables], positional, named)
+            found.extend((norm, *map(numbers, pair)) for norm, pair in zip(self.met, pairs, strict=True)
+                         if not (is_traced and any(map(is_tracer, pair))))  # fmt: skip
+            return said
+
         for norm in self.norms:
             vars(norm)["call"] = noting(norm, norm.call)
-        self.now.append(in_numpy(self.layer) if self.norms else self.now[-1])
+        self.now.append(in_numpy(watching) if self.norms else self.now[-1])
         try:
             yield found
         finally:
@@ -464,7 +483,7 @@ def as_called(made: Any) -> Any:
     """Return an object of a class as what is called: a layer of Keras with its own signature, which Keras hides."""
     if inspect.isclass(made) or kind_of(made) != "keras":
         return made
-    layer, signature = in_numpy(made), inspect.signature(made.call)
+    layer, signature = in_numpy(taken_apart_once_built(made)), inspect.signature(made.call)
     parameters = [one.replace(name="key_mask") if one.name == "mask" else one for one in signature.parameters.values()]
     signature = signature.replace(parameters=parameters)
 

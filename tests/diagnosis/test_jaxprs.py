@@ -36,6 +36,23 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
         jax.lax.erf(x),
         jax.lax.erf_inv(jnp.tanh(x)),
     ),
+    "parts at places": lambda x: (
+        jnp.take(x, jnp.array([[2, 0], [1, 1]]), axis=1),
+        x[jnp.array([1, 0, 1])],
+        x[:, jnp.array([1, 4]), jnp.array([0, 3])],
+        x[jnp.array([0, 1]), :, jnp.array([[5], [2]])],
+        jnp.take_along_axis(x, jnp.argsort(x, axis=-1), axis=-1),
+        jnp.take(x, jnp.array([0, 9]), axis=0, mode="clip"),
+        jnp.take(x, jnp.array([0, 9]), axis=0, mode="fill", fill_value=7.0),
+        jax.lax.dynamic_slice_in_dim(x, 1, 2, 1),
+        jax.vmap(lambda row, place: row[place])(x, jnp.array([3, 1])),
+    ),
+    "powers of places": lambda x: (
+        jnp.power(abs(x), jnp.arange(-3, 3)),
+        abs(x) ** jnp.array(2),
+        jnp.power(abs(x), x),
+        jax.lax.pow(abs(x), jnp.int32(3)),
+    ),
     "padding": lambda x: (
         jnp.pad(x, ((0, 0), (1, 0), (0, 2))),
         jax.lax.pad(x, 0.5, ((0, 0, 0), (-1, 2, 0), (0, -3, 0))),
