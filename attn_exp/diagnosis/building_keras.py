@@ -125,7 +125,7 @@ def truncated_normal(rng: np.random.Generator, lower: float, upper: float, shape
     return found
 
 
-DRAWN = {"uniform": uniform, "normal": normal, "truncated_normal": truncated_normal}
+DRAWN: dict[str, Callable[..., Any]] = {"uniform": uniform, "normal": normal, "truncated_normal": truncated_normal}
 
 
 @contextmanager

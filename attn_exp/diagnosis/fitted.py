@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -32,6 +33,19 @@ def fitted_fills(seen: Seen) -> Iterator[Candidate]:
             if penalty is not None:
                 yield Candidate(("mask_small_fill",), everywhere(added(penalty)), fitted=True)
             return
+
+
+def fitted_late(seen: Seen) -> Iterator[Candidate]:
+    """Yield the number that stands in the place of hidden keys' weights, as the first answer with such shows it."""
+    for case, answer in seen:
+        if answer.output is not None and hides_any(case):
+            number = on_the_line(case, answer, late)
+            if number is not None and number not in OF_THE_CATALOGUE and is_given(case, answer, late(number)):
+                yield Candidate(("mask_after_softmax",), everywhere(late(number)), fitted=True)
+            return
+
+
+OF_THE_CATALOGUE = (0.0, -np.inf)
 
 
 def fitted_logit(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -> float | None:
@@ -188,15 +202,15 @@ def as_weights(case: Case, answer: Answer) -> Iterator[Candidate]:
     What is added to the logits there is another line.
     """
     for is_added in (False, True):
-        numbers = [number for number in (-np.inf, *LOWEST, on_the_line(case, answer, is_added)) if number is not None]
-        for number in numbers:
+        fitting = on_the_line(case, answer, partial(raw, is_added=is_added))
+        for number in (one for one in (-np.inf, *LOWEST, fitting) if one is not None):
             if is_given(case, answer, raw(number, is_added)):
                 yield Candidate((NO_SOFTMAX,), everywhere(raw(number, is_added)), fitted=True)
 
 
-def on_the_line(case: Case, answer: Answer, is_added: bool) -> float | None:
-    """Return the number with which logits that are used as weights are nearest to an answer, or None."""
-    zero, one = (predicted(raw(number, is_added)(case.recipe), case.given) for number in (0.0, 1.0))
+def on_the_line(case: Case, answer: Answer, change: Callable[[float], Change]) -> float | None:
+    """Return the number with which a change is nearest to an answer that is a line in it, or None."""
+    zero, one = (predicted(change(number)(case.recipe), case.given) for number in (0.0, 1.0))
     if zero is None or one is None or answer.output is None or zero["output"].shape != answer.output.shape:
         return None
     slope, gap = one["output"] - zero["output"], answer.output - zero["output"]

@@ -98,8 +98,7 @@ def verdict_on_answers(
     )
     failed = [finding.rung for finding in findings if finding.state == BROKEN]
     passed = not failed
-    named = broken if broken and found.names in ((), OVERFLOWS) else found.names
-    names = remarked(edges) if passed else named
+    names = remarked(edges) if passed else names_of(found, broken)
     told = located(caller, seen, wrong, evidence.watch) if wrong and not found.names and not found.setting else None
     if wrong or passed:
         computes = what_it_computes(found, bool(wrong)) if told is None else told.said
@@ -116,6 +115,17 @@ def verdict_on_answers(
         not_asked=unasked(caller, function, seen), unexplained=told is not None,
         stage="" if told is None else told.stage,
     )  # fmt: skip
+
+
+def names_of(found: Explained, broken: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of what explains the answers, and of how a function behaves that follows from none of them."""
+    if broken and found.names in ((), OVERFLOWS):
+        return tuple(broken)
+    return (*found.names, *(name for name in broken if name in OF_NO_OTHER and name not in found.names))
+
+
+OF_NO_OTHER = ("changes_inputs", "reuses_output")
+"""How code behaves that follows from no other mistake."""
 
 
 def explained_unless_alone(evidence: Answers, wrong: Seen) -> Explained:

@@ -66,7 +66,8 @@ def with_parts(value: Any, new: Callable[[Any, Any], Any]) -> Any:
     if isinstance(value, Mapping):
         parts = {key: new(part, key) for key, part in value.items()}
         with suppress(Exception):  # as a mapping of its own kind, where that can be made of one
-            return type(value)(parts)
+            kind: Any = type(value)
+            return kind(parts)
         return parts
     if isinstance(value, list | tuple):
         parted = [new(part, getattr(value, "_fields", range(len(value)))[at]) for at, part in enumerate(value)]
@@ -293,7 +294,7 @@ def method_that_answers(kind: type) -> str:
 
 def makers_of(kind: type, answers: str) -> list[str]:
     """Return the methods of a class that take sizes, settings and random keys alone, those with usual names first."""
-    found = []
+    found: list[str] = []
     for home in kind.__mro__[:-1]:
         for name, one in vars(home).items():
             method = getattr(one, "__func__", one)

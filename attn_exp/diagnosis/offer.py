@@ -125,10 +125,11 @@ def offered(function: Any, name: str) -> Offer:
     parameters = parameters_of(function, name)
     named: dict[str, inspect.Parameter] = {}
     guessed = False
-    for given in parameters:
+    spoken = [given for given in parameters if role_of(given.name) != "scale" or not is_switch(given)]
+    for given in spoken:
         if plain(given.name) in BY_NAME:
             named.setdefault(BY_NAME[plain(given.name)], given)
-    for given in parameters:
+    for given in spoken:
         if given not in named.values() and role_of(given.name):
             named.setdefault(role_of(given.name), given)
     switch = next(filter(turns_masks_on, parameters), None)
@@ -220,8 +221,10 @@ def is_array_of_mask(given: inspect.Parameter) -> bool:
 
 
 def role_taken(given: inspect.Parameter) -> str:
-    """Return the role of a parameter by its name and its default."""
+    """Return the role of a parameter by its name and its default; `scale=True` is a switch, and no number."""
     role = role_of(given.name)
+    if role == "scale" and is_switch(given):
+        return ""
     return "mask" if role == "causal" and is_array_of_mask(given) else role
 
 

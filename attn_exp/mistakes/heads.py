@@ -139,6 +139,17 @@ def merge_by_a_view_of_all(at: At, context: Array) -> Array:
     return context.transpose(1, 0, 2, 3).reshape(batch, rows, heads * size)
 
 
+def merge_in_order(*order: int) -> Step:
+    """Return what puts heads together that are read as if they lay `[h b t e]`, in another order of these axes."""
+
+    def merge(at: At, context: Array) -> Array:
+        batch, heads, rows, size = context.shape
+        turned = context.reshape(heads, batch, rows, size).transpose(*order)
+        return turned.reshape(batch, rows, heads * size)
+
+    return merge
+
+
 def with_residual(recipe: Recipe) -> Recipe:
     """Return the recipe that adds its queries to the context, or x to the answer of a layer."""
     asked: dict[str, Array] = {}
@@ -420,6 +431,8 @@ MISTAKES = {
             instead(gather=heads_with_entries),
             instead(merge=merge_entries_with_heads),
             instead(merge=merge_by_a_view_of_all),
+            instead(merge=merge_in_order(0, 2, 1, 3)),
+            instead(merge=merge_in_order(2, 1, 0, 3)),
         ),
         needs=("batch",),
         of_code=True,

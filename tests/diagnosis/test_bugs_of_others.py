@@ -379,8 +379,30 @@ class ReadAsHeadsFirst(Three):
         return context.reshape(heads, batch, rows, size).permute(1, 2, 0, 3).reshape(batch, rows, heads * size)
 
 
-def test_entries_read_as_heads_are_mixed_with_them() -> None:
-    assert attn_exp.check(ReadAsHeadsFirst, quick=True).mistakes == ("entries_and_heads_mixed",)
+class ReadAndTurned(Three):
+    """The same, turned as if entries lay outside."""
+
+    def put_together(self, context: Any) -> Any:
+        batch, heads, rows, size = context.shape
+        return context.reshape(heads, batch, rows, size).transpose(1, 2).reshape(batch, rows, heads * size)
+
+
+@pytest.mark.parametrize("kind", [ReadAsHeadsFirst, ReadAndTurned])
+def test_entries_read_as_heads_are_mixed_with_them(kind: type) -> None:
+    assert attn_exp.check(kind, quick=True).mistakes == ("entries_and_heads_mixed",)
+
+
+def late_and_in_place(q: Any, k: Any, v: Any, mask: Any = None, scaling: bool = True) -> Any:
+    """The mask is put on the weights, with a small number; queries are scaled where they lie, if a switch says so."""
+    if scaling:
+        q /= q.shape[-1] ** 0.5
+    shares = torch.softmax(q @ k.mT, dim=-1)
+    return (shares if mask is None else shares.masked_fill(mask == 0, 1e-9)) @ v
+
+
+def test_a_late_mask_is_named_whatever_it_fills_in_beside_what_else_is_done_to_the_inputs() -> None:
+    verdict = attn_exp.check(late_and_in_place, quick=True)
+    assert set(verdict.mistakes) == {"mask_after_softmax", "changes_inputs"}, verdict
 
 
 class HeadByHead(nn.Module):

@@ -324,8 +324,8 @@ def checked(folder: Path, code: str, name: str) -> Verdict:
 def test_a_layer_is_right_with_the_parameters_that_its_file_makes(style: str, tmp_path: Path) -> None:
     code, name, _, _ = STYLES[style]
     verdict = checked(tmp_path, code, name)
-    assert verdict.passed, verdict.text()
-    assert verdict.right_under == UNDER.get(style, ""), verdict.text()
+    assert verdict.passed, verdict
+    assert verdict.right_under == UNDER.get(style, ""), verdict
     assert verdict.findings[0].said.startswith("with x"), "it is called as a layer, with a sequence for x"
 
 
@@ -334,8 +334,8 @@ def test_a_mistake_beside_parameters_that_its_file_makes_has_its_name(style: str
     code, name, piece, otherwise = STYLES[style]
     assert code.count(piece) == 1, "a mistake is made in one place"
     verdict = checked(tmp_path, code.replace(piece, otherwise), name)
-    assert not verdict.passed, verdict.text()
-    assert verdict.mistakes == (MISTAKES[style],), verdict.text()
+    assert not verdict.passed, verdict
+    assert verdict.mistakes == (MISTAKES[style],), verdict
 
 
 @pytest.mark.long
@@ -344,4 +344,4 @@ def test_a_table_of_positions_is_not_taken_for_the_parameters(tmp_path: Path) ->
         "def positions(length: int, d: int)", "def init_attention(length: int, d: int)"
     )
     verdict = checked(tmp_path, code, "attention")
-    assert verdict.passed, verdict.text()
+    assert verdict.passed, verdict
