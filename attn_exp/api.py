@@ -97,7 +97,8 @@ def check(function: Any, *words: str, quick: bool = False, against: Any = None, 
     Raises:
         UserError: what the function takes is not known, or settings that cannot be asked of it.
     """
-    from attn_exp.diagnosis import command, request  # noqa: PLC0415 - most imports need none
+    from attn_exp.diagnosis import command  # noqa: PLC0415 - most imports need none
+    from attn_exp.diagnosis.asking import request  # noqa: PLC0415 - most imports need none
 
     if not isinstance(quick, bool):
         raise UserError(f"quick is {value_given(quick)}; expected True or False")
@@ -120,7 +121,7 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
         UserError: numbers that have no place in the run, or settings that no run would take.
     """
     from attn_exp.config.compose import composed  # noqa: PLC0415 - most imports need none
-    from attn_exp.diagnosis import explain as explaining  # noqa: PLC0415
+    from attn_exp.diagnosis.classroom import explain as explaining  # noqa: PLC0415
     from attn_exp.experiment.recipes import STAGES  # noqa: PLC0415
 
     answers = {key: value for key, value in given.items() if key in STAGES}

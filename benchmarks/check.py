@@ -33,8 +33,8 @@ sys.path.insert(0, str(ROOT))
 import world  # noqa: E402 - beside this file; some environments have another package called benchmarks
 
 import attn_exp  # noqa: E402 - from the checkout
-from attn_exp.diagnosis.check import check  # noqa: E402
-from attn_exp.diagnosis.request import understood  # noqa: E402
+from attn_exp.diagnosis.asking.request import understood  # noqa: E402
+from attn_exp.diagnosis.judging.check import check  # noqa: E402
 from attn_exp.experiment.verdict import Verdict  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator.functional import attention  # noqa: E402

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from attn_exp.diagnosis.paper import Paper  # noqa: E402 - from the checkout
+from attn_exp.diagnosis.classroom.paper import Paper  # noqa: E402 - from the checkout
 from attn_exp.runs.classroom.grades import grade_answers  # noqa: E402
 from attn_exp.runs.classroom.sheets import composer, read_key, write_sheets  # noqa: E402
 

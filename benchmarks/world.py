@@ -116,7 +116,7 @@ def import_libraries(spoken_of: str) -> None:
                 importlib.import_module(name)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    for name in ("cli", "diagnosis.command", "diagnosis.check", "diagnosis.smallest"):
+    for name in ("cli", "diagnosis.command", "diagnosis.judging.check", "diagnosis.explaining.smallest"):
         importlib.import_module(f"attn_exp.{name}")
 
 

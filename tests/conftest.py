@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from attn_exp.diagnosis import libraries
-from attn_exp.diagnosis.clock import PACE
+from attn_exp.diagnosis.asking.clock import PACE
+from attn_exp.diagnosis.code import libraries
 from tests.report import tab
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count() or 1))

@@ -35,6 +35,12 @@ ORDER = (
 )  # fmt: skip
 """Every room and every file beside them: each imports only from those above it."""
 
+ROOMS_OF_DIAGNOSIS = (
+    "code", "asking", "sheets", "recipes", "matrices", "calling", "inside",
+    "making", "reading", "finding", "explaining", "judging", "pairs", "classroom",
+)  # fmt: skip
+"""The rooms inside `diagnosis`: each imports only from those above it, and from no file that stands beside them."""
+
 EDGES = {
     "hydra": ("command_line", "compose", "hydra_errors", "loader", "expand"),
     "omegaconf": ("command_line", "compose", "hydra_errors", "loader", "expand"),
@@ -85,6 +91,24 @@ def test_the_list_names_every_room() -> None:
 def test_a_room_imports_only_from_rooms_above_it(path: Path) -> None:
     below = ORDER[ORDER.index(room(path)) + 1 :]
     assert not rooms_used(path) & set(below)
+
+
+def test_the_list_names_every_room_of_diagnosis_and_to_open_one_imports_nothing() -> None:
+    assert {path.parent.name for path in (PACKAGE / "diagnosis").glob("*/*.py")} == set(ROOMS_OF_DIAGNOSIS)
+    assert [name for name in ROOMS_OF_DIAGNOSIS if imported(PACKAGE / "diagnosis" / name / "__init__.py")] == []
+
+
+def test_no_two_files_of_diagnosis_have_the_same_name_so_that_they_can_be_named_without_their_room() -> None:
+    names = [path.stem for path in (PACKAGE / "diagnosis").rglob("*.py") if path.stem != "__init__"]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("name", ROOMS_OF_DIAGNOSIS)
+def test_a_room_of_diagnosis_imports_only_from_rooms_above_it(name: str) -> None:
+    above, start = set(ROOMS_OF_DIAGNOSIS[: ROOMS_OF_DIAGNOSIS.index(name) + 1]), "attn_exp.diagnosis."
+    for path in (PACKAGE / "diagnosis" / name).rglob("*.py"):
+        used = {module.removeprefix(start).split(".")[0] for module in imported(path) if module.startswith(start)}
+        assert used <= above, (path.name, used - above)
 
 
 @pytest.mark.parametrize(("library", "homes"), EDGES.items(), ids=EDGES)

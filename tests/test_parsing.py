@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from attn_exp import own_code, parsing
-from attn_exp.diagnosis import boxes
+from attn_exp.diagnosis.sheets import boxes
 from attn_exp.errors import UserError
 from attn_exp.problem import input_files, models
 from attn_exp.problem.files import numpy_files, safetensors

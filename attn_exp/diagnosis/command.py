@@ -16,14 +16,14 @@ from types import ModuleType
 from typing import Any
 
 from attn_exp.config.compose import composed
-from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.explain import explain
-from attn_exp.diagnosis.module_sizes import Sizes
-from attn_exp.diagnosis.neutral import is_known, sources_of
-from attn_exp.diagnosis.offer import is_required, parameters_of
-from attn_exp.diagnosis.request import Request, understood
-from attn_exp.diagnosis.sides import side_of_name
-from attn_exp.diagnosis.told_sizes import MADE_WITH, SIZE, is_module
+from attn_exp.diagnosis.asking.offer import is_required, parameters_of
+from attn_exp.diagnosis.asking.request import Request, understood
+from attn_exp.diagnosis.asking.sides import side_of_name
+from attn_exp.diagnosis.calling.neutral import is_known, sources_of
+from attn_exp.diagnosis.classroom.explain import explain
+from attn_exp.diagnosis.judging.check import check
+from attn_exp.diagnosis.making.told_sizes import MADE_WITH, SIZE, is_module
+from attn_exp.diagnosis.matrices.module_sizes import Sizes
 from attn_exp.diagnosis.whole_file import names_in_file
 from attn_exp.errors import UNSHOWN, OwnCodeError, UncalledError, UserError, unknown
 from attn_exp.experiment.verdict import Verdict, unfinished
@@ -91,7 +91,7 @@ def check_or_compare(
     """Check one function, or hold two against each other."""
     if len(found) == 1:
         return check(found[0], question, quick, tell)
-    from attn_exp.diagnosis.against import against  # noqa: PLC0415 - few checks name two
+    from attn_exp.diagnosis.pairs.against import against  # noqa: PLC0415 - few checks name two
 
     return against(found[0], found[1], question, quick, tell)
 

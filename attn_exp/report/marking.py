@@ -10,8 +10,8 @@ import numpy as np
 from markupsafe import Markup
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
-from attn_exp.diagnosis.paper import Blank, Paper
+from attn_exp.diagnosis.classroom.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
+from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.report import words
 from attn_exp.report.inline import policy, styles, template_text
 from attn_exp.report.templating import templates

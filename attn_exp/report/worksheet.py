@@ -12,8 +12,8 @@ import numpy as np
 from markupsafe import Markup
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.foretold import Foretold, foretold
-from attn_exp.diagnosis.paper import Blank, Paper
+from attn_exp.diagnosis.classroom.foretold import Foretold, foretold
+from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.report import words
 from attn_exp.report.inline import policy, scripts, styles, template_text

@@ -47,7 +47,7 @@ def binder(config: Config) -> Bind | None:
     """Return what imports the functions that the command line names as forms; None where it names none."""
     if not any_named(variant.form for variant in config.variant.values()):
         return None
-    from attn_exp.diagnosis.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
+    from attn_exp.diagnosis.judging.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
 
     return bind
 

@@ -23,5 +23,5 @@ def kept_files(monkeypatch: pytest.MonkeyPatch) -> None:
             return composed(words, folders, typed=typed)
         return config(*words)
 
-    for user in ("config.compose", "diagnosis.command", "diagnosis.request"):
+    for user in ("config.compose", "diagnosis.command", "diagnosis.asking.request"):
         monkeypatch.setattr(f"attn_exp.{user}.composed", with_kept_files)

@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 
 import attn_exp  # noqa: E402
-from attn_exp.diagnosis.chance import start_over, without_chance  # noqa: E402
+from attn_exp.diagnosis.asking.chance import start_over, without_chance  # noqa: E402
 from tests.diagnosis.test_bugs_of_others import Three  # noqa: E402
 
 

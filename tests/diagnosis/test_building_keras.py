@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.building_keras import DRAWN, drawn_in_numpy, without_logs
+from attn_exp.diagnosis.matrices.building_keras import DRAWN, drawn_in_numpy, without_logs
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
 
@@ -51,7 +51,7 @@ LAYER = """
 import os
 os.environ["KERAS_BACKEND"] = "jax"
 import jax, keras, numpy as np
-from attn_exp.diagnosis.pure_layers import taken_apart_once_built
+from attn_exp.diagnosis.matrices.pure_layers import taken_apart_once_built
 
 class Layer(keras.layers.Layer):
     def __init__(self):

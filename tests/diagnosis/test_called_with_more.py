@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.check import scaled_as_inside
-from attn_exp.diagnosis.search_of_ways import NoWayError
-from attn_exp.diagnosis.ways_into_layers import find_way
+from attn_exp.diagnosis.calling.search_of_ways import NoWayError
+from attn_exp.diagnosis.calling.ways_into_layers import find_way
+from attn_exp.diagnosis.judging.check import scaled_as_inside
 from attn_exp.experiment.verdict import Finding
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.case import expected
-from attn_exp.diagnosis.clipped import number_of
-from attn_exp.diagnosis.offer import Offer
-from attn_exp.diagnosis.questions import layer_cases
-from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.asking.case import expected
+from attn_exp.diagnosis.asking.offer import Offer
+from attn_exp.diagnosis.asking.questions import layer_cases
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.explaining.clipped import number_of
 from tests.zoo.wrong_code import raw, soft
 
 

@@ -9,10 +9,10 @@ import pytest
 
 import attn_exp
 from attn_exp import mistakes
-from attn_exp.diagnosis.fitted import one_for_all_sizes
-from attn_exp.diagnosis.offer import offered
-from attn_exp.diagnosis.questions import core_cases
-from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.asking.offer import offered
+from attn_exp.diagnosis.asking.questions import core_cases
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.recipes.fitted import one_for_all_sizes
 from tests.zoo.case import Case
 from tests.zoo.wrong_code import CODE, logits, raw, soft
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.sides import side_of_name
+from attn_exp.diagnosis.asking.sides import side_of_name
 
 
 def softmax(scores: Any, axis: int = -1) -> Any:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.by_hand import own_halves
-from attn_exp.diagnosis.grading import Grade, grade
-from attn_exp.diagnosis.paper import Paper, paper
+from attn_exp.diagnosis.classroom.by_hand import own_halves
+from attn_exp.diagnosis.classroom.grading import Grade, grade
+from attn_exp.diagnosis.classroom.paper import Paper, paper
 from tests.compose import config
 
 ONE = ("embeddings=random", "embeddings.tokens=4", "embeddings.d_model=4", "variant=[matrix]")

@@ -122,7 +122,7 @@ sys.meta_path.insert(0, Finder())
         ("attn_exp.diagnosis.command:understood", "attn_exp/diagnosis/command.py line "),
         ("attn_exp.own_code:run_module", "attn_exp/own_code.py line "),
         ("attn_exp.diagnosis.command:shown", "attn_exp/diagnosis/command.py line "),
-        ("attn_exp.diagnosis.call:unlaid", "attn_exp/diagnosis/call.py line "),
+        ("attn_exp.diagnosis.calling.call:unlaid", "attn_exp/diagnosis/calling/call.py line "),
         ("attn_exp.cli:check_in_child", "attn_exp/cli.py line "),
         ("attn_exp.child:serve", ""),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.watching import watched
+from attn_exp.diagnosis.code.watching import watched
 from attn_exp.errors import UserError
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")

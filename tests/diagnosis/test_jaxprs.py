@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.jaxprs import taken_apart
+from attn_exp.diagnosis.code.jaxprs import taken_apart
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
 jnp: Any = pytest.importorskip("jax.numpy")

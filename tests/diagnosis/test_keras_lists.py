@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.guessing import About, guesses
-from attn_exp.diagnosis.module_sizes import Sizes
-from attn_exp.diagnosis.uses import keywords_read, uses_of
+from attn_exp.diagnosis.asking.uses import keywords_read, uses_of
+from attn_exp.diagnosis.making.guessing import About, guesses
+from attn_exp.diagnosis.matrices.module_sizes import Sizes
 
 OF_A_LIST = """
 import keras

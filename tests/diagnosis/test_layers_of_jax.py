@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp.diagnosis.chance import is_of_chance
-from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.asking.chance import is_of_chance
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.judging.check import check
 from attn_exp.experiment.verdict import HELD, Verdict
 from attn_exp.own_code import find_function
 

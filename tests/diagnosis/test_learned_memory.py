@@ -11,8 +11,8 @@ import attn_exp
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch
 
-from attn_exp.diagnosis.learned_memory import Asked
-from attn_exp.diagnosis.way import Way
+from attn_exp.diagnosis.calling.way import Way
+from attn_exp.diagnosis.reading.learned_memory import Asked
 
 
 class OfSlots(torch.nn.Module):

@@ -10,8 +10,8 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from attn_exp.diagnosis.check import check  # noqa: E402 - after what may be missing
-from attn_exp.diagnosis.request import Request, understood  # noqa: E402
+from attn_exp.diagnosis.asking.request import Request, understood  # noqa: E402
+from attn_exp.diagnosis.judging.check import check  # noqa: E402 - after what may be missing
 from attn_exp.experiment.verdict import HELD, REMARK  # noqa: E402
 from attn_exp.own_code import function_from  # noqa: E402
 

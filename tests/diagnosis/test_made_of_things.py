@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.sizes_of_files import exchanged
+from attn_exp.diagnosis.matrices.sizes_of_files import exchanged
 from attn_exp.errors import UserError
 from tests.long import thinned
 

@@ -10,8 +10,8 @@ import pytest
 
 import attn_exp
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.cores import Core
-from attn_exp.diagnosis.masks_inside import of_core
+from attn_exp.diagnosis.inside.cores import Core
+from attn_exp.diagnosis.inside.masks_inside import of_core
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch

@@ -9,8 +9,8 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from attn_exp.diagnosis.check import check  # noqa: E402 - after what may be missing
-from attn_exp.diagnosis.request import Request, request_of, settings_of  # noqa: E402
+from attn_exp.diagnosis.asking.request import Request, request_of, settings_of  # noqa: E402
+from attn_exp.diagnosis.judging.check import check  # noqa: E402 - after what may be missing
 from attn_exp.experiment.verdict import HELD, REMARK, Verdict  # noqa: E402
 from attn_exp.own_code import function_from  # noqa: E402
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.judging.check import check
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import BROKEN, REMARK
 from attn_exp.own_code import find_function

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.request import understood
+from attn_exp.diagnosis.asking.request import understood
+from attn_exp.diagnosis.judging.check import check
 from attn_exp.errors import FaultError
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.mistakes.precision import rounded
@@ -142,10 +142,10 @@ def test_an_error_of_our_own_is_not_put_down_to_the_function(monkeypatch: pytest
     def falls(*given: Any) -> NoReturn:
         raise KeyError("gone")
 
-    monkeypatch.setattr("attn_exp.diagnosis.check.check_in_layouts", falls)
+    monkeypatch.setattr("attn_exp.diagnosis.judging.check.check_in_layouts", falls)
     own = function_at_hand(attention)
     assert "could not be checked: KeyError: 'gone'" in str(check(own, understood([])))  # raised in the function's file
     with pytest.raises(
-        FaultError, match=r"an error of attn_exp itself: KeyError: 'gone', attn_exp/diagnosis/check\.py line"
+        FaultError, match=r"an error of attn_exp itself: KeyError: 'gone', attn_exp/diagnosis/judging/check\.py line"
     ):
         check(replace(own, file=str(Path("elsewhere", "mine.py").absolute())), understood([]))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.request import understood, with_words
+from attn_exp.diagnosis.asking.request import understood, with_words
 from tests.zoo.odd_right import softmax
 
 

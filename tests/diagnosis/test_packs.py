@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.packs import pack_of
+from attn_exp.diagnosis.calling.packs import pack_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.read_layers import fit
+from attn_exp.diagnosis.reading.read_layers import fit
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import attn_exp  # noqa: E402
-from attn_exp.diagnosis.sides_inside import grids, tells_steps_alone  # noqa: E402
+from attn_exp.diagnosis.inside.sides_inside import grids, tells_steps_alone  # noqa: E402
 
 
 class OfRows(nn.Module):

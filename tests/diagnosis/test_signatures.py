@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.ways_to_call import Tried, how_to_call, is_right
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.finding.ways_to_call import Tried, how_to_call, is_right
 from attn_exp.errors import UserError
 from attn_exp.own_code import find_function, function_at_hand
 

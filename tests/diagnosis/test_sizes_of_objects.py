@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.call import size_of_head
+from attn_exp.diagnosis.calling.call import size_of_head
 
 
 class OverAll:

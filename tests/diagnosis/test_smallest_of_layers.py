@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import attn_exp  # noqa: E402
-from attn_exp.diagnosis.repeat import is_plain_value  # noqa: E402
+from attn_exp.diagnosis.asking.repeat import is_plain_value  # noqa: E402
 from attn_exp.experiment.verdict import Smallest  # noqa: E402
 
 LAYER = """

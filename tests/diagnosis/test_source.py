@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from attn_exp.diagnosis import source
+from attn_exp.diagnosis.code import source
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.constructing import tells_all_of
+from attn_exp.diagnosis.making.constructing import tells_all_of
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch

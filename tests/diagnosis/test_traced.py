@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.traced import called, keeps_nothing
+from attn_exp.diagnosis.code.traced import called, keeps_nothing
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
 jnp: Any = pytest.importorskip("jax.numpy")

@@ -13,8 +13,9 @@ import torch
 from torch import nn
 
 import attn_exp
-from attn_exp.diagnosis import check, ways_to_call
-from attn_exp.diagnosis.turning_tables import Turning
+from attn_exp.diagnosis.calling.turning_tables import Turning
+from attn_exp.diagnosis.finding import ways_to_call
+from attn_exp.diagnosis.judging import check
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import HELD
 from attn_exp.rules.positions.rope import Rope

@@ -205,6 +205,6 @@ def unmasked_in_single(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
 
 
 def test_a_mistake_of_masks_beside_another_is_named_where_all_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attn_exp.diagnosis.explanations.EXPLAINING", 0.0)  # what takes long would find none
+    monkeypatch.setattr("attn_exp.diagnosis.explaining.explanations.EXPLAINING", 0.0)  # what takes long would find none
     verdict = attn_exp.check(unmasked_in_single, "position=rope", quick=True)
     assert set(verdict.mistakes) == {"rope_off_by_one", "mask_ignored"}, verdict

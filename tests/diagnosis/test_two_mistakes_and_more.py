@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.cores import core, softmaxes
-from attn_exp.diagnosis.watching import watched
+from attn_exp.diagnosis.code.watching import watched
+from attn_exp.diagnosis.inside.cores import core, softmaxes
 from attn_exp.own_code import find_function
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")

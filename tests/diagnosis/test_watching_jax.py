@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.cores import Core, cores
-from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.watching_jax import Notes, watched
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.code.watching_jax import Notes, watched
+from attn_exp.diagnosis.inside.cores import Core, cores
+from attn_exp.diagnosis.judging.check import check
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.own_code import find_function
 

@@ -10,8 +10,8 @@ import pytest
 
 import attn_exp
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.cores import Core, cores
-from attn_exp.diagnosis.watching_numpy import Notes, plain, watching
+from attn_exp.diagnosis.code.watching_numpy import Notes, plain, watching
+from attn_exp.diagnosis.inside.cores import Core, cores
 
 RNG = np.random.default_rng(3)
 W = RNG.standard_normal((4, 12, 12)) / 3

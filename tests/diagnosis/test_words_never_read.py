@@ -11,7 +11,7 @@ import attn_exp
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch
 
-from attn_exp.diagnosis.unread import never_read
+from attn_exp.diagnosis.asking.unread import never_read
 
 
 class Layer(torch.nn.Module):

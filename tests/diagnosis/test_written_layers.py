@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.named_matrices import sounds_like
+from attn_exp.diagnosis.matrices.named_matrices import sounds_like
 from tests.long import thinned
 from tools.layers.__main__ import kinds, made
 

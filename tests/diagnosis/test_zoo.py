@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.request import Request, request_of
+from attn_exp.diagnosis.asking.request import Request, request_of
+from attn_exp.diagnosis.judging.check import check
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.own_code import function_from
 from tests.compose import config

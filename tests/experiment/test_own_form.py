@@ -192,6 +192,6 @@ def test_a_function_that_ends_the_process_is_a_row_without_numbers_or_a_line() -
 def test_a_row_that_waits_for_a_function_says_so_once(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("attn_exp.diagnosis.own_form.Patience", partial(Patience, seconds=0.05))
+    monkeypatch.setattr("attn_exp.diagnosis.judging.own_form.Patience", partial(Patience, seconds=0.05))
     run(odd("slow", "calls = [0]", "calls[0] += 1; time.sleep(0.2 if calls[0] < 4 else 0)"))
     assert capfd.readouterr().err == "attn_exp: mine has waited 0.05 s for slow.py:heads\n"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.paper import Paper, of_side
+from attn_exp.diagnosis.classroom.paper import Paper, of_side
 from attn_exp.errors import UserError
 from attn_exp.report import worksheet
 from attn_exp.report.worksheet import formula

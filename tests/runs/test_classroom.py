@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis import foretold as foretelling
-from attn_exp.diagnosis.foretold import foretold, possible
-from attn_exp.diagnosis.paper import Paper
+from attn_exp.diagnosis.classroom import foretold as foretelling
+from attn_exp.diagnosis.classroom.foretold import foretold, possible
+from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError
 from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers, sheets

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis import numbers
-from attn_exp.diagnosis.grading import Grade, grade
-from attn_exp.diagnosis.paper import Paper
-from attn_exp.diagnosis.worksheet import Sheet
+from attn_exp.diagnosis.classroom.grading import Grade, grade
+from attn_exp.diagnosis.classroom.paper import Paper
+from attn_exp.diagnosis.explaining import numbers
+from attn_exp.diagnosis.sheets.worksheet import Sheet
 from attn_exp.errors import UserError
 from attn_exp.report import worksheet
 from attn_exp.runs import records
@@ -292,7 +292,7 @@ def test_what_mistakes_would_give_is_computed_once_for_a_key(home: Path, monkeyp
         computed.append(sheet)
         return catalogue(sheet)
 
-    monkeypatch.setattr("attn_exp.diagnosis.paper.catalogue", counted)
+    monkeypatch.setattr("attn_exp.diagnosis.classroom.paper.catalogue", counted)
     Path("all").mkdir()
     for number in range(3):
         blanks = tuple(replace(blank, right=blank.right + number + 1.0) for blank in paper.blanks)

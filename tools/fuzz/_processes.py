@@ -20,7 +20,7 @@ from typing import NoReturn
 import attn_exp
 from attn_exp import cli
 from attn_exp.config import compose
-from attn_exp.diagnosis import grading  # noqa: F401 - what is loaded before a fork is loaded once
+from attn_exp.diagnosis.classroom import grading  # noqa: F401 - what is loaded before a fork is loaded once
 from attn_exp.errors import printable
 from attn_exp.report import documents, index, versus  # noqa: F401
 from attn_exp.report.charts import matplotlib_figure  # noqa: F401

@@ -14,8 +14,8 @@ import numpy as np
 
 from attn_exp import machine, parsing
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.boxes import NOT_GIVEN, plain
-from attn_exp.diagnosis.paper import Blank, Paper
+from attn_exp.diagnosis.classroom.paper import Blank, Paper
+from attn_exp.diagnosis.sheets.boxes import NOT_GIVEN, plain
 from attn_exp.errors import UserError, brief, first_line
 from attn_exp.report import worksheet
 from attn_exp.report.numbers import decimal

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.grading import Grade, grade, noted, states
-from attn_exp.diagnosis.paper import Blank, Paper
+from attn_exp.diagnosis.classroom.grading import Grade, grade, noted, states
+from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.errors import UserError, unknown
 from attn_exp.report import words, worksheet
 from attn_exp.report.notebook import html

@@ -16,8 +16,8 @@ import numpy as np
 
 from attn_exp import drafts, machine, system
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.grading import Grade, Score, grade, not_their_own, noted, scores
-from attn_exp.diagnosis.paper import Paper
+from attn_exp.diagnosis.classroom.grading import Grade, Score, grade, not_their_own, noted, scores
+from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.recipes import STAGES
 from attn_exp.report import marking, words, worksheet

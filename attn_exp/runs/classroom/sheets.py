@@ -20,8 +20,8 @@ from attn_exp import drafts, machine, parsing, system
 from attn_exp.config.choices import group_names
 from attn_exp.config.compose import values
 from attn_exp.config.schema import Config, read_config
-from attn_exp.diagnosis.foretold import Numbers, drawn, possible
-from attn_exp.diagnosis.paper import Paper, paper
+from attn_exp.diagnosis.classroom.foretold import Numbers, drawn, possible
+from attn_exp.diagnosis.classroom.paper import Paper, paper
 from attn_exp.errors import UserError, reason, unknown
 from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers

@@ -1,0 +1,477 @@
+"""The questions to a function of heads or to a layer: shapes in which mistakes show, and inputs that tell them apart.
+
+All sizes are different, so that no two can be mixed up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import Case, expected
+from attn_exp.diagnosis.asking.layouts import cuts_heads, has_batch, has_heads, is_joined
+from attn_exp.diagnosis.asking.offer import Offer
+from attn_exp.diagnosis.asking.request import Filler, Gap, Request
+from attn_exp.experiment import memory
+from attn_exp.experiment.library_conventions import blind
+from attn_exp.forms.around import Around
+from attn_exp.forms.pipeline import Given, Recipe
+from attn_exp.forms.steps import share, share_in_turns
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.document import Document
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.scores.added import Added
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.sink import Sink
+from attn_exp.rules.scores.softcap import Softcap
+
+SIZE = 8
+"""Numbers of a head."""
+LONGEST, MIDDLE = 131, 11
+"""Tokens of the longest question, and of the longest that a quick check asks."""
+STAGES = 12
+"""Arrays `[b h t s]` that a question, its answer and the mistakes that may explain it hold at once."""
+CROSS, SHARED = "keys of another input", "fewer key/value heads"
+PADDED = ("padding", "padding of each entry")
+ABOUT_MASKS = ("masks", *PADDED, "causal", "hidden keys far ahead")
+WIDTH = "another width"
+ANOTHER_BATCH = "another batch"
+"""What is asked of what was made for one size of heads, where others get another size."""
+MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
+"""The questions in which a mask is given, and those with one that has more axes."""
+OF_ENTRIES = (5, 8)
+"""How many tokens of each entry are no filler."""
+SPREAD = 1.4
+"""Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
+
+
+def core_cases(
+    request: Request, offer: Offer, layout: str, quick: bool, *, returns: str = "", one_size: int = 0
+) -> Iterator[Case]:  # fmt: skip
+    """Yield the questions to a function of heads, which `returns` them in another layout, or in the same.
+
+    `one_size`: of all heads, where it may be made for one; else 0.
+    """
+    maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
+    check_room(maker, quick)
+    yield maker.case("values", 9, 9)
+    yield maker.case("unequal lengths", 7, 11, optional=True)
+    yield from other_sizes(maker)
+    yield from keyword_cases(maker)
+    if can_be_chosen(request):
+        yield from ahead_cases(maker)
+    if maker.heads > 1 and request.kv_head is None and (offer.takes("shared") or offer.takes("kv_heads")):
+        yield maker.case("shared heads", 7, 7, groups=2)
+        yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
+    elif maker.heads % 2 == 0 and maker.heads > 2 and maker.groups == maker.heads and not maker.joined:
+        yield maker.case(SHARED, 7, 7, groups=2, unpromised=True)  # 7 keys that no view can share out
+    yield maker.sized("large inputs", 6, 300.0)
+    yield maker.sized("equal inputs", 8, 0.0)
+    yield maker.sized("tiny inputs", 6, 1e-6)
+    yield maker.whole_numbers("whole numbers", 7)
+    yield maker.sized("equal inputs", 7, 0.0)  # a half type holds 1/8, and rounds 1/7
+    if not quick:
+        yield from cases_of_lengths(maker, (19, 37, 67, LONGEST))
+
+
+def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
+    """Yield questions of other sizes than the first: of a head, of a batch, and lengths that are far apart.
+
+    Those that would leave a query without keys are left out: what it gives then is asked apart.
+    """
+    cases = [
+        maker.case(ANOTHER_BATCH if maker.one_size else "another head size", 6, 6, size=4, batch=3, optional=True),
+        maker.case("few queries, many keys", 2, 29, size=16, optional=True),
+        maker.case("many queries, few keys", 23, 3, size=6, batch=1, heads=1, optional=True),
+    ]
+    cases = cases[1:2] if maker.request.few else cases
+    yield from (case for case in cases if not blind(expected(case)["masked"]).any())
+
+
+def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
+    """Yield the questions to a function of x and a layer's matrices, or to a module that has them inside."""
+    maker = LayerMaker(request, offer, inside)
+    check_room(maker, quick)
+    yield maker.case("values", 9, 9)
+    yield maker.case("another length", 7, 7, batch=3)
+    if inside is None:
+        # narrower, so that heads that are shares of its width do not fit; without W_o their answer is narrower too
+        yield maker.case(WIDTH, 7, 7, wider=-5, unpromised=True)
+        yield maker.case("another head size", 6, 6, size=4, optional=True)
+    if offer.takes("memory") and not request.masks and not request.positions:
+        yield maker.case(CROSS, 5, 9, memory=True, optional=True)
+        yield maker.case(CROSS, 6, 6, memory=True, optional=True)  # some take as many keys as queries alone
+    yield from keyword_cases(maker)
+    if inside is None and can_be_chosen(request):
+        yield from ahead_cases(maker)
+    yield maker.sized("large inputs", 6, 60.0)
+    yield maker.sized("equal inputs", 8, 0.0)
+    yield maker.sized("tiny inputs", 6, 1e-6)
+    yield maker.sized("equal inputs", 7, 0.0)
+    if not quick:
+        yield from cases_of_lengths(maker, (19, 37, 67))
+
+
+def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
+    """Yield the questions that only a whole check asks: lengths at which code in blocks goes wrong."""
+    yield maker.case("one token", 1, 1)
+    for length in lengths[-1:] if maker.request.few else lengths:
+        yield maker.case("off the block", length, length, optional=True)
+    yield maker.case("on the block", 64, 64, optional=True)
+
+
+def check_room(maker: Maker, quick: bool) -> None:
+    """Refuse heads, or a batch, of which the longest question would not fit, before the first is drawn.
+
+    Raises:
+        UserError: with the size, what is free, and a way out.
+    """
+    heads, longest = maker.heads, MIDDLE if quick else LONGEST
+    rows, keys = maker.room_for(maker.request.masks, longest, longest)
+    matrices = STAGES * maker.entries * heads * rows * (keys + SIZE)
+    layer = 0 if maker.offer.core else memory.PROJECTIONS * (heads * SIZE) ** 2
+    setting, instead = f"head={heads}", "choose fewer heads"
+    if maker.request.kv_head is not None and "head" not in maker.request.said:
+        setting, instead = f"kv_head={maker.request.kv_head}", "choose fewer, or say head= too"
+    if maker.entries > heads:
+        setting, instead = f"a batch of {maker.entries}", "choose fewer lengths"
+    needed = memory.NUMBER * (matrices + layer)
+    memory.refuse_too_large([memory.Need(needed, setting, f"for questions of {longest} tokens", instead)])
+
+
+def keyword_cases(maker: Maker) -> Iterator[Case]:
+    """Yield a question for each keyword that the function has and that nobody asked about by name.
+
+    Of a layer fewer are asked: it has one length, and few have a word for a window or a score.
+    """
+    request, offer = maker.request, maker.offer
+    kinds = {type(mask) for mask in request.masks}
+    if offer.takes("mask") and Allowed not in kinds:
+        for rows, keys in ((8, 8), (6, 10)) if offer.core else ((8, 8),):
+            masks = (*request.masks, maker.some_mask(rows, keys, request.pads))
+            yield maker.case("masks", rows, keys, masks=masks, optional=rows != keys)
+        yield from masks_of_entries(maker)
+    if offer.takes("causal") and Causal not in kinds:
+        yield maker.case("causal", 9, 9, masks=(*request.masks, Causal()))
+        if offer.core and (request.leaks or "align" in request.said):  # else nobody knows which query is at which key
+            yield maker.case("causal, unequal lengths", 6, 10, masks=(*request.masks, Causal()), optional=True)
+        if offer.core and offer.takes("mask"):
+            both = (*request.masks, Causal(), maker.some_mask(8, 8, first=True))
+            yield maker.case("a mask beside causal", 8, 8, masks=both, optional=True)
+    if offer.core and offer.takes("window") and Window not in kinds:
+        causal = (Causal(),) if offer.takes("causal") and Causal not in kinds else ()
+        yield maker.case("window", 9, 9, masks=(*request.masks, *causal, Window(3, 0)))
+    if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & kinds:
+        yield from padded_cases(maker, Gap if Causal in kinds and not offer.takes("lengths") else Padding)
+    if offer.takes("scale") and request.scale is True:
+        case = maker.case("scale", 7, 7)
+        yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
+    if isinstance(maker, HeadsMaker):
+        yield from score_cases(maker)
+
+
+def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
+    """Yield a question with filler at the end, and one in which only the first entry has some."""
+    masks = maker.request.masks
+    yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(maker.lengths)))
+    if isinstance(maker, LayerMaker) and maker.has_entries:
+        every = (*masks, kind(OF_ENTRIES))
+        yield maker.case(PADDED[1], 8, 8, masks=every, batch=len(OF_ENTRIES), unpromised=True)
+
+
+def masks_of_entries(maker: Maker) -> Iterator[Case]:
+    """Yield questions with a mask for each entry of a batch, and with one for each head too."""
+    if isinstance(maker, HeadsMaker) and maker.batch == 1:
+        return
+    rows, keys = maker.room_for(maker.request.masks, 7, 7)
+    for rung, heads in list(zip(MASKS_OF_MORE, (1, maker.heads), strict=True))[: 1 + (maker.heads > 1)]:
+        drawn = [
+            [maker.some_mask(rows, keys, maker.request.pads).values for _ in range(heads)] for _ in range(maker.entries)
+        ]
+        masks = (*maker.request.masks, Allowed(np.array(drawn)))
+        yield maker.case(rung, rows, keys, masks=masks, batch=maker.entries, unpromised=True)
+
+
+def ahead_cases(maker: Maker) -> Iterator[Case]:
+    """Yield a question for each mask in which hidden keys are far ahead of those that are seen."""
+    request, offer, rung = maker.request, maker.offer, "hidden keys far ahead"
+    if request.masks:
+        yield ahead(maker.case(rung, 8, 8))
+    elif offer.takes("causal"):
+        yield ahead(maker.case(rung, 8, 8, masks=(Causal(),)))
+    if offer.takes("mask") and Allowed not in {type(mask) for mask in request.masks}:
+        sizes = maker.room_for(request.masks, 8, 8)
+        yield ahead(maker.case(rung, 8, 8, masks=(*request.masks, half_hidden(maker.rng, *sizes, request.pads))))
+
+
+def score_cases(maker: HeadsMaker) -> Iterator[Case]:
+    """Yield a question for each score rule that the function has a word for, alone and beside a mask."""
+    request, offer = maker.request, maker.offer
+    sinks = [round(float(number), 3) for number in maker.rng.standard_normal(maker.heads)]
+    for role, rule in (("softcap", Softcap(2.0)), ("alibi", Alibi()), ("sinks", Sink(sinks))):
+        if offer.takes(role) and type(rule) not in {type(known) for known in request.scores}:
+            scores = (*request.scores, rule)
+            yield maker.case(role, 7, 7, scores=scores)
+            if offer.takes("mask"):
+                masks = (*request.masks, maker.some_mask(8, 8, request.pads))
+                yield maker.case(f"{role} beside a mask", 8, 8, scores=scores, masks=masks, optional=True)
+
+
+# Who makes a case of what was asked for: of heads, or of a layer
+
+
+class Maker:
+    """Makes cases of a request, with random inputs from one seed; both kinds of functions are asked the same of masks.
+
+    `lengths` are those that a question about filler gives the entries of its batch.
+    """
+
+    stream: int
+    heads: int
+    lengths: tuple[int, ...] = (5,)
+
+    def __init__(self, request: Request, offer: Offer) -> None:
+        self.request, self.offer = request, offer
+        self.share = share_in_turns if request.tiled else share
+        self.rng = np.random.default_rng(np.random.SeedSequence([request.seed, self.stream]))
+
+    @property
+    def entries(self) -> int:
+        """How many entries a batch has."""
+        return max(2, self.request.entries)
+
+    def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
+        """Return a case of these sizes; `other` masks, scores and the like stand for what was asked."""
+        raise NotImplementedError
+
+    def sized(self, rung: str, length: int, factor: float) -> Case:
+        """Return a case whose input, which makes the logits, is multiplied by a factor."""
+        raise NotImplementedError
+
+    def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
+        """Return sizes that the masks fit: documents, and what is written out, have sizes of their own."""
+        if self.request.few and 1 < max(rows, keys) <= MIDDLE:
+            rows, keys = (9, 9) if rows == keys else (7, 11)
+        for mask in masks:
+            if isinstance(mask, Document):
+                rows = keys = len(mask.ids)
+            if isinstance(mask, Allowed) and mask.misfit(self.heads, rows, keys):
+                rows, keys = np.atleast_2d(mask.values).shape[-2:]
+        for score in self.request.scores:
+            if isinstance(score, Added) and score.misfit(self.heads, rows, keys):
+                rows, keys = np.atleast_2d(score.values).shape[-2:]
+        return rows, keys
+
+    def some_mask(self, rows: int, keys: int, first: bool = False) -> Allowed:
+        """Return a random mask in which every query sees a key and misses one, with `first` the first key too.
+
+        Masks that were asked for may have sizes of their own, which it then has too.
+
+        A function of heads is given one in which every key is seen and missed as well.
+        """
+        rows, keys = self.room_for(self.request.masks, rows, keys)
+        seen = self.rng.random((rows, keys)) < 0.6
+        seen[np.arange(rows), np.arange(rows) % keys] = True
+        seen[np.arange(rows), (np.arange(rows) + 1) % keys] = False
+        if self.offer.core:
+            seen[np.arange(keys) % rows, np.arange(keys)] = True
+            seen[(np.arange(keys) + 1) % rows, np.arange(keys)] = False
+        seen[:, 0] |= first
+        return Allowed(seen)
+
+
+class HeadsMaker(Maker):
+    """Makes cases of queries, keys and values."""
+
+    stream = 12
+
+    def __init__(self, request: Request, offer: Offer, layout: str, returns: str, one_size: int) -> None:
+        super().__init__(request, offer)
+        self.one_size = one_size
+        self.batch = (request.entries if request.entries > 1 else 2) if has_batch(layout) else 1
+        usual = 6 if request.kv_head is None else 3 * request.kv_head
+        self.heads = request.head or usual if has_heads(layout) else 1
+        self.groups = request.kv_head or self.heads if has_heads(layout) else 1
+        self.joined, self.wide = is_joined(layout), cuts_heads(layout) or cuts_heads(returns)
+        self.lengths = OF_ENTRIES[: self.batch]
+
+    def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
+        """Return a case of these sizes; `other` masks, scores and groups stand for what was asked."""
+        masks = other.get("masks", self.request.masks)
+        rows, keys = self.room_for(masks, rows, keys)
+        size = self.one_size or other.get("size", SIZE)
+        size = SIZE if any(position.misfit(size) for position in self.request.positions) else size
+        batch = self.batch if self.request.entries > 1 or self.batch == 1 else other.get("batch", self.batch)
+        rules = replace(self.request.rules(size, rows, keys), masks=masks)
+        rules = replace(rules, scores=other.get("scores", rules.scores))
+        fixed = self.request.head or self.request.kv_head or self.request.scores or self.heads == 1
+        heads = self.heads if fixed else other.get("heads", self.heads)
+        groups = other.get("groups", self.groups if heads == self.heads else heads)
+        recipe = Recipe(rules, heads, groups, self.request.positions, wide=self.wide, share=self.share)
+        counts = ((heads, rows), (recipe.groups, keys), (recipe.groups, keys))
+        q, k, v = (self.rng.standard_normal((batch, heads, length, size)) for heads, length in counts)
+        explicit, unpromised = not isinstance(self.request.scale, bool), other.get("unpromised", False)
+        return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), explicit, optional or unpromised, unpromised)
+
+    def sized(self, rung: str, length: int, factor: float) -> Case:
+        """Return a case whose queries are multiplied by a factor."""
+        case = self.case(rung, length, length)
+        assert case.given.q is not None
+        return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # no zero is negative
+
+    def whole_numbers(self, rung: str, length: int) -> Case:
+        """Return a case of sparse small whole numbers, which every type holds exactly."""
+        case = self.case(rung, length, length)
+        q, k, v = (
+            np.where(self.rng.random(side.shape) < 0.3, self.rng.integers(-2, 3, side.shape), 0.0)
+            for side in (case.given.q, case.given.k, case.given.v)
+            if side is not None
+        )
+        return replace(case, given=Given(q, k, v))
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What a module holds: its matrices as `x W` has them, its heads, and what stands around its attention.
+
+    `tokens` says how many it takes, where it takes no other number of them.
+    """
+
+    arrays: Mapping[str, Array]
+    heads: int
+    groups: int
+    around: Around | None = None
+    tokens: int = 0
+
+
+class LayerMaker(Maker):
+    """Makes cases of x and the matrices of a layer; a module's own matrices stay."""
+
+    stream = 13
+
+    def __init__(self, request: Request, offer: Offer, inside: Inside | None) -> None:
+        super().__init__(request, offer)
+        self.inside = inside
+        self.heads = inside.heads if inside else request.head or (3 if offer.takes("heads") else 1)
+        shared = request.kv_head
+        self.groups = self.heads if shared is None or self.heads % shared else shared
+        self.groups = inside.groups if inside else self.groups
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether its questions have several entries because nobody asked for a number of them."""
+        return self.inside is not None and self.request.entries <= 1
+
+    def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
+        """Return sizes that the masks fit, and the layer."""
+        fixed = self.inside.tokens if self.inside else 0
+        return super().room_for(masks, fixed or rows, fixed or keys)
+
+    def case(
+        self, rung: str, rows: int, keys: int, *, optional: bool = False, wider: int = 0, factor: float = 1.0,
+        **other: Any,
+    ) -> Case:  # fmt: skip
+        """Return a case of so many tokens; x has `wider` more numbers than all heads, and `factor` makes it larger."""
+        masks = other.get("masks", self.request.masks)
+        rows, keys = self.room_for(masks, rows, keys)
+        rows = rows if other.get("memory") else keys
+        arrays = self.inside.arrays if self.inside else self.draw_matrices(wider, other.get("size", SIZE))
+        width, inner = arrays["W_q"].shape
+        rules = replace(self.request.rules(inner // self.heads, rows, keys), masks=masks)
+        recipe = Recipe(
+            rules, self.heads, self.groups, self.request.positions, output_projection="W_o" in arrays, share=self.share
+        )
+        batch = (
+            self.request.entries if self.request.entries > 1 else 1 if self.inside is None else other.get("batch", 2)
+        )
+        x = self.rng.standard_normal((batch, rows, width)) * factor
+        around = self.inside.around if self.inside else None
+        explicit, unpromised = "scale=" in " ".join(self.request.typed), other.get("unpromised", False)
+        of_memory = (batch, keys, len(arrays["W_k"]))
+        memory = self.rng.standard_normal(of_memory) if other.get("memory") else None
+        given = Given(x=x, memory=memory, arrays=arrays, around=around)
+        return Case(rung, recipe, given, explicit, optional or unpromised, unpromised)
+
+    def sized(self, rung: str, length: int, factor: float) -> Case:
+        """Return a case whose x is multiplied by a factor."""
+        return self.case(rung, length, length, factor=factor)
+
+    def draw_matrices(self, wider: int, size: int) -> dict[str, Array]:
+        """Return the matrices and biases that the function takes."""
+        inner, shared = self.heads * size, self.groups * size
+        width = inner + wider
+        spread = 1.3 / math.sqrt(width)
+        shapes = {"W_q": (width, inner), "W_k": (width, shared), "W_v": (width, shared), "W_o": (inner, width)}
+        biases = {"b_q": inner, "b_k": shared, "b_v": shared, "b_o": width}
+        arrays = {name: self.rng.standard_normal(shape) * spread for name, shape in shapes.items()}
+        arrays |= {name: self.rng.standard_normal(length) * 0.7 for name, length in biases.items()}
+        return {name: array for name, array in arrays.items() if self.offer.takes(name)}
+
+
+# Hidden keys whose logits and values are far larger: they show a small fill in a type of few digits
+
+SEEN, HIDDEN = -9.0, -1.0
+"""Logits of the first half of the keys and of the others. Those of one half are equal, so a half type shares evenly."""
+LARGER = 16.0
+"""How much larger the values of the other half are."""
+
+
+def can_be_chosen(request: Request) -> bool:
+    """Say whether logits can be chosen: nothing but the scale changes them."""
+    return not request.positions and not request.scores and request.normalizer.exponential and bool(request.scale)
+
+
+def ahead(case: Case) -> Case:
+    """Return the case of heads or of a layer with chosen logits: each is `scale q k`, or `scale x W_q (x W_k)`."""
+    given = case.given
+    if given.x is not None:
+        return replace(case, given=replace(given, x=marked(case, given.x), arrays=picking(given.arrays)))
+    assert given.q is not None and given.k is not None and given.v is not None
+    keys = logits(given.k.shape[2]) / (case.recipe.rules.scale * given.q.shape[-1])
+    k = np.broadcast_to(keys[:, None], given.k.shape).copy()
+    return replace(case, given=replace(given, q=np.ones_like(given.q), k=k, v=given.v * sizes(given.k.shape[2])))
+
+
+def logits(keys: int) -> Array:
+    """Return the logit of each key, whatever the query."""
+    return np.where(np.arange(keys) < keys // 2, SEEN, HIDDEN)
+
+
+def sizes(keys: int) -> Array:
+    """Return by what the values of each key are multiplied, `[s 1]`."""
+    return np.where(np.arange(keys) < keys // 2, 1.0, LARGER)[:, None]
+
+
+def marked(case: Case, x: Array) -> Array:
+    """Return x with 1 as its first number and what makes the logit as its second."""
+    length, size = x.shape[1], case.given.arrays["W_q"].shape[1] // case.recipe.heads
+    x = x * sizes(length)
+    x[..., 0], x[..., 1] = 1.0, logits(length) / (case.recipe.rules.scale * size)
+    return x
+
+
+def picking(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return a layer's matrices, whose queries are the first number of x and whose keys the second."""
+    chosen = {name: np.zeros_like(arrays[name]) for name in ("W_q", "W_k", "b_q", "b_k") if name in arrays}
+    chosen["W_q"][0], chosen["W_k"][1] = 1.0, 1.0
+    return dict(arrays) | chosen
+
+
+def half_hidden(rng: np.random.Generator, rows: int, keys: int, first: bool = False) -> Allowed:
+    """Return a mask that hides the other half of the keys from every query, and of the first half all but some.
+
+    With `first` every query sees the first key, which masks beside this one leave too.
+    """
+    seen = rng.random((rows, keys)) < 0.6
+    seen[:, keys // 2 :] = False
+    seen[np.arange(rows), np.arange(rows) % (keys // 2)] = True
+    seen[:, 0] |= first
+    return Allowed(seen)

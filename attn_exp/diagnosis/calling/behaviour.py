@@ -1,0 +1,492 @@
+"""What one call cannot show: the same answer twice, inputs left alone, entries of a batch and threads kept apart.
+
+Beside that: what a function keeps between calls, its gradients, and what plain code does at the edges of a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Barrier
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import (
+    Answer,
+    Case,
+    differs,
+    expected,
+    other_data,
+    predicted,
+    same_answer,
+    same_numbers,
+)
+from attn_exp.diagnosis.asking.offer import at_of
+from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.code.libraries import DIGITS
+from attn_exp.diagnosis.code.returned import parts_of
+from attn_exp.diagnosis.code.watching import DROPPING, watched
+from attn_exp.errors import first_line
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
+from attn_exp.forms.pipeline import Given
+from attn_exp.own_code import held
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.padding import Padding
+
+
+def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Finding, str]]:
+    """Yield a finding for each way to behave, with the name of the mistake where one is broken."""
+    yield same_twice(caller, case, digits)
+    yield inputs_unchanged(caller, case)
+    yield first_answer_kept(caller, case)
+    yield same_address(caller, case, digits)
+    yield one_changed(caller, case, digits)
+    yield batch_apart(caller, case, digits)
+    yield odd_memory(caller, case, digits)
+    yield in_threads(caller, case, digits)
+    if caller.offer.takes("mask"):
+        yield another_mask(caller, case, digits)
+
+
+def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Ask the same thing three times: the answers are equal, or a mistake has a name."""
+    rung = TWICE
+    answers = [caller(case) for _ in range(3)]
+    if silent(answers):
+        return Finding(rung, BROKEN, silent(answers)), ""
+    if all(same_numbers(answers[0].output, other.output) for other in answers[1:]):
+        return Finding(rung, HELD), ""
+    if all(same_answer(answers[0], other, case, digits) for other in answers[1:]):
+        return Finding(rung, BROKEN, "the last digits differ from call to call"), "not_deterministic"
+    name = "dropout_on" if dropped(caller, case) else "not_deterministic"
+    return Finding(rung, BROKEN, "the same call gave different answers"), name
+
+
+TWICE = "the same answer twice"
+
+
+def silent(answers: Iterable[Answer]) -> str:
+    """Say that one of several calls gave no answer, though the function has answered that question before."""
+    return next((f"one call gave no answer: {answer.error}" for answer in answers if answer.output is None), "")
+
+
+def dropped(caller: Caller, case: Case) -> bool:
+    """Say whether some weights are zero and all others too large by one factor.
+
+    Of one token the only weight is 1, so the answer is its value times what dropout makes of it: 0, or one factor.
+    """
+    if caller.library.name == "torch" and draws_what_it_drops(caller, case):
+        return True
+    alone = one_token(case)
+    if alone is None:
+        return False
+    answers = [caller(alone).output for _ in range(CALLS)]
+    factors = [factor for answer in answers if answer is not None for factor in values_kept(answer, alone)]
+    kept = [factor for factor in factors if abs(factor) > 1e-6]
+    return 0 < len(kept) < len(factors) and max(kept) - min(kept) < 0.02 and min(kept) > 1.01
+
+
+def draws_what_it_drops(caller: Caller, case: Case) -> bool:
+    """Say whether PyTorch draws zeros and ones in a call, as its dropout does."""
+    operations, _ = watched(lambda: caller(case), [])
+    return any(one.name in DROPPING for one in operations)
+
+
+def one_token(case: Case) -> Case | None:
+    """Return the case cut to one query and one key that it may see."""
+    given = case.given
+    if given.x is not None:
+        cut = replace(given, x=given.x[:, :1])
+    else:
+        assert given.q is not None and given.k is not None and given.v is not None
+        cut = Given(given.q[:, :, :1], given.k[:, :, :1], given.v[:, :, :1])
+    alone = replace(case, given=cut, recipe=case.recipe.with_rules(masks=(), offset=0))
+    return alone if predicted(alone.recipe, cut) is not None else None
+
+
+def values_kept(answer: Array, alone: Case) -> list[float]:
+    """Return by what each value was multiplied."""
+    right = expected(alone)
+    weight = alone.given.arrays.get("W_o")
+    if alone.given.x is None or weight is None:
+        context, values = answer, right["output"]
+    elif weight.shape[0] == weight.shape[1]:
+        bias = alone.given.arrays.get("b_o", 0.0)
+        context, values = (np.linalg.solve(weight.T, (side - bias)[:, 0].T) for side in (answer, right["output"]))
+    else:
+        return []
+    return [float(factor) for factor in (context / values).ravel()] if context.shape == values.shape else []
+
+
+CALLS = 100
+"""Of one token, so that even one head with one weight in ten dropped shows it."""
+
+
+def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
+    """Ask, and look whether the arrays that were handed over are what they were."""
+    arguments = caller.arguments(case)
+    before = copies(caller, arguments)
+    answer = caller.answer(arguments, case)
+    changed = [role for role, array in copies(caller, arguments).items() if not same_numbers(array, before[role])]
+    changed += [role for role in mask_changed(caller, case) if role not in changed]
+    if changed:
+        return Finding("inputs unchanged", BROKEN, f"it changed {', '.join(changed)}"), "changes_inputs"
+    said = silent([answer])
+    return Finding("inputs unchanged", BROKEN if said else HELD, said), ""
+
+
+def mask_changed(caller: Caller, case: Case) -> list[str]:
+    """Return the roles of masks that a call writes to, also where it gives no answer then."""
+    keys = at_of(case).keys
+    rules: dict[str, Mask] = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
+    found = list[str]()
+    for role, rule in rules.items():
+        asked = replace(case, recipe=case.recipe.with_rules(masks=(*case.recipe.rules.masks, rule)))
+        if not caller.offer.takes(role) or keys < len("qk"):
+            continue
+        arguments = caller.arguments(asked)
+        before = copies(caller, arguments)
+        caller.answer(arguments, asked)
+        after = copies(caller, arguments)
+        found += [role] if role in before and not np.array_equal(after[role], before[role]) else []
+    return found
+
+
+def copies(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
+    """Return copies of the arrays among some arguments."""
+    return {role: np.array(caller.library.back(value)) for role, value in arguments.items() if hasattr(value, "shape")}
+
+
+def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Ask each entry of a batch alone: it gets what it gets among the others."""
+    rung = "batch entries independent"
+    answer = caller(case)
+    whole = answer.output
+    if whole is None or len(whole) < 2 or whole.shape != expected(case)["output"].shape:
+        return Finding(rung, ABSENT), ""
+    for entry in range(len(whole)):
+        alone_case = entry_of(case, entry)
+        alone = caller(alone_case)
+        if alone.output is None:
+            return Finding(rung, ABSENT, alone.error), ""
+        if bool(alone.axes) != bool(answer.axes):
+            return Finding(rung, BROKEN, f"entry {entry + 1} alone has other axes: {alone.axes or answer.axes}"), ""
+        if not same_answer(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
+            said = f"entry {entry + 1} is another alone than in its batch"
+            return Finding(rung, BROKEN, said), "batch_mixed" if far(alone.output, whole[entry : entry + 1]) else ""
+    return Finding(rung, HELD), ""
+
+
+def far(one: Array, other: Array) -> bool:
+    """Say whether two answers differ by more than what a step of rounding does that is chosen for a whole batch."""
+    if one.shape != other.shape:  # says nothing of the numbers
+        return False
+    with np.errstate(all="ignore"):
+        gap = np.nan_to_num(np.abs(one - other), nan=np.inf)
+    return bool(gap.max(initial=0.0) > A_STEP * np.nan_to_num(np.abs(other)).max(initial=0.0))
+
+
+A_STEP = 0.05
+"""Of the largest number."""
+
+
+def entry_of(case: Case, entry: int) -> Case:
+    """Return one entry of a case's batch."""
+    given = case.given
+    one = slice(entry, entry + 1)
+    cut = {name: array[one] for name in ("q", "k", "v", "x") if (array := getattr(given, name)) is not None}
+    masks: list[Any] = list(case.recipe.rules.masks)
+    for place, mask in enumerate(masks):
+        lengths = getattr(mask, "lengths", ())
+        if len(lengths) > 1:  # each entry has a length of its own
+            masks[place] = type(mask)(int(lengths[entry]))
+    return replace(case, given=replace(given, **cut), recipe=case.recipe.with_rules(masks=tuple(masks)))
+
+
+def odd_memory(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Give arrays that are not contiguous, and in NumPy cannot be written to."""
+    rung = "odd strides, read-only inputs"
+    if caller.library.name == "jax":
+        return Finding(rung, ABSENT), ""
+    plain, arguments = caller(case), caller.arguments(case)
+    for role, value in arguments.items():
+        if hasattr(value, "shape") and getattr(value, "ndim", 0) >= 2:
+            arguments[role] = strided(value)
+    answer = caller.answer(arguments, case)
+    if answer.output is None and plain.output is not None:
+        return Finding(rung, REMARK, answer.error), ""
+    if not same_answer(answer, plain, case, digits):
+        return Finding(rung, BROKEN, "another answer where the same numbers lie otherwise in memory"), ""
+    return Finding(rung, HELD), ""
+
+
+def strided(value: Any) -> Any:
+    """Return the same numbers in another order of memory."""
+    if isinstance(value, np.ndarray):
+        turned = np.asfortranarray(value)
+        turned.setflags(write=False)
+        return turned
+    return value.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Call from two threads at once, with different numbers."""
+    rung = IN_THREADS
+    cases = [case, other_data(case)] * 4
+    alone = [caller(question) for question in cases[:2]] * 4
+    # both threads are there before either asks: what a function does to Python while it is asked stops no start
+    with ThreadPoolExecutor(2, initializer=Barrier(2, timeout=BOTH).wait) as pool:
+        together = list(pool.map(caller, cases))
+    if silent([*together, *alone]):
+        return Finding(rung, BROKEN, silent([*together, *alone])), ""
+    for answer, one, asked in zip(together, alone, cases, strict=True):
+        if not same_answer(answer, one, asked, digits):
+            return Finding(rung, BROKEN, "answers got mixed up"), ""
+    return Finding(rung, HELD), ""
+
+
+IN_THREADS = "two threads at once"
+BOTH = 20.0
+"""Seconds in which a second thread starts, where it can be started at all."""
+
+
+# What a function keeps between calls: its answers, where its inputs lay, and what they held
+
+LATER = 4
+"""So many more calls may not touch a first answer: some use a few buffers in turn."""
+
+
+def first_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
+    """Look whether an answer stays what it was while more is asked."""
+    try:
+        with held():
+            said = caller.call(caller.arguments(case))
+            before = caller.read(said, case).output
+            for _ in range(LATER):
+                caller(other_data(case))
+            after = caller.read(said, case).output
+    except Exception:
+        return Finding("a first answer is kept", ABSENT), ""
+    if not same_numbers(before, after):
+        return Finding("a first answer is kept", BROKEN, "a later call overwrote it"), "reuses_output"
+    return Finding("a first answer is kept", HELD), ""
+
+
+def same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Write new numbers where the old ones were: a function that remembers addresses gives its old answer."""
+    rung = "fresh data at the same address"
+    new = other_data(case)
+    arguments, fresh = caller.arguments(case), caller.arguments(new)
+    if caller.library.name == "jax":
+        return Finding(rung, ABSENT, "arrays of JAX cannot be written to"), ""
+    once, again = (caller.answer(one, case) for one in (arguments, caller.arguments(case)))  # which lie elsewhere
+    if not same_answer(once, again, case, digits):
+        return Finding(rung, BROKEN, OF_OLD), ""
+    apart = caller.answer(fresh, new)
+    if apart.output is None:
+        return Finding(rung, BROKEN, silent([apart])), ""
+    try:
+        for role, value in arguments.items():
+            if hasattr(value, "shape"):
+                value[...] = caller.arguments(new)[role]
+    except Exception:  # of whatever library: the function gave them another shape, or made them read-only
+        return Finding(rung, ABSENT, "its inputs cannot be written to any more"), ""
+    if same_answer(caller.answer(arguments, new), apart, new, digits):
+        return Finding(rung, HELD), ""
+    return Finding(rung, BROKEN, OF_OLD), ""
+
+
+OF_OLD = "it remembers where its inputs lay, and gives an old answer"
+
+
+def one_changed(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Change the end of one input alone: a function that remembers the others, or the beginning, gives its old answer.
+
+    Only a function that was right before is asked.
+    """
+    rung = "one input changed alone"
+    before = caller(case).output
+    if before is None or differs(before, expected(case), digits):
+        return Finding(rung, ABSENT), ""
+    for side, changed in one_side(case):
+        after = caller(changed).output
+        if after is None or differs(after, expected(changed), digits):
+            return Finding(rung, BROKEN, f"another {side}, but not another answer"), ""
+    return Finding(rung, HELD), ""
+
+
+def one_side(case: Case) -> Iterator[tuple[str, Case]]:
+    """Yield the case with the last numbers of one input changed."""
+    for side in ("q", "k", "v") if case.given.x is None else ("x",):
+        array = getattr(case.given, side).copy()
+        array[..., -1, -1] = 0.25 - array[..., -1, -1]
+        yield side, replace(case, given=replace(case.given, **{side: array}))
+
+
+def two_masks(case: Case) -> tuple[Array, Array]:
+    """Return two masks; who asks with one mask alone takes the first, which some functions keep for all calls."""
+    places = np.arange(at_of(case).rows)[:, None] + np.arange(at_of(case).keys)
+    return places % 3 > 0, places % 2 > 0
+
+
+def another_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Call with two masks, one after the other: a function that remembers the first gives its answer again."""
+    rung, at, masks = "another mask, another answer", at_of(case), two_masks(case)
+    first, second = (caller(masked(case, seen)) for seen in masks)
+    if first.output is None or second.output is None or at.keys < 4:
+        return Finding(rung, ABSENT, first.error or second.error), ""
+    if same_answer(first, second, case, digits) and not differs(first.output, expected(masked(case, masks[0])), digits):
+        return Finding(rung, BROKEN, "the mask of an earlier call is used again"), "mask_stale"
+    return Finding(rung, HELD), ""
+
+
+# Gradients: what the library derives, beside the slope of the function itself
+
+STEP = 1e-6
+
+
+def gradients(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Hold PyTorch's gradients against central differences of the function, along one random direction."""
+    rung = "gradients"
+    if caller.library.name != "torch" or digits < DIGITS["float64"]:
+        return Finding(rung, ABSENT), ""
+    sides = ("q", "k", "v") if case.given.x is None else ("x",)
+    arguments = caller.arguments(case)
+    try:
+        with held():
+            derived, measured = slopes(caller, arguments, sides)
+    except CutError:
+        if is_switched_off(caller, arguments):
+            return Finding(rung, REMARK, "none: it switches them off itself"), ""
+        return Finding(rung, BROKEN, "none: what it returns is cut off from what it was given"), "gradients_cut"
+    except Exception as error:
+        return Finding(rung, REMARK, f"none: {first_line(error)}"[:100]), ""
+    if abs(derived - measured) <= 1e-5 * max(abs(measured), 1.0):
+        return Finding(rung, HELD), ""
+    return Finding(rung, BROKEN, f"the slope is {measured:.6g}, the gradient says {derived:.6g}"), ""
+
+
+class CutError(Exception):
+    """What a function returned does not know what it was made of."""
+
+
+def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
+    """Say whether a function of tensors switches gradients off while it works, as one does that is never trained."""
+    from torch import is_grad_enabled  # noqa: PLC0415 - the function brought it
+    from torch.overrides import TorchFunctionMode  # noqa: PLC0415
+
+    class Watching(TorchFunctionMode):
+        off: bool = False
+
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.off = self.off or not is_grad_enabled()
+            return function(*args, **(kwargs or {}))
+
+    watching = Watching()
+    with watching:
+        caller.call(arguments)
+    return bool(watching.off)
+
+
+def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) -> tuple[float, float]:
+    """Return the derivative that autograd gives along a direction, and the one measured."""
+    import torch  # noqa: PLC0415 - the function brought it
+
+    rng = np.random.default_rng(5)
+    direction = {side: torch.from_numpy(rng.standard_normal(tuple(arguments[side].shape))) for side in sides}
+    direction = {side: step.to(arguments[side].device) for side, step in direction.items()}
+    leaves = {side: arguments[side].clone().requires_grad_() for side in sides}
+
+    def total(moved: dict[str, Any]) -> Any:
+        parts = parts_of(caller.call(arguments | moved))
+        output = parts[caller.part] if caller.part in parts else next(iter(parts.values()))
+        weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype, device=output.device)
+        return (output.reshape(-1) * weights).sum()
+
+    answer = total(leaves)
+    if not answer.requires_grad:
+        raise CutError
+    derivatives = torch.autograd.grad(answer, list(leaves.values()))
+    derived = sum(float((slope * direction[side]).sum()) for side, slope in zip(sides, derivatives, strict=True))
+    ends = [
+        float(total({side: arguments[side] + sign * STEP * direction[side] for side in sides})) for sign in (1.0, -1.0)
+    ]
+    return derived, (ends[0] - ends[1]) / (2 * STEP)
+
+
+# What plain code does at the edges of a mask: NaN that leaks, and rows without keys
+
+
+def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
+    """Yield what a function does with NaN behind a mask, with a query that sees nothing, and with its own dropout."""
+    yield from dropping(caller, case)
+    if not caller.offer.takes("mask") or case.given.q is None or case.given.v is None:
+        yield Finding("NaN behind a mask", ABSENT), ""
+        yield Finding("rows without keys", ABSENT), ""
+        return
+    rows, keys = case.given.q.shape[2], case.given.v.shape[2]
+    seen = np.ones((rows, keys), np.bool_)
+    seen[:, -1] = False
+    yield leak(caller, masked(case, seen))
+    seen = np.ones((rows, keys), np.bool_)
+    seen[rows // 2] = False
+    yield blind(caller, masked(case, seen), rows // 2)
+
+
+def dropping(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
+    """Yield a remark where a function drops weights unless it is told not to; it was asked without."""
+    if not caller.offer.defaults.get("dropout"):
+        return
+    arguments = caller.arguments(case)
+    arguments.pop("dropout", None)
+    answers = [caller.answer(arguments, case).output for _ in range(3)]
+    if not all(same_numbers(output, answers[0]) for output in answers):
+        word = caller.offer.parameters["dropout"]
+        said = f"weights are dropped unless {word}=0 is given; it was asked so"
+        yield Finding("left to itself", REMARK, said), "dropout_on"
+
+
+def masked(case: Case, seen: np.ndarray) -> Case:
+    """Return a case in which queries may see these keys alone."""
+    return replace(case, recipe=case.recipe.with_rules(masks=(Allowed(seen),)))
+
+
+def leak(caller: Caller, case: Case) -> tuple[Finding, str]:
+    """Put NaN into values that nobody may see, and look whether it reaches the answer."""
+    assert case.given.v is not None
+    values = case.given.v.copy()
+    values[..., -1, :] = np.nan
+    output = caller(replace(case, given=replace(case.given, v=values))).output
+    if output is None:
+        return Finding("NaN behind a mask", ABSENT), ""
+    if np.isnan(output).any():
+        known = ", as this library's own does" if caller.request.leaks else ""
+        return Finding("NaN behind a mask", REMARK, f"it reaches the answer{known}"), "" if known else "nan_leaks"
+    return Finding("NaN behind a mask", HELD), ""
+
+
+def blind(caller: Caller, case: Case, row: int) -> tuple[Finding, str]:
+    """Look what a query gets that may see no key."""
+    output = caller(case).output
+    if output is None:
+        return Finding("rows without keys", ABSENT), ""
+    kind = kind_of(output[..., row, :], case)
+    if kind == "nan":
+        expected = caller.request.empty == "nan"
+        return Finding("rows without keys", REMARK, "NaN"), "" if expected else "empty_row_nan"
+    return Finding("rows without keys", HELD, kind), ""
+
+
+def kind_of(row: np.ndarray, case: Case) -> str:
+    """Return what a row without keys gives: nan, zeros, the mean of all values, or other numbers."""
+    assert case.given.v is not None
+    if np.isnan(row).any():
+        return "nan"
+    mean = np.repeat(case.given.v.mean(axis=2), case.recipe.heads // case.recipe.groups, axis=1)
+    return (
+        "zeros" if not row.any() else "the mean of all values" if np.allclose(row, mean, atol=1e-3) else "other numbers"
+    )

@@ -1,0 +1,4 @@
+"""Numbers of a person, judged: what a worksheet asks, what each mistake gives there, slips and mistakes by name.
+
+May import from `pairs` and all rooms above that.
+"""

@@ -1,0 +1,604 @@
+"""A worksheet judged as a teacher does it: one box after another, each from the numbers that stand before it.
+
+A number is right, or follows from what stands before, as it was written or as it should have been. What does not is
+looked for in this order: numbers that are right and written otherwise (coarser, cut, in percent, with rows and columns
+exchanged), a mistake made at this box alone, two rows or columns exchanged, a slip in a few cells. So several slips and
+several mistakes, each at its box, are all found.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from attn_exp import mistakes
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.explaining.numbers import Made, bits, case_of
+from attn_exp.diagnosis.recipes.candidates import GROUPS
+from attn_exp.diagnosis.sheets.boxes import TURNED, Box
+from attn_exp.diagnosis.sheets.readings import swapped
+from attn_exp.diagnosis.sheets.slips import FEW
+from attn_exp.diagnosis.sheets.worksheet import Sheet, going_on_from, one_stage, part, stages, unfollowed
+from attn_exp.experiment.recipes import Stages
+from attn_exp.forms.pipeline import Recipe, Step
+from attn_exp.mistakes.mistake import Change, around
+
+WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
+    "written", "mistake", "exchanged", "slip", "unknown", "coarse",
+)  # fmt: skip
+"""What may be said of a box that is not simply right."""
+LEAST = 3
+"""Cells that a mistake at one box alone must explain; in one row or one head alone one less."""
+SPARE = 6.0
+"""Bits that the cells of a box must tell beyond those that the choice among mistakes takes."""
+NOTHING = 1e-9
+"""Numbers nearer than this are the same."""
+SHOWN = 4
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What is said of one box, or of all: the kind, the mistake's name, the sentence, and what mends it."""
+
+    stage: str
+    kind: str
+    says: str
+    name: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A sheet that was judged box by box: the cells of each box that do not follow, what is said, and what should
+    stand in boxes with wrong cells."""
+
+    wrong: dict[str, Array]
+    follows: dict[str, Array]
+    remarks: tuple[Remark, ...]
+    expected: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def known(self) -> bool:
+        """Whether something explains each wrong box."""
+        return all(remark.kind != UNKNOWN for remark in self.remarks)
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A way to go wrong at one box: its name and sentence, the recipe, and the boxes that it does not look at."""
+
+    name: str
+    says: str
+    fix: str
+    recipe: Recipe
+    past: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Judge:
+    """Goes through the boxes of a sheet; `exact` is what is right, and `known` what every mistake gives.
+
+    `plainly`: cells are judged, and nothing is said of them.
+    """
+
+    sheet: Sheet
+    exact: Stages
+    known: Sequence[Made]
+    digits: int
+    plainly: bool = False
+    written: list[Box] = field(default_factory=list)
+    mended: list[Box] = field(default_factory=list)
+    before_wrong: bool = False
+
+    @cached_property
+    def ways(self) -> list[Known]:
+        """Every mistake that somebody makes at one box."""
+        case, sheet = case_of(self.sheet), self.sheet
+        found = [
+            Known(name, one.says, one.fix, made.candidate.change(case))
+            for made in self.known
+            for name in made.candidate.names[:1]
+            for one in [mistakes.mistake(name)]
+            if not one.remark and one.group not in ("precision", "behaviour")
+        ]
+        own = [Known(name, says, fix, change(sheet.right)) for name, says, fix, change in of_paper(sheet)]
+        return [*own, *sorted(found, key=lambda way: GROUPS.index(mistakes.mistake(way.name).group))]
+
+    def judged(self) -> Judged:
+        """Return what becomes of each box."""
+        wrong, follows, remarks, expected = {}, {}, [], {}
+        for place, given in enumerate(self.sheet.boxes):
+            box, missed = given, self.missed(place, given)
+            found = self.otherwise(place, box) if missed.any() and not self.plainly else None
+            if found is not None:
+                remark, box = found
+                remarks.append(remark)
+                missed = np.zeros_like(missed)
+            plain = box.misses(part(self.exact, box))
+            follows[box.stage] = box.given & ~missed & (plain if self.before_wrong else np.zeros_like(plain))
+            wrong[box.stage] = missed
+            right = box
+            if missed.any() and (centre := self.centre(place, box)) is not None:
+                expected[box.stage] = centre
+            if missed.any():
+                if not self.plainly:
+                    said, right = self.explained(place, box, missed)
+                    remarks += said
+                    if all(remark.kind == WRITTEN for remark in said):
+                        box = right
+                        wrong[box.stage] = missed = np.zeros_like(missed)
+                self.before_wrong |= bool(missed.any())
+            self.written.append(sharpened(box, self.exact))
+            self.mended.append(sharpened(right, self.exact))
+        return Judged(wrong, follows, tuple(remarks), expected)
+
+    def before(self, mended: bool, place: int, box: Box) -> Sheet:
+        """Return the sheet of the boxes before one, as they were written or mended, and that one."""
+        earlier = self.mended if mended else self.written
+        return replace(self.sheet, boxes=(*earlier[:place], box))
+
+    def missed(self, place: int, box: Box) -> Array:
+        """Return the cells of a box that are not right, and follow neither from what was written nor from what should
+        have been."""
+        missed = box.misses(part(self.exact, box))
+        for mended in (False, True):
+            if missed.any() and (place or self.sheet.open):
+                missed = missed & unfollowed(self.before(mended, place, box), self.sheet.right, place)
+        return missed
+
+    def otherwise(self, place: int, box: Box) -> tuple[Remark, Box] | None:
+        """Return how a box that is right is written otherwise, and the box as it should have been written."""
+        for says, other in self.writings(box):
+            if not self.missed(place, other).any():
+                return Remark(box.stage, WRITTEN, f"{box.stage}: {says}"), other
+        return None
+
+    def writings(self, box: Box) -> Iterator[tuple[str, Box]]:
+        """Yield other ways to write a box."""
+        if box.stage == "weights":
+            yield "in percent, where shares of 1 are asked", in_percent(box)
+            if (moved := moved_to_one(box)) is not None:
+                yield "moved a little, so that the written shares sum to 1", moved
+        other = swapped(box) if TURNED not in box.note else None
+        if other is not None and box.values.shape[-1] == box.values.shape[-2]:
+            yield "the box has rows and columns exchanged", other
+        decimals = decimals_written([box])
+        if 1 <= decimals < self.digits:
+            yield coarse_text(decimals, self.digits), with_halves(box, decimals)
+        yield CUT_TEXT, uncut(box)
+
+    def explained(self, place: int, box: Box, missed: Array) -> tuple[list[Remark], Box]:
+        """Return what is said of a wrong box, and the box without its slips."""
+        centre = self.centre(place, box)
+        right = box
+        if centre is not None and centre.shape == box.values.shape:
+            right = replace(box, values=np.where(missed, centre, box.values))
+        share = missed.sum() / max(1, box.given.sum())
+        paper = share > FEW and (self.in_its_box(box) or self.whole_numbers(box))
+        remark = self.mistake_at(place, box, missed) if missed.sum() > 1 and not paper else None
+        if remark is None and missed.sum() > 1 and (found := self.exchanged(place, box)) is not None:
+            remark, right = found
+        if remark is not None:
+            return [remark], right
+        if share > FEW and (stands := self.in_its_box(box)):
+            says = f"the boxes of {box.stage} and {stands} are exchanged"
+            return [Remark(box.stage, EXCHANGED, says)], right
+        if share > FEW and self.whole_numbers(box):
+            return [Remark(box.stage, COARSE, WHOLE_TEXT)], right
+        coarse = self.coarse_numbers(place, box) if share > FEW else None
+        if coarse is not None:
+            return [coarse], with_halves(box, decimals_written([replace(box, own=own_halves(box.values))]))
+        if share <= FEW:
+            return [Remark(box.stage, SLIP, slip_text(box, missed, centre))], right
+        return [Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}")], box
+
+    def in_its_box(self, box: Box) -> str:
+        """Return which other side stands in a box of q, k or v, where that is so the other way round too, and the
+        scores are right: only the boxes are exchanged."""
+        boxes = {one.stage: one for one in self.sheet.boxes}
+        scores = boxes.get("scores")
+        if box.stage not in "qkv" or scores is None or scores.misses(part(self.exact, scores)).any():
+            return ""
+        for other in (boxes[side] for side in "qkv" if side in boxes and side != box.stage):
+            if not (box.misses(part(self.exact, other)).any() or other.misses(part(self.exact, box)).any()):
+                return other.stage
+        return ""
+
+    def whole_numbers(self, box: Box) -> bool:
+        """Say whether a box holds what is right, rounded to whole numbers."""
+        array = part(self.exact, box)
+        if array is None or array.shape != box.values.shape or decimals_written([box]) > 0 or self.digits == 0:
+            return False
+        with np.errstate(invalid="ignore"):
+            near = (np.abs(box.values - array) <= 0.5 + NOTHING) | (box.values == array)
+        return bool(near[box.given].all())
+
+    def coarse_numbers(self, place: int, box: Box) -> Remark | None:
+        """Return that the numbers of a box are too coarse, though noughts behind them make them look finer."""
+        decimals = decimals_written([replace(box, own=own_halves(box.values))])
+        if not 1 <= decimals < self.digits or self.missed(place, with_halves(box, decimals)).any():
+            return None
+        return Remark(box.stage, WRITTEN, f"{box.stage}: {coarse_text(decimals, self.digits)}")
+
+    def centre(self, place: int, box: Box) -> Array | None:
+        """Return what should stand in a box, from the boxes before it."""
+        exact = part(self.exact, box)
+        if not place or exact is None:
+            return exact
+        alone = one_stage(self.sheet, going_on_from(self.sheet.right, self.written[:place]), box.stage, 1)
+        return None if alone is None else alone[0].reshape(exact.shape)
+
+    def mistake_at(self, place: int, box: Box, missed: Array) -> Remark | None:
+        """Return the mistake at this box that gives its wrong numbers: all, or those of some heads or rows alone."""
+        if np.ptp(box.values[missed]) == 0 or self.told_by(box, missed) < SPARE:
+            return None
+        for where, only in parts_of(box, missed):
+            if missed.sum() < LEAST - bool(only):
+                continue
+            if only and self.told_by(replace(box, values=np.where(where, box.values, np.nan)), missed) < SPARE:
+                continue
+            fits = (
+                way
+                for way in self.ways_at(place)
+                if (left := self.left_by(way, place, box)) is not None and not (left & where).any()
+            )
+            way = min(fits, key=self.missed_sides, default=None) if box.stage in "qkv" else next(fits, None)
+            if way is not None:
+                return Remark(box.stage, MISTAKE, f"{only}{way.says}", way.name, way.fix)
+        return None
+
+    def told_by(self, box: Box, missed: Array) -> float:
+        """Return how much the given cells of a box tell, in bits: how far mistakes spread them, or how many numbers of
+        the size of the right ones the wrong cells could have held."""
+        spread = bits(box, [made for one in self.known if (made := part(one.stages, box)) is not None])
+        right = part(self.exact, box)
+        finite = np.zeros(1) if right is None else right[np.isfinite(right)]
+        unit = 1.0 if np.array_equal(finite, np.round(finite)) else 2 * float(box.halves.max())
+        return max(spread, float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)))
+
+    def missed_sides(self, way: Known) -> int:
+        """Return how many numbers of q, k and v a mistake does not give: one that gives all of them is likelier."""
+        made = stages(self.sheet, way.recipe)
+        return sum(int(box.misses(part(made, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
+
+    def ways_at(self, place: int) -> Iterator[Known]:
+        """Yield the mistakes that may be made at a box: with the boxes before it, or past the last of them."""
+        yield from self.ways
+        past = self.written[place - 1].stage if place else ""
+        if past in PASSED:
+            for way in self.ways:
+                named = PAST.get((past, way.name), "")
+                says, fix = SKIPPED.get(past, ("", "")) if named else (way.says, way.fix)
+                yield Known(named or way.name, says, fix, way.recipe, (past,))
+
+    def left_by(self, way: Known, place: int, box: Box) -> Array | None:
+        """Return the cells of a box that a mistake at it does not give; None where it changes nothing there."""
+        earlier = [one for one in self.written[:place] if one.stage not in way.past]
+        alone = one_stage(self.sheet, going_on_from(way.recipe, earlier), box.stage, 1)
+        array = None if alone is None else alone[0]
+        if array is not None and array.shape != box.values.shape and array.size == box.values.size:
+            array = array.reshape(box.values.shape)
+        if array is None or array.shape != box.values.shape:
+            return None
+        with np.errstate(invalid="ignore"):
+            far = box.misses(array, 40 * box.halves)
+        if far.all():
+            return None
+        sheet = replace(self.sheet, boxes=(*earlier, box))
+        return unfollowed(sheet, way.recipe, len(earlier)) if earlier or self.sheet.open else box.misses(array)
+
+    def exchanged(self, place: int, box: Box) -> tuple[Remark, Box] | None:
+        """Return which two rows, columns or heads of a box are exchanged, where that mends it, and the box mended."""
+        several = box.values.ndim == 3 and len(box.values) > 1
+        heads = tuple(str(head + 1) for head in range(len(box.values))) if several else ()
+        kinds = ((-1, box.names[1], "columns"), (-2, box.names[0], "rows"), (-3, heads, "heads"))
+        for axis, names, what in kinds[: 2 + several]:
+            for one, other in itertools.combinations(range(box.values.shape[axis]), 2):
+                order = list(range(box.values.shape[axis]))
+                order[one], order[other] = other, one
+                values, halves, own = (np.take(array, order, axis=axis) for array in (box.values, box.halves, box.own))
+                there = replace(box, values=values, halves=halves, own=own, moves=None)
+                if not self.missed(place, there).any():
+                    says = f"in {box.stage} the {what} {names[one]} and {names[other]} are exchanged"
+                    return Remark(box.stage, EXCHANGED, says), there
+        return None
+
+
+def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
+    """Yield the cells that one mistake may explain, and where that is if it is not everywhere: heads, or rows."""
+    everywhere = np.ones_like(missed)
+    heads = missed.any(axis=(-2, -1), keepdims=True) if box.values.ndim == 3 else everywhere
+    if heads.all():
+        yield everywhere, ""
+    else:
+        yield heads & everywhere, f"In head {', '.join(str(head + 1) for head in np.flatnonzero(heads))} alone: "
+    rows = missed.any(axis=-1, keepdims=True)
+    names = [box.names[0][place] for place in np.flatnonzero(rows.reshape(-1, rows.shape[-2]).any(axis=0))]
+    if not rows.all() and len(names) < rows.shape[-2]:
+        yield rows & everywhere, f"In row {' and '.join(names)} alone: "
+
+
+SKIPPED = {
+    "logits": ("The softmax is of the scores, not of the logits.", "weights = softmax(logits)"),
+    "masked": ("The softmax is of the logits before the mask.", "weights = softmax(masked)"),
+    "weights": ("The logits themselves are multiplied with v: the weights are left out.", "context = weights @ v"),
+}
+"""What is said where a box is right and what comes after it is made of the box before: the sentence and the remedy."""
+PAST = {
+    ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
+    ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
+}  # fmt: skip
+"""What a mistake is called where a box was right and was not used."""
+PASSED = ("logits", "masked", "weights", "context")
+"""Boxes that may be right, and not used."""
+
+
+def of_paper(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
+    """Yield mistakes that are made with a pencil, not in code: name, sentence, remedy, and change."""
+    yield (
+        "exp_without_sum", "exp is taken, and not divided by the sum of its row.", "weights = exp(logit) / sum of exp",
+        around("normalize", lambda normalize, at, masked: np.exp(masked)),
+    )  # fmt: skip
+    yield (
+        "exp_over_largest", "exp is divided by the largest of its row, not by their sum.",
+        "weights = exp(logit) / sum of exp",
+        around("normalize", lambda normalize, at, masked: np.exp(masked - masked.max(axis=-1, keepdims=True))),
+    )  # fmt: skip
+    yield (
+        "exp_over_count", "exp is divided by how many keys there are, not by the sum of its row.",
+        "weights = exp(logit) / sum of exp",
+        around("normalize", lambda normalize, at, masked: np.exp(masked) / masked.shape[-1]),
+    )  # fmt: skip
+    yield (
+        "sum_of_first_row", "Every row is divided by the sum of the first row, not by its own.",
+        "weights = exp(logit) / sum of exp over its own row",
+        around("normalize", lambda normalize, at, masked: over_first_row(masked)),
+    )  # fmt: skip
+    yield (
+        "largest_takes_all", "The largest logit of each row gets all the weight.", "weights = exp(logit) / sum of exp",
+        around("normalize", lambda normalize, at, masked: one_hot(masked)),
+    )  # fmt: skip
+    yield (
+        "powers_of_ten", "Powers of 10 are taken instead of powers of e.", "exp(logit) = 2.718...^logit",
+        around("normalize", lambda normalize, at, masked: normalize(at, masked * math.log(10))),
+    )  # fmt: skip
+    yield from without_signs(sheet)
+    yield (
+        "logits_negated", "The softmax is of the logits with their signs turned.", "weights = softmax(logits)",
+        around("normalize", lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked))),
+    )  # fmt: skip
+    for head in range(sheet.settled.head if sheet.settled.head > 1 else 0):
+        yield (
+            "one_head_for_all", f"The context of head {head + 1} stands in the place of every head.",
+            "output = context of all heads, side by side", around("gather", partial(repeated, head)),
+        )  # fmt: skip
+    if sheet.problem.x is not None:
+        for side in "qkv":
+            yield (
+                "no_projection", f"x itself stands for {side}: W_{side} is left out.", f"{side} = x W_{side}",
+                around("project", partial(left_out, side)),
+            )  # fmt: skip
+            for other in "qkv".replace(side, ""):
+                yield (
+                    "another_matrix", f"{side} is made with W_{other} instead of W_{side}.", f"{side} = x W_{side}",
+                    around("project", partial(made_with, side, other)),
+                )  # fmt: skip
+    q, x = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q), sheet.problem.x
+    if x is not None:
+        yield (
+            "values_from_x", "The weights mix x itself instead of the values v.", "context = weights @ v",
+            around("mix", lambda mix, at, weights, v, k: mix(at, weights, like(v, x), k)),
+        )  # fmt: skip
+    if q is not None:
+        mistake = mistakes.mistake("values_from_queries")
+        yield (
+            "values_from_queries", mistake.says, mistake.fix,
+            around("mix", lambda mix, at, weights, v, k: mix(at, weights, like(v, q), k)),
+        )  # fmt: skip
+    mistake = mistakes.mistake("keys_from_queries")
+    yield (
+        "keys_from_queries", mistake.says, mistake.fix, around("score", lambda score, at, q, k: score(at, q, q))
+    )  # fmt: skip
+
+
+def repeated(head: int, gather: Step, at: Any, context: Array) -> Array:
+    """Return the context `[n h t e]` of one head in the place of all."""
+    gathered: Array = gather(at, context)
+    return np.array(np.broadcast_to(gathered[..., head : head + 1, :, :], gathered.shape))
+
+
+def without_signs(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
+    """Yield that all minus signs of a stage are lost, wherever it has some."""
+    steps = {"scores": "score", "logits": "scaled", "context": "mix", "output": "mix"}
+    for stage, array in (stages(sheet, sheet.right) or {}).items():
+        says = f"All minus signs of {stage} are lost.", f"{stage} keeps its signs"
+        if stage in "qkv" and (array < 0).any():
+            yield "signs_lost", *says, around("place", partial(unsigned_side, stage))
+        elif stage in steps and (array < 0).any():
+            yield "signs_lost", *says, around(steps[stage], unsigned)
+
+
+def unsigned(step: Step, *given: Any) -> Array:
+    """Return what a step gives without minus signs."""
+    array: Array = np.abs(step(*given))
+    return array
+
+
+def unsigned_side(of: str, place: Step, at: Any, side: str, *given: Any) -> Array:
+    """Return one side without minus signs, and the others as they are."""
+    placed: Array = place(at, side, *given)
+    return np.abs(placed) if side == of else placed
+
+
+def one_hot(masked: Array) -> Array:
+    """Return all weight on the largest of each row `[... t s]`, the first of equal ones; none where all is hidden."""
+    first = masked.argmax(axis=-1)[..., None] == np.arange(masked.shape[-1])
+    return np.where(first & np.isfinite(masked), 1.0, 0.0)
+
+
+def over_first_row(masked: Array) -> Array:
+    """Return exp over the sum of the first row `[... t s]`."""
+    powers = np.exp(masked)
+    return np.asarray(powers / powers[..., :1, :].sum(axis=-1, keepdims=True))
+
+
+def made_with(wrong: str, other: str, project: Step, side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
+    """Return one side projected with the matrix and the bias of another, and the others as they are.
+
+    Raises:
+        ValueError: the other matrix is of another size.
+    """
+    if side != wrong:
+        return np.asarray(project(side, x, arrays))
+    if arrays[f"W_{side}"].shape != arrays[f"W_{other}"].shape:
+        raise ValueError("the matrices have several sizes")
+    return np.asarray(project(other, x, arrays))
+
+
+def left_out(without: str, project: Step, side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
+    """Return x for one side, and the others projected.
+
+    Raises:
+        ValueError: x is of another width.
+    """
+    projected: Array = project(side, x, arrays)
+    if side != without:
+        return projected
+    if projected.shape != x.shape:
+        raise ValueError("x is of another width")
+    return x
+
+
+def like(values: Array, other: Any) -> Array:
+    """Return other rows `[s d]` or `[h s d]` in the place of values `[n h s d]`.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    array = np.asarray(other, float)
+    if array.ndim == 2 and values.shape[1] > 1:
+        array = array.reshape(len(array), values.shape[1], -1).swapaxes(0, 1)
+    return np.array(np.broadcast_to(array, values.shape))
+
+
+def sharpened(box: Box, exact: Stages) -> Box:
+    """Return a box whose numbers leave what follows no room where they are just what is right, as whole ones are."""
+    array = part(exact, box)
+    if array is None or array.shape != box.values.shape:
+        return replace(box, moves=None)
+    with np.errstate(invalid="ignore"):
+        there = np.abs(box.values - array) <= NOTHING
+    return replace(box, moves=np.where(there, 0.0, box.halves))
+
+
+# Numbers that are right and written otherwise
+
+WHOLE_TEXT = "rounded to whole numbers, which is too coarse to count"
+CUT_TEXT = "cut after the last decimal instead of rounded"
+
+
+def coarse_text(decimals: int, asked: int) -> str:
+    """Say that numbers are rounded too coarsely."""
+    plural = "decimal" if decimals == 1 else "decimals"
+    return f"rounded too coarsely, to {NUMBERS[decimals]} {plural} instead of {NUMBERS[asked]}"
+
+
+def in_percent(box: Box) -> Box:
+    """Return a box of percents as shares."""
+    return replace(box, values=box.values / 100, own=box.own / 100, moves=None)
+
+
+def moved_to_one(box: Box) -> Box | None:
+    """Return a box of shares as exact as those that were moved by a unit where rounding left a row beside 1.
+
+    None where no row sums to 1 as it is written.
+    """
+    given = box.given.all(axis=-1, keepdims=True)
+    sums = np.isclose(box.values.sum(axis=-1, keepdims=True), 1, rtol=0, atol=NOTHING)
+    moved = given & sums
+    return replace(box, halves=np.where(moved, 3 * box.halves, box.halves), moves=None) if moved.any() else None
+
+
+def decimals_written(boxes: Sequence[Box]) -> int:
+    """Return how many decimals the numbers of some boxes are written with at most; whole numbers alone have none."""
+    finest = min((float(box.own.min(initial=0.5, where=np.isfinite(box.values))) for box in boxes), default=0.5)
+    return max(0, round(-math.log10(2 * finest)))
+
+
+def own_halves(values: Array) -> Array:
+    """Return half a unit of the last decimal of numbers of which nobody knows how they were written, up to six."""
+    halves = np.full(values.shape, 0.5)
+    with np.errstate(invalid="ignore"):
+        short = np.where(np.abs(values) < WHOLE, values, 0.0)
+    for decimals in range(6):
+        longer = np.abs(short - np.round(short, decimals)) > 1e-9
+        halves[longer] = 0.5 * 10.0 ** -(decimals + 1)
+    return halves
+
+
+WHOLE = 2.0**53
+"""From here on a float64 has no decimals."""
+
+
+def with_halves(box: Box, decimals: int) -> Box:
+    """Return a box whose numbers are exact to so many decimals."""
+    halves = np.full(box.values.shape, 0.5 * 10.0**-decimals)
+    return replace(box, halves=halves, own=halves, moves=None)
+
+
+def uncut(box: Box) -> Box:
+    """Return a box of numbers that were cut as rounded ones: in the middle of where they may have been."""
+    with np.errstate(invalid="ignore"):
+        moved = box.values + np.sign(box.values) * box.halves
+        halves = np.where(box.values == 0, 2 * box.halves, box.halves)
+    return replace(box, values=np.where(np.isfinite(box.values), moved, box.values), halves=halves, moves=None)
+
+
+def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
+    """Return what is to be said of a sheet whose numbers all have fewer decimals than asked, and it as exact as they
+    are; None where they have enough, or are whole."""
+    decimals = decimals_written(sheet.boxes)
+    if not 1 <= decimals < digits:
+        return None
+    boxes = tuple(with_halves(box, decimals) for box in sheet.boxes)
+    return coarse_text(decimals, digits), replace(sheet, boxes=boxes)
+
+
+# Slips, in words
+
+
+def slip_text(box: Box, missed: Array, expected: Array | None) -> str:
+    """Say which cells of a box are wrong, what should stand there, and what kind of slip it looks like."""
+    places = np.argwhere(missed).tolist()
+    shown = "; ".join(cell_text(box, place, expected) for place in places[:SHOWN])
+    more = f"; {len(places)} in all" if len(places) > SHOWN else ""
+    return f"in {box.stage}, {shown}{more}"
+
+
+def cell_text(box: Box, place: Sequence[int], expected: Array | None) -> str:
+    """Say what a cell holds and what should stand there."""
+    number = float(box.values[tuple(place)])
+    mine, where = box.write_like(place, number), box.where(place)
+    if expected is None or expected.shape != box.values.shape or np.isnan(expected[tuple(place)]):
+        return f"{where}: {mine} is wrong"
+    right = float(expected[tuple(place)])
+    kind = kind_of_slip(mine, number, box.write_like(place, right), right)
+    return f"{where}: {mine} should be {box.write_like(place, right)}{f' ({kind})' if kind else ''}"
+
+
+def kind_of_slip(mine: str, number: float, other: str, right: float) -> str:
+    """Say what a wrong number looks like, where it looks like something."""
+    if number and mine.lstrip("-") == other.lstrip("-"):
+        return "the sign"
+    if number and right and any(abs(number * factor - right) <= 0.051 * abs(right) for factor in (0.1, 10.0)):
+        return "the point"
+    if sorted(mine) == sorted(other):
+        return "digits exchanged"
+    return ""

@@ -1,0 +1,105 @@
+"""Explains numbers: whether they are right, which mistake gives them, or where a slip is and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from time import perf_counter
+from typing import Any
+
+from attn_exp.config.schema import Config
+from attn_exp.diagnosis.explaining.explanations import ONE, TWO, explained
+from attn_exp.diagnosis.explaining.numbers import Numbers, catalogue
+from attn_exp.diagnosis.judging.own_form import prepared_with_code
+from attn_exp.diagnosis.recipes.candidates import Explained, what_a_setting_computes, what_mistakes_compute
+from attn_exp.diagnosis.sheets.boxes import box, read_cells
+from attn_exp.diagnosis.sheets.slips import Slip, after_slips, consequences, every_slip, is_slip, sums
+from attn_exp.diagnosis.sheets.worksheet import Sheet, stages
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.recipes import STAGES, follows_steps
+from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict
+from attn_exp.problem.problem import Problem
+
+
+def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verdict:
+    """Say of the numbers of some stages, as texts, arrays or names of files, what computation gives them.
+
+    The first variant of the configuration is what is right.
+
+    Raises:
+        UserError: no such stage, numbers that cannot be read or have no place in it, or settings that do not fit.
+    """
+    start = perf_counter()
+    _, problem, variants = prepared_with_code(config)
+    sheet = filled_in(variants[0], problem, answers)
+    verdict = verdict_on(sheet, {variant.name: variant for variant in variants})
+    name = " and ".join(f"answer.{one.stage}" for one in sheet.boxes)
+    return replace(verdict, name=name, asked=asked or variants[0].name, seconds=perf_counter() - start)
+
+
+def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -> Sheet:
+    """Return the worksheet of a variant with these answers in their boxes."""
+    if settled.mistakes:
+        raise UserError(
+            f"mistake={settled.mistake}: the run says what is right; explain finds the mistake, leave it out"
+        )
+    empty = Sheet(settled, problem, ())
+    exact = stages(empty, empty.right)
+    if settled.refused or exact is None or not follows_steps(settled, problem):
+        raise UserError(f"variant={settled.name} is not computed in the steps that explain knows; try variant=[matrix]")
+    formed = [stage for stage in STAGES if stage in exact]
+    if not answers:
+        raise UserError(f"nothing to explain; give answer.STAGE=FILE or numbers, STAGE one of {', '.join(formed)}")
+    for stage in answers:
+        if stage not in formed:
+            raise UserError(unknown(stage, formed, "stage of an answer"))
+    order = sorted(answers, key=STAGES.index)
+    boxes = (box(stage, read_cells(answers[stage], f"answer.{stage}"), exact[stage], problem) for stage in order)
+    return Sheet(settled, problem, tuple(boxes))
+
+
+def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
+    """Return what becomes of a worksheet: right, a mistake, another setting, a slip, two mistakes, or none of these."""
+    evidence = Numbers(sheet, cache(partial(catalogue, sheet)), variants=variants)
+    found = explained(evidence)
+    if found.reading is not None:
+        findings = [Finding(one.stage, HELD, one.counted) for one in found.reading.sheet.boxes]
+        remark = found.reading.remark
+        findings += [Finding("a harmless difference", REMARK, remark)] if remark else []
+        return Verdict("", True, (), "attention as it was asked for", tuple(findings))
+    if found.names or found.setting:
+        return verdict_of_mistake(found)
+    last = evidence.lenient[sheet] if found.view is None else found.view.sheet
+    return verdict_of_slips(last, found.slips or every_slip(last))
+
+
+def verdict_of_mistake(found: Explained) -> Verdict:
+    """Return the verdict on numbers that a mistake or another setting gives, all but a slip; one that may be chance is
+    not claimed."""
+    findings, tried = tuple(consequences(found.view.sheet)), len(found.view.known())
+    if found.by in (ONE, TWO) and found.view.tell_too_little(tried if found.by == ONE else tried**2):
+        alike = (tuple(sorted(found.names)), *found.alike)
+        return Verdict("", False, (), TOO_FEW, findings, alike=alike)
+    setting = what_a_setting_computes(found.setting)
+    computes = what_mistakes_compute(found.names) if found.names else setting
+    slip = found.slip
+    computes = computes if slip is None else f"{computes} There is a slip besides, in {slip.box.stage}: {slip}"
+    return Verdict("", False, found.names, computes, findings, alike=found.alike)
+
+
+TOO_FEW = "something else: no known mistake explains it for sure, as these numbers are too few, or have too few digits"
+
+
+def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
+    """Return the verdict on numbers that no mistake explains: the cells that are wrong, and what follows from them."""
+    bad = [slip for slip in slips if slip]
+    findings = (*after_slips(sheet, slips), *sums(sheet))
+    if not is_slip(slips):
+        computes = f"something else: no known mistake explains it; {bad[0].box.stage} is the first that is wrong"
+        return Verdict("", False, (), computes, findings)
+    onward = sheet.boxes[-1] is not bad[0].box and len(bad) == 1
+    rest = "; all that follows is computed correctly from it" if onward else ""
+    computes = f"attention as it was asked for, but for a slip in {bad[0].box.stage}: {bad[0]}{rest}"
+    return Verdict("", False, (), computes, findings)

@@ -1,0 +1,324 @@
+"""Judges the numbers of a worksheet: what is right or follows from a wrong number, the slips, the mistakes by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from attn_exp import mistakes
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.classroom.by_hand import (
+    COARSE,
+    CUT_TEXT,
+    EXCHANGED,
+    MISTAKE,
+    SLIP,
+    UNKNOWN,
+    WRITTEN,
+    Judge,
+    Judged,
+    Remark,
+    coarser,
+    own_halves,
+    sharpened,
+    slip_text,
+    uncut,
+)
+from attn_exp.diagnosis.classroom.paper import Paper
+from attn_exp.diagnosis.explaining.explanations import TWO, explained
+from attn_exp.diagnosis.explaining.numbers import Numbers, equal_but_for_rounding
+from attn_exp.diagnosis.recipes.candidates import best, what_a_setting_computes
+from attn_exp.diagnosis.sheets.boxes import Box
+from attn_exp.diagnosis.sheets.readings import turned
+from attn_exp.diagnosis.sheets.worksheet import Sheet, agrees, part
+from attn_exp.experiment.recipes import STAGES, Stages
+
+RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
+SETTING, LAYOUT, CANNOT_BE_READ, COPIED, MISSING = "setting", "layout", "cannot be read", "copied", "missing"
+"""Kinds of remarks beside those of single boxes: a setting that nobody asked for, how the table was laid out, cells
+that nobody can read, numbers of somebody else, and cells that are empty."""
+TURNED_TEXT = "right, with tokens in columns"
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """One box: how many of its cells are right, follow from wrong ones before, are wrong, empty, or cannot be read."""
+
+    stage: str
+    right: int
+    follows: int
+    wrong: int
+    empty: int
+    unreadable: int = 0
+
+    @property
+    def state(self) -> str:
+        """The box in a word."""
+        if self.wrong:
+            return WRONG
+        if self.follows:
+            return FOLLOWS
+        return RIGHT if self.right else EMPTY
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What became of one student's answers.
+
+    `points` are the cells that are right or follow rightly, `most` all cells. `first_wrong` is the first stage with a
+    wrong cell; `mistakes` name what gives these numbers, or the setting that does, in the words of a run; `said` is the
+    sentence for all of it. `remarks` are its parts, `cells` say what each cell `[h r c]` is, by stage, and `expected`
+    what should stand in boxes with wrong cells.
+    """
+
+    boxes: tuple[Boxed, ...]
+    points: int
+    most: int
+    first_wrong: str = ""
+    mistakes: tuple[str, ...] = ()
+    said: str = ""
+    remarks: tuple[Remark, ...] = ()
+    cells: Mapping[str, Array] = field(default_factory=dict, compare=False)
+    expected: Mapping[str, Array] = field(default_factory=dict, compare=False)
+
+
+def grade(
+    paper: Paper,
+    answers: Mapping[str, Array],
+    unreadable: Mapping[str, Array] | None = None,
+    notes: Sequence[Remark] = (),
+    decimals: Mapping[str, Array] | None = None,
+) -> Grade:
+    """Judge the numbers of some stages `[h r c]`, NaN where a cell is empty or `unreadable`.
+
+    A number may lie half a unit of the last decimal that was asked from what is right, or from what follows from the
+    rounded numbers in the boxes before it. `notes` are what is to be said of the file beside its numbers.
+    `decimals` say with how many each number is written, where that is known.
+    """
+    boxes = boxes_of(paper, answers, decimals or {})
+    sheet = sheet_with(paper, tuple(box for box in boxes if box.given.any()))
+    with np.errstate(all="ignore"):  # a student may write any number
+        judged = judge(paper, sheet)
+    judged = replace(judged, remarks=(*judged.remarks, *notes))
+    cells = {
+        blank.stage: cells_of(paper, sheet, judged, blank.stage, (unreadable or {}).get(blank.stage))
+        for blank in paper.blanks
+    }
+    every = tuple(
+        Boxed(stage, *(int((states == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE)))
+        for stage, states in cells.items()
+    )
+    points = sum(box.right + box.follows for box in every)
+    most = sum(blank.right.size for blank in paper.blanks)
+    first = next((box.stage for box in every if box.wrong), "")
+    empty = [box.stage for box in every if box.empty]
+    if judged.remarks and empty and any(box.right + box.follows + box.wrong for box in every):
+        judged = replace(judged, remarks=(*judged.remarks, Remark("", MISSING, f"empty cells in {', '.join(empty)}")))
+    names = tuple(dict.fromkeys(remark.name for remark in judged.remarks if remark.name))
+    return Grade(every, points, most, first, names, sentence(judged.remarks), judged.remarks, cells, judged.expected)
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a box is worth to a student, of how much."""
+
+    stage: str
+    points: float
+    most: float
+
+
+def scores(grade: Grade, worth: Mapping[str, float]) -> tuple[Score, ...]:
+    """Return the points of each box: one for each cell, or a share of what the box is worth to the teacher."""
+    found = []
+    for box in grade.boxes:
+        good, cells = box.right + box.follows, sum((box.right, box.follows, box.wrong, box.empty, box.unreadable))
+        most = worth.get(box.stage, float(cells))
+        found.append(Score(box.stage, most * good / cells if cells else 0.0, most))
+    return tuple(found)
+
+
+def cells_of(paper: Paper, sheet: Sheet, judged: Judged, stage: str, unreadable: Array | None) -> Array:
+    """Return what each cell of a box is, `[h r c]`."""
+    shape = next(blank.right.shape for blank in paper.blanks if blank.stage == stage)
+    box = next((box for box in sheet.boxes if box.stage == stage), None)
+    states = np.full(shape, EMPTY, dtype="<U10")
+    if box is not None:
+        given, wrong, follows = (
+            array.reshape(shape) for array in (box.given, judged.wrong[stage], judged.follows[stage])
+        )
+        states = np.where(~given, EMPTY, np.where(wrong, WRONG, np.where(follows, FOLLOWS, RIGHT))).astype("<U10")
+    return states if unreadable is None else np.where(unreadable, UNREADABLE, states)
+
+
+def sheet_with(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
+    """Return the sheet with a student's boxes; those left empty were written elsewhere, if at all."""
+    empty = {blank.stage for blank in paper.blanks} - {box.stage for box in boxes if box.given.any()}
+    return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
+
+
+def boxes_of(paper: Paper, answers: Mapping[str, Array], decimals: Mapping[str, Array]) -> Iterator[Box]:
+    """Yield a student's numbers as boxes, each number exact to half a unit of the last decimal asked."""
+    for blank in paper.blanks:
+        if blank.stage in answers:
+            values = answers[blank.stage].reshape(paper.exact[blank.stage].shape)
+            halves = np.full(values.shape, paper.room(blank.stage))
+            own = 0.5 * 10.0 ** -decimals[blank.stage] if blank.stage in decimals else own_halves(values)
+            box = Box(blank.stage, values, halves, own.reshape(values.shape), (blank.rows, blank.columns))
+            yield sharpened(box, paper.exact)
+
+
+def states(paper: Paper, answers: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what each cell of the stages is `[h r c]`: right, following from a wrong one before, wrong, or empty."""
+    cells = grade(paper, answers).cells
+    return {stage: cells[stage].reshape(answers[stage].shape) for stage in cells if stage in answers}
+
+
+def noted(texts: Sequence[str], turned_file: bool) -> tuple[Remark, ...]:
+    """Return what is to be said of a file beside its numbers: cells that nobody can read, and how it is laid out."""
+    found = [Remark("", CANNOT_BE_READ, text) for text in texts]
+    return (*found, *([Remark("", LAYOUT, TURNED_TEXT)] if turned_file else []))
+
+
+def not_their_own(grade: Grade, whose: str) -> Grade:
+    """Return the grade of answers that belong to somebody else's sheet: nothing in them counts, by chance or not."""
+    says = f"these are the numbers of {whose}'s sheet, not of this one"
+    cells = {stage: np.where(array == EMPTY, EMPTY, WRONG) for stage, array in grade.cells.items()}
+    boxes = tuple(
+        Boxed(box.stage, 0, 0, box.right + box.follows + box.wrong, box.empty, box.unreadable) for box in grade.boxes
+    )
+    first = next((box.stage for box in boxes if box.wrong), "")
+    return Grade(boxes, 0, grade.most, first, (), says, (Remark("", COPIED, says),), cells)
+
+
+# What explains a sheet
+
+
+def judge(paper: Paper, sheet: Sheet) -> Judged:
+    """Return what becomes of each cell of a sheet, and what is said of it.
+
+    A whole sheet is right, or right and written otherwise; or one mistake gives all of it; or each box is judged by
+    itself. Only where that leaves a box that nobody knows are settings, and pairs of mistakes, held against the whole.
+    """
+    if not sheet.boxes or agrees(sheet, sheet.right):
+        return all_right(sheet)
+    for remark, other in written_otherwise(sheet, paper.digits):
+        if agrees(other, other.right):
+            return all_right(sheet, remark)
+    coarse = coarser(sheet, paper.digits)
+    base = sheet if coarse is None else coarse[1]
+    before = () if coarse is None else (Remark("", WRITTEN, coarse[0]),)
+    plain = Judge(base, paper.exact, paper.catalogue, paper.digits, plainly=True)
+    one = one_mistake(paper, base)
+    if one:
+        cells = plain.judged()
+        return replace(cells, remarks=(*before, *of_names(paper, base, one)))
+    by_boxes = Judge(base, paper.exact, paper.catalogue, paper.digits).judged()
+    by_boxes = replace(by_boxes, remarks=(*before, *by_boxes.remarks))
+    if by_boxes.known:
+        return by_boxes
+    remarks = as_a_whole(paper, base)
+    return replace(plain.judged(), remarks=(*before, *remarks)) if remarks else by_boxes
+
+
+def all_right(sheet: Sheet, *remarks: Remark) -> Judged:
+    """Return that every cell is right."""
+    nothing = {box.stage: np.zeros_like(box.given) for box in sheet.boxes}
+    return Judged(nothing, nothing, remarks)
+
+
+def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet]]:
+    """Yield other ways to write a whole sheet down."""
+    coarse = coarser(sheet, digits)
+    if coarse is not None:
+        yield Remark("", WRITTEN, coarse[0]), coarse[1]
+    yield Remark("", WRITTEN, CUT_TEXT), replace(sheet, boxes=tuple(map(uncut, sheet.boxes)))
+    other = turned(sheet)
+    if other is not None:
+        yield Remark("", LAYOUT, TURNED_TEXT), other
+
+
+def one_mistake(paper: Paper, sheet: Sheet) -> tuple[str, ...]:
+    """Return the one mistake that gives every number of a sheet."""
+    found = best(Numbers(sheet, lambda: paper.catalogue, kind="sheet").single_that_fit())
+    return () if found is None else found.names
+
+
+def of_names(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:
+    """Return a remark for each mistake, at the first box that it changes, in the order of the boxes."""
+    remarks = []
+    for name in names:
+        one, made = mistakes.mistake(name), by_name(paper, name)
+        changed = (
+            box.stage for box in sheet.boxes if not equal_but_for_rounding(part(made, box), part(paper.exact, box))
+        )
+        remarks.append(Remark(next(changed, one.stage), MISTAKE, one.says, name, one.fix))
+    return sorted(remarks, key=lambda remark: STAGES.index(remark.stage) if remark.stage in STAGES else len(STAGES))
+
+
+def by_name(paper: Paper, name: str) -> Stages | None:
+    """Return the stages that a mistake gives in its first way."""
+    return next((made.stages for made in paper.catalogue if made.candidate.names == (name,)), None)
+
+
+def as_a_whole(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
+    """Return what explains all boxes together: a setting, a mistake and a slip, or two mistakes in a row."""
+    evidence = Numbers(sheet, lambda: paper.catalogue, kind="sheet")
+    found = explained(evidence)
+    tried = len(paper.catalogue)
+    if found.names and not (found.by == TWO and found.view.tell_too_little(tried**2)):
+        remarks = list(of_names(paper, sheet, found.names))
+        if found.slip is not None:
+            slip = found.slip
+            remarks.append(Remark(slip.box.stage, SLIP, slip_text(slip.box, slip.cells, slip.expected)))
+        if found.view.sheet is not sheet:
+            remarks.append(Remark("", LAYOUT, "tokens in columns"))
+        return tuple(remarks)
+    if found.setting:
+        return (Remark("", SETTING, what_a_setting_computes(found.setting), found.setting),)
+    return ()
+
+
+# In words
+
+
+def sentence(remarks: Sequence[Remark]) -> str:
+    """Return all that is said of a sheet: mistakes first, then slips, then how it is written."""
+    copied = [remark.says for remark in remarks if remark.kind == COPIED]
+    if copied:
+        return copied[0]
+    said = list(dict.fromkeys(remark.says for remark in remarks if remark.kind in (MISTAKE, SETTING)))
+    slips = exchanged_once([remark for remark in remarks if remark.kind in (SLIP, EXCHANGED)])
+    unknown = [remark.stage for remark in remarks if remark.kind == UNKNOWN]
+    if slips:
+        several = len(slips) > 1 or "; " in slips[0]
+        named = ("Slips" if several else "A slip") + " besides" if said else "slips" if several else "a slip"
+        said.append(f"{named}: {'; '.join(slips)}" + ("." if said else ""))
+    if unknown:
+        said.append(f"no known mistake gives these numbers; {unknown[0]} is the first that is wrong")
+    written: dict[str, list[str]] = {}
+    for remark in remarks:
+        if remark.kind == COARSE:
+            written.setdefault(remark.says, []).append(remark.stage)
+        elif remark.kind in (WRITTEN, LAYOUT):
+            stage, _, text = remark.says.rpartition(": ") if remark.stage else ("", "", remark.says)
+            written.setdefault(text, []).extend([stage] if stage else [])
+    said += [f"{', '.join(stages)}: {text}" if stages else text for text, stages in written.items()]
+    unread = [remark.says for remark in remarks if remark.kind == CANNOT_BE_READ]
+    said += [f"cannot be read: {'; '.join(unread)}"] if unread else []
+    said += [remark.says for remark in remarks if remark.kind == MISSING]
+    return joined(said)
+
+
+def exchanged_once(remarks: Sequence[Remark]) -> list[str]:
+    """Return what is said of slips; two boxes that are exchanged are said once."""
+    said = dict.fromkeys(remark.says for remark in remarks)
+    turned_round = {f"the boxes of {other} and {one} are exchanged" for one, other in ("qk", "qv", "kv")}
+    return [text for text in said if text not in turned_round]
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return sentences one after another; those without a stop get one where another follows."""
+    closed = [part if part.endswith(".") or place == len(parts) - 1 else f"{part}." for place, part in enumerate(parts)]
+    return " ".join(f"{part[:1].upper()}{part[1:]}" if place else part for place, part in enumerate(closed))

@@ -1,0 +1,245 @@
+"""What a worksheet asks: its boxes in order, what is right in each, and how positions turn queries and keys by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.config.schema import Config
+from attn_exp.diagnosis.explaining.numbers import Made, catalogue
+from attn_exp.diagnosis.judging.own_form import prepared_with_code
+from attn_exp.diagnosis.sheets.boxes import KEYED
+from attn_exp.diagnosis.sheets.worksheet import Sheet, other_step, stages
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.executing import first_position
+from attn_exp.experiment.recipes import STAGES, Stages, follows_steps
+from attn_exp.experiment.variant import Settled
+from attn_exp.problem.problem import Problem
+from attn_exp.rules.positions.position import Position
+from attn_exp.rules.scores.score import Score
+
+MOST_NUMBERS = 400
+"""More than these nobody fills in by hand."""
+TOLD_NORMALIZERS = ("softmax", "sum", "sigmoid")
+"""Those whose weights a line of a sheet says."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blank:
+    """One box: the right numbers of a stage `[h r c]`, one head for the output, and the names of rows and columns."""
+
+    stage: str
+    right: Array
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Paper:
+    """A worksheet: what is given, what is asked, and to how many decimals.
+
+    `turned` shows tokens as columns, as some courses have it.
+    """
+
+    sheet: Sheet
+    blanks: tuple[Blank, ...]
+    digits: int = 2
+    turned: bool = False
+
+    @cached_property
+    def exact(self) -> Stages:
+        """What is right, in full digits."""
+        return stages(self.sheet, self.sheet.right) or {}
+
+    @cached_property
+    def added(self) -> Array | None:
+        """What is added to the logits `[h t s]`, -inf where a token may not look; None where nothing is."""
+        rules = self.sheet.settled.rules
+        if self.given_weights or not (rules.masks or any(type(rule).bias is not Score.bias for rule in rules.scores)):
+            return None
+        zeros = other_step(self.sheet.right, "bent", lambda step: lambda at, logits: np.zeros_like(step(at, logits)))
+        return (stages(self.sheet, zeros) or {}).get("masked")
+
+    @property
+    def cap(self) -> float | None:
+        """The number c of `c tanh(logit / c)`, where logits are capped so."""
+        bounds = (rule.bound() for rule in self.sheet.settled.rules.scores)
+        return next((bound for bound in bounds if bound is not None), None)
+
+    @property
+    def extra(self) -> list[float]:
+        """One more logit in the sum of each head's weights; none where there is none."""
+        settled = self.sheet.settled
+        rules = [rule for rule in settled.rules.scores if type(rule).extra is not Score.extra]
+        extras = [[float(rule.extra(head)) for head in range(settled.head)] for rule in rules]
+        return [float(logit) for logit in np.logaddexp.reduce(extras)] if extras else []
+
+    @cached_property
+    def turned_sides(self) -> dict[str, Turned]:
+        """How positions turn q and k, by side; nothing where they do not."""
+        return turned_sides(self.sheet.settled, self.sheet.problem) or {}
+
+    def room(self, stage: str) -> float:
+        """Return how far a number of a stage may lie from what is right: half a unit of its last decimal.
+
+        Queries and keys that are turned may have been rounded before that too: both numbers of a pair were.
+        """
+        half, turned = 0.5 * 10.0**-self.digits, self.turned_sides.get(stage)
+        before = 0.0 if turned is None else float((np.abs(turned.cos) + np.abs(turned.sin)).max(initial=0.0))
+        return half * (1 + before)
+
+    @property
+    def given_weights(self) -> bool:
+        """Whether the problem starts at its weights."""
+        return self.sheet.problem.weights is not None
+
+    @cached_property
+    def catalogue(self) -> list[Made]:
+        """What each mistake would give, computed once for all answers."""
+        return catalogue(self.sheet)
+
+
+def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bool = False) -> Paper:
+    """Return the worksheet of the first variant of a configuration.
+
+    Raises:
+        UserError: a variant that is not computed in steps, a stage that it does not form, or far too many numbers.
+    """
+    _, problem, variants = prepared_with_code(config)
+    settled = variants[0]
+    check_length(len(problem.tokens))
+    sheet = Sheet(settled, problem, ())
+    exact = stages(sheet, sheet.right)
+    if settled.mistakes or settled.refused or exact is None:
+        raise no_steps(settled)
+    untold = [type(rule).__name__.lower() for rule in settled.rules.scores if rule.pairs or not rule.bends_as_known()]
+    if settled.rules.normalizer.name not in TOLD_NORMALIZERS:
+        untold.append(settled.rules.normalizer.name)
+    if untold:
+        raise UserError(f"variant={settled.name}: a sheet has no formula for {untold[0]}")
+    start = "v weights" if problem.weights is not None else "q k v" if problem.x is None else ""
+    formed = [stage for stage in STAGES if stage in exact and stage not in start.split()]
+    if turned_sides(settled, problem) is None:
+        formed = [stage for stage in formed if stage not in "qk"]
+        if wanted := [stage for stage in asked if stage in "qk"]:
+            raise UserError(
+                f"{wanted[0]} cannot be asked: a sheet has no formula for position={settled.words['position']}"
+            )
+    for stage in asked:
+        if stage not in formed:
+            raise UserError(unknown(stage, formed, "stage"))
+    worth = worth_asking(exact, formed, problem.x)
+    chosen = [stage for stage in formed if stage in asked] if asked else worth
+    sheet = replace(sheet, scratch=tuple(stage for stage in worth if stage not in chosen and stage not in "qkv"))
+    blanks = tuple(blank(stage, exact[stage], sheet) for stage in chosen)
+    check_length(sum(box.right.size for box in blanks))
+    if not follows_steps(settled, problem):
+        raise no_steps(settled)
+    return Paper(sheet, blanks, digits, turned)
+
+
+def check_length(count: int) -> None:
+    """Refuse more blanks than somebody fills in; as many as there are tokens is the least.
+
+    Raises:
+        UserError: how many there would be.
+    """
+    if count > MOST_NUMBERS:
+        raise UserError(
+            f"a sheet of {count:,} blanks is too long; at most {MOST_NUMBERS}: fewer tokens, or stages=[...]"
+        )
+
+
+def no_steps(settled: Settled) -> UserError:
+    """Return the line that says that a variant has no steps that could be asked."""
+    return UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
+
+
+def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:
+    """Return the stages that are not just the stage before them, or the input, again."""
+    kept: list[str] = []
+    for stage in formed:
+        before = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in kept]
+        again = any(same_numbers(exact[stage], array) for array in before)
+        if stage == "context" and "output" in exact:  # nothing but the heads, side by side
+            again = again or same_numbers(np.concatenate(list(exact["context"]), axis=-1), exact["output"])
+        if not again:
+            kept.append(stage)
+    return kept
+
+
+def same_numbers(one: Array, other: Array) -> bool:
+    """Say whether two arrays hold the same numbers, heads of one apart."""
+    one, other = np.squeeze(one), np.squeeze(other)
+    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-12)
+
+
+def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
+    """Return the box of a stage."""
+    problem = sheet.problem
+    whole = right if right.ndim == 3 else right[None]
+    columns = problem.key_tokens if stage in KEYED else tuple(str(place + 1) for place in range(whole.shape[2]))
+    return Blank(stage, whole, problem.key_tokens if stage in "kv" else problem.tokens, columns)
+
+
+TRIED = 16
+"""Places at which it is seen which columns a position turns together; at the first of all it turns none."""
+SAME = 1e-9
+"""Numbers nearer than this are the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class Turned:
+    """Pairs of columns of a head, from 0, and the `cos` and `sin` `[tokens pairs]` by which each token's are turned.
+
+    Columns a and b become `a cos - b sin` and `a sin + b cos`.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    cos: Array
+    sin: Array
+
+
+def turned_sides(settled: Settled, problem: Problem) -> dict[str, Turned] | None:
+    """Return how the variant turns `q` and `k`; nothing where positions turn none, None where no pairs say it."""
+    turning = [position for position in settled.positions if not position.changes_x]
+    if not turning or problem.q is None or problem.k is None:
+        return {}
+    size = problem.q.shape[-1] // settled.heads.query
+    first, rows, keys = first_position(settled, problem), len(problem.q), len(problem.k)
+    q, k = of_side(turning, "q", size, first + np.arange(rows)), of_side(turning, "k", size, np.arange(keys))
+    return None if q is None or k is None else {"q": q, "k": k}
+
+
+def of_side(turning: Sequence[Position], side: str, size: int, places: Array) -> Turned | None:
+    """Return the pairs, cosines and sines of one side at some places, or None where it is no turning of pairs."""
+    tried = np.concatenate([places, np.arange(TRIED)])
+    matrix = np.stack([moved(turning, side, row, tried) for row in np.eye(size)], axis=1)  # [places d d]
+    linear = moved(turning, side, np.arange(1.0, size + 1), tried)
+    if not np.allclose(np.einsum("i,pij->pj", np.arange(1.0, size + 1), matrix), linear, atol=SAME):
+        return None
+    apart = (np.abs(matrix) > SAME).any(axis=0) & ~np.eye(size, dtype=bool)
+    pairs = tuple((int(a), int(b)) for a, b in np.argwhere(apart) if a < b)
+    columns = [column for pair in pairs for column in pair]
+    if len(set(columns)) < len(columns):
+        return None
+    left, right = np.array(pairs, dtype=int).reshape(-1, 2).T
+    cos, sin = matrix[:, left, left], matrix[:, left, right]
+    again = np.broadcast_to(np.eye(size), matrix.shape).copy()
+    again[:, left, left] = again[:, right, right] = cos
+    again[:, left, right], again[:, right, left] = sin, -sin
+    if not np.allclose(again, matrix, atol=SAME):
+        return None
+    return Turned(pairs, cos[: len(places)], sin[: len(places)])
+
+
+def moved(turning: Sequence[Position], side: str, row: Array, places: Array) -> Array:
+    """Return one vector of a head as it is at each place `[places d]`."""
+    heads = np.repeat(row[None], len(places), axis=0)
+    for position in turning:
+        heads = position.turn(heads, places) if side == "q" else position.turn_key(heads, places)
+    return heads

@@ -1,0 +1,504 @@
+"""Evidence of a function: its answers to questions, which recipes give them, and what is known where none does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import (
+    Answer,
+    Case,
+    differs,
+    expected,
+    is_blind,
+    is_far,
+    is_for_no_key,
+    predicted,
+    tolerance,
+    without_blind,
+)
+from attn_exp.diagnosis.asking.clock import EXPLAINING, SEVERAL, while_there_is_time
+from attn_exp.diagnosis.code.libraries import DIGITS
+from attn_exp.diagnosis.explaining.precision import half_mistake, only_rounded, representable
+from attn_exp.diagnosis.finding.ways_to_call import failing
+from attn_exp.diagnosis.inside.inside_functions import Inside
+from attn_exp.diagnosis.recipes.candidates import (
+    Candidate,
+    Explained,
+    Seen,
+    best,
+    composed,
+    every_mistake,
+    everywhere,
+    is_right,
+    other_settings,
+    pairs_of,
+    rank,
+    scaled_as_usual,
+)
+from attn_exp.diagnosis.recipes.conditions import that_hold, under
+from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_fills, fitted_late, fitted_numbers
+from attn_exp.diagnosis.recipes.several import INVERTED, LARGE_FILL, in_several_parts, of_masks, together
+from attn_exp.forms.pipeline import Given
+from attn_exp.mistakes.behaviour import first_keys
+
+SINGLE = DIGITS["float32"]
+LARGE = "large inputs"
+FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole numbers", "one token")
+"""Questions of few tokens: sums in half precision stay near the right ones."""
+TELLS = 0.2
+"""Of the largest number: where rounding may make more, an answer tells nothing."""
+FEW_BASES = 3
+"""So many explanations of what is asked without a mask are held against what is asked with one."""
+HALF = 0.5
+"""Of the numbers of an answer: where fewer are finite, that says little."""
+NEARER = 32.0
+"""So many times farther is no rounding any more."""
+OVERFLOWS = ("no_max_subtraction",)
+SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
+"""What NaN alone may prove; other mistakes need numbers that are wrong, as many of them come to the same NaN."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Questions with a function's answers, those that are wrong first.
+
+    They are held to `digits` bits: the function's own, or fewer. `kept` bits are in its inputs, and `broken` are the
+    mistakes that it shows between calls. `ask` asks fresh questions, whose answers an explanation must give too,
+    and `ask_right` such as were answered rightly before, for mistakes that are made under a condition. `ask_equal` asks
+    a question whose scores are all equal. `is_seen` says whether what is seen inside a layer tells all that is wrong,
+    and `watch` returns what is seen inside a call with a question.
+    """
+
+    seen: Sequence[tuple[Case, Answer]]
+    digits: int
+    kept: int
+    broken: Sequence[str] = ()
+    bits: str = "own"
+    ask: Callable[[], Seen] = tuple
+    ask_right: Callable[[], Seen] = tuple
+    ask_equal: Callable[[], tuple[Case, Answer] | None] = lambda: None
+    is_seen: Callable[[], bool] = lambda: False
+    watch: Callable[[Case], Inside | None] = lambda case: None
+    read_off: dict[object, float | None] = field(default_factory=dict)
+    """Numbers that were read off answers, for all views of them."""
+    judged: dict[tuple[Candidate, Case, Answer, int], int] = field(default_factory=dict)
+    """What `gives_one` says: one candidate is held against the same answers for several explanations."""
+    kind = "function"
+
+    def views(self, first: bool) -> Iterator[Answers]:
+        """Yield the answers held to their own bits, and at `first` to those of float32 and of a half type too.
+
+        Where they are right to so many bits, two mistakes that cancel each other would explain nothing.
+        """
+        lowered = [("float32", SINGLE)] if self.digits > SINGLE else []
+        lowered += [(self.half, DIGITS[self.half])] if self.half else []
+        levels = (replace(self, bits=bits, digits=digits) for bits, digits in (lowered if first else []))
+        yield from (view for view in (self, *levels) if not is_right(view.seen, view.digits))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether rare explanations are worth a look: to the bits of float32 only the plainest are."""
+        return self.bits != "float32"
+
+    @cached_property
+    def half(self) -> str:
+        """The half type that the answers are rounded to, or nothing."""
+        return representable([answer for _, answer in self.seen[:4]])
+
+    @cached_property
+    def single(self) -> list[Candidate]:
+        """Every way of every mistake that can show, and fills that are read off the answers."""
+        return [
+            *every_mistake([case for case, _ in self.seen]),
+            *fitted_fills(self.seen),
+            *fitted_late(self.seen),
+            *fills_of_raw_logits(self.seen),
+            *fitted_numbers(self.wrong, self.read_off),
+        ]
+
+    @cached_property
+    def has_known_shape(self) -> bool:
+        """Whether the first answer has the right shape, or one that a mistake makes: two make no other."""
+        case, answer = self.seen[0]
+        recipes = (case.recipe, *(one.change(case) for one in self.single))
+        made = (predicted(recipe, case.given) for recipe in recipes)
+        return answer.output is None or any(
+            stages is not None and stages["output"].shape == answer.output.shape for stages in made
+        )
+
+    def gives(self, candidate: Candidate) -> bool:
+        """Say whether a candidate gives every answer, some that are wrong among them, and the fresh ones too."""
+        case, answer = self.seen[0]
+        stages = predicted(candidate.change(case), case.given)
+        if answer.output is not None and stages is not None and is_far(answer.output, stages):
+            return False
+        told = right = 0
+        for part, is_wrong in self.parts:
+            given = self.gives_of(candidate, part)
+            if given < 0:
+                return False
+            told, right = (told + given, right) if is_wrong else (told, right + given)
+        if told + right == 0 or self.gives_of(candidate, self.fresh) < 0:
+            return False
+        return told > 0 or self.gives_of(candidate, failing(self.fresh, self.digits)) > 0
+
+    @cached_property
+    def parts(self) -> list[tuple[Seen, bool]]:
+        """The first question, the others that are answered wrongly, and those answered rightly; whether each is wrong.
+
+        Most candidates give another answer to one of the earlier ones.
+        """
+        lost = {case for case, _ in self.wrong}
+        first, rest = self.seen[:1], self.seen[1:]
+        parted = ([pair for pair in rest if (pair[0] in lost) is is_wrong] for is_wrong in (True, False))
+        return [(first, first[0][0] in lost), *zip(parted, (True, False), strict=True)]
+
+    def gives_of(self, candidate: Candidate, seen: Seen) -> int:
+        """Return how many answers a candidate gives, within rounding, or -1 where it gives another than one of them.
+
+        What raised an error says nothing.
+        """
+        explained = 0
+        for case, answer in seen:
+            key = (candidate, case, answer, self.digits)
+            if key not in self.judged:
+                self.judged[key] = self.gives_one(*key[:3])
+            if self.judged[key] < 0:
+                return -1
+            explained += self.judged[key]
+        return explained
+
+    def gives_one(self, candidate: Candidate, case: Case, answer: Answer) -> int:
+        """Return 1 where a candidate gives an answer, 0 where that says nothing, and -1 where it gives another."""
+        if answer.output is None:
+            return 0
+        stages = predicted(candidate.change(case), self.as_given(case))
+        if stages is None:  # neither fits these shapes, or the candidate alone
+            return 0 if answer.output.shape != expected(case)["output"].shape else -1
+        size, room = largest(stages["output"]), tolerance(stages, self.digits)
+        rounds_away = room > TELLS * size and np.isfinite(stages["weights"]).all()
+        if rounds_away or is_for_no_key(answer.output, stages):  # shares of sums that vanish, or logits of 1e9
+            return 0
+        made = without_blind(stages["output"], stages)
+        same = made is stages["output"]
+        rows, room_of_rows = (stages, room) if same else ({**stages, "output": made}, None)
+        is_other = differs(without_blind(answer.output, stages), rows, self.digits, room_of_rows)
+        if is_other or not is_nearer(answer.output, stages, case, self.digits):
+            return -1
+        tells = candidate.names in SAID_BY_NAN or not self.is_right_but_for_nan(case, answer.output)
+        return int(tells and not is_blind(stages))
+
+    def as_given(self, case: Case) -> Given:
+        """Return what a question gave, large numbers in float32 where that was the type: exp of it overflows sooner."""
+        if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
+            return case.given
+        return case.in_float32
+
+    def is_right_but_for_nan(self, case: Case, output: Array) -> bool:
+        """Say whether an answer holds NaN, and no number that is wrong."""
+        stages, holes = expected(case), np.isnan(output)
+        filled_up = np.where(holes, stages["output"], output) if output.shape == stages["output"].shape else output
+        return bool(holes.any()) and not differs(filled_up, stages, self.digits)
+
+    @cached_property
+    def wrong(self) -> Seen:
+        """The questions that are answered wrongly, to the bits of this view."""
+        return failing(self.seen, self.digits)
+
+    @cached_property
+    def fresh(self) -> Seen:
+        """Fresh questions with their answers: other sizes, other numbers, and the smallest input."""
+        return self.ask()
+
+    def single_that_fit(self) -> list[Candidate]:
+        """Return the mistakes each of which alone gives what was answered."""
+        return self.closest([candidate for candidate in self.single if self.gives(candidate)])
+
+    def closest(self, fits: list[Candidate]) -> list[Candidate]:
+        """Return the candidates that lie nearest to wrong answers in float64: 1e-12 filled in is not quite 0."""
+        if len(fits) < 2 or self.digits < DIGITS["float64"]:
+            return fits
+        seen = [*self.wrong, *self.fresh]
+        gaps = [max(self.gap(one, case, answer) for case, answer in seen) for one in fits]
+        return [one for one, gap in zip(fits, gaps, strict=True) if gap <= NEARER * min(gaps) + 2.0**-50]
+
+    def gap(self, candidate: Candidate, case: Case, answer: Answer) -> float:
+        """Return how far an answer is from that of a candidate, of its largest number; 0 where that cannot be said."""
+        stages = predicted(candidate.change(case), case.given)
+        if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
+            return 0.0
+        size = max(np.abs(answer.output).max(initial=0.0), 1e-300)
+        gap = float(np.abs(stages["output"] - answer.output).max(initial=0.0) / size)
+        return gap if np.isfinite(gap) else 0.0
+
+    def pairs_that_fit(self) -> list[Candidate]:
+        """Return the pairs of mistakes that give what was answered."""
+        if self.says_little:
+            return []
+        pairs = while_there_is_time(pairs_of(self.single, self.seen), EXPLAINING, SEVERAL)
+        return [pair for pair in pairs if self.gives(pair) and not self.is_mean(pair)]
+
+    def is_mean(self, candidate: Candidate) -> bool:
+        """Say whether a candidate gives all keys the same weight in the first question, which several ways come to."""
+        case = self.seen[0][0]
+        stages = predicted(candidate.change(case), case.given)
+        return stages is not None and stages["weights"].shape[-1] > 1 and not np.ptp(stages["weights"], axis=-1).any()
+
+    @cached_property
+    def says_little(self) -> bool:
+        """Whether wrong answers are little but NaN, which is what many mistakes come to, and says nothing."""
+        outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
+        return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
+
+    def mistake_beside_masks(self) -> Explained | None:
+        """Return one mistake that shows without another mask, and one of masks."""
+        plain, masked = self.by_masks(self.seen)
+        if not masked or not failing(plain, self.digits):
+            return None
+        unmasked = replace(self, seen=plain, ask=lambda: self.by_masks(self.fresh)[0])
+        return self.with_masks([one for one in self.single if unmasked.gives(one)], masked)
+
+    def several_mistakes(self) -> Explained | None:
+        """Return several mistakes, at most one in each part: those that show without another mask, then of masks."""
+        plain, masked = self.by_masks(self.seen)
+        wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
+        if not wrong or self.says_little:
+            return None
+        seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
+        unmasked = replace(self, seen=seen, ask=lambda: self.by_masks(self.fresh)[0])
+        base = [one for one in self.single if masked and unmasked.gives(one)]
+        several = in_several_parts(self.single, wrong[0], self.ask_equal())
+        base += [one for one in while_there_is_time(several, EXPLAINING, SEVERAL) if unmasked.gives(one)]
+        return self.with_masks(base, masked)
+
+    def with_masks(self, base: Sequence[Candidate], masked: Seen) -> Explained | None:
+        """Return those of some candidates that give every answer, or with a mistake of masks; they do without masks."""
+        wrong_with_masks = failing(masked, self.digits)
+
+        def tells(one: Candidate) -> bool:
+            """Say whether it gives every answer, and what is wrong with masks is more than rounding would be."""
+            return self.gives(one) and (not wrong_with_masks or self.gives_of(one, wrong_with_masks) > 0)
+
+        found = best([one for one in base if tells(one)])
+        if found is not None or not masked or not base:
+            return found
+        fewest = min(len(one.names) for one in base)
+        likeliest = sorted((one for one in base if len(one.names) == fewest), key=rank)[:FEW_BASES]
+        usual = [one for one in (together((one, LARGE_FILL)) for one in likeliest) if tells(one)]
+        if usual:
+            return best(usual)
+        late = of_masks(self.single)
+        inverted = [one for one in late if one.names == (INVERTED,)]
+        filled = [together((one, LARGE_FILL)) for one in inverted]
+        turned = [together((one, other)) for one in inverted for other in late if other != one]
+        for others in (late, filled, turned):  # the fewest come first
+            made = [together((one, other)) for one in likeliest for other in others]
+            if fitting := [one for one in made if tells(one)]:
+                return best(self.closest(fitting))
+        return None
+
+    def nearer_with_masks(self, found: Explained) -> Explained | None:
+        """Return what explains answers to fewer bits than they have, with a mistake of masks if it is far nearer then.
+
+        Where keys are made of the queries, a fill of -10 is next to nothing beside the score of a token with itself.
+        """
+        if self.bits == "own" or found.change is None or not found.names:
+            return None
+        base, asked = Candidate(found.names, found.change), [*self.wrong, *self.fresh]
+
+        def farthest(one: Candidate) -> float:
+            return max(self.gap(one, case, answer) for case, answer in asked)
+
+        made = [one for late in of_masks(self.single) if self.gives(one := together((base, late)))]
+        if not made or NEARER * farthest(nearest := min(made, key=farthest)) > farthest(base):
+            return None
+        return best([nearest])
+
+    def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
+        """Return those of some questions that have the masks that were asked for alone, and those with another mask."""
+        asked = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks
+        plain = [pair for pair in seen if pair[0].recipe.rules.masks == asked]
+        return plain, [pair for pair in seen if pair[0].recipe.rules.masks != asked]
+
+    def setting_that_fits(self) -> Explained | None:
+        """Return the first other setting that gives every answer, or nothing."""
+        others = [(word, everywhere(change)) for word, change in other_settings(self.seen[0][0].recipe)]
+        for word, change in (*others, ("scale=true", scaled_as_usual)):
+            if self.gives(Candidate((word,), change)):
+                return Explained(setting=word, change=change)
+        return None
+
+    def likelier(self, found: Explained) -> Explained:
+        """Return what is likelier than an explanation: entries of a batch that see each other than another setting,
+        and half precision than a missing maximum, which large numbers show to few bits alone."""
+        if found.setting and "batch_mixed" in self.broken:
+            return Explained(("batch_mixed",))
+        if found.names == OVERFLOWS and self.bits != "own":
+            return self.half_precision() or found
+        return found
+
+    def between_calls(self) -> Explained | None:
+        """Return what changes from call to call, which no numbers explain."""
+        unsteady = [name for name in self.broken if name in ("dropout_on", "not_deterministic", "mask_stale")]
+        return Explained((unsteady[0],)) if unsteady else None
+
+    def batch_mixed(self) -> Explained | None:
+        """Return that entries of a batch reach each other, where that was seen."""
+        return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
+
+    def under_condition(self) -> Explained | None:
+        """Return one mistake that explains what is wrong, made under a condition that the wrong answers share.
+
+        Where a mask is given, the branch of code for it may have another scale and a small fill.
+        """
+        if not self.wrong:
+            return None
+        fits = [one for one in self.single if self.gives_of(one, self.wrong) > 0]
+        fits = fits or [one for one in masked_branches(self.single) if self.gives_of(one, self.wrong) > 0]
+        for condition in that_hold(self.wrong, self.seen) if fits else ():
+            made = (replace(one, change=under(condition, one.change)) for one in fits)
+            found = best([one for one in made if self.gives(one) and self.gives_of(one, self.fresh_right) >= 0])
+            if found is not None:
+                return replace(found, where=condition.where)
+        return None
+
+    def of_part(self, seen: Seen, fresh: Seen) -> Answers:
+        """Return the evidence of some of the questions, and of some fresh ones."""
+        return replace(self, seen=seen, ask=partial(list, fresh))
+
+    @cached_property
+    def fresh_right(self) -> Seen:
+        """Fresh questions of the kinds that were answered rightly."""
+        return self.ask_right()
+
+    def without_large(self) -> Answers:
+        """Return the questions whose logits are small enough for any type."""
+        return replace(self, seen=small_logits(self.seen), ask=lambda: small_logits(self.fresh))
+
+    def tail_dropped(self) -> Explained | None:
+        """Return a dropped tail: keys or queries behind the last whole block of one size, or the last of them."""
+        asked = [(case, answer.output) for case, answer in self.without_large().seen if answer.output is not None]
+        for kept_of in (keys_kept, queries_kept):
+            counts = self.counts_kept(asked, kept_of)
+            lost = [(whole, kept) for whole, kept in counts if kept != whole]
+            if any(kept > 0 for _, kept in lost) and in_blocks(counts):
+                return Explained(("tail_dropped",))
+        return None
+
+    def counts_kept(
+        self, asked: Sequence[tuple[Case, Array]], kept_of: Callable[[Case, Array, int], int]
+    ) -> list[tuple[int, int]]:
+        """Return how many keys or queries each question has, and how many are kept; nothing where none explain one."""
+        counts = []
+        for case, output in asked:
+            stages = expected(case)
+            whole = stages["masked"].shape[-1] if kept_of is keys_kept else stages["output"].shape[-2]
+            wrong = differs(output, stages, self.digits)
+            counts.append((whole, kept_of(case, output, self.digits) if wrong else whole))
+            if counts[-1][1] < 0:
+                return []
+        return counts
+
+    def half_precision(self) -> Explained | None:
+        """Return the half-precision mistake that gives the numbers, which may be rounded to a half type too."""
+        plain = [pair for pair in self.seen if pair[0].rung in FEW]
+        coarse = DIGITS[self.half] if self.half else 0
+        if self.kept < SINGLE or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
+            return None
+        name = half_mistake(plain, self.half)
+        return Explained((name,)) if name else None
+
+
+def largest(output: Array) -> float:
+    """Return the size of the largest number of an output, where infinite ones are as large as numbers are."""
+    size = float(np.abs(output).max(initial=1e-30))
+    return size if np.isfinite(size) else float(np.abs(np.nan_to_num(output)).max(initial=1e-30))
+
+
+def masked_branches(single: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield each other scale beside each small fill."""
+    of_scale = [one for one in single if one.names[0] in SCALES]
+    for fill in (one for one in single if one.names == ("mask_small_fill",)):
+        yield from (Candidate((*fill.names, *one.names), composed(one, fill), fill.fitted) for one in of_scale)
+
+
+SCALES = ("no_scale", "scale_by_d", "scale_multiplied", "scale_twice")
+
+
+def small_logits(seen: Seen) -> list[tuple[Case, Answer]]:
+    """Return the questions whose logits are small enough for any type."""
+    return [(case, answer) for case, answer in seen if case.rung != LARGE]
+
+
+def without_nan(seen: Seen) -> list[tuple[Case, Answer]]:
+    """Return the questions whose answers are numbers, or errors."""
+    return [(case, answer) for case, answer in seen if answer.output is None or np.isfinite(answer.output).all()]
+
+
+def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
+    """Say whether of each number of keys all blocks of one size are kept, or all but one key.
+
+    Few keys may have a block of another size, or be kept as they are.
+    """
+    if all(kept == whole - 1 for whole, kept in counts):
+        return True
+    ordered = sorted(counts)
+    return any(of_one_size(ordered[:place]) and of_one_size(ordered[place:]) for place in range(len(ordered)))
+
+
+def of_one_size(counts: Sequence[tuple[int, int]]) -> bool:
+    """Say whether there is a size of which all blocks are kept."""
+    return any(
+        all(kept == (whole // block * block or (whole if kept else 0)) for whole, kept in counts) for block in BLOCKS
+    )
+
+
+BLOCKS = range(2, 132)
+
+
+def keys_kept(case: Case, output: Array, digits: int) -> int:
+    """Return to how many of the first keys this is the answer: 0 where it is nothing at all, -1 where to none."""
+    if not np.nan_to_num(output).any():
+        return 0
+    keys = expected(case)["masked"].shape[-1]
+    for count in range(keys - 1, -1, -1):
+        stages = predicted(first_keys(partial(min, count))(case.recipe), case.given)
+        if stages is not None and not differs(output, stages, digits):
+            return count
+    return -1
+
+
+def queries_kept(case: Case, output: Array, digits: int) -> int:
+    """Return how many of the first queries are right, where the others are one number, such as 0; -1 where none is."""
+    right = expected(case)
+    if output.shape != right["output"].shape:
+        return -1
+    for count in range(output.shape[-2] - 1, 0, -1):
+        rest = output[..., count:, :]
+        same = np.isnan(rest).all() or (rest == rest.ravel()[0]).all()
+        first = {**right, "output": right["output"][..., :count, :]}
+        if same and not differs(output[..., :count, :], first, digits):
+            return count
+    return -1 if np.nan_to_num(output).any() else 0
+
+
+def is_nearer(output: Array, stages: Mapping[str, Array], case: Case, digits: int) -> bool:
+    """Say whether what a mistake makes is nearer to a wrong answer than what is right.
+
+    Logits of -50 where -inf should stand allow for more rounding, and would explain what is not quite right.
+    """
+    right = expected(case)
+    if right["output"].shape != output.shape or not differs(output, right, digits):
+        return True
+    with np.errstate(all="ignore"):
+        seen, made, asked = (without_blind(one, stages) for one in (output, stages["output"], right["output"]))
+        gaps = [np.abs(seen - one).max(initial=0.0) for one in (made, asked)]
+    is_same = seen is output and asked is right["output"]  # and differs, as was seen above
+    if not is_same and not differs(seen, right if asked is right["output"] else {**right, "output": asked}, digits):
+        return True  # only queries that see no key by mistake are answered otherwise
+    return bool(not np.isfinite(gaps).all() or gaps[0] < gaps[1] / 2)

@@ -1,0 +1,209 @@
+"""How exact answers are: to how many bits they are judged, and which half-precision mistake their errors show.
+
+The bits are those of the type, or fewer where a function rounds, and that is said. Each mistake of half precision
+leaves errors in other questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from attn_exp import mistakes
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import Answer, Case, expected, predicted, same_numbers
+from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.code.libraries import DIGITS
+from attn_exp.diagnosis.finding.ways_to_call import Seen, digits_of, failing
+from attn_exp.mistakes.precision import rounded
+
+FLOOR = 2e-7
+"""Errors below are those of float32, which is as exact as it needs to be."""
+MOST_APART = 0.7
+"""How far the logarithms of two errors may lie apart: people round at more or fewer places than the mistake does."""
+LEAST_COMMON = 0.2
+"""The least correlation with the errors of a mistake: noise, and rounding to other places, has none."""
+NAMES = ("half_accumulation", "half_softmax")
+
+
+def representable(answers: Sequence[Answer]) -> str:
+    """Return the half type that holds every number of the answers exactly, or nothing."""
+    for kind in ("bfloat16", "float16"):  # the coarser first: most of its numbers are float16 too
+        outputs = [answer.output for answer in answers if answer.output is not None]
+        if outputs and all(np.array_equal(rounded(output, kind), output, equal_nan=True) for output in outputs):
+            return kind
+    return ""
+
+
+def only_rounded(seen: Sequence[tuple[Case, Answer]], digits: int) -> bool:
+    """Say whether the answers are the right ones, rounded once to so many bits."""
+    for case, answer in seen:
+        if answer.output is None:
+            continue
+        right = expected(case)["output"]
+        if right.shape != answer.output.shape:
+            return False
+        if not np.allclose(answer.output, right, rtol=0.75 * 2.0 ** (1 - digits), atol=1e-7, equal_nan=True):
+            return False
+    return True
+
+
+def half_mistake(seen: Sequence[tuple[Case, Answer]], kind: str = "") -> str:
+    """Return the half-precision mistake whose errors are like those seen, question by question; none where two are.
+
+    A mistake must be exact where the answers are, and only there, and its errors must lie as theirs do. `kind` is the
+    half type that the answers are rounded to: the right ones, and those of the mistakes, are rounded likewise.
+    """
+    asked = [(case, answer.output) for case, answer in seen if answer.output is not None]
+    rights = [expected(case)["output"] for case, _ in asked]
+    observed = [apart(output, right, kind) for (_, output), right in zip(asked, rights, strict=True)]
+    fits = set()
+    for name in NAMES:
+        for change in mistakes.mistake(name).changes:
+            stages = [predicted(change(case.recipe), case.given) for case, _ in asked]
+            if any(wrong is None for wrong in stages):
+                continue
+            outputs = [wrong["output"] for wrong in stages if wrong is not None]
+            made = [apart(output, right, kind) for output, right in zip(outputs, rights, strict=True)]
+            fits |= {name} if alike(observed, made) else set()
+    return fits.pop() if len(fits) == 1 else ""
+
+
+def apart(output: Array, right: Array, kind: str) -> Array:
+    """Return the errors of an output over the mean size of the right one, both rounded to a half type, or neither."""
+    if output.shape != right.shape:
+        return np.ones_like(right)
+    one, other = (rounded(array, kind) if kind else array for array in (output, right))
+    gap = np.nan_to_num(one - other, nan=1.0, posinf=1.0, neginf=-1.0)
+    return np.asarray(gap / max(float(np.abs(np.nan_to_num(right)).mean()), 1e-30))
+
+
+def alike(observed: Sequence[Array], made: Sequence[Array]) -> bool:
+    """Say whether two lists of errors are nothing in the same questions, of a size in the others, and lie as one."""
+    first, second = (np.array([float(np.abs(gap).mean()) for gap in gaps]) for gaps in (observed, made))
+    inexact = second > FLOOR
+    if not inexact.any() or not np.array_equal(first > FLOOR, inexact):
+        return False
+    if np.abs(np.log10(first[inexact] / second[inexact])).mean() > MOST_APART:
+        return False
+    one, other = (np.concatenate([gap.ravel() for gap in gaps]) for gaps in (observed, made))
+    return float(one @ other) > LEAST_COMMON * float(np.linalg.norm(one) * np.linalg.norm(other))
+
+
+def error(output: np.ndarray | None, case: Case) -> float:
+    """Return the largest error of an output over the size of the right one."""
+    right = expected(case)["output"]
+    if output is None or output.shape != right.shape:
+        return 1.0
+    gap = np.nan_to_num(np.abs(output - right), nan=1.0, posinf=1.0)
+    return float(gap.max(initial=0.0) / max(np.abs(np.nan_to_num(right)).max(initial=0.0), 1e-30))
+
+
+FLOAT64, SINGLE = DIGITS["float64"], DIGITS["float32"]
+ALIKE, ROUNDING = 1e-14, 2.0**-24
+"""Of the largest number: rows that are no longer one of the other, and what float32 rounds away."""
+BESIDE = "a small number beside the sums of the softmax: weights sum to a little less than 1"
+SHARES = "weights are rounded to float32, values are not: its softmax is one of float32"
+WHOLLY = "it rounds what it is given to float32, and computes in that; say dtype=float32 if that is meant"
+TURNED = "it rounds queries and keys to float32, as many do who turn them by their places; values it does not"
+SILENT = "it answers in float64, but only float32 is behind it; say dtype=float32 if that is meant"
+
+
+def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
+    """Return to how many bits the answers are judged, and what is to be said about it.
+
+    What nobody promised to take tells nothing of that.
+    """
+    seen = [pair for pair in seen if not pair[0].unpromised or pair[1].output is None] or seen
+    digits = min(digits_of(caller, answer) for _, answer in seen if answer.output is not None)
+    kept = next(answer.dtype for _, answer in seen if answer.output is not None)
+    if digits < FLOAT64:
+        return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it answers in {kept}"
+    seen = without_what_masks_break(seen)
+    wrong = failing(seen, digits)
+    if wrong and not failing(seen, SINGLE):
+        short = shortfall(wrong)
+        if short:
+            return (digits, "") if short > ROUNDING else (SINGLE, BESIDE)
+        of_softmax = only_shares_are_rounded(seen, digits) and is_exact_in_scores(caller, seen[0][0])
+        # float32 is the habit of PyTorch and JAX, where nobody asked for float64; NumPy never rounds by itself
+        of_habit = caller.library.name != "numpy" and not caller.request.dtype
+        return SINGLE, SHARES if of_softmax else habit(caller, seen[0][0]) if of_habit else SILENT
+    kind = representable([answer for _, answer in seen[:4]])
+    if kind and failing(seen, digits) and only_rounded(seen, DIGITS[kind]):
+        return DIGITS[kind], f"its answers are rounded to {kind}"
+    return digits, ""
+
+
+def without_what_masks_break(seen: Seen) -> Seen:
+    """Return the questions without another mask, where nothing is wrong in float32 but what masks are given to."""
+    asked = seen[0][0].recipe.rules.masks
+    lost = failing(seen, SINGLE)
+    if not lost or any(case.recipe.rules.masks == asked for case, _ in lost):
+        return seen
+    return [pair for pair in seen if pair[0].recipe.rules.masks == asked]
+
+
+def only_shares_are_rounded(seen: Seen, digits: int) -> bool:
+    """Say whether answers are exact where float32 holds the weights exactly: one half, one eighth, or 1 for one key."""
+    exact = [pair for pair in seen if expected(pair[0])["weights"].shape[-1] in (1, 2, 4, 8)]
+    held = [pair for pair in exact if is_shared_evenly(pair[0])]
+    return bool(held) and not failing(held, digits)
+
+
+def habit(caller: Caller, case: Case) -> str:
+    """Say what a function rounds to float32 before it computes: all of it, or its queries and keys; or that nothing is
+    said of it."""
+    if rounds_first(caller, case, ("q", "k", "v", "x")):
+        return WHOLLY
+    return TURNED if case.given.q is not None and rounds_first(caller, case, ("q", "k")) else SILENT
+
+
+def rounds_first(caller: Caller, case: Case, names: Sequence[str]) -> bool:
+    """Say whether a function rounds these inputs to float32 first: rounded before, they give the very same."""
+    given = case.given
+    there = [name for name in names if getattr(given, name) is not None]
+    held = {name: getattr(given, name).astype(np.float32).astype(np.float64) for name in there}
+    answers = [caller(one).output for one in (case, replace(case, given=replace(given, **held)))]
+    return same_numbers(answers[0], answers[1])
+
+
+def is_shared_evenly(case: Case) -> bool:
+    """Say whether all weights of a case are the same."""
+    weights = expected(case)["weights"]
+    return bool((weights == weights.ravel()[0]).all())
+
+
+def is_exact_in_scores(caller: Caller, case: Case) -> bool:
+    """Say whether scores are those of float64: of queries and keys whose products are lost in float32.
+
+    With `q = (1 + e, 1, 0, ...)` and `k = (a / e, -a / e, 0, ...)` a score is a, which is 0 where e is rounded away.
+    """
+    q, k = case.given.q, case.given.k
+    if q is None or k is None or case.recipe.positions or q.shape[-1] < len("ab"):
+        return True
+    q, k, small = np.zeros_like(q), np.zeros_like(k), 2.0**-26
+    whole = np.arange(k[..., 0].size).reshape(k.shape[:-1]) * 5 % 13 - 6.0
+    q[..., 0], q[..., 1], k[..., 0], k[..., 1] = 1 + small, 1.0, whole / small, -whole / small
+    asked = replace(case, given=replace(case.given, q=q, k=k))
+    return not failing([(asked, caller(asked))], SINGLE)
+
+
+def shortfall(wrong: Seen) -> float:
+    """Return by how much of it each row of the answers is too small at most; 0 where rows are more than just shorter.
+
+    That is no rounding: every number of a row is divided by a little too much.
+    """
+    most = 0.0
+    for case, answer in wrong:
+        right = expected(case)["output"]
+        if answer.output is None or answer.output.shape != right.shape or case.given.x is not None:
+            return 0.0
+        lengths = (right * right).sum(axis=-1, keepdims=True)
+        share = (answer.output * right).sum(axis=-1, keepdims=True) / np.maximum(lengths, 1e-300)
+        if np.abs(answer.output - share * right).max() > ALIKE * np.abs(right).max() or (share > 1 + ALIKE).any():
+            return 0.0
+        most = max(most, float((1 - share).max()))
+    return most

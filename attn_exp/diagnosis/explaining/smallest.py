@@ -1,0 +1,324 @@
+"""The smallest input that still fails: few tokens, heads and dimensions, and round numbers, stage by stage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted, tolerance
+from attn_exp.diagnosis.asking.layouts import has_heads
+from attn_exp.diagnosis.asking.offer import at_of, for_case
+from attn_exp.diagnosis.asking.repeat import command, numbers
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.matrices.bound import Bound
+from attn_exp.diagnosis.recipes.candidates import Change
+from attn_exp.experiment.library_conventions import blind
+from attn_exp.experiment.verdict import Cells, Smallest, Stage
+from attn_exp.forms.pipeline import Given
+from attn_exp.own_code import OwnFunction
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.document import Document
+from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.scores.added import Added
+from attn_exp.rules.scores.sink import Sink
+
+TRIES = 4
+MOST_CALLS = 400
+
+
+def smallest_wrong(
+    caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]], digits: int
+) -> tuple[Case, Answer] | None:
+    """Return the smallest case that is still answered wrongly, and its answer; None where small ones are all right."""
+    if function.inside is not None:
+        return None
+    for count, small in enumerate(smaller(wrong[0][0], caller)):
+        if count > MOST_CALLS:
+            break
+        answer = caller(small)
+        if answer.output is not None and differs(answer.output, expected(small), min(digits, 20)):
+            return small, answer
+    return None
+
+
+def shown(
+    own: OwnFunction, caller: Caller, small: Case, answer: Answer, change: Change | None, digits: int
+) -> Smallest:
+    """Return a smallest case ready to paste; `change` is what explains its answer, where anything does."""
+    stages = stages_beside(small, answer, change, min(digits, 20))
+    return replace(as_python(own, caller, small, answer), stages=stages)
+
+
+FRESH = ((5, 13, 3), (12, 5, 10), (7, 7, 6), (2, 4, 2), (3, 3, 12))
+"""Queries, keys and numbers of a head of questions that hold a name to the proof; one row or key would be broadcast."""
+RUNGS = 5
+
+
+def fresh(caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]]) -> list[tuple[Case, Answer]]:
+    """Ask anew what was answered wrongly, in other sizes and with other numbers, by really calling the function.
+
+    A name must give these answers too before it is said.
+    """
+    asked: list[Case] = []
+    few = caller.library.name == "jax"  # which compiles each size anew
+    for case in list({case.rung: case for case, _ in wrong}.values())[: 2 if few else RUNGS]:
+        if function.inside is not None:
+            asked += again_inside(case)
+        else:
+            asked += [
+                small for sizes in FRESH[: 2 if few else None] if (small := of_size(case, caller, sizes)) is not None
+            ]
+    return [(case, caller(case)) for case in asked]
+
+
+def again_inside(case: Case) -> Iterator[Case]:
+    """Yield the question to a module with other numbers, and where no mask fixes its length with another length."""
+    assert case.given.x is not None
+    batch, rows, width = case.given.x.shape
+    masks = case.recipe.rules.masks
+    fixed = any(isinstance(mask, Allowed) for mask in masks)
+    of_entries = any(np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)
+    others = () if fixed else ((batch, 7), (batch, 6)) if of_entries else ((1, 5), (3, 4))
+    for seed, (entries, length) in enumerate(((batch, rows), *others)):
+        rng, size = np.random.default_rng([17, seed]), max(np.abs(case.given.x).mean(), 1e-3)
+        x, memory = rng.standard_normal((entries, length, width)) * size, case.given.memory
+        if memory is not None:  # of as many entries, and with as many tokens more or fewer than x as before
+            keys = max(1, length + memory.shape[1] - rows)
+            memory = rng.standard_normal((entries, keys, memory.shape[2])) * size
+        yield replace(case, given=replace(case.given, x=x, memory=memory))
+
+
+def of_size(case: Case, caller: Caller, sizes: tuple[int, int, int]) -> Case | None:
+    """Return the question in other sizes with other numbers, as many entries and heads; None if it cannot be asked."""
+    at, (rows, keys, size) = at_of(case), sizes
+    if case.given.x is not None or at.rows == at.keys:
+        rows = keys
+    if not all(reaches(mask, rows, keys) for mask in case.recipe.rules.masks):
+        rows, keys = min(rows, at.rows), min(keys, at.keys)
+    if caller.is_made or any(position.misfit(size) for position in case.recipe.positions):
+        size = at.size
+    small = small_case(case, (at.heads, at.groups, rows, keys, size), caller.request, 0, of_the_whole=True)
+    return small if fits(small) else None
+
+
+def fits(small: Case) -> bool:
+    """Say whether the rules fit the sizes of a case, and leave every query a key."""
+    at = at_of(small)
+    rules = (*small.recipe.rules.masks, *small.recipe.rules.scores)
+    return (
+        not any(rule.misfit(at.heads, at.rows, at.keys) for rule in rules)
+        and not blind(expected(small)["masked"]).any()
+    )
+
+
+def smaller(case: Case, caller: Caller) -> Iterator[Case]:
+    """Yield cases of the same kind, the smallest first."""
+    at = at_of(case)
+    square = case.given.x is not None or at.rows == at.keys
+    sizes = [
+        (heads, rows, keys, size)
+        for heads, rows, keys, size in product(
+            (1, 2, at.heads) if asked_in_heads(caller) else (at.heads,),
+            range(1, 5),
+            range(1, 5),
+            (at.size,) if caller.is_made else (1, 2, 4),
+        )
+        if (not square or rows == keys)
+        and all(reaches(mask, rows, keys) for mask in case.recipe.rules.masks)
+        and at.heads in (at.groups, heads)
+        and not any(position.misfit(size) for position in case.recipe.positions)
+    ]
+    for heads, rows, keys, size in sorted(
+        set(sizes), key=lambda size: (size[0] * (size[1] + 2 * size[2]) * size[3], size)
+    ):
+        for seed in range(TRIES):
+            shared = heads if at.groups == at.heads else at.groups
+            small = small_case(case, (heads, shared, rows, keys, size), caller.request, seed)
+            if fits(small):
+                yield small
+
+
+def asked_in_heads(caller: Caller) -> bool:
+    """Say whether a function can be asked with any number of heads."""
+    return has_heads(caller.layout) if caller.offer.core else caller.offer.takes("heads")
+
+
+def reaches(mask: Mask, rows: int, keys: int) -> bool:
+    """Say whether a mask reaches so far: written ones have sizes of their own."""
+    return not isinstance(mask, Allowed) or (rows <= mask.values.shape[-2] and keys <= mask.values.shape[-1])
+
+
+def small_case(
+    case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int, of_the_whole: bool = False
+) -> Case:
+    """Return a case of these sizes in whole numbers from 0 to 3; `of_the_whole`: as large, and in as many entries."""
+    heads, groups, rows, keys, size = sizes
+    rng = np.random.default_rng([seed, *sizes])
+    old = case.recipe.rules
+    usual = np.isclose(old.scale, 1 / np.sqrt(at_of(case).size))
+    masks, scores = (
+        tuple(cut_down(rule, (heads, rows, keys), at_of(case).keys) for rule in rules)
+        for rules in (old.masks, old.scores)
+    )
+    last = AllOf(masks).unpadded(keys) if request.align == "before_filler" else keys
+    offset = 0 if request.align == "top_left" else last - rows
+    rules = replace(old, masks=masks, scores=scores, scale=1 / np.sqrt(size) if usual else old.scale, offset=offset)
+    recipe = replace(case.recipe, rules=rules, heads=heads, groups=groups)
+
+    def whole(*shape: int) -> Array:
+        return rng.standard_normal(shape) if of_the_whole else rng.integers(0, 4, shape).astype(np.float64)
+
+    batch = at_of(case).batch if of_the_whole else 1
+    if case.given.x is None:
+        large = size_of(case.given.q) if of_the_whole else 1.0
+        q, k, v = ((batch, heads, rows, size), (batch, groups, keys, size), (batch, groups, keys, size))
+        given = Given(whole(*q) * large, whole(*k), whole(*v))
+        return replace(case, recipe=recipe, given=given)
+    width = heads * size
+    columns = {"q": width, "k": groups * size, "v": groups * size, "o": width}
+    arrays = {
+        name: whole(width, columns[name[-1]]) if name.startswith("W_") else whole(columns[name[-1]])
+        for name in case.given.arrays
+    }
+    large = size_of(case.given.x) if of_the_whole else 1.0
+    return replace(case, recipe=recipe, given=Given(x=whole(batch, rows, width) * large, arrays=arrays))
+
+
+def size_of(array: Array | None) -> float:
+    """Return how large the numbers of an array are; of nothing but zeros, 1."""
+    return 1.0 if array is None else float(np.abs(array).mean()) or 1.0
+
+
+def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
+    """Return a mask or a score rule as it is for fewer heads, queries and keys, where there were `whole` keys.
+
+    A mask that hid filler hides some of the few keys too.
+    """
+    heads, rows, keys = sizes
+    if isinstance(rule, Allowed | Added):
+        return type(rule)(rule.values[..., :rows, :keys])
+    if isinstance(rule, Padding):
+        length = int(np.ravel(rule.lengths)[0])
+        return Padding(max(min(length, keys - 1), min(length, 1)) if length < whole else keys)
+    if isinstance(rule, Document):
+        return Document(rule.ids[:keys])
+    if isinstance(rule, AllOf | AnyOf):
+        return type(rule)(tuple(cut_down(part, sizes, whole) for part in rule.masks))
+    return Sink(np.resize(rule.logit, heads).tolist()) if isinstance(rule, Sink) else rule
+
+
+def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
+    """Return a case as Python to paste, and as a command."""
+    order = list(caller.offer.parameters)
+    given = {role: value for role, value in caller.arguments(case).items() if role != "sizes"}
+    roles = dict(sorted(given.items(), key=lambda item: order.index(item[0])))
+    extra = for_case(case, caller.offer, caller.request)
+    back = caller.library.back
+    lines = [f"from {module_of(own)} import {own.name.split('.')[0]}", *IMPORTS[caller.library.name]]
+    words = []
+    for role, value in roles.items():
+        if role == "sizes":  # that is for who hands the arrays over
+            continue
+        name = caller.offer.parameters[role].strip()
+        before = "" if role in caller.offer.positional else f"{name}="
+        if hasattr(value, "shape"):
+            lines.append(f"{name} = {literal(back(value) if role not in extra else np.asarray(back(value)), caller)}")
+            words.append(f"{before}{name}")
+        else:
+            words.append(f"{before}{value!r}")
+    handed = f"  # with {caller.offer.said}" if "sizes" in roles and caller.offer.said else ""
+    lines.append(f"{own.name}({', '.join(words)}){handed}")
+    assert answer.output is not None
+    form, right = own.target or f"{own.file or module_of(own)}:{own.name}", expected(case)["output"]
+    shaped = answer.output.shape != right.shape  # then the shapes are what is wrong
+    repeat = command(form, case, caller.request)
+    return Smallest("\n".join(lines), repeat, brief(answer.output, shaped), brief(right, shaped))
+
+
+IMPORTS = {
+    "numpy": ["import numpy as np"],
+    "torch": ["import torch"],
+    "jax": ["import jax.numpy as jnp"],
+}
+MAKERS = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}
+
+
+def literal(array: Array, caller: Caller) -> str:
+    """Return an array as the library writes it."""
+    kind = "" if array.dtype.kind in "bi" else {"torch": ", dtype=torch.float64"}.get(caller.library.name, "")
+    return f"{MAKERS[caller.library.name]}({numbers(array)}{kind})"
+
+
+def module_of(own: OwnFunction) -> str:
+    """Return the name by which a function is imported: that by which its user named it, where it is a module's."""
+    place = own.target.rpartition(":")[0]
+    if place and not place.endswith(".py"):
+        return place
+    stem = own.file.rpartition("/")[2].removesuffix(".py")
+    return stem if own.file and "site-packages" not in own.file else getattr(own.function, "__module__", "") or stem
+
+
+def brief(array: Array, shaped: bool) -> str:
+    """Return an answer to four decimals: without its axes of length 1, or with its shape."""
+    text = str(np.round(array if shaped else np.squeeze(array), 4).tolist())
+    return f"{text}, of shape {list(array.shape)}" if shaped else text
+
+
+# A case stage by stage, what the function makes of it beside what is right
+
+SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
+
+
+def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
+    """Return the stages of a case up to the output.
+
+    A function's own stages are those that it returns. Where a mistake explains its output, all others are those that
+    the mistake makes.
+    """
+    right = expected(case)
+    mine = guessed(case, answer, change, digits)
+    bound = tolerance(right, digits)
+    again = {"masked": "logits", "output": "context"}  # told by the one before it, where they are the same
+    shown = [
+        name
+        for name in SHOWN
+        if name in right and not (again.get(name) in right and np.array_equal(right[again[name]], right[name]))
+    ]
+    return tuple(stage(name, right[name], mine.get(name), bound) for name in shown)
+
+
+def guessed(case: Case, answer: Answer, change: Change | None, digits: int) -> dict[str, Array]:
+    """Return the function's own stages, as far as they are known."""
+    assert answer.output is not None
+    last = {"output": answer.output} | ({"context": answer.output} if answer.output.ndim == 4 else {})
+    stages = predicted(change(case), case.given) if change is not None else None
+    if stages is None or differs(answer.output, stages, digits):
+        return last
+    return stages | last
+
+
+def stage(name: str, right: Array, mine: Array | None, bound: float) -> Stage:
+    """Return one stage; where its own numbers have another shape they are shown all the same."""
+    if mine is None:
+        return Stage(name, cells(right), (), False)
+    room = max(bound, 1e-9)
+    same = right.shape == mine.shape and np.allclose(right, mine, rtol=1e-6, atol=room, equal_nan=True)
+    return Stage(name, cells(right), cells(mine), not same)
+
+
+def cells(array: Array) -> Cells:
+    """Return an array without its batch as one matrix of texts for each head, to four digits."""
+    rows = array.shape[-2:] if array.ndim > 1 else (1, array.size)
+    whole = array.reshape(math.prod(array.shape[:-2]), *rows)  # there may be no number in it
+    return tuple(
+        tuple(tuple(f"{float(number) + 0.0:.4g}".replace("inf", "∞") for number in row) for row in matrix)
+        for matrix in whole
+    )

@@ -1,0 +1,677 @@
+"""Makes a function of anybody's signature one of q, k, v, or of x and a layer's matrices, by trying.
+
+Names are hints: they say what is tried first. What an argument is that nobody knows, an error or a right answer tells.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, combinations, permutations, product
+from types import MappingProxyType
+from typing import Any
+
+from attn_exp.diagnosis.asking.offer import (
+    CORE,
+    LAYER,
+    Offer,
+    is_required,
+    parameters_of,
+    role_of,
+    roles_taken,
+    told,
+)
+from attn_exp.diagnosis.asking.sides import biases_of, side_of_name
+from attn_exp.diagnosis.asking.uses import Use, uses_of
+from attn_exp.diagnosis.calling import mappings, turning_tables
+from attn_exp.diagnosis.calling.call import holds_size
+from attn_exp.diagnosis.calling.function_layers import caches_in, lying_there, names_cache, sizes_told
+from attn_exp.diagnosis.calling.neutral import (
+    ALL_AROUND,
+    HEADS,
+    KEYS,
+    OF_LENGTH,
+    ONE,
+    RANDOM_KEY,
+    ROOM_FOR_ANSWER,
+    ROOT,
+    SIZE,
+    TRUE,
+    WIDTH,
+    Context,
+    Source,
+    is_known,
+    sources_of,
+)
+from attn_exp.diagnosis.calling.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
+from attn_exp.diagnosis.code.libraries import stack
+from attn_exp.diagnosis.code.returned import hidden, parts_of
+from attn_exp.diagnosis.making.makers import in_one_call
+from attn_exp.diagnosis.matrices.bound import Bound
+from attn_exp.diagnosis.matrices.module_sizes import MASKED, is_switch_of_causal
+from attn_exp.diagnosis.matrices.plain_layers import keeps_what_it_makes, method_of
+from attn_exp.diagnosis.matrices.pure_layers import as_called
+from attn_exp.forms.pipeline import At
+from attn_exp.own_code import LeftError, held
+from attn_exp.rules.rules import Rules
+
+SIZES = "sizes"
+"""The role of what an adapter is told of a call's sizes."""
+MOST_WAYS = 24
+"""Values that are tried for the arguments that nobody knows, for one way to give the arrays."""
+WHOLE_LAYER = (*LAYER, "W_o", "b_q", "b_k", "b_v", "b_o", "memory")
+PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi",
+          "sinks", "heads", "kv_heads", "dropout", "added")  # fmt: skip
+"""Roles that a function has a word for, which a question says."""
+MASKS = ("mask", "padding")
+NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "lengths", "heads", "kv_heads")
+"""Those of them that a question says even where it asks for nothing of the kind."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A function with what each of its arguments is given: `passed` names those that a question says."""
+
+    function: Callable[..., Any] | Making
+    sources: Mapping[str, Source]
+    positional: tuple[str, ...]
+    passed: tuple[str, ...] = ()
+    starred: str = ""
+    in_columns: bool = False
+    """Whether tokens are columns of what it returns."""
+    told: Mapping[str, Source] = field(default_factory=dict)
+    """Sizes of its file that are those of a call."""
+    one_query: str = ""
+    """In which layout it takes one query alone, without an axis for it: then each of a question is one call."""
+    step: Step | None = None
+    """How it takes one token alone, and what earlier ones left: then each of a question is one call."""
+
+    @property
+    def holds_size(self) -> bool:
+        """Whether what is called is an object that was made before, perhaps for heads of one size."""
+        return not isinstance(self.function, Making) and holds_size(self.function)
+
+    def __call__(self, **given: Any) -> Any:
+        at, library, positions = given.pop(own(SIZES))
+        core = {role: given.pop(own(role)) for role in (*CORE, *WHOLE_LAYER) if own(role) in given}
+        given.pop(own("heads"), None)
+        context = Context(at, library, core, turning_tables.as_asked(positions, at.size))
+        if self.step is not None and self.step.place and self.step.layout.startswith("b") and at.batch > 1:
+            return self.of_each_entry(context, given)
+        function = self.function.of(context) if isinstance(self.function, Making) else self.function
+        if self.step is not None:
+            return self.of_each_token(self.step, function, context, given)
+        if self.one_query:
+            return self.of_each_query(function, context, given)
+        return self.answer(function, context, given)
+
+    def of_each_entry(self, context: Context, given: Mapping[str, Any]) -> Any:
+        """Return the answers to the entries of a batch, for each of which the object keeps what it is given anew."""
+        at, said = replace(context.at, batch=1), list[Any]()
+        for place in range(context.at.batch):
+            entry = {own(role): array[place : place + 1] for role, array in context.given.items()}
+            said.append(self(**given, **entry, **{own(SIZES): (at, context.library, ())})[0])
+        return stack(said, 0)
+
+    def of_each_query(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
+        """Return the answers to the queries, each of which is a call.
+
+        Raises:
+            ValueError: an answer is no row.
+        """
+        q, rows = context.given["q"], context.at.rows
+        axis, said = self.one_query.index("t"), []
+        for place in range(rows):
+            alone = {**context.given, "q": q[(*[slice(None)] * axis, place)]}
+            of_query = Context(replace(context.at, rows=1), context.library, alone)
+            words = {name: of_row(value, place, rows) for name, value in given.items()}
+            row = next(iter(parts_of(self.answer(function, of_query, words)).values()))
+            if hidden(row):  # joined with others it would hide nothing
+                return row
+            if len(row.shape) != len(q.shape) - 1:
+                raise ValueError("it gives no row for one query")
+            said.append(row)
+        return stack(said, axis)
+
+    def of_each_token(
+        self, step: Step, function: Callable[..., Any], context: Context, given: Mapping[str, Any]
+    ) -> Any:  # fmt: skip
+        """Return the answers to tokens one after another, each with the caches that the one before it left.
+
+        Raises:
+            ValueError: there are more keys than queries, or fewer.
+        """
+        if context.at.rows != context.at.keys:
+            raise ValueError("a call takes one token")
+        axis, answers = step.layout.index("t"), list[Any]()
+        state = {name: self.sources[name].make(context) for name in step.caches if name in self.sources}
+        function = copy.deepcopy(function) if step.place else function
+        for place in range(context.at.rows):
+            one = (*[slice(None)] * axis, slice(place, place + 1) if step.keeps_axis else place)
+            token = {role: array[one] for role, array in context.given.items()}
+            of_token = Context(replace(context.at, rows=1, keys=1), context.library, token)
+            said = self.answer(function, of_token, {**given, **state, **({step.place: place} if step.place else {})})
+            output, *rest = said if isinstance(said, tuple) else (said,)
+            state |= caches_in(rest, step.caches) if step.caches else {}
+            answers.append(output[(*[slice(None)] * axis, 0)] if step.keeps_axis else output)
+        return stack(answers, axis)
+
+    def answer(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
+        """Return what the function says to one call."""
+        values = {name: source.make(context) for name, source in self.sources.items()}
+        with lying_there(function, {name: size.make(context) for name, size in self.told.items()}, {}):
+            return self.said(function, values, given)
+
+    def said(self, function: Callable[..., Any], values: dict[str, Any], given: Mapping[str, Any]) -> Any:
+        """Return what the function says to the values of its arguments, and to those that a question says.
+
+        One that returns nothing has written its answer where there is room for it.
+        """
+        room: Any = next((values[name] for name, source in self.sources.items() if source is ROOM_FOR_ANSWER), None)
+        if self.starred:
+            return function(*values.values(), **given)
+        values |= given
+        first = []
+        for name in self.positional:
+            if name not in values:
+                break
+            first.append(values.pop(name))
+        said = function(*first, **values)
+        said = room if said is None else said
+        return said.swapaxes(-1, -2) if self.in_columns else said
+
+    def __str__(self) -> str:
+        """Say what the arguments are given that are none of q, k, v or x themselves, and of what it is made."""
+        made = f"made of {self.function}" if isinstance(self.function, Making) and self.function.sources else ""
+        made = ", ".join(filter(None, (made, "each query in a call of its own" if self.one_query else "",
+                                       "each token in a call of its own" if self.step else "")))  # fmt: skip
+        said = [f"{name}={source.text}" for name, source in self.sources.items() if source.text not in (*"qkvx", name)]
+        return ", ".join([made, *said] if made else said)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One token in a call: how tokens lie, whether it keeps its axis, and the arguments for what earlier ones left."""
+
+    layout: str
+    keeps_axis: bool
+    caches: tuple[str, ...] = ()
+    place: str = ""
+    """The argument that says which token it is, where the object keeps what earlier ones left."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """A class, or a function that returns one, and what it is made of: an object for each number of heads."""
+
+    function: Callable[..., Any]
+    sources: Mapping[str, Source]
+    made: dict[tuple[int, ...], Any] = field(default_factory=dict, compare=False)
+    method: str = ""
+
+    def of(self, context: Context) -> Any:
+        """Return what is called, made for the sizes of a call, and made once for each."""
+        sizes: tuple[int, ...] = (context.at.heads, context.at.groups, context.at.size)
+        sizes += (context.at.rows, context.at.keys) if any(one in OF_LENGTH for one in self.sources.values()) else ()
+        if sizes not in self.made:
+            made = self.function(**{name: source.make(context) for name, source in self.sources.items()})
+            made = getattr(made, self.method) if self.method else made
+            made = as_called(made)
+            self.made[sizes] = made.eval() if hasattr(made, "eval") and hasattr(made, "forward") else made
+        made = self.made[sizes]
+        return partial(made.apply, {}) if is_flax(made) else made
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={source.text}" for name, source in self.sources.items())
+
+
+def of_row(value: Any, place: int, rows: int) -> Any:
+    """Return what a mask `[... t s]` says of one query; all else as it is."""
+    shape = tuple(getattr(value, "shape", ()))
+    return value[..., place, :] if len(shape) > 1 and shape[-2] == rows else value
+
+
+def is_flax(made: Any) -> bool:
+    """Say whether an object is a module of Flax, which is called with its parameters: here it has none."""
+    return any(base.__module__.startswith("flax.linen") for base in type(made).__mro__)
+
+
+def own(role: str) -> str:
+    """Return the word by which an adapter is given what its function has no word for: no parameter has such a name."""
+    return f" {role}"
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Which arguments hold the arrays: a source for each, in which layouts, and whether they are heads or a layer."""
+
+    core: bool
+    sources: Mapping[str, Source]
+    layouts: tuple[str, ...] = ()
+    roles: tuple[str, ...] = CORE
+    counts_heads: bool = False
+    guessed: bool = False
+    only_if_right: bool = False
+    in_columns: bool = False
+    one_query: str = ""
+    turned: bool = False
+    step: Step | None = None
+
+
+def adapted(function: Any, name: str, causal: bool = False) -> Iterator[Bound]:
+    """Yield a function as one of q, k, v or of x and matrices, in every way that its signature leaves open.
+
+    A class that is told whether it is `causal` is told that it is.
+
+    Raises:
+        UserError: what it takes is not known.
+    """
+    for called, parameters in targets(function, name, causal):
+        told = sizes_told(called)
+        uses = uses_of(function) if any(map(is_required, parameters)) else {}
+        roles = roles_taken(parameters)
+        for arrangement in chain(
+            of_mappings(parameters, uses),
+            of_steps(parameters),
+            of_places(function, parameters),
+            of_kept(parameters, uses),
+            arrangements(parameters),
+        ):
+            passed = {roles[given.name]: given for given in reversed(parameters)
+                      if roles[given.name] in PASSED and given.name not in arrangement.sources
+                      and (given.default is not given.empty or roles[given.name] in NEEDED)}  # fmt: skip
+            rest = [
+                given for given in parameters if given.name not in arrangement.sources and given not in passed.values()
+            ]
+            unknown = [given for given in rest if is_required(given) or counts(given, arrangement)]
+            for of_file in [told, {}] if told else [{}]:
+                for extra in choices(unknown):
+                    yield bound_of(called, function, parameters, arrangement, passed, extra, of_file)
+            if "scale" in passed and is_required(passed["scale"]):  # what divides scores may be called so too
+                others = {role: given for role, given in passed.items() if role != "scale"}
+                extra = next(choices(unknown)) | {passed["scale"].name: ROOT}
+                yield bound_of(called, function, parameters, arrangement, others, extra)
+            if parts := {given.name: ONE for given in rest if counts_parts(given)}:
+                yield bound_of(called, function, parameters, arrangement, passed, next(choices(unknown)) | parts)
+            bears = [
+                passed[role].default for role in MASKS if role in passed
+            ]  # a None, or a True, that it may not bear
+            if any(default is None or isinstance(default, bool) for default in bears):
+                needed = {
+                    role: passed[role].replace(default=inspect.Parameter.empty) for role in MASKS if role in passed
+                }
+                bound = bound_of(called, function, parameters, arrangement, passed | needed, next(choices(unknown)))
+                optional = tuple(role for role in needed if not is_required(passed[role]))
+                yield bound if bound.offer is None else replace(bound, offer=replace(bound.offer, always=optional))
+
+
+def targets(function: Any, name: str, causal: bool = False) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
+    """Yield what may be called, with its parameters: the function, or what a class or a maker of functions makes.
+
+    A class that is made of matrices is called as a function of them and of what its objects are called with.
+    """
+    if inspect.isclass(function) and (joint := in_one_call(function)) is not None:
+        yield joint, parameters_of(joint, name)
+        return
+    function = as_called(function)
+    forward = getattr(function, "forward", None)
+    parameters = parameters_of(forward if callable(forward) and not inspect.isclass(function) else function, name)
+    if not inspect.isclass(function):
+        yield function, parameters
+        if any(side_of_name(given.name) and is_required(given) for given in parameters):
+            return
+    uses = uses_of(function) if causal and inspect.isclass(function) else {}
+    switches = {given.name: TRUE for given in parameters if causal and (
+        is_switch_of_causal(given) or (given.name in MASKED and uses.get(given.name, Use()).is_switch))}  # fmt: skip
+    for others in choices(told_when_made(parameters), is_made=True):
+        sources = others | switches
+        homes = inspect.getmro(function) if inspect.isclass(function) else ()
+        is_called = not homes or any(callable(vars(home).get("__call__")) for home in homes)
+        making = Making(function, sources, method="" if is_called else method_of(function))
+        try:
+            with held():
+                made = making.of(NOMINAL)
+            made = next(iter(making.made.values())) if isinstance(made, partial) else made
+        except (Exception, LeftError):
+            continue
+        if callable(made) and not inspect.isclass(made):
+            forward = getattr(made, "forward", None)
+            yield making, parameters_of(forward if callable(forward) else made, name)
+            return
+
+
+NOMINAL = Context(At(Rules(), 2, 6, 6, 9, 9, 8, 48), "numpy", {})
+"""A call of the usual sizes: what is made for it tells what it takes."""
+
+
+def bound_of(
+    called: Any, function: Any, parameters: Sequence[inspect.Parameter], arrangement: Arrangement,
+    passed: Mapping[str, inspect.Parameter], extra: Mapping[str, Source],
+    of_file: Mapping[str, Source] = MappingProxyType({}),
+) -> Bound:  # fmt: skip
+    """Return one way to call a function as one that is known how to be called."""
+    given = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    starred = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
+    adapter = Adapter(
+        called, {**arrangement.sources, **extra}, tuple(given), tuple(one.name for one in passed.values()),
+        starred if starred and not given else "", arrangement.in_columns, of_file,
+        arrangement.one_query, arrangement.step,
+    )  # fmt: skip
+    names = {role: own(role) for role in arrangement.roles} | {role: one.name for role, one in passed.items()}
+    names[SIZES] = own(SIZES)
+    used = [*extra.values(), *of_file.values(), *(called.sources.values() if isinstance(called, Making) else ())]
+    counts = arrangement.counts_heads or any(source is HEADS for source in used)
+    if counts and "heads" not in names:
+        names["heads"] = own("heads")
+    defaults = {role: told(one.default) for role, one in passed.items() if one.default is not one.empty}
+    offer = Offer(arrangement.core, names, (), defaults, arrangement.layouts, str(adapter), arrangement.guessed,
+                  arrangement.only_if_right, turned=arrangement.turned)  # fmt: skip
+    return Bound(adapter, function, offer)
+
+
+def counts_parts(given: inspect.Parameter) -> bool:
+    """Say whether the default of a parameter is how many tokens go together, more than any question has."""
+    is_size = bool(re.search(r"chunk|block|tile|bucket", given.name.lower()))
+    return type(given.default) is int and given.default > MOST_TOGETHER and is_size
+
+
+MOST_TOGETHER = 8
+
+
+def counts(given: inspect.Parameter, arrangement: Arrangement) -> bool:
+    """Say whether the default of a parameter beside a layer's matrices is a size that is theirs."""
+    return is_size(given) or (not arrangement.core and type(given.default) is int and WIDTH in sources_of(given))
+
+
+def is_size(given: inspect.Parameter) -> bool:
+    """Say whether a parameter is told how many numbers a head or x has, whatever its default is: `d_k=64`."""
+    is_large = type(given.default) is int and given.default >= SMALLEST_SIZE
+    return is_large and sources_of(given)[0] in (SIZE, WIDTH)
+
+
+def told_when_made(parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Return what a class is told: what it needs, sizes whatever their default is, and heads where it is told a width.
+
+    A width that is told has to be divided by as many heads as a question has.
+    """
+    told = [given for given in parameters if is_required(given) or is_size(given)]
+    is_whole = any(sources_of(given)[0] is WIDTH for given in told)
+    heads = [given for given in parameters if type(given.default) is int and sources_of(given)[0] is HEADS]
+    return told + [given for given in heads if is_whole and given not in told]
+
+
+SMALLEST_SIZE = 8
+"""A smaller default may be that of an axis."""
+
+
+def choices(unknown: Sequence[inspect.Parameter], is_made: bool = False) -> Iterator[dict[str, Source]]:
+    """Yield values for arguments that nobody knows: the likeliest of each, then one or two of them otherwise.
+
+    Tables of sines and cosines are never of different shapes. What a class is made of may cut tokens into windows.
+    """
+    options = {given.name: (*([RANDOM_KEY] if given.name == RANDOM[0] else []), *sources_of(given))
+               for given in unknown}  # fmt: skip
+    if is_made:
+        options = {name: (KEYS, *known) if ALL_AROUND in known else known for name, known in options.items()}
+    first = {name: sources[0] for name, sources in options.items()}
+    yield first
+    sines = {name: other for name in options if (other := name.replace("cos", "sin")) != name and other in options}
+    free, count = [name for name in options if name not in sines.values()], 1
+    for several in (1, 2):
+        for names in combinations(free, several):
+            for places in product(*(range(1, len(options[name])) for name in names)):
+                if count == MOST_WAYS:
+                    return
+                count += 1
+                chosen = dict(zip(names, places, strict=True))
+                chosen |= {sines[name]: place for name, place in chosen.items() if name in sines}
+                yield first | {name: options[name][min(at, len(options[name]) - 1)] for name, at in chosen.items()}
+
+
+# Which arguments hold the arrays
+
+
+def arrangements(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
+    """Yield which arguments may hold the arrays, the likeliest first; names that say it leave one way alone."""
+    usable = [given for given in parameters if given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)]
+    named = sides_of(usable)
+    biases = biases_of([given.name for given in usable])
+    weights = [given.name for given in usable if side_of_name(given.name).startswith("W") and given.name not in biases]
+    known = list(by_names(named, weights, biases))
+    if known:
+        yield from known
+        return
+    required = [given for given in usable if is_required(given) and role_of(given.name) not in PASSED]
+    kinds = {given.kind for given in parameters}
+    if not required and inspect.Parameter.VAR_POSITIONAL in kinds:
+        yield Arrangement(True, dict(zip("qkv", map(direct, "qkv"), strict=True)))
+    elif not required and inspect.Parameter.VAR_KEYWORD in kinds:
+        for names in (("q", "k", "v"), ("query", "key", "value")):
+            yield Arrangement(True, dict(zip(names, map(direct, "qkv"), strict=True)))
+    else:
+        alone = len(required) == len(CORE)
+        names_left = [given.name for given in required if alone or side_of_name(given.name) or not is_known(given.name)]
+        yield from by_position(names_left)
+
+
+def sides_of(usable: Sequence[inspect.Parameter]) -> dict[str, str]:
+    """Return the parameter for each of q, k, v, x and the matrices that a name says; required ones come first."""
+    named: dict[str, str] = {}
+    for given in sorted(usable, key=lambda one: not is_required(one)):
+        side = side_of_name(given.name)
+        if side and (side not in named or (side == "k" and len(given.name) == len(named.get("q", "")) == 1)):
+            named[side] = given.name  # `key` beside q, k and v is that of random numbers
+    return named
+
+
+def by_names(
+    named: Mapping[str, str], weights: Sequence[str], biases: Mapping[str, str]
+) -> Iterator[Arrangement]:  # fmt: skip
+    """Yield the arrangements that names say: `named` by what they mean, `weights` those of matrices in their order.
+
+    `biases` says which name is the bias of which matrix.
+    """
+    inputs = [named[side] for side in ("x", "q", "k", "v", "kv") if side in named]
+    matrices = [name for name in weights if side_of_name(name) != "W"]
+    if inputs and len(matrices) >= len(CORE):
+        for one in of_layer(inputs[0], weights, biases):
+            others = {**dict.fromkeys(inputs[1:], MEMORY), **one.sources}
+            yield replace(one, sources=others, roles=(*one.roles, *(["memory"] if inputs[1:] else [])))
+    elif set(CORE) <= set(named):
+        yield from of_heads([named[side] for side in "qkv"])
+    elif "qkv" in named and "x" not in named:
+        yield from packed_heads({named["qkv"]: QKV}, {})
+    elif {"q", "kv"} <= set(named):
+        yield from packed_heads({named["kv"]: KV}, {named["q"]: "q"})
+    elif "x" in named and weights:
+        yield from of_layer(named["x"], weights, biases)
+
+
+def of_mappings(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]) -> Iterator[Arrangement]:
+    """Yield functions of x and a mapping of matrices, whose keys their code reads."""
+    needed = [given.name for given in parameters if is_required(given)]
+    mapped = next((name for name in needed if any(True for _ in mappings.sources(name, uses))), "")
+    rest = [name for name in needed if name != mapped]
+    named_x = [name for name in rest if side_of_name(name) in ("x", "q")]
+    unknown = [name for name in rest if not is_known(name) and name not in RANDOM]
+    for x in (named_x or unknown)[:1] if mapped else ():
+        for source, roles, how in mappings.sources(mapped, uses):
+            for in_columns in (True, False) if how.turned else (False,):
+                given = (
+                    Source("x.T", lambda context: context.given["x"].swapaxes(-1, -2)) if in_columns else direct("x")
+                )
+                yield Arrangement(False, {x: given, mapped: source}, (), ("x", *roles), how.by_head, guessed=True,
+                                  in_columns=in_columns, turned=how.turned and "W_o" in roles)  # fmt: skip
+
+
+def of_kept(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]) -> Iterator[Arrangement]:
+    """Yield functions of queries and a mapping in which keys and values are kept, and how many of them."""
+    needed = [given.name for given in parameters if is_required(given)]
+    query = next((name for name in needed if side_of_name(name) == "q"), "")
+    for name in needed if query else ():
+        keys = uses.get(name, Use()).keys
+        sides = {side_of_name(key): key for key in reversed(keys)}
+        if name != query and {"k", "v"} <= set(sides) and "W_q" not in sides:
+            yield Arrangement(True, {query: direct("q"), name: kept(sides["k"], sides["v"], keys)})
+
+
+def of_steps(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
+    """Yield functions of q, k and v of one token, and of what earlier tokens left."""
+    caches = tuple(given.name for given in parameters if names_cache(given.name))
+    named = sides_of([given for given in parameters if given.name not in caches and is_required(given)])
+    if not caches or not set(CORE) <= set(named):
+        return
+    sources = {named[role]: direct(role) for role in CORE}
+    for layout, keeps_axis in product(OF_ONE_QUERY, (False, True)):
+        step = Step(layout, keeps_axis, caches)
+        yield Arrangement(True, sources, (layout,), guessed=True, step=step)
+
+
+def of_places(function: Any, parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
+    """Yield objects that take q, k and v of one token and its place, and keep what earlier tokens left."""
+    if not (inspect.isclass(function) and keeps_what_it_makes(function)):
+        return
+    needed = [given for given in parameters if is_required(given)]
+    named = sides_of(needed)
+    others = [given.name for given in needed if given.name not in named.values()]
+    if set(named) != set(CORE) or len(others) != 1 or not OF_PLACE.fullmatch(others[0]):
+        return
+    sources = {named[role]: direct(role) for role in CORE}
+    for layout, keeps_axis in product(("bhtd", "bthd", "btd", "htd", "thd", "td"), (True, False)):
+        step = Step(layout, keeps_axis, place=others[0])
+        yield Arrangement(True, {**sources, others[0]: PLACE}, (layout,), guessed=True, step=step)
+
+
+PLACE = Source("its place", lambda _: 0)
+OF_PLACE = re.compile(r"(?i)(cur(rent)?_?|start_?|cache_?|token_?)?(t|i|n|pos|position|step|idx|index|place|offset)")
+"""What people call the place of a token."""
+
+
+def kept(k: str, v: str, keys: Sequence[str]) -> Source:
+    """Return the source of a mapping of keys and values; what else is read of it is how many they are."""
+    text = ", ".join(f"{key!r}: {'k' if key == k else 'v' if key == v else KEYS.text}" for key in keys)
+
+    def make(context: Context) -> dict[str, Any]:
+        rest = {key: KEYS.make(context) for key in keys}
+        return {**rest, k: context.given["k"], v: context.given["v"]}
+
+    return Source(f"{{{text}}}", make)
+
+
+RANDOM = ("key", "rng", "k")
+"""What a source of random numbers is called."""
+
+
+def by_position(names: Sequence[str]) -> Iterator[Arrangement]:
+    """Yield arrangements of arguments whose names say nothing: as q, k and v, or as x and matrices, in their order."""
+    if len(names) >= len(CORE):
+        for order in permutations(names[:3]):
+            yield from of_heads(order)
+        yield from of_layer(names[0], names[1:5])
+        return
+    packed = packed_heads({names[0]: QKV}, {}) if len(names) == 1 else iter(())
+    if len(names) == len("qk"):
+        packed = chain(packed_heads({names[1]: KV}, {names[0]: "q"}), of_layer(names[0], names[1:]))
+    yield from (replace(one, only_if_right=True) for one in packed)
+
+
+def direct(role: str) -> Source:
+    """Return the source of an array as it is."""
+    return Source(role, lambda context: context.given[role])
+
+
+MEMORY = Source("x, or a memory", lambda context: context.given.get("memory", context.given["x"]))
+
+
+def of_heads(names: Sequence[str]) -> Iterator[Arrangement]:
+    """Yield functions of q, k and v, as arrays or as lists of heads."""
+    yield Arrangement(True, {name: direct(role) for name, role in zip(names, "qkv", strict=True)})
+    lists = {name: head_list(role) for name, role in zip(names, "qkv", strict=True)}
+    yield Arrangement(True, lists, ("bhtd", "htd"), guessed=True)
+    turned = Source("k.swapaxes(-1, -2)", lambda context: context.given["k"].swapaxes(-1, -2))
+    sides = {name: turned if role == "k" else direct(role) for name, role in zip(names, "qkv", strict=True)}
+    yield Arrangement(True, sides, ("bhtd", "htd"), guessed=True)
+    alone = {name: direct(role) for name, role in zip(names, "qkv", strict=True)}
+    for layout in OF_ONE_QUERY:
+        yield Arrangement(True, alone, (layout,), guessed=True, one_query=layout)
+
+
+OF_ONE_QUERY = ("td", "htd", "thd", "btd", "bhtd", "bthd")
+"""How keys and values may lie beside one query; it has their axes but t."""
+
+
+def head_list(role: str) -> Source:
+    """Return the source of an array as a list of its heads."""
+
+    def make(context: Context) -> list[Any]:
+        array = context.given[role]
+        return heads_of(array, "bhtd"[-array.ndim :])
+
+    return Source(f"list of the heads of {role}", make)
+
+
+def packed_heads(packed: Mapping[str, Sequence[Pack]], single: Mapping[str, str]) -> Iterator[Arrangement]:
+    """Yield functions of q, k and v of which several are one argument."""
+    ((name, packs),) = packed.items()
+    roles = tuple(role for role in CORE if role not in single.values())
+    alone = {word: direct(role) for word, role in single.items()}
+    for pack in packs:
+        yield Arrangement(True, {**alone, name: of_pack(pack, roles)}, pack.layouts, guessed=True)
+
+
+def of_pack(pack: Pack, roles: Sequence[str]) -> Source:
+    """Return the source of an argument that holds several arrays."""
+    text = pack.text if len(roles) == len(CORE) else pack.text.replace("q, k, v", "k, v")
+    return Source(text, lambda context: pack.make([context.given[role] for role in roles]))
+
+
+Held = dict[str, tuple[tuple[str, ...], str]]
+"""Which matrices an argument holds, and how."""
+
+
+def of_layer(x: str, names: Sequence[str], biases: Mapping[str, str] = MappingProxyType({})) -> Iterator[Arrangement]:
+    """Yield functions of x and matrices: three or four of them, or fewer in which several lie side by side."""
+    sides = {side_of_name(name): name for name in names}
+    known = [side for side in ("W_q", "W_k", "W_v") if side in sides]
+    three = ("W_q", "W_k", "W_v")
+    if len(known) == len(three):
+        orders: list[tuple[str, ...]] = [three]
+        names = [*(sides[side] for side in three), *(name for name in names if name not in sides.values()
+                 or side_of_name(name) in ("W_o", "W"))]  # fmt: skip
+    else:
+        orders = list(permutations(three)) if len(names) >= len(three) else [three]
+    if len(names) >= len(three):
+        for how, order in product(("side by side", "heads", "turned"), orders):
+            for last in ("side by side", "turned") if len(names) > len(three) else ("",):
+                held: Held = {name: ((role,), how) for name, role in zip(names, order, strict=False)}
+                if last:
+                    held[names[3]] = (("W_o",), "turned" if how == "turned" else last)
+                yield layer_of(x, held, biases)
+        return
+    for how in ways_of(three):
+        for last in ("side by side", "w and b", "weight and bias", "turned") if len(names) > 1 else ("",):
+            held = {names[0]: ((*three, *(["W_o"] if how in WHOLE else [])), how)}
+            if last:
+                held[names[1]] = (("W_o",), last)
+            yield layer_of(x, held, biases)
+            if how in WHOLE and not last:  # the code may ask for none of the output
+                yield layer_of(x, {names[0]: (three, how)}, biases)
+
+
+def layer_of(x: str, held: Held, biases: Mapping[str, str]) -> Arrangement:
+    """Return a function of x and matrices: which of them each argument holds, and how; with the biases beside them."""
+    sources = {name: source_of_matrices(roles, how) for name, (roles, how) in held.items()}
+    taken = [role for roles, _ in held.values() for role in roles]
+    for bias, matrix in biases.items():
+        if matrix in held:
+            roles, how = held[matrix]
+            beside = tuple(role.replace("W", "b") for role in roles)
+            taken += beside
+            sources[bias] = source_of_matrices(beside, "side by side" if how == "turned" else how)
+    counts_heads = any(how in ("heads", "by head") for _, how in held.values())
+    turned = "W_o" in taken and {how for _, how in held.values()} == {"turned"}
+    return Arrangement(False, {x: direct("x"), **sources}, (), ("x", *taken), counts_heads, guessed=True, turned=turned)

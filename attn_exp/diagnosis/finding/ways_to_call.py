@@ -1,0 +1,798 @@
+"""Finds out how a function wants to be called, and asks it every question."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from time import process_time, thread_time
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.asking.layouts import KNOWN, LAYOUTS, RARE, WIDE, cuts_heads, has_heads, layouts_of_answer
+from attn_exp.diagnosis.asking.masking import AXES, MASKINGS, PADDINGS, attribute_of
+from attn_exp.diagnosis.asking.offer import Offer, at_of, kept_by, offered, parameters_of
+from attn_exp.diagnosis.asking.questions import PADDED, SIZE, core_cases, layer_cases
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.asking.uses import uses_of
+from attn_exp.diagnosis.calling.call import TOKENS_FIRST, Caller
+from attn_exp.diagnosis.calling.function_layers import sizes_told
+from attn_exp.diagnosis.code.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
+from attn_exp.diagnosis.finding import without_matrices
+from attn_exp.diagnosis.finding.adapting import NOMINAL, Making, adapted, is_size, targets
+from attn_exp.diagnosis.finding.other_inputs import with_its_memory
+from attn_exp.diagnosis.inside.inside_functions import factor_between, seen_inside
+from attn_exp.diagnosis.inside.other_words import gives
+from attn_exp.diagnosis.making.constructing import construct
+from attn_exp.diagnosis.making.guessing import takes_projection
+from attn_exp.diagnosis.making.makers import called_by_method
+from attn_exp.diagnosis.making.told_sizes import is_module, sizes_of
+from attn_exp.diagnosis.matrices.bound import Bound
+from attn_exp.diagnosis.matrices.layers import with_drawn_tensors_held, with_listed_layers_held
+from attn_exp.diagnosis.matrices.plain_layers import may_be_layer
+from attn_exp.diagnosis.matrices.pure_layers import kind_of
+from attn_exp.diagnosis.reading.layers_of_arrays import of_function
+from attn_exp.diagnosis.reading.layers_of_jax import filled
+from attn_exp.diagnosis.reading.modules import bound, with_its_maker
+from attn_exp.diagnosis.reading.read_layers import taken_by
+from attn_exp.diagnosis.recipes.candidates import every_mistake
+from attn_exp.errors import UncalledError, UserError, unknown
+from attn_exp.mistakes import mistake
+from attn_exp.own_code import LeftError, OwnFunction, held, unreadable
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.padding import Padding
+
+MOST_SECONDS = 4.0
+"""That ways to call a function are looked for."""
+MOST_COMPILING = 6.0
+"""Seconds after which JAX is asked no question any more that may be refused."""
+LOGITS = 2
+"""Bits that logits of about 6 take from an answer where they are rounded to a half type."""
+Seen = list[tuple[Case, Answer]]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One way to call a function, or a module as one, and what came of its first question."""
+
+    function: Bound
+    caller: Caller
+    case: Case
+    answer: Answer
+
+
+def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]:
+    """Yield every way to call a function, the likeliest first: libraries, layouts and types."""
+    offer = offer_of(own, function)
+    with unreadable(own.name):
+        names = (request.takes,) if request.takes else wanted(function.origin)
+        if function.offer is not None and modules_named(function.origin):
+            names = names[:1]  # one of many ways to call it, and its code says with what
+    for name in names:
+        lent = library(name, request.device)
+        for layout in layouts(request, offer, function):
+            caller = Caller(function.call, offer, lent, request, layout)
+            case = next(cases(caller, function, quick=True))
+            for dtype in types(request, lent):
+                tried = Tried(function, replace(caller, dtype=dtype), case, replace(caller, dtype=dtype)(case))
+                yield tried
+                if (needs_mask(offer) or refused_with_mask(tried)) and dtype == lent.widest and not is_right(tried):
+                    yield from with_other_masks(tried)
+                if tried.answer.output is not None or not about_type(tried.answer.error):
+                    break
+
+
+def with_other_masks(first: Tried) -> Iterator[Tried]:
+    """Yield the same call with the mask that it needs written otherwise, where that changes what is wrong with it."""
+    role = "masking" if first.caller.offer.takes("mask") else "padding"
+    usual = replace(getattr(first.caller, role), attribute=attribute_of(first.answer.error))
+    ways = MASKINGS[1:] if role == "masking" else PADDINGS[1:]
+    others = [usual] if usual.attribute else []
+    others += [replace(usual, neutral=neutral) for neutral in AT_ONCE]
+    others += [one.like(usual) for one in sorted(ways, key=lambda one: one.axes != "b 1 t s")]
+    errors, answered = {first.answer.error}, False
+    for place, masking in enumerate(others):
+        caller = replace(first.caller, **{role: masking})
+        tried = replace(first, caller=caller, answer=caller(first.case))
+        errors.add(tried.answer.error)
+        yield tried
+        if place == FEW_MASKS and len(errors) == 1:
+            return  # whatever the mask, that is not what is wrong
+        answered |= tried.answer.output is not None
+    if role == "masking" and not answered and needs_mask(first.caller.offer):
+        caller = replace(first.caller, offer=first.caller.offer.of_keys_alone())
+        of_keys = replace(first, caller=caller, answer=caller(first.case))
+        yield of_keys
+        yield from with_other_masks(of_keys) if of_keys.answer.output is None else ()
+
+
+AT_ONCE, FEW_MASKS = ("none", "turned"), 5
+
+
+def about_type(error: str) -> bool:
+    """Say whether an error may be that of a type of numbers: it says so, or says nothing."""
+    words = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
+    return bool(re.search(words, error))
+
+
+def is_named(own: OwnFunction, function: Bound) -> bool:
+    """Say whether the names of a function's parameters say how to call it."""
+    try:
+        return bool(offer_of(own, function))
+    except UserError:
+        return False
+
+
+def needs_mask(offer: Offer) -> bool:
+    """Say whether a function cannot be called without a mask."""
+    return any(offer.takes(role) and role not in offer.defaults for role in ("mask", "padding"))
+
+
+def refused_with_mask(tried: Tried) -> bool:
+    """Say whether a call gave no answer in which a function was given a mask that it can do without."""
+    offer = tried.caller.offer
+    return bool(tried.answer.output is None and tried.case.recipe.rules.masks and offer.takes("mask"))
+
+
+def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterator[Bound]:
+    """Yield what may be called: the function by the names of its parameters, then in every way that they leave open.
+
+    Raises:
+        UserError: a module whose matrices are not known, or a function whose parameters cannot be read.
+    """
+    causal = request.is_causal
+    if known is None and without_parameters(own.function):
+        function = own.function if inspect.isclass(own.function) else own.function.eval()
+        yield from adapted(function, own.name, causal)
+        yield from without_matrices.bounds(function, own.name, request.device, causal)
+        return
+    first = known or bound(own, request)
+    may_differ = first.inside is None and known is None
+    called = own.function if inspect.isclass(own.function) else first.call
+    ways = adapted(called, own.name, causal) if may_differ else iter(())
+    others = (replace(way, look=first.look) for way in ways)
+    if may_differ and (takes_size(first.call, own.name) or sizes_told(first.call)):
+        yield from others
+    if known is not None or is_named(own, first):
+        yield first
+        yield from others
+        return
+    yield from others
+    if may_differ:
+        yield from without_matrices.bounds(own.function, own.name, request.device, causal)
+
+
+def takes_size(function: Any, name: str) -> bool:
+    """Say whether a function has a default for the size of a head, or of x, which a call should say."""
+    try:
+        return any(map(is_size, parameters_of(function, name)))
+    except UserError:
+        return False
+
+
+def if_right(own: OwnFunction, request: Request) -> list[Bound]:
+    """Return the ways to call what is made of a class as a function of q, k and v, of which only right ones count."""
+    ways = adapted(own.function, own.name, request.is_causal) if inspect.isclass(own.function) else iter(())
+    return [replace(way, offer=replace(way.offer, only_if_right=True)) for way in ways if way.offer is not None]
+
+
+def offer_by_names(own: OwnFunction, request: Request) -> Offer | None:
+    """Return what the names of a function's parameters say that it takes; None where they do not, and of a module."""
+    if is_module(own.function) or may_be_layer(own.function):
+        return None
+    function = bound(own, request)
+    return offer_of(own, function) if function.offer is None and is_named(own, function) else None
+
+
+def without_parameters(function: Any) -> bool:
+    """Say whether something is a module of PyTorch that holds no numbers, or a class whose modules hold none."""
+    if not is_module(function) or kind_of(function):  # those of JAX and Keras have none before a call
+        return False
+    if inspect.isclass(function) and any(map(takes_projection, parameters_of(function, ""))):
+        return False
+    try:
+        with held():
+            made = next(iter(targets(function, "")))[0] if inspect.isclass(function) else function
+            module = made.of(NOMINAL) if isinstance(made, Making) else made
+            if inspect.isclass(function):
+                module = with_drawn_tensors_held(with_listed_layers_held(module))
+            if any(True for _ in module.parameters()):
+                return False
+            if inspect.isclass(function) and any(use.made_from for use in uses_of(function).values()):
+                module = construct(function, "", sizes_of(Request()), lambda one, _: one)  # of the layers that it needs
+            forward = taken_by(module.forward, "")
+            if sum(given.default is given.empty for given in forward) == 1:  # it may make its layers when it is called
+                module = filled(copy.deepcopy(module).double(), forward, sizes_of(Request()))
+            return not any(True for _ in module.parameters())
+    except (Exception, LeftError):
+        return False
+
+
+FIRST_FEW, FEWER = 5, ("htd", "td")
+
+
+def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
+    """Return how many of the first questions of another request are answered wrongly, where the call is the same."""
+    caller = replace(tried.caller, request=request)
+    asked = (rounded(case, caller) for case in islice(cases(caller, tried.function, quick=True), FIRST_FEW))
+    return len(failing([(case, caller(case)) for case in asked], digits))
+
+
+def longest_question(tried: Tried, request: Request) -> tuple[Case, Answer] | None:
+    """Return the longest of the questions of another request with its answer; None where it is not answered."""
+    caller = replace(tried.caller, request=request)
+    asked = [case for case in cases(caller, tried.function, quick=False) if case.rung == "off the block"]
+    case = max(asked, key=lambda one: one.given.keys, default=None)
+    answer = None if case is None else caller(rounded(case, caller))
+    return None if case is None or answer is None or answer.output is None else (rounded(case, caller), answer)
+
+
+def offer_of(own: OwnFunction, function: Bound) -> Offer:
+    """Return what a function takes."""
+    with unreadable(own.name):
+        return offered(function.call, own.name) if function.offer is None else function.offer
+
+
+def types(request: Request, lent: Library) -> tuple[str, ...]:
+    """Return the types to try: the one that was asked for, else the library's widest and those below it."""
+    if request.dtype and request.dtype not in DTYPES:
+        raise UserError(unknown(request.dtype, DTYPES, "dtype"))
+    return (request.dtype,) if request.dtype else DTYPES[DTYPES.index(lent.widest) :]
+
+
+def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
+    """Return the layouts to try."""
+    if request.layout and request.layout not in KNOWN:
+        raise UserError(unknown(request.layout, KNOWN, "layout"))
+    if not offer.core:
+        several = function.inside is not None or request.entries > 1 or request.layout == "bhtd"
+        return ("bhtd",) if several else ("td", "bhtd")
+    if request.layout:
+        return (request.layout,) if request.layout in (offer.layouts or KNOWN) else ()
+    if offer.layouts:
+        return offer.layouts
+    many = request.kv_head is not None or (request.head or 1) > 1
+    alone = ("htd", "td") if request.entries > 1 else ("td",) if many else ()
+    usual = tuple(layout for layout in LAYOUTS if layout != WIDE and layout not in alone)
+    if offer.takes("lengths") or offer.takes("padding"):  # what speaks of entries has a batch, and maybe no heads
+        usual = tuple(one for layout in usual for one in (("btd", layout) if layout == "htd" else (layout,)))
+    return (WIDE, *usual) if offer.takes("heads") else usual
+
+
+def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
+    """Yield the questions that fit what the function takes; JAX compiles each size anew, so it is asked few of them."""
+    if caller.offer.core:
+        few = caller.library.name == "jax" and not is_half(caller)
+        request, size = replace(caller.request, few=few), (caller.size_held or SIZE) if caller.is_made else 0
+        return core_cases(request, caller.offer, caller.layout, quick, returns=caller.returns, one_size=size)
+    return layer_cases(caller.request, caller.offer, quick, function.inside)
+
+
+def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> Tried:
+    """Return the first way of calling that gives the right answer, else the right shape, else any answer at all.
+
+    Right numbers with an axis more or fewer come between the first two. Where all are errors it is the one that came
+    furthest in the function: what fails at once was no array of its kind.
+
+    `known`: what is to be called, where that is more than what the user named.
+
+    Raises:
+        UserError: what the function takes is not known.
+    """
+    nearly, shaped, spoke, silent = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
+    causal, unscaled, unmasked, idle = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
+    start = thread_time()
+    misfit: UserError | None = None
+    with unreadable(own.name):
+        own = replace(own, function=called_by_method(own.function, sizes_of(request)))
+        try:
+            several = list(functions(own, request, known))
+        except UserError as error:  # a layer without the matrices of one: perhaps it is a function in a layer's clothes
+            several, misfit = if_right(own, request), error
+    for function in several:
+        is_late = bool(shaped or spoke or silent) and thread_time() - start > MOST_SECONDS
+        if is_late or not may_tell_more(function, shaped):
+            continue
+        for tried in ways(own, request, function):
+            output = tried.answer.output
+            if output is None or says_nothing(tried.case, output):
+                (silent if output is None else idle).append(tried)
+                continue
+            if hides_mistakes(tried, shaped):
+                continue
+            others = [one for one in other_readings(tried) if one.answer.output is not None]
+            right = next((one for one in (tried, *others) if is_right(one)), None)
+            if right is not None and not right.answer.axes:
+                return replace(right, caller=with_its_memory(right.caller, right.function, right.case))
+            nearly += [] if right is None else [right]
+            causal += [one for one in (tried, *others) if is_right(one, causal=True)]
+            unscaled += [one for one in (tried, *others) if is_right(one, unscaled=True)]
+            unmasked += [one for one in (tried, *others) if is_right(one, unmasked=True)]
+            if not tried.caller.offer.only_if_right:
+                shaped += [tried, *others] if has_right_shape(tried) else others
+                spoke.append(tried)
+    shaped.sort(key=lambda one: bool(one.answer.axes))  # those with an axis more or fewer come last
+    is_usual = nearly or causal or unmasked or request.layout
+    is_only = not shaped and (not spoke or speaks_of_heads(own.function))
+    rare = [] if is_usual else in_rare_layouts(own, request, several, as_many_axes(shaped), is_only)
+    first = silent[0].function if silent else None
+    is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
+    last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
+    alike = nearly or rare or causal or unscaled or unmasked
+    likeliest = [] if alike else as_a_mistake_shows(whatever_the_width(shaped))
+    is_open = known is None and alike in ([], nearly) and not shows_one_mistake(likeliest)
+    found = (
+        (with_made_parameters(own, request) if is_open else [])
+        or alike
+        or as_scores_show(likeliest)
+        or spoke
+        or as_a_layer(own, request, known)
+        or meant(idle)
+        or last
+    )
+    if found:
+        best = with_tokens_first(found[0])
+        return replace(best, caller=with_its_memory(best.caller, best.function, best.case))
+    raise misfit or unmade(own, request) or unfit(own, silent)
+
+
+def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
+    """Say whether a call has fewer axes, or fewer heads, than one `before` that has answered in the right shape.
+
+    Mistakes hide in it: it is for those who take no more. What made one head of several is no function of several.
+    """
+    layout = tried.caller.layout
+    if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
+        return False
+    if layout in FEWER:
+        return any(one.caller.layout not in FEWER for one in before)
+    return any(one.caller.layout == WIDE and not has_one_mistake(one, "single_head") for one in before)
+
+
+def unmade(own: OwnFunction, request: Request) -> UserError | None:
+    """Return why nothing can be made of a class: what it is made of that nobody knows, with its constructor's error."""
+    if inspect.isclass(own.function):
+        try:
+            construct(own.function, own.name, sizes_of(request), lambda made, _: made)
+        except UserError as error:
+            return error
+    return None
+
+
+def with_tokens_first(tried: Tried) -> Tried:
+    """Return a way to call a function of x and matrices with tokens before entries, where entries see each other else.
+
+    What is wrong with the one order may be right with the other.
+    """
+    caller, x = tried.caller, tried.case.given.x
+    is_open = x is not None and tried.function.inside is None and caller.layout == "bhtd" and not is_right(tried)
+    if not is_open or tried.answer.output is None or x is None:
+        return tried
+    several = np.concatenate([x, x[:, ::-1]])
+    pairs = [
+        replace(tried.case, given=replace(tried.case.given, x=pair)) for pair in (several, several * [[[1.0]], [[0.5]]])
+    ]
+
+    def mixes(one: Caller) -> bool:
+        before, after = (one(case).output for case in pairs)
+        return before is None or after is None or not np.allclose(before[0], after[0])
+
+    other = replace(caller, layout=TOKENS_FIRST)
+    return replace(tried, caller=other, answer=other(tried.case)) if mixes(caller) and not mixes(other) else tried
+
+
+def as_a_layer(own: OwnFunction, request: Request, known: Bound | None) -> list[Tried]:
+    """Return how a function is called as a layer that holds its other arguments, if it is one."""
+    is_none = known is not None or is_module(own.function) or not callable(own.function)
+    function = None if is_none else of_function(own, request)
+    return [] if function is None else list(ways(own, request, function))[:1]
+
+
+def with_made_parameters(own: OwnFunction, request: Request) -> list[Tried]:
+    """Return how a function is called whose parameters another function of its file makes; none where its own names
+    say what it takes, or nothing makes them."""
+    if not callable(own.function) or inspect.isclass(own.function) or is_module(own.function):
+        return []
+    with suppress(UserError):
+        offered(own.function, own.name)
+        return []
+    function = with_its_maker(own, request)
+    several = [] if function is None else list(ways(own, request, function))
+    return [one for one in several if one.answer.output is not None][:1] or several[:1]
+
+
+def shows_one_mistake(shaped: Sequence[Tried]) -> bool:
+    """Say whether the likeliest way to call a function gives an answer that one mistake explains."""
+    return bool(shaped) and not shaped[0].answer.axes and has_one_mistake(shaped[0])
+
+
+def says_nothing(case: Case, output: Array) -> bool:
+    """Say whether an answer is nothing but zeros, or an input as it was: a flag may be the reason."""
+    inputs = (case.given.q, case.given.k, case.given.v, case.given.x)
+    return not output.any() or any(np.array_equal(output, one) for one in inputs if one is not None)
+
+
+def meant(several: Sequence[Tried]) -> list[Tried]:
+    """Return those of some ways to call that count whatever the answer is, and not where it is right alone."""
+    return [tried for tried in several if not tried.caller.offer.only_if_right]
+
+
+def whatever_the_width(shaped: Sequence[Tried]) -> Sequence[Tried]:
+    """Return the ways to hand over a layer's matrices that do for x of another width too, where some do.
+
+    Square matrices that are turned give an answer of the same shape.
+    """
+    is_open = any(one.caller.offer.guessed for one in shaped)
+    if not shaped or shaped[0].caller.offer.core or not is_open:
+        return shaped
+    tried = shaped[0]
+    wider = next((one for one in cases(tried.caller, tried.function, True) if one.rung == "another width"), None)
+    if wider is None:
+        return shaped
+    shape = expected(wider)["output"].shape
+    fitting = [one for one in shaped if (said := one.caller(wider).output) is not None and said.shape == shape]
+    return fitting or shaped
+
+
+def as_a_mistake_shows(shaped: Sequence[Tried]) -> Sequence[Tried]:
+    """Return the ways to hand over a layer's matrices, first the one with which one mistake tells all.
+
+    As long as none does beside the likeliest: square matrices that are turned, or several that lie head by head, give
+    an answer of the same shape.
+    """
+    is_open = bool(shaped) and not shaped[0].caller.offer.core and shaped[0].caller.offer.guessed
+    if not is_open or has_one_mistake(shaped[0]):
+        return shaped
+    found = next((one for one in shaped[1:] if has_one_mistake(one)), None)
+    return shaped if found is None else [found, *(one for one in shaped if one is not found)]
+
+
+def as_scores_show(shaped: Sequence[Tried]) -> Sequence[Tried]:
+    """Return the ways to call a function, first those in which its scores are right: of heads by the order of axes, of
+    a layer's matrices by how they are packed.
+
+    Where something else is wrong, answers of two orders of axes have the same shape, and so have those of two packings.
+    """
+    first = shaped[0] if shaped else None
+    if first is None or has_one_mistake(first) or has_its_scores(first):
+        return shaped
+    is_core = first.caller.offer.core
+    others = [one for one in shaped if (one.caller.layout != first.caller.layout if is_core else
+              one.function is not first.function and not is_turned(one.function))]  # fmt: skip
+    in_steps = getattr(first.function.call, "step", None) is not None  # of one token nothing tells what scores are
+    shows = has_one_mistake if in_steps else has_its_scores
+    found = next((one for one in others if shows(one)), None)
+    return shaped if found is None else [found, *(one for one in shaped if one is not found)]
+
+
+def has_its_scores(tried: Tried) -> bool:
+    """Say whether what a call makes of queries and keys are the right scores, times one number."""
+    seen = seen_inside(tried.caller, tried.case)
+    scores = None if seen is None else seen.scores
+    return scores is not None and factor_between(scores, expected(tried.case)["scores"]) is not None
+
+
+def has_one_mistake(tried: Tried, only: str = "") -> bool:
+    """Say whether one mistake, any or `only` that of a name or those of a group, gives the first answer, maybe beside a
+    causal mask."""
+    digits = min(digits_of(tried.caller, tried.answer), 24)
+    asked = [tried.case, tried.case.with_masks((*tried.case.recipe.rules.masks, Causal()))]
+    known = ((case, one) for case in asked for one in every_mistake([case])
+             if not only or only in (*one.names, mistake(one.names[0]).group))  # fmt: skip
+    return any(gives(one.change(case), case, tried.answer, digits) for case, one in known)
+
+
+def is_turned(function: Bound) -> bool:
+    """Say whether a function is handed a layer's matrices as `nn.Linear` holds them."""
+    return function.offer is not None and function.offer.turned
+
+
+def as_many_axes(shaped: Sequence[Tried]) -> tuple[str, ...]:
+    """Return the rare layouts in which a function may still be right.
+
+    With fewer axes mistakes hide: one that answers four axes in the right shape is held to them, unless its softmax
+    runs over an axis that is fixed, which in fewer axes is the one of the keys.
+    """
+    core = [tried for tried in shaped if tried.caller.offer.core]
+    if not core or any(is_near(one.caller, one.answer, made) for one in core[:1] for made in over_other_axes(one.case)):
+        return RARE
+    usual = core[0].caller.layout
+    many = has_heads(usual)
+    return tuple(one for one in RARE if len(one) >= len(usual) and (has_heads(one) >= many or "1" in one))
+
+
+def over_other_axes(case: Case) -> Iterator[Mapping[str, Any]]:
+    """Yield what a case gives with a softmax over queries, or over heads."""
+    for name in ("softmax_over_heads", "softmax_over_queries"):
+        for change in mistake(name).changes:
+            if made := predicted(change(case.recipe), case.given):
+                yield made
+
+
+def in_rare_layouts(
+    own: OwnFunction, request: Request, several: Sequence[Bound], rare: Sequence[str], is_only: bool
+) -> list[Tried]:
+    """Return the first way of calling that is right in one of some rare layouts, maybe as it is causal; or none.
+
+    Where they are the only ones that are answered (`is_only`), it is the first that gives an answer of the right shape.
+    Where a function says of itself that it takes heads, none with fewer axes is: its mistakes may hide there.
+    """
+    start, shaped, of_heads = thread_time(), list[Tried](), list[Tried]()
+    is_told = speaks_of_heads(own.function)
+    many = request.kv_head is not None or (request.head or 1) > 1
+    rare = [layout for layout in rare if has_heads(layout) or not many]
+    for function in several:
+        offer = offer_of(own, function)
+        if not offer.core or offer.layouts or offer.only_if_right or thread_time() - start > MOST_SECONDS / 2:
+            continue
+        for layout in rare if request.entries <= 1 else ():
+            for tried in ways(own, replace(request, layout=layout), function):
+                readings = (tried, *other_readings(tried))
+                found = [one for one in readings if is_right(one) or is_right(one, causal=True)]
+                if found and not (is_told and of_heads and len(layout) < len(of_heads[0].caller.layout)):
+                    return found[:1]
+                shaped += [tried] if has_right_shape(tried) else []
+                of_heads += filter(has_right_shape, readings if len(layout) == len("bhtd") else ())
+    likely = of_heads + shaped if is_told else shaped + of_heads
+    return likely[:1] if is_only else []
+
+
+def speaks_of_heads(function: Any) -> bool:
+    """Say whether the docstrings of a function, or of its class, list four axes, the second that of heads."""
+    with suppress(Exception):
+        made = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
+        texts = [inspect.getdoc(one) or "" for one in (made, getattr(made, "forward", None), made.__call__)]
+        return any(is_of_heads(one) for text in texts for one in AXES_IN_WORDS.findall(text))
+    return False
+
+
+AXES_IN_WORDS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
+
+
+def is_of_heads(words: str) -> bool:
+    """Say whether a list of words has four axes, of which the second is that of heads."""
+    axes = [one.strip().lower() for one in words.split(",")] if "," in words else words.lower().split()
+    return len(axes) == len("bhtd") and bool(re.fullmatch(r"h|nh|.*head.*", axes[1]))
+
+
+def has_right_shape(tried: Tried) -> bool:
+    """Say whether an answer has the shape of the right one."""
+    output = tried.answer.output
+    return output is not None and output.shape == expected(tried.case)["output"].shape
+
+
+def unfit(own: OwnFunction, silent: Sequence[Tried]) -> UserError:
+    """Return why a function cannot be called: what it takes that nobody knows, and its own error to what was tried."""
+    said = f"{own.name} could not be called"
+    try:
+        offered(own.function, own.name)
+    except UserError as error:
+        said = str(error)
+    if not silent:
+        return UncalledError(said)
+    last = max(silent, key=lambda tried: furthest(tried.answer))
+    given = f"with {last.caller.offer.said}: " if last.caller.offer.said else ""
+    return UncalledError(f"{said} ({given}{last.answer.error})")
+
+
+def is_sure(tried: Tried) -> bool:
+    """Say whether a way to call is what the names of the parameters say, so that no other has to be tried."""
+    return not tried.caller.offer.guessed
+
+
+def may_tell_more(function: Bound, shaped: Sequence[Tried]) -> bool:
+    """Say whether a way to call is to be tried beside those that gave an answer of the right shape.
+
+    Where names say all, one is left: whether matrices are handed over as `nn.Linear` holds them. An answer that has
+    other axes may be one of heads that were none.
+    """
+    if not shaped or function.call is shaped[0].function.call or not is_sure(shaped[0]) or shaped[0].answer.axes:
+        return True
+    return is_turned(function) and not is_turned(shaped[-1].function)
+
+
+def is_right(tried: Tried, causal: bool = False, unscaled: bool = False, unmasked: bool = False) -> bool:
+    """Say whether the answer is the right one, to float32 at most; or is with a mask more, no scale, or no masks."""
+    case, answer = tried.case, tried.answer
+    if unmasked and not case.recipe.rules.masks:
+        return False
+    case = case.with_masks((*case.recipe.rules.masks, Causal())) if causal else case
+    case = case.with_masks(()) if unmasked else case
+    case = replace(case, recipe=case.recipe.with_rules(scale=1.0)) if unscaled else case
+    stages = expected(case)
+    if answer.output is None or answer.output.shape != stages["output"].shape:
+        return False
+    return not differs(answer.output, stages, min(digits_of(tried.caller, answer), 24))
+
+
+def other_readings(tried: Tried) -> Iterator[Tried]:
+    """Yield the same call with another of its parts as the output, or with the output's axes in another order."""
+    caller, case, answer = tried.caller, tried.case, tried.answer
+    shape = expected(case)["output"].shape
+    if answer.output is None or (answer.output.shape == shape and not (answer.stages and caller.offer.core)):
+        return
+    if not caller.offer.core:
+        others = [replace(caller, part=part) for part in list(caller.returned(case))[1:]]
+        several = (replace(tried, caller=other, answer=other(case)) for other in others)
+        yield from (one for one in several if one.answer.output is not None and one.answer.output.shape == shape)
+        return
+    for part, array in caller.returned(case).items():
+        for layout in layouts_of_answer(array, shape, caller.layout, caller.offer.guessed):
+            other = replace(caller, part=part, returns="" if layout == caller.layout else layout)
+            if (part, layout) != (next(iter(caller.returned(case))), caller.layout):
+                cut = case.recipe.changed(wide=case.recipe.wide or cuts_heads(layout))
+                yield replace(tried, caller=other, case=replace(case, recipe=cut), answer=other(case))
+
+
+def furthest(answer: Answer) -> tuple[bool, tuple[int, ...]]:
+    """Return how far a call came that gave no answer, as something to compare: one that returned came to the end."""
+    return answer.reached is None, answer.reached or ()
+
+
+def digits_of(caller: Caller, answer: Answer) -> int:
+    """Return how many bits an answer can hold: the fewest of what was given, what came back, and what was asked.
+
+    Two less where a half type was given: logits of about 6 are rounded too, and weights move by as much.
+    """
+    given = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
+    return min(DIGITS.get(answer.dtype, 53), given, caller.request.digits)
+
+
+def is_half(caller: Caller) -> bool:
+    """Say whether a function is asked in a type of half the digits of float32."""
+    return DIGITS[caller.dtype] < DIGITS["float32"]
+
+
+def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
+    """Return every question that the function's type can tell, with its answer; inputs are what the type holds."""
+    start, seen = process_time(), list[tuple[Case, Answer]]()
+    for asked in cases(caller, function, quick):
+        is_dear = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
+        if not beyond(caller, asked) and not (asked.optional and is_dear):
+            case = rounded(asked, caller)
+            answer = answer_if_offered(caller, case) if case.unpromised else caller(case)
+            seen.append(of_tokens_not_zero(caller, case, of_kept_queries(caller, case, answer)))
+    return seen
+
+
+NOT_ZERO = "equal tokens, as those of 0 count as filler"
+
+
+def of_tokens_not_zero(caller: Caller, case: Case, answer: Answer) -> tuple[Case, Answer]:
+    """Return a question about tokens of 0 as one about equal tokens, where a layer is right for these alone.
+
+    Texts of several lengths are often filled up with tokens of 0, which some layers hide.
+    """
+    x, output = case.given.x, answer.output
+    if x is None or x.any() or output is None or not np.isfinite(output).all() or is_near(caller, answer, case.right):
+        return case, answer
+    row = np.random.default_rng(83).standard_normal(x.shape[-1])
+    equal = replace(case, rung=NOT_ZERO, given=replace(case.given, x=np.broadcast_to(row, x.shape).copy()))
+    other = caller(rounded(equal, caller))
+    return (rounded(equal, caller), other) if is_near(caller, other, equal.right) else (case, answer)
+
+
+def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
+    """Return an answer of tokens with filler that is right for those that are none as one that is right for all.
+
+    Where queries and keys are the same tokens, nobody uses what filler gives, and many hide all from it.
+    """
+    padding = next((mask for mask in case.recipe.rules.masks if isinstance(mask, Padding)), None)
+    if answer.output is None or padding is None or case.rung not in PADDED:  # one that was asked for has its own words
+        return answer
+    right, at = expected(case), at_of(case)
+    if at.rows != at.keys or answer.output.shape != right["output"].shape:
+        return answer
+    kept = kept_by(padding, at).reshape(at.batch, *(1,) * (answer.output.ndim - len("btm")), at.rows)
+    patched = replace(answer, output=np.where(kept[..., None], answer.output, right["output"]))
+    return patched if is_near(caller, patched, right) else answer
+
+
+DIVIDES = "what is passed as its scale divides"
+
+
+def with_its_scale(caller: Caller, case: Case) -> Caller:
+    """Return the caller that passes the scale as a function wants it: some divide by what others multiply with.
+
+    That shows too where it is done twice.
+    """
+    offer = caller.offer
+    if not offer.takes("scale"):
+        return caller
+    asked = replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
+    said = "; ".join(filter(None, (offer.said, DIVIDES)))
+    other = replace(caller, offer=replace(offer, divides=True, said=said))
+    (twice,) = mistake("scale_twice").changes
+    fitting = [made for made in (expected(asked), predicted(twice(asked.recipe), asked.given)) if made is not None]
+    as_it_is, divided = caller(asked), other(asked)
+    if any(is_near(caller, as_it_is, made) for made in fitting):
+        return caller
+    divides = any(is_near(other, divided, made) for made in fitting) or divides_by_default(caller, other, case)
+    return other if divides else caller
+
+
+def divides_by_default(caller: Caller, other: Caller, case: Case) -> bool:
+    """Say whether a function answers as without a scale where it divides by the usual one, and not where it multiplies.
+
+    That shows also where all else of the answer is wrong.
+    """
+    left, told = replace(case, explicit_scale=False), replace(case, explicit_scale=True)
+    unsaid, divided, multiplied = (ask(each).output for ask, each in ((caller, left), (other, told), (caller, told)))
+    if unsaid is None or divided is None or multiplied is None or not np.isfinite(unsaid).all():
+        return False
+    is_so = unsaid.shape == divided.shape == multiplied.shape and np.allclose(unsaid, divided, rtol=1e-5)
+    return bool(is_so and not np.allclose(unsaid, multiplied, rtol=1e-3))
+
+
+def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
+    """Say whether an answer is that of these stages, to float32 at most, with the axes that it should have."""
+    digits = min(digits_of(caller, answer), DIGITS["float32"])
+    return answer.output is not None and not answer.axes and not differs(answer.output, stages, digits)
+
+
+OTHERWISE = "it answers, but not of fewer key/value heads than heads"
+
+
+def answer_if_offered(caller: Caller, case: Case) -> Answer:
+    """Return the answer to a question that nobody promised to answer: an error, where it is not one of its kind.
+
+    A mask for each entry is written in each way that there is. Of fewer key/value heads, code that knows nothing of
+    them may make anything by a view: only what is right, or one of the ways to share them wrongly, is an answer.
+    """
+    right, first = expected(case), None
+    shared = case.recipe.groups != case.recipe.heads
+    own = caller.masking.axes
+    if not shared and own not in AXES:
+        return Answer(None, error=f"its mask is [{own}]")
+    for axes in ("t s", "b 1 t s", "b t s") if own == "t s" and not shared else (own,):
+        answer = replace(caller, masking=replace(caller.masking, axes=axes))(case)
+        if answer.output is not None and answer.output.shape != right["output"].shape:
+            answer = Answer(None, error="its answer has another shape then")
+        if is_near(caller, answer, right):
+            return answer
+        first = answer if first is None or first.output is None else first
+    assert first is not None
+    if shared and first.output is not None:
+        known = [change for name in SHARED_WRONGLY for change in mistake(name).changes]
+        made = (predicted(change(case.recipe), case.given) for change in known)
+        return first if any(one and is_near(caller, first, one) for one in made) else Answer(None, error=OTHERWISE)
+    return first
+
+
+SHARED_WRONGLY = ("kv_heads_tiled", "kv_heads_first")
+
+
+def beyond(caller: Caller, case: Case) -> bool:
+    """Say whether a half type rounds a case by several units: large logits, and in float16 tiny x, below 6e-5."""
+    tiny = case.rung == "tiny inputs" and case.given.x is not None and caller.dtype == "float16"
+    return tiny or (case.rung == "large inputs" and is_half(caller))
+
+
+def rounded(case: Case, caller: Caller) -> Case:
+    """Return the case with inputs that the caller's type holds exactly: all are judged on the same numbers."""
+    if caller.dtype == "float64":
+        return case
+    into, back = caller.library.into, caller.library.back
+    held: dict[str, Any] = {
+        name: back(into(array, caller.dtype))
+        for name in ("q", "k", "v", "x", "memory")
+        if (array := getattr(case.given, name)) is not None
+    }
+    arrays = {name: back(into(array, caller.dtype)) for name, array in case.given.arrays.items()}
+    return replace(case, given=replace(case.given, **held, arrays=arrays))
+
+
+def failing(seen: Sequence[tuple[Case, Answer]], digits: int) -> Seen:
+    """Return the questions that were answered wrongly."""
+    return [
+        (case, answer)
+        for case, answer in seen
+        if answer.output is not None and differs(answer.output, expected(case), digits)
+    ]

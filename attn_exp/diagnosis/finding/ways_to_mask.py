@@ -1,0 +1,313 @@
+"""Finds out how a function wants its mask, by a question with one: which way of writing it gives the right answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from inspect import isclass, isroutine
+from time import thread_time
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import Answer, Case, expected, predicted, same_numbers, without_blind
+from attn_exp.diagnosis.asking.masking import ADDED, MASKINGS, PADDINGS, attribute_of
+from attn_exp.diagnosis.asking.uses import numbers_compared
+from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.finding.ways_to_call import cases, is_near, of_kept_queries, rounded
+from attn_exp.diagnosis.matrices.bound import Bound
+from attn_exp.diagnosis.recipes.candidates import Change
+from attn_exp.forms import steps
+from attn_exp.forms.pipeline import At, Step
+from attn_exp.rules.masks.causal import Causal
+
+MOST_SECONDS = 2.0
+"""That ways to write a mask are looked for."""
+Ways = Sequence[tuple[Caller, Case]]
+
+
+def with_its_mask(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
+    """Return the caller that writes masks as the function wants them; `change` is a mistake that it makes besides.
+
+    Booleans, where it is right with them; numbers to add, where it adds those booleans to its logits. Else the first
+    way that gives the right answer, or the right one if True hides; and then a mask of keys alone, `[b s]`, so too. One
+    that answers to booleans is judged by them: other axes are tried, and no other numbers. Where nothing fits, booleans
+    if it answers to them, or the first way to which it does. A layer may take any mask as its word for causal.
+    """
+    case = question(caller, function, "masks", change)
+    if case is None:
+        return with_its_padding(caller, function, change)
+    answer = caller(case)
+    if is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
+        return with_its_padding(caller, function, change)
+    if answer.output is not None:
+        added = replace(caller, masking=replace(caller.masking, kind="added"))
+        adding = (replace(case.recipe, forbid=one) for one in added_as_is(case, caller.request.blocks))
+        made = (predicted(recipe, case.given) for recipe in adding)
+        if any(one is not None and is_near(caller, answer, one) for one in made):
+            return with_its_padding(added if change else as_ones_and_zeros(added, "masking", case), function, change)
+    right = expected(case)["output"]
+    known = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
+    is_judged = answer.output is not None and answer.output.shape == right.shape
+    others = [(replace(caller, masking=one.like(known)), case) for one in MASKINGS]
+    keyed = list(of_keys_alone(caller, function, change))
+    ways = [*others, *keyed, *of_entries(caller, function, change)]
+    found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) == {"booleans"}])
+    found = None if found and is_judged and says_less(found, caller, keyed) else found
+    found = found and as_ones_and_zeros(found, "masking", case)
+    if not found and is_judged and means_causal(caller, case, answer):
+        return with_its_padding(as_causal(caller), function, change)
+    found = found or searched([*of_numbers(caller, function, case, keyed)])[0]
+    if not found and not answered and is_near_as_causal(caller, function, change):
+        return as_causal(caller)
+    chosen = found or (caller if is_judged else answered) or caller
+    return with_its_padding(chosen, function, change) if chosen.offer.takes("mask") else chosen
+
+
+def says_less(found: Caller, caller: Caller, keyed: Ways) -> bool:
+    """Say whether a mask of keys alone was found where one of queries and keys gives the same answer.
+
+    What is wrong with a mask may be next to nothing where few keys are hidden.
+    """
+    case = next((case for one, case in keyed if one == found), None)
+    return case is not None and same_numbers(found(case).output, caller(case).output)
+
+
+def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
+    """Return the caller that writes ones and zeros, where -inf alone hides anything and those are worked with too.
+
+    Whatever is multiplied with -inf and added hides a key; -1e9 does it where what is given is added as it is.
+    """
+    way = getattr(caller, role)
+    if way.kind != "added" or is_near(caller, replace(caller, **{role: replace(way, lowest=ADDED)})(case), case.right):
+        return caller
+    other = replace(caller, **{role: replace(way, kind="ones and zeros")})
+    hidden, seen = other(case).output, other(case.with_masks(case.recipe.rules.masks[:-1])).output
+    if hidden is None or seen is None or hidden.shape != seen.shape or np.array_equal(hidden, seen):
+        return caller
+    return other if np.allclose(hidden, seen) else caller
+
+
+def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
+    """Yield what adds booleans to the logits as they are; `blocks`: True hides in them.
+
+    Other masks than the last may be the function's own, which hide as they should, whatever is added.
+    """
+
+    def add(at: At, logits: Array, allowed: Array) -> Array:
+        return np.asarray(logits + (~allowed if blocks else allowed))
+
+    yield add
+    others = case.recipe.rules.masks[:-1]
+    if others:
+        yield lambda at, logits, allowed: steps.forbid(
+            at, add(at, logits, allowed), steps.allowed(replace(at, rules=replace(at.rules, masks=others)))
+        )
+
+
+def of_numbers(caller: Caller, function: Bound, case: Case, keyed: Ways) -> Iterator[tuple[Caller, Case]]:
+    """Yield the ways in which a mask holds a number that its code compares something with, where one may not attend."""
+    origin = function.origin if isroutine(function.origin) or isclass(function.origin) else type(function.origin)
+    for number in numbers_compared(origin)[:MOST_NUMBERS]:
+        for axes in ("t s", "b 1 t s", "b t s"):
+            masking = replace(caller.masking, kind="added", axes=axes, lowest=number)
+            yield replace(caller, masking=masking), case
+        for other, padded in keyed:
+            if other.padding.kind == "added":
+                yield replace(other, padding=replace(other.padding, lowest=number)), padded
+
+
+MOST_NUMBERS = 6
+
+
+def is_near_as_causal(caller: Caller, function: Bound, change: Change | None) -> bool:
+    """Say whether a function whose word for a mask takes none is right where that is its word for causal."""
+    if caller.offer.takes("causal") or "mask" not in caller.offer.defaults:
+        return False
+    other = as_causal(caller)
+    case = question(other, function, "causal", change)
+    return case is not None and is_near(other, other(case), expected(case))
+
+
+ANY_IS_CAUSAL = "any mask that is given means a causal one"
+
+
+def means_causal(caller: Caller, case: Case, answer: Answer) -> bool:
+    """Say whether a layer that is given a mask, whatever is in it, is causal, and is not without one."""
+    if caller.offer.core or caller.offer.takes("causal") or "mask" not in caller.offer.defaults:
+        return False
+    right = expected(case.with_masks((Causal(),)))
+    return is_near(caller, answer, right) and not is_near(caller, caller(case.with_masks(())), right)
+
+
+def as_causal(caller: Caller) -> Caller:
+    """Return the caller of a layer whose mask is its word for causal; what else a mask says cannot be asked."""
+    offer = caller.offer
+    words = {"causal" if role == "mask" else role: word for role, word in offer.parameters.items()}
+    defaults = {"causal" if role == "mask" else role: value for role, value in offer.defaults.items()}
+    said = "; ".join(filter(None, (offer.said, ANY_IS_CAUSAL)))
+    return replace(caller, offer=replace(offer, parameters=words, defaults=defaults, said=said))
+
+
+def always_given(function: Bound) -> Bound:
+    """Return a layer that is given a mask in each call, one that hides nothing: without one it is causal."""
+    if function.offer is None or not function.offer.takes("mask"):
+        return function
+    defaults = {role: value for role, value in function.offer.defaults.items() if role != "mask"}
+    said = "; ".join(filter(None, (function.offer.said, "a mask in each call, as it is causal without one")))
+    return replace(function, offer=replace(function.offer, defaults=defaults, said=said))
+
+
+def with_its_padding(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
+    """Return the caller that writes masks of keys as the function wants them, where it has a keyword for them."""
+    if caller.offer.takes("lengths") and caller.layout == "htd" and not caller.request.layout:
+        return as_entries(caller, function)
+    case = question(caller, function, "padding", change) if caller.offer.takes("padding") else None
+    answer = None if case is None else of_kept_queries(caller, case, caller(case))
+    if case is None or answer is None or is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
+        return caller
+    ways = [(replace(caller, padding=replace(one, neutral=caller.padding.neutral)), case) for one in PADDINGS]
+    found, answered = searched(ways)
+    found = found and as_ones_and_zeros(found, "padding", case)
+    return found or (caller if answer.output is not None else answered) or caller
+
+
+def kinds(caller: Caller) -> set[str]:
+    """Return how a caller writes its masks, of queries and keys and of keys alone."""
+    return {caller.masking.kind, caller.padding.kind}
+
+
+def as_entries(caller: Caller, function: Bound) -> Caller:
+    """Return the caller that gives entries of one head, where lengths show that these are no heads of one entry."""
+    other = replace(caller, layout="btd")
+    case = question(other, function, "padding")
+    return other if case is not None and is_near(other, other(case), expected(case)) else caller
+
+
+def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
+    """Return the first way that is right, or right if True hides; and the first whose answer has the right shape."""
+    start = thread_time()
+    answered: list[Caller] = []
+    odd: list[Caller] = []
+    for caller, case in ways:
+        if thread_time() - start > MOST_SECONDS:
+            break
+        answer = of_kept_queries(caller, case, caller(case))
+        if is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
+            return caller, caller
+        if answer.output is not None:
+            (answered if answer.output.shape == expected(case)["output"].shape else odd).append(caller)
+    return None, next(iter([*answered, *odd]), None)
+
+
+def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
+    """Say whether an answer is right if True hides in the mask, where somebody may have meant that."""
+    if caller.request.blocks or answer.output is None:
+        return False
+    turned = predicted(replace(case.recipe, forbid=hide), case.given)
+    if turned is None:
+        return False
+    seen = {**turned, "output": without_blind(turned["output"], turned)}  # what a query gives that sees no key is open
+    return is_near(caller, replace(answer, output=without_blind(answer.output, turned)), seen)
+
+
+def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool:
+    """Say whether True hides in the masks of a function: of queries and keys, or of keys alone."""
+    roles = {"masks": "mask", "padding": "padding"}
+    asked = (question(caller, function, rung, change) for rung, role in roles.items() if caller.offer.takes(role))
+    return any(case is not None and is_turned(caller, case, caller(case)) for case in asked)
+
+
+def with_one_opposite(caller: Caller, function: Bound) -> Caller:
+    """Return the caller that writes one of a function's two masks the other way round, where it is right with both so:
+    True hides in one of them alone. As it is where that is not so, or somebody said what True means."""
+    if caller.request.blocks or not has_two_masks(caller):
+        return caller
+    hidden = list[str]()
+    for name, rung in (("masking", "masks"), ("padding", "padding")):
+        case = question(caller, function, rung)
+        answer = None if case is None else of_kept_queries(caller, case, caller(case))
+        if case is None or answer is None:
+            return caller
+        if not is_near(caller, answer, expected(case)):
+            hidden.append(name)
+            if not is_turned(caller, case, answer):
+                return caller
+    return opposite(caller, hidden[0]) if len(hidden) == 1 else caller
+
+
+def has_two_masks(caller: Caller) -> bool:
+    """Say whether a function takes a mask of queries and keys and one of keys, neither of which is added."""
+    is_told = caller.offer.takes("mask") and caller.offer.takes("padding")
+    return is_told and "added" not in kinds(caller)
+
+
+def opposite(caller: Caller, name: str) -> Caller:
+    """Return the caller that writes its `masking` or its `padding` the other way round."""
+    return replace(caller, **{name: replace(getattr(caller, name), opposite=True)})
+
+
+def hide(at: Any, logits: Any, allowed: Any) -> Any:
+    """Return the logits with -inf where one may attend."""
+    return np.where(allowed, -np.inf, logits)
+
+
+def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None) -> Iterator[tuple[Caller, Case]]:
+    """Yield the ways in which the mask is one of keys alone, which every query shares."""
+    parameters = {"padding" if role == "mask" else role: name for role, name in caller.offer.parameters.items()}
+    if caller.offer.takes("padding"):
+        return
+    defaults = {"padding" if role == "mask" else role: value for role, value in caller.offer.defaults.items()}
+    keyed = replace(caller, offer=replace(caller.offer, parameters=parameters, defaults=defaults))
+    case = question(keyed, function, "padding", change)
+    if case is not None:
+        for one in PADDINGS:
+            yield replace(keyed, padding=replace(one, neutral=caller.masking.neutral)), case
+
+
+def of_entries(caller: Caller, function: Bound, change: Change | None = None) -> Iterator[tuple[Caller, Case]]:
+    """Yield the ways in which what was taken for heads `[h t d]` are the entries of a batch."""
+    if caller.layout == "htd" and not caller.request.layout and not caller.request.head:
+        other = replace(caller, layout="btd")
+        case = question(other, function, "masks", change)
+        if case is not None:
+            yield from ((replace(other, masking=one), case) for one in MASKINGS)
+        yield from of_keys_alone(other, function, change)
+
+
+def multiplies(caller: Caller, function: Bound) -> bool:
+    """Say whether a function multiplies by its mask: a mask of 2 instead of 1 gives it another answer then.
+
+    One that fills in a number where the mask is 0 gives the same, or takes booleans alone.
+    """
+    asked = {role: question(caller, function, rung) for role, rung in (("masking", "masks"), ("padding", "padding"))}
+    role, case = next(((role, case) for role, case in asked.items() if case is not None), ("", None))
+    if case is None:
+        return True
+    ones = [caller(case)]
+    for highest in (1.0, 2.0):
+        masking = replace(getattr(caller, role), kind="ones and zeros", highest=highest)
+        ones.append(replace(caller, **{role: masking})(case))
+    plain, one, two = (answer.output for answer in ones)
+    if one is None or two is None or plain is None:
+        return False
+    return not same_numbers(one, two)
+
+
+def adds_next_to_nothing(caller: Caller, function: Bound) -> bool:
+    """Say whether a mask changes the last digits of an answer, where nothing is seen of it in the others."""
+    case = question(caller, function, "masks")
+    if case is None:
+        return False
+    once, again, without = (caller(one).output for one in (case, case, case.with_masks(case.recipe.rules.masks[:-1])))
+    if once is None or again is None or without is None or once.shape != without.shape:
+        return False
+    return np.array_equal(once, again) and not np.array_equal(once, without) and np.allclose(once, without, rtol=1e-6)
+
+
+def question(caller: Caller, function: Bound, rung: str, change: Change | None = None) -> Case | None:
+    """Return the first question of a kind, where the function is asked one; what is right of it may be changed."""
+    asked = next((case for case in cases(caller, function, quick=True) if case.rung == rung), None)
+    asked = asked if asked is None or change is None else replace(asked, recipe=change(asked))
+    return None if asked is None else rounded(asked, caller)

@@ -1,0 +1,237 @@
+"""What was not asked for and is no mistake: a causal mask, a window or positions inside, a mask whose True hides, no
+scale over the points of an image.
+
+A function that is right under such words, where nobody typed any, is held to them, and the verdict says them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from attn_exp.diagnosis.asking.case import (
+    Answer,
+    Case,
+    differs,
+    expected,
+    is_blind,
+    is_far,
+    predicted,
+    tolerance,
+    without_blind,
+)
+from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.inside.inside_functions import Inside, Search
+from attn_exp.diagnosis.inside.rotary_inside import words_of_turning
+from attn_exp.diagnosis.recipes.candidates import every_mistake, other_settings, with_score
+from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_numbers
+from attn_exp.diagnosis.recipes.several import in_several_parts
+from attn_exp.experiment.verdict import Verdict
+from attn_exp.forms.pipeline import Recipe
+from attn_exp.mistakes.mistake import Change, together
+from attn_exp.mistakes.scores import sloped, up_to_8
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.scores.sink import Sink
+
+OF_MASKS = ("mask", "mask_join", "align")
+RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score"),
+         "scale": ("scale",)}  # fmt: skip
+"""Words that say what is computed, by their kind: where one is typed, those of its kind are held as they are."""
+SAID_BY = {"causal": "causal", "window": "window", "alibi": "alibi"}
+"""Parts of the words, and the role of the keyword that says the same: a function that has it was not told to do it."""
+UNSCALED = "scale=1"
+TWO_TO_THE = "head=4"
+"""A number of heads for which everybody's slopes of ALiBi are the same."""
+BOTTOM_RIGHT, BLOCKS, INVERTED = "align=bottom_right", "convention=torch_mha", "mask_inverted"
+
+
+def are_open(request: Request, kind: str = "convention") -> bool:
+    """Say whether other words of a kind than those of a request may be meant: nobody typed one of them."""
+    return not request.as_typed and not {word.partition(".")[0] for word in request.said} & set(RULES[kind])
+
+
+def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
+    """Return the words under which the answer to the first question is right: one of them, or masks and positions."""
+    fits = [words for words, change in meant(caller, case) if gives(change(case.recipe), case, answer, digits)]
+    return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
+
+
+def that_turn(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
+    """Return the words of rotary positions inside that were read off a layer and make its first answer right."""
+    if not are_open(caller.request, "position") or case.given.x is None:
+        return []
+    befores = ("", f"{CAUSAL} ") if are_open(caller.request, "mask") else ("",)
+    words = [f"{before}{said}" for said in words_of_turning(caller, case) for before in befores]
+    asked = [(said, under_request(case, with_words(caller.request, said))) for said in words]
+    asked += [(f"{said} {UNSCALED}", no_scale(recipe)) for said, recipe in asked] if is_unscaled(caller) else []
+    return [said for said, recipe in asked if gives(recipe, case, answer, digits)]
+
+
+def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
+    """Yield the words of heads that a function of a layer's matrices counts by itself, maybe beside a causal mask."""
+    offer, request, recipe = caller.offer, caller.request, case.recipe
+    if offer.core or offer.takes("heads") or request.head is not None or recipe.heads > 1 or request.as_typed:
+        return
+    width = case.given.arrays["W_q"].shape[1]
+    for count in (one for one in range(2, width) if width % one == 0):
+        rules = request.rules(width // count, case.given.keys, case.given.keys)
+        made = replace(recipe, heads=count, groups=count, rules=replace(rules, masks=recipe.rules.masks))
+        yield f"head={count}", made
+        if is_meant(CAUSAL, caller):
+            yield f"{CAUSAL} head={count}", made.with_rules(masks=(*recipe.rules.masks, Causal()))
+
+
+def under_request(case: Case, request: Request) -> Recipe:
+    """Return the recipe of a case with the masks and positions of a request."""
+    return replace(case.with_masks(request.masks).recipe, positions=request.positions)
+
+
+def with_its_window(words: str, case: Case, answer: Answer, digits: int) -> str:
+    """Return words that say causal with the window that a longer question under them shows; as they are without one."""
+    if CAUSAL not in words.split() or gives(case.recipe, case, answer, digits):
+        return words
+    for left in range(SHOWN, case.given.keys):
+        windowed = case.with_masks((*case.recipe.rules.masks, Window(left, -1)))
+        if gives(windowed.recipe, case, answer, digits):
+            return words.replace(CAUSAL, f"mask=[causal,window] mask.window.left={left}")
+    return words
+
+
+CAUSAL = "mask=causal"
+SHOWN = 8
+"""Windows that are as wide as this are not shown by the first questions."""
+
+
+def that_fit_beside_a_mistake(
+    caller: Caller, case: Case, answer: Answer, digits: int, *, more: Iterable[tuple[str, Recipe]],
+    is_seen: Callable[[], bool], watch: Callable[[Case], Inside | None],
+) -> list[str]:  # fmt: skip
+    """Return the words under which one mistake gives the answer to the first question, or two do of two parts.
+
+    There are none where a mistake gives it without them. Windows are left out, and beside two mistakes all but the
+    usual words; two are not tried where what `is_seen` inside a layer tells all. `more` words are tried beside, each
+    with the recipe that it says. Of a function, what is seen as one will `watch` a call parts several mistakes.
+    """
+
+    def has_one(recipe: Recipe) -> bool:
+        asked = case.asking(recipe)
+        seen = [(asked, answer)]
+        every = itertools.chain(every_mistake([asked]), fills_of_raw_logits(seen), fitted_numbers(seen, {}))
+        return any(may_be_made(one.names, caller) and gives(one.change(asked), case, answer, digits) for one in every)
+
+    def has_two(recipe: Recipe) -> bool:
+        asked = case.asking(recipe)
+        single, seen = list(every_mistake([asked])), watch(case)
+        if seen is not None and ((guessed := Search(single, asked, answer, seen).explanations()) or seen.is_whole):
+            return bool(guessed)
+        found = in_several_parts(single, (asked, answer), None)
+        return any(gives(two.change(asked), case, answer, digits) for two in found)
+
+    known = [(words, change(case.recipe)) for words, change in meant(caller, case) if "window" not in words]
+    known += more
+    if not known or not makes_its_shape(case, answer) or has_one(case.recipe):
+        return []
+    found = [words for words, recipe in known if has_one(recipe)]
+    if found or is_seen() or has_two(case.recipe):
+        return found
+    return [words for words, recipe in known if words in USUAL and has_two(recipe)]
+
+
+def makes_its_shape(case: Case, answer: Answer) -> bool:
+    """Say whether an answer has the right shape, or one that a mistake makes: no words make another."""
+    if answer.output is None or answer.output.shape == expected(case)["output"].shape:
+        return True
+    made = (predicted(one.change(case), case.given) for one in every_mistake([case]))
+    return any(stages is not None and stages["output"].shape == answer.output.shape for stages in made)
+
+
+def may_be_made(names: Collection[str], caller: Caller) -> bool:
+    """Say whether a function may make some mistakes: those of reading a mask are made where one is given alone."""
+    given = any(map(caller.offer.takes, ("mask", "padding", "lengths")))
+    return given or not set(names) & {"mask_hides_all", "mask_of_first_entry", "mask_tiled_over_heads"}
+
+
+USUAL = ("mask=causal", "mask=causal position=rope", "mask=causal position=rope position.rope.interleaved=true")
+"""What stands inside most often where nobody can ask for it."""
+
+
+def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
+    """Return the words that may be meant where nobody typed those of their kind, with what they do to a recipe.
+
+    Most code for ALiBi has the authors' slopes where the number of heads is a power of two alone: then it is asked so.
+    """
+    single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
+    if caller.offer.own_keys and are_open(caller.request, "position"):
+        logit = math.log(caller.offer.own_keys)
+        single.append((f"score=sink score.sink.logit={logit!r}".removesuffix(".0"), with_score(Sink(logit))))
+    if is_unscaled(caller):
+        turned = [(f"{words} {UNSCALED}", together(change, no_scale)) for words, change in single
+                  if words.startswith("position=")]  # fmt: skip
+        single += [(UNSCALED, no_scale), *turned]
+    closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
+              if words == "score=alibi" and case.recipe.heads & (case.recipe.heads - 1)]  # fmt: skip
+    masks, marks = (
+        [one for one in (*single, *closed) if one[0].startswith("mask=") is masked] for masked in (True, False)
+    )
+    both = [(f"{words} {marked}", together(change, mark)) for words, change in masks for marked, mark in marks]
+    return [*single, *closed, *both]
+
+
+def is_unscaled(caller: Caller) -> bool:
+    """Say whether a function is one of those that many scale nothing in, and nobody typed a scale."""
+    return caller.offer.unscaled and are_open(caller.request, "scale")
+
+
+def no_scale(recipe: Recipe) -> Recipe:
+    """Return a recipe that scales nothing."""
+    return recipe.with_rules(scale=1.0)
+
+
+def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
+    """Say whether a recipe gives an answer, and not by logits so large that any would do."""
+    stages = predicted(recipe, case.given)
+    if answer.output is None or stages is None or is_far(answer.output, stages) or is_blind(stages):
+        return False
+    if not np.isfinite(answer.output).any():
+        return False
+    output = without_blind(answer.output, stages)  # what people write where a query sees no key is no part of a rule
+    stages = {**stages, "output": without_blind(stages["output"], stages)}
+    is_any = bool(tolerance(stages, digits) > CLOSE * np.abs(output).max(initial=0.0))
+    return not is_any and not differs(output, stages, digits)
+
+
+CLOSE = 0.01
+"""Of the largest number of an answer."""
+
+
+def is_meant(words: str, caller: Caller) -> bool:
+    """Say whether words are no mistake where nobody asked for them: a mask or positions that nobody could say."""
+    kind = "mask" if words.startswith("mask=") else "position"
+    known = words.startswith(("mask=", "position=", "score=alibi")) and are_open(caller.request, kind)
+    return known and not any(part in words and caller.offer.takes(role) for part, role in SAID_BY.items())
+
+
+def under(verdict: Verdict, request: Request, words: str) -> Verdict:
+    """Return the verdict on a function under these words as one on what was asked without them."""
+    said = f"attention with {words}, though the settings do not say so; that is no mistake"
+    if verdict.passed:
+        return replace(verdict, asked=request.words, right_under=words, computes=said)
+    computes = f"with {words}, though the settings do not say so, {verdict.computes}"
+    return replace(verdict, asked=request.words, computes=computes)
+
+
+def read_otherwise(verdict: Verdict, words: str, passed: bool) -> Verdict:
+    """Return the verdict on a function that reads its masks the other way round, as a library does, and nothing else.
+
+    A flipped mask is a bug as often as a convention, so it does not pass, unless its keyword is that of the library.
+    """
+    said = f"attention with {words}: True in its mask means that one may not attend"
+    if passed:
+        return replace(verdict, passed=True, mistakes=(), alike=(), smallest=None, computes=said, right_under=words)
+    return replace(verdict, mistakes=(), alike=((INVERTED,),), computes=said, right_under=words)

@@ -1,0 +1,359 @@
+"""The verdict on a function that is called in one way: it is asked every question, and its answers are explained."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.asking.layouts import axes
+from attn_exp.diagnosis.asking.masking import PADDINGS, WORDS
+from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE, WIDTH
+from attn_exp.diagnosis.calling.behaviour import IN_THREADS, behaviours, gradients, remarks
+from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Answers
+from attn_exp.diagnosis.explaining.branches import with_left_out
+from attn_exp.diagnosis.explaining.clipped import clipped_at
+from attn_exp.diagnosis.explaining.evidence import Pair, evidence_of, left_out
+from attn_exp.diagnosis.explaining.explanations import explained
+from attn_exp.diagnosis.explaining.located import located, sees_itself_alone
+from attn_exp.diagnosis.explaining.precision import SILENT, bits_to_judge_by, error
+from attn_exp.diagnosis.explaining.smallest import shown, smallest_wrong
+from attn_exp.diagnosis.explaining.smallest_of_layers import smallest_of_layer
+from attn_exp.diagnosis.finding import ways_to_call, ways_to_mask
+from attn_exp.diagnosis.finding.ways_to_call import Seen, Tried, failing
+from attn_exp.diagnosis.inside import other_words
+from attn_exp.diagnosis.inside.inside_functions import filled_in, scaled_twice
+from attn_exp.diagnosis.judging.unasked import unasked
+from attn_exp.diagnosis.matrices.bound import Bound
+from attn_exp.diagnosis.matrices.layers import TorchLayer
+from attn_exp.diagnosis.matrices.plain_layers import PlainLayer
+from attn_exp.diagnosis.recipes.candidates import OF_ZEROS, Explained, what_a_setting_computes, what_mistakes_compute
+from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
+from attn_exp.mistakes import mistake
+from attn_exp.own_code import OwnFunction
+
+Tell = Callable[[str], None]
+SMALL_FILL, MULTIPLIED, IGNORED, VALUES = "mask_small_fill", "mask_multiplied", "mask_ignored", "values"
+ONE_MAXIMUM = "one_maximum"
+
+
+def verdict_on_answers(
+    own: OwnFunction, caller: Caller, tried: Tried, quick: bool, tell: Tell, known: Explained | None = None
+) -> Verdict:
+    """Ask a function every question, called in this way, of which `tried` was the first answer.
+
+    `known` explains the answers, where that is known before.
+    """
+    function = tried.function
+    tell("its values")
+    seen = ways_to_call.ask_every_question(caller, function, quick)
+    if all(answer.output is None for _, answer in seen):  # the first question alone was answered, or not at all now
+        seen = [(ways_to_call.rounded(tried.case, caller), tried.answer), *seen]
+    digits, rounding = bits_to_judge_by(caller, seen)
+    lenient = function.inside is not None  # this check made the module's numbers float64, not its author
+    wrong = failing(seen, digits)
+    tell("how it behaves")
+    behaved = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), digits))
+    if isinstance(function.layer, PlainLayer | TorchLayer) and not inspect.isroutine(own.function):
+        behaved = [as_kept_by_object(*pair) for pair in behaved]
+    learned = gradients(caller, tried.case, digits)
+    edges = list(remarks(caller, tried.case))
+    again = asked_again(caller, seen)
+    broken = tuple(dict.fromkeys(name for finding, name in (*behaved, learned) if finding.state == BROKEN and name))
+    tell("which mistake it is")
+    lost = {case for case, _ in wrong}
+    right = [pair for pair in seen if pair[0] not in lost]
+    small = smallest_wrong(caller, function, wrong, digits) if wrong else None
+
+    evidence = evidence_of(caller, tried, seen, wrong, digits=digits, broken=broken, small=small)
+    meant = as_it_may_be_meant(caller, wrong, digits, evidence.ask)
+    if meant:
+        edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
+        seen, wrong, small = right, [], None
+    found = (known or explained_unless_alone(evidence, wrong)) if wrong else Explained()
+    found = as_it_is_scaled(with_left_out(evidence, found, partial(left_out, caller, function, seen)), evidence, wrong)
+    found = found if other_words.may_be_made(found.names, caller) else Explained()
+    found = as_its_mask_fills(found, caller, function, filler_inside(evidence, wrong) if wrong else None)
+    if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
+        seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
+        wrong, found, small = [], Explained(), None
+    besides = (*(finding for finding, _ in behaved), again, learned[0], *axes_of_answers(seen))
+    harmless = harmless_alone(wrong, found, digits, besides)
+    if harmless and rounding != SILENT:
+        edges.insert(0, (Finding(wrong[0][0].rung, REMARK, harmless.format(caller.dtype)), "".join(found.names)))
+        wrong, found, small, seen = [], Explained(), None, of_other_rungs(right, {case.rung for case in lost})
+    findings = (
+        Finding(CALLED, HELD, said_of_call(caller)),
+        *findings_of_questions(seen, wrong),
+        *axes_of_answers(seen),
+        *(() if wrong else (accuracy(seen, digits, rounding, lenient),)),
+        *(finding for finding, _ in behaved),
+        again,
+        *(finding for finding, _ in edges),
+        learned[0],
+    )
+    failed = [finding.rung for finding in findings if finding.state == BROKEN]
+    passed = not failed
+    names = remarked(edges) if passed else names_of(found, broken)
+    told = located(caller, seen, wrong, evidence.watch) if wrong and not found.names and not found.setting else None
+    if wrong or passed:
+        computes = what_it_computes(found, bool(wrong)) if told is None else told.said
+    else:
+        computes = f"the right numbers, but look at: {', '.join(names or failed)}"
+    smallest = (
+        shown(own, caller, *small, found.change, digits) if small
+        else smallest_of_layer(own, caller, function, wrong, digits) if wrong else None
+    )  # fmt: skip
+    tell("")
+    return Verdict(
+        name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
+        asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
+        not_asked=unasked(caller, function, seen), unexplained=told is not None,
+        stage="" if told is None else told.stage,
+    )  # fmt: skip
+
+
+def names_of(found: Explained, broken: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of what explains the answers, and of how a function behaves that follows from none of them."""
+    if broken and found.names in ((), OVERFLOWS):
+        return tuple(broken)
+    return (*found.names, *(name for name in broken if name in OF_NO_OTHER and name not in found.names))
+
+
+OF_NO_OTHER = ("changes_inputs", "reuses_output")
+"""How code behaves that follows from no other mistake."""
+
+
+def explained_unless_alone(evidence: Answers, wrong: Seen) -> Explained:
+    """Return what explains some answers; nothing where each query gets the value of its own token alone.
+
+    Scores matter to nothing then, and many mistakes at once give that. What nothing explains is held once more against
+    fresh questions without those that nobody promised to take, of which anything may become.
+    """
+    if sees_itself_alone(wrong, evidence.digits):
+        return Explained()
+    found = explained(evidence)
+    if found.names or found.setting or not {case.unpromised for case, _ in wrong} > {False}:
+        return found
+
+    def ask() -> Seen:
+        return [pair for pair in evidence.fresh if not pair[0].unpromised]
+
+    return explained(replace(evidence, ask=ask, is_seen=lambda: True))
+
+
+def as_it_is_scaled(found: Explained, evidence: Answers, wrong: Seen) -> Explained:
+    """Return an explanation that says that scores are divided by d as scaled twice, where that is seen inside a call.
+
+    The numbers are the same.
+    """
+    if BY_D not in found.names:
+        return found
+    case = next((case for case, _ in wrong if not case.recipe.rules.masks and case.rung != LARGE), None)
+    inside = None if case is None else evidence.watch(case)
+    if case is None or inside is None or not scaled_twice(inside, expected(case)["q"].shape[-1]):
+        return found
+    names = tuple(SCALED_TWICE if name == BY_D else name for name in found.names)
+    others = (tuple(sorted(one)) for one in (found.names, *found.alike))
+    return replace(found, names=names, alike=tuple(one for one in dict.fromkeys(others) if one != tuple(sorted(names))))
+
+
+BY_D, SCALED_TWICE = "scale_by_d", "scale_twice"
+
+
+def filler_inside(evidence: Answers, wrong: Seen) -> float | None:
+    """Return the number that is seen inside a call where a mask hides, if one is."""
+    case = next((case for case, answer in wrong if case.recipe.rules.masks and answer.output is not None), None)
+    inside = None if case is None else evidence.watch(case)
+    return None if case is None or inside is None or inside.logits is None else filled_in(case, inside.logits)[0]
+
+
+def as_its_mask_fills(found: Explained, caller: Caller, function: Bound, filler: float | None) -> Explained:
+    """Return an explanation that says of a product with a mask, or of none at all, that it is a small fill, if it is.
+
+    Their numbers are nearly the same. `filler` is what is seen inside where a mask hides.
+    """
+    is_product = MULTIPLIED in found.names and not filler and ways_to_mask.multiplies(caller, function)
+    product = MULTIPLIED if not is_product else ""
+    nothing = IGNORED if IGNORED in found.names and ways_to_mask.adds_next_to_nothing(caller, function) else ""
+    return replace(found, names=tuple(SMALL_FILL if name in (product, nothing) else name for name in found.names))
+
+
+def as_kept_by_object(finding: Finding, name: str) -> tuple[Finding, str]:
+    """Return a failure of two threads as a remark.
+
+    Objects that write their own backward pass keep what it needs, and layers that decode keep their keys and values.
+    """
+    if finding.rung != IN_THREADS or finding.state != BROKEN:
+        return finding, name
+    return replace(finding, state=REMARK), name
+
+
+FITS = "right as long as exp of the logits fits {}"
+UNLESS_ZERO = "right as long as no score is 0: such a key is hidden"
+
+
+def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> str:
+    """Return how all that is wrong is next to nothing, if it is: large logits overflow alone, or a score of 0 hides.
+
+    Overflow is next to nothing in a type that holds all logits that people have.
+    """
+    if not wrong or any(finding.state == BROKEN for finding in besides):
+        return ""
+    if found.names == (OF_ZEROS,):
+        return UNLESS_ZERO
+    overflows = digits >= SINGLE and found.names in (OVERFLOWS, (ONE_MAXIMUM,))
+    return FITS if overflows and all(case.rung == LARGE for case, _ in wrong) else ""
+
+
+def of_other_rungs(seen: Seen, rungs: set[str]) -> Seen:
+    """Return the questions that are not of these kinds."""
+    return [pair for pair in seen if pair[0].rung not in rungs]
+
+
+def as_it_may_be_meant(caller: Caller, wrong: Seen, digits: int, ask: Callable[[], Sequence[Pair]]) -> str:
+    """Return why all that is wrong is none: scores clipped far above usual ones, or sizes that nobody promised."""
+    if is_size_of_shares(wrong, digits):
+        return SHARES_OF_X
+    clip = clipped_at(caller, wrong, digits, ask)
+    return "" if clip is None else f"scores are clipped at {clip:g}"
+
+
+def is_size_of_shares(wrong: Seen, digits: int) -> bool:
+    """Say whether nothing is wrong but that a function of a layer's matrices scales by a share of x's width.
+
+    Heads have another size there, and nobody promised that a width and all its heads may differ.
+    """
+    if not wrong or any(case.rung != WIDTH or answer.output is None for case, answer in wrong):
+        return False
+    made = [
+        (answer.output, predicted(case.recipe.with_rules(scale=(width // case.recipe.heads) ** -0.5), case.given))
+        for case, answer in wrong
+        if (width := len(case.given.arrays["W_q"])) >= case.recipe.heads
+    ]
+    known = [(output, stages) for output, stages in made if output is not None and stages is not None]
+    return len(known) == len(wrong) and not any(differs(output, stages, digits) for output, stages in known)
+
+
+SHARES_OF_X = "right where all heads together are as wide as x: it takes x's width over the heads as the size of one"
+
+
+def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
+    """Say whether nothing is wrong but what a function makes of a mask with axes that nobody promised to take.
+
+    What is wrong with masks is not excused by that, but where it does what a mask says (`masked`) it may leave out one
+    with more axes.
+    """
+    own = all(case.unpromised and case.rung in MASKS_OF_MORE for case, _ in wrong)
+    left_out = any(answer.output is not None for _, answer in masked) and found.names == (IGNORED,)
+    return own and (left_out or not any(mistake(name).group == "masks" for name in found.names))
+
+
+MADE_OF_IT = Answer(None, error="it answers, and makes something else of such a mask")
+
+
+def what_it_computes(found: Explained, is_wrong: bool) -> str:
+    """Return what a function computes, in words."""
+    if not is_wrong:
+        return "attention as it was asked for"
+    if found.setting:
+        return what_a_setting_computes(found.setting)
+    return what_mistakes_compute(found.names, found.where, found.said)
+
+
+def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
+    """Return the one remark on a function that passed, the one that readers meet first."""
+    said = {name for finding, name in findings if name and finding.state == REMARK}
+    return tuple(name for name in REMARKS if name in said)[:1]
+
+
+REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, OF_ZEROS, "empty_row_nan", "nan_leaks")
+
+
+def said_of_call(caller: Caller) -> str:
+    """Say how a function is called."""
+    what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
+    masking = str(caller.masking) if caller.offer.takes("mask") else ""
+    kind = "" if caller.padding.kind == "booleans" else f" {WORDS[caller.padding.kind].removeprefix('masks ')}"
+    padding = f"masks of keys{kind} [{caller.padding.axes}]" if caller.padding != PADDINGS[0] else ""
+    masks = "".join(f", {said}" for said in (masking, padding) if said)
+    given = f", {caller.offer.said}" if caller.offer.said else ""
+    back = f", and returns [{axes(caller.returns)}]" if caller.returns else ""
+    back += f" as what it {caller.part}" if caller.part.startswith("returned") else ""
+    return f"with {what}{given}, {caller.library.name}, {caller.dtype}{masks}{back}{overridden(caller)}"
+
+
+def axes_of_answers(seen: Seen) -> Iterator[Finding]:
+    """Yield what is said of the first answer that has axes of length 1 more or fewer than it should."""
+    said = next((answer.axes for _, answer in seen if answer.axes), "")
+    if said:
+        yield Finding("the axes of its answer", BROKEN, said)
+
+
+def overridden(caller: Caller) -> str:
+    """Say which defaults of the function were not left to it, as nobody asked for what they do."""
+    words = {role: caller.offer.defaults.get(role) for role in ("causal", "dropout")}
+    said = [f"{caller.offer.parameters[role]}={value}" for role, value in words.items() if value]
+    return f"; its own {' and '.join(said)} only where asked for" if said else ""
+
+
+def findings_of_questions(seen: Seen, wrong: Seen) -> Iterator[Finding]:
+    """Yield a finding for each kind of question."""
+    lost = {case for case, _ in wrong}
+    for rung in dict.fromkeys(case.rung for case, _ in seen):
+        questions = [pair for pair in seen if pair[0].rung == rung]
+        refused = [answer.error for _, answer in questions if answer.output is None]
+        failed = [answer for case, answer in questions if answer.output is None and not case.optional]
+        bad = [(case, answer) for case, answer in questions if case in lost]
+        if bad:
+            yield Finding(rung, BROKEN, how_wrong(bad[0]))
+        elif any(not answer.refused for answer in failed):
+            yield Finding(rung, BROKEN, refused[0])
+        elif refused:
+            yield Finding(rung, ABSENT, refused[0])
+        else:
+            yield Finding(rung, HELD)
+
+
+def how_wrong(pair: tuple[Case, Answer]) -> str:
+    """Say how far an answer is from the right one."""
+    case, answer = pair
+    right = expected(case)["output"]
+    assert answer.output is not None
+    if answer.output.shape != right.shape:
+        return f"shape {list(answer.output.shape)}, expected {list(right.shape)}"
+    return f"off by up to {error(answer.output, case):.2g} of the largest number"
+
+
+def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
+    """Say how exact the answers are, in units of the type's last place, or what is less exact than it looks."""
+    if rounding:
+        return Finding("accuracy", BROKEN if rounding == SILENT and not lenient else REMARK, rounding)
+    errors = [
+        error(answer.output, case) for case, answer in seen if answer.output is not None and case.rung != "large inputs"
+    ]
+    units = max(errors) * 2.0 ** (digits - 1)
+    return Finding("accuracy", HELD, f"within {units:.2g} units in the last place of the largest number")
+
+
+def asked_again(caller: Caller, seen: Seen) -> Finding:
+    """Ask the first questions once more, after all the others."""
+    rung = "the same after many calls"
+    for case, answer in seen[:3]:
+        if answer.output is None:
+            continue
+        again = ways_to_call.of_kept_queries(caller, case, caller(case))
+        later = again.output
+        if later is None:
+            return Finding(rung, BROKEN, f"it gave no answer any more: {again.error}")
+        if later.shape == answer.output.shape:
+            gap = np.nan_to_num(np.abs(later - answer.output)).max(initial=0.0)
+            if gap / max(np.nan_to_num(np.abs(answer.output)).max(initial=0.0), 1e-30) <= 1e-3:
+                continue
+        return Finding(rung, BROKEN, "it answered otherwise at first")
+    return Finding(rung, HELD)

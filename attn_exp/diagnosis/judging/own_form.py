@@ -1,0 +1,260 @@
+"""A function of the user's own as a form: called with a run's own input, in its own words, and its answer read."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.config.schema import Config
+from attn_exp.config.spelling import spelled
+from attn_exp.diagnosis.asking.case import Answer, Case
+from attn_exp.diagnosis.asking.request import Request, of_any_length
+from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.code.libraries import DTYPES
+from attn_exp.diagnosis.finding import ways_to_call
+from attn_exp.diagnosis.judging.check import check
+from attn_exp.errors import OwnCodeError, first_line
+from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.library_conventions import convention
+from attn_exp.experiment.number_types import kind
+from attn_exp.experiment.progress import Patience
+from attn_exp.experiment.variant import Bind, Settled
+from attn_exp.experiment.verdict import BROKEN, Finding, Verdict
+from attn_exp.forms.form import Form
+from attn_exp.forms.pipeline import Given, Recipe
+from attn_exp.forms.trace import Trace
+from attn_exp.own_code import OwnFunction, any_named, find_function, held
+from attn_exp.problem.heads import Heads
+from attn_exp.problem.problem import Problem
+from attn_exp.reference.oracle import Question
+
+if TYPE_CHECKING:
+    from attn_exp.rules.rules import Rules
+
+STAGES = {
+    "weights": ("weights", "attnweights", "attentionweights", "attn", "attention", "probs", "probabilities", "p"),
+    "scores": ("scores",),
+    "logits": ("logits",),
+    "masked": ("masked",),
+}
+"""Each stage of a trace and the names that functions return it by, in small letters without underscores."""
+
+
+@dataclass(frozen=True)
+class OwnForm:
+    """A function found and ready to be called: where it comes from, how it is called, and the form that it is.
+
+    `answers` is the type of what it returned to its first question, which may be coarser than that of its input."""
+
+    own: OwnFunction
+    caller: Caller
+    request: Request
+    patience: Patience
+    answers: str = ""
+
+    @property
+    def form(self) -> Form:
+        """The form: it computes the context alone where the function takes heads."""
+        known = [name for name in (self.caller.dtype, self.answers) if name in DTYPES]
+        coarsest = max(known, key=DTYPES.index)
+        dtype = None if coarsest == "float64" else kind(coarsest).name
+        return Form(
+            self.attend, dtype=dtype, mix=None, context_alone=True, library=self.caller.library.name, leaks=UNPROMISED
+        )
+
+    @property
+    def layer(self) -> bool:
+        """Whether it takes x and the matrices of a layer, and not heads."""
+        return not self.caller.offer.core
+
+    @property
+    def takes_output_projection(self) -> bool:
+        """Whether it is called with W_o, so that its answer is the output of a layer."""
+        return self.layer and self.caller.offer.takes("W_o")
+
+    @property
+    def bind(self) -> Bind:
+        """What finds it once more, for a variant under other settings."""
+        return bind
+
+    def judge(self, heads: Heads) -> Verdict:
+        """Return the verdict of a quick check, or of a whole one where that explains nothing; where the settings fit no
+        question, it says so."""
+        request = replace(
+            self.request,
+            head=heads.query if heads.query > 1 else None,
+            kv_head=None if heads.shared == heads.query else heads.shared,
+        )
+        try:
+            with self.patience:
+                quick = check(self.own, request, quick=True)
+                return quick if quick.passed or quick.mistakes else check(self.own, request)  # more may name it
+        except (ValueError, IndexError, ArithmeticError) as error:  # sizes that only this run's input has
+            finding = Finding("it can be checked", BROKEN, first_line(error))
+            return Verdict(self.own.name, False, (), "what could not be checked", (finding,), request.words)
+
+    def attend(self, q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
+        """Return what the function makes of heads, `[h t d]`, `[g s d]` and `[g s e]`.
+
+        Raises:
+            OwnCodeError: it takes a layer's input, it raised an error, or its answer has another shape.
+        """
+        if self.layer:
+            raise OwnCodeError(f"{self.own.name} takes x, and here it is given q, k and v")
+        assert v is not None
+        usual = bool(np.isclose(rules.scale, q.shape[-1] ** -0.5, rtol=1e-12))
+        case = Case("run", Recipe(rules, len(q), len(k)), Given(q[None], k[None], v[None]), not usual)
+        answer = self.answer(case, kind=str(q.dtype))
+        context = self.output_of(answer, (1, len(q), q.shape[1], v.shape[-1]))[0].astype(q.dtype, copy=False)
+        stages = returned_stages(answer, (len(q), q.shape[1], k.shape[1]), q.dtype)
+        return Trace(q=q, k=k, v=v, context=context).replace(**stages)
+
+    def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
+        """Return what a function of x makes of a problem: its output `[t m]`, and the stages that it returns.
+
+        `question` is what the reference is asked of it, and `usual` says that scores are divided by `sqrt(d)`.
+
+        Raises:
+            OwnCodeError: the problem has no x, the function raised an error, or its answer has another shape.
+        """
+        if problem.x is None:
+            raise OwnCodeError(f"{self.own.name} takes x, and this problem starts after it")
+        if problem.memory is not None or problem.past:
+            other = "a past" if problem.past else "a memory"
+            raise OwnCodeError(f"{self.own.name} takes x alone, and this run has {other}; give it q, k and v")
+        shares = question.heads
+        recipe = Recipe(question.rules, shares.query, shares.shared, output_projection=question.output_projection)
+        case = Case("run", recipe, Given(x=problem.x[None], arrays=problem.projections), not usual)
+        answer = self.answer(case, kind=str(problem.x.dtype))
+        rows, width = len(problem.x), output_width(question, problem)
+        output = self.output_of(answer, (1, rows, width))[0].astype(problem.x.dtype, copy=False)
+        return Trace(output=output).replace(
+            **returned_stages(answer, (shares.query, rows, problem.keys), problem.x.dtype)
+        )
+
+    def answer(self, case: Case, kind: str) -> Answer:
+        """Return what the function says to one question, its input in a type that it takes."""
+        known = kind in DTYPES and DTYPES.index(kind) > DTYPES.index(self.caller.dtype)
+        caller = replace(self.caller, dtype=kind) if known else self.caller
+        with held(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
+            answers = [caller(part) for part in one_question_a_head(case, caller)]
+        failed = next((answer.error for answer in answers if answer.output is None), "")
+        if failed:
+            raise OwnCodeError(f"{self.own.name}: {failed}")
+        return answers[0] if len(answers) == 1 else join_heads(answers)
+
+    def output_of(self, answer: Answer, expected: tuple[int, ...]) -> Array:
+        """Return the output of an answer, if it has the shape that is expected."""
+        assert answer.output is not None
+        if answer.output.shape != expected:
+            got = list(answer.output.shape)
+            raise OwnCodeError(f"{self.own.name} returned shape {got}, expected {list(expected)}")
+        return answer.output
+
+
+UNPROMISED = "the function is the user's own, and promises nothing"
+
+
+def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
+    """Import the function that a variant names as its form, and find out how it wants to be called.
+
+    `settings` are those of the variant, or of the run where it pins none.
+
+    Raises:
+        UserError: it cannot be imported, or what it takes is not known.
+    """
+    rules, means = settled.rules, convention(settings["convention"])
+    request = Request(
+        tuple(map(of_any_length, rules.masks)), rules.scores, settled.positions, rules.normalizer, settled.scale,
+        blocks=means.blocks, empty=means.empty, align=settings["align"] or means.where_it_stands,
+        caps_last=means.caps_last, seed=seed, typed=frozenset(words_of(settings)),
+        as_typed=True,
+    )  # fmt: skip
+    patience = Patience(settled.name, str(settled.form))
+    with patience, held(), warnings.catch_warnings(), np.errstate(all="ignore"):
+        function = replace(find_function(settled.form), target=str(settled.form))
+        warnings.simplefilter("ignore")
+        tried = ways_to_call.how_to_call(function, request)
+        if tried.function.inside is not None:
+            from attn_exp.diagnosis.reading.module_as_function import as_function  # noqa: PLC0415 - most functions are no modules
+
+            tried = ways_to_call.how_to_call(function, request, as_function(function, request, tried.function))
+    return OwnForm(function, tried.caller, request, patience, tried.answer.dtype)
+
+
+def words_of(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the settings of a variant that say what it computes, as a command has them."""
+    for group in ("mask", "score", "position"):
+        if settings[group]:
+            yield f"{group}=[{','.join(settings[group])}]"
+        for name, options in settings[group].items():
+            given = {key: value for key, value in options.items() if value is not None}
+            yield from (f"{group}.{name}.{key}={spelled(value)}" for key, value in given.items())
+    for name in ("scale", "normalizer", "convention", "align", "mask_join"):
+        if settings[name] != getattr(Config, name):
+            yield f"{name}={spelled(settings[name])}"
+
+
+def output_width(question: Question, problem: Problem) -> int:
+    """Return how many numbers the output has for each token."""
+    if question.output_projection and "W_o" in problem.projections:
+        return int(problem.projections["W_o"].shape[1])
+    assert problem.v is not None
+    return int(problem.v.shape[-1]) // question.heads.given * question.heads.query
+
+
+def one_question_a_head(case: Case, caller: Caller) -> list[Case]:
+    """Return the question, or one for each head where the function takes one head."""
+    if not (caller.offer.core and caller.layout == "td"):
+        return [case]
+    given, recipe = case.given, case.recipe
+    assert given.q is not None and given.k is not None and given.v is not None
+    share = recipe.heads // recipe.groups
+    single = replace(recipe, heads=1, groups=1)
+    return [
+        replace(
+            case,
+            recipe=single,
+            given=Given(given.q[:, [head]], given.k[:, [head // share]], given.v[:, [head // share]]),
+        )
+        for head in range(recipe.heads)
+    ]
+
+
+def join_heads(answers: list[Answer]) -> Answer:
+    """Return the answers to single heads as one."""
+    outputs = [answer.output for answer in answers if answer.output is not None]
+    same = [name for name in answers[0].stages if all(name in answer.stages for answer in answers)]
+    stages = {name: np.stack([answer.stages[name] for answer in answers]) for name in same}
+    return Answer(np.concatenate(outputs, axis=1), stages, answers[0].dtype)
+
+
+def returned_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
+    """Return the stages `[h t s]` that an answer holds beside its output, by the names of a trace.
+
+    The second array of a tuple, which has no name, holds the weights.
+    """
+    stages: dict[str, Array] = {}
+    known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
+    plain = {name.replace("_", "").replace(" ", "").lower(): array for name, array in answer.stages.items()}
+    for name, array in {known[word]: array for word, array in plain.items() if word in known}.items():
+        whole = array[0] if array.ndim == 4 and len(array) == 1 else array
+        whole = whole[None] if whole.ndim == 2 and shape[0] == 1 else whole
+        if whole.shape == shape:
+            stages[name] = whole.astype(kind, copy=False)
+    return stages
+
+
+def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, ...]]:
+    """Return what `prepared` does, the functions of the user's own that the command line names among the variants.
+
+    Raises:
+        UserError: settings that do not fit the problem, or a function that cannot be imported or called.
+    """
+    return prepared(config, bind=bind if any_named(variant.form for variant in config.variant.values()) else None)

@@ -1,0 +1,232 @@
+"""Two implementations as they are asked: how each is called, with which matrices, and the questions that fit both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import Case
+from attn_exp.diagnosis.asking.layouts import WIDE, has_batch, has_heads, is_joined
+from attn_exp.diagnosis.asking.offer import Offer, at_of
+from attn_exp.diagnosis.asking.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
+from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.calling.behaviour import masked
+from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.finding import ways_to_call, ways_to_mask
+from attn_exp.diagnosis.matrices.bound import Bound
+from attn_exp.diagnosis.matrices.named_matrices import matrices, put_matrices
+from attn_exp.diagnosis.pairs.parting import EMPTY_ROWS, Pair
+from attn_exp.diagnosis.reading.module_as_function import put_by_roles
+from attn_exp.errors import UserError
+from attn_exp.experiment.verdict import Verdict
+from attn_exp.own_code import OwnFunction
+from attn_exp.rules.masks.causal import Causal
+
+OWN = ("convention", "layout", "dtype", "takes", "device")
+"""Words that say how a function wants its input, and not what it should compute: each side has its own."""
+BY_MASK = ("causal", "window", "padding", "lengths")
+"""What a function without a word for it can be told by a mask."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One of the two: its name here, its own verdict, and how it is called, or None where it was not.
+
+    `function` is what it is asked as, and `owned` the same with its own matrices, where those of another are in it."""
+
+    own: OwnFunction
+    name: str
+    verdict: Verdict
+    function: Bound | None = None
+    caller: Caller | None = None
+    owned: Bound | None = None
+
+    def takes(self, role: str) -> bool:
+        """Say whether it can be told what a role says, by a word of its own or by a mask."""
+        offer = self.called.offer
+        return offer.takes(role) or (role in BY_MASK and offer.takes("mask"))
+
+    @property
+    def called(self) -> Caller:
+        """How it is called."""
+        assert self.caller is not None
+        return self.caller
+
+
+Both = tuple[Asked, Asked]
+
+
+def names_of(both: Both) -> tuple[str, str]:
+    """Return the names of the two."""
+    return both[0].name, both[1].name
+
+
+def common_request(both: Both, request: Request) -> Request:
+    """Return what is asked of both: the words that were typed, and the rules under which one of them is right.
+
+    Where the other cannot be told these, nothing more than was typed.
+    """
+    rules = [rules_of(side) for side in both]
+    words = list(dict.fromkeys([*rules[0], *rules[1]]))
+    if not words or any(word.partition("=")[0].split(".")[0] in request.said for word in words):
+        return request
+    told = all(
+        set(words) <= set(own) or (set(words) == {"mask=causal"} and side.takes("causal"))
+        for side, own in zip(both, rules, strict=True)
+    )
+    return with_words(request, " ".join(words)) if told else request
+
+
+def rules_of(side: Asked) -> list[str]:
+    """Return the rules under which a function is right that nobody asked for, in the words of a run."""
+    return [word for word in side.verdict.right_under.split() if word.partition("=")[0] not in OWN]
+
+
+def called(side: Asked, common: Request) -> Asked:
+    """Return one of the two with how it is called, under its own convention."""
+    own = [word for word in side.verdict.right_under.split() if word.partition("=")[0] in OWN]
+    request = with_words(common, " ".join(own)) if own else common
+    tried = ways_to_call.how_to_call(side.own, request)
+    caller = ways_to_mask.with_its_mask(tried.caller, tried.function)
+    return replace(side, function=tried.function, caller=caller)
+
+
+def matrices_of_both(first: Asked, second: Asked) -> tuple[Both, str] | None:
+    """Return both with the same matrices inside, and how they got them; None where the same cannot be asked of both."""
+    assert first.function is not None and second.function is not None
+    insides = [side.function.inside for side in (first, second) if side.function is not None]
+    if first.called.offer.core != second.called.offer.core or (insides[0] is None) != (insides[1] is None):
+        return None
+    if insides[0] is None:
+        return (first, second), ""
+    how = exchanged(first.function, second.function, names_of((first, second)))
+    return None if not how else ((first, replace(second, function=first.function, owned=second.function)), how)
+
+
+# The questions to both
+
+
+def asked_of_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
+    """Yield each question that both can be asked, with the answers."""
+    for asked in cases_of_both(both, common, quick):
+        case = ways_to_call.rounded(ways_to_call.rounded(asked, both[0].called), both[1].called)
+        if any(ways_to_call.beyond(side.called, case) for side in both):
+            continue
+        answers = (both[0].called(case), both[1].called(case))
+        bits = [ways_to_call.digits_of(side.called, answer) for side, answer in zip(both, answers, strict=True)]
+        yield Pair(case, answers, min(bits))
+
+
+def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
+    """Yield the questions that fit what both take, and those that tell two implementations apart."""
+    offer, layout = joint_offer(both), joint_layout(both)
+    if not offer.core:
+        assert both[0].function is not None
+        yield from layer_cases(common, offer, quick, both[0].function.inside)
+        if offer.takes("mask"):
+            yield one_row_hidden(LayerMaker(common, offer, both[0].function.inside).case(EMPTY_ROWS, 6, 6))
+        return
+    asked = list(core_cases(common, offer, layout, quick))
+    yield from asked
+    maker = HeadsMaker(common, offer, layout, layout, one_size=0)
+    causal = common.is_causal
+    if (causal or offer.takes("causal")) and all(aligns(side) for side in both):
+        masks = common.masks if causal else (*common.masks, Causal())
+        for rows, keys in ((5, 9), (9, 5)):
+            yield maker.case("causal, unequal lengths", rows, keys, masks=masks, optional=True)
+    if maker.heads > 1 and common.kv_head is None and not any(case.rung == "shared heads" for case in asked):
+        yield maker.case("shared heads", 7, 7, groups=2, optional=True)
+    if offer.takes("mask"):
+        yield one_row_hidden(maker.case(EMPTY_ROWS, 6, 6))
+
+
+def one_row_hidden(case: Case) -> Case:
+    """Return a case in which one query sees no key."""
+    sizes = at_of(case)
+    seen = np.ones((sizes.rows, sizes.keys), np.bool_)
+    seen[sizes.rows // 2] = False
+    return replace(masked(case, seen), optional=True)
+
+
+def aligns(side: Asked) -> bool:
+    """Say whether a function aligns causal masks itself: one that gets them as a mask is told."""
+    return side.called.offer.takes("causal") or not side.called.offer.takes("mask")
+
+
+def joint_offer(both: Both) -> Offer:
+    """Return what both can be told."""
+    first, second = both
+    offer, more = first.called.offer, second.called.offer.parameters
+    roles = {role: name for role, name in offer.parameters.items() if second.takes(role)}
+    roles |= {role: name for role, name in more.items() if role not in roles and first.takes(role)}
+    if "W_o" in offer.parameters and "W_o" in more:
+        roles["W_o"] = offer.parameters["W_o"]
+    return replace(offer, parameters=roles, positional=(), defaults={})
+
+
+def joint_layout(both: Both) -> str:
+    """Return the layout in which questions are made: without a batch or heads where one of the two has none."""
+    layouts = [side.called.layout for side in both]
+    if all(map(is_joined, layouts)):
+        return WIDE
+    with_batch, with_heads = all(map(has_batch, layouts)), all(map(has_heads, layouts))
+    return ("bhtd" if with_heads else "btd") if with_batch else "htd" if with_heads else "td"
+
+
+# The same matrices in both, so that the same x must come to the same answer
+
+MISFITS = (UserError, RuntimeError, ValueError, AttributeError, KeyError, TypeError)
+"""What comes of matrices that have no place in a module."""
+
+
+def exchanged(first: Bound, second: Bound, names: tuple[str, str], by_role: bool = False) -> str:
+    """Write the matrices of the first module into the second, and say how; nothing where that cannot be done.
+
+    Parameters that have the same names and shapes are copied as they are; else each matrix goes to the projection that
+    has its part in the other one, and with `by_role` always.
+    """
+    one, other = parameters(first.origin), parameters(second.origin)
+    if one and sizes(one) == sizes(other) and not by_role:
+        with suppress(RuntimeError, ValueError):
+            second.origin.load_state_dict(one)
+            return f"with the parameters of {names[0]} in both"
+    if first.inside is None or second.inside is None or not one or not other:
+        return ""
+    if first.inside.around is not None or second.inside.around is not None:
+        return ""  # a norm of one has numbers of its own
+    if (first.inside.heads, first.inside.groups) != (second.inside.heads, second.inside.groups):
+        return ""
+    try:
+        now = with_matrices(second, first.inside.arrays, names[1])
+    except MISFITS:
+        return ""
+    same = all(name in now and np.array_equal(array, now[name]) for name, array in first.inside.arrays.items())
+    return f"with the matrices of {names[0]} in both" if same else ""
+
+
+def with_matrices(module: Bound, arrays: Mapping[str, Array], name: str) -> dict[str, Array]:
+    """Write matrices into a module, and return those that it has then, read where they were found."""
+    import torch  # noqa: PLC0415 - it is a module of PyTorch
+
+    tensors = {part: torch.as_tensor(np.array(array)) for part, array in arrays.items()}
+    if module.layer is None or module.roles is None:
+        put_matrices(module.origin, tensors)
+        return matrices(module.origin, name)
+    put_by_roles(module.layer, module.roles, tensors)
+    own = {part: np.array(array) for part, array in module.layer.parameters.items()}
+    return dict(module.roles.arrays(own))
+
+
+def parameters(module: Any) -> dict[str, Any]:
+    """Return the parameters and buffers of a module of PyTorch; nothing of anything else."""
+    return dict(module.state_dict()) if hasattr(module, "state_dict") and hasattr(module, "load_state_dict") else {}
+
+
+def sizes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shapes of arrays, by name."""
+    return {name: value.shape for name, value in values.items()}

@@ -1,0 +1,246 @@
+"""Mistakes with a number that is read off an answer: a fill, a factor of the scores, or what stands beside the sums.
+
+Where no softmax takes a fill away, it is mixed with the values, or is in their sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import Answer, Case, overflows, predicted
+from attn_exp.diagnosis.recipes.candidates import Candidate, Seen, composed, everywhere
+from attn_exp.forms.pipeline import At
+from attn_exp.mistakes.masks import added, filled, late
+from attn_exp.mistakes.mistake import Change, instead, together
+from attn_exp.mistakes.scale import fixed, times
+from attn_exp.mistakes.softmax import with_epsilon
+
+# A small fill whose number is read off the answer
+
+
+def fitted_fills(seen: Seen) -> Iterator[Candidate]:
+    """Yield the fill, and the penalty, that the first answer with hidden keys shows."""
+    for case, answer in seen:
+        number = fitted_logit(case, answer, np.zeros_like)
+        if number is not None:
+            yield Candidate(("mask_small_fill",), everywhere(filled(number)), fitted=True)
+            penalty = fitted_logit(case, answer, lambda logits: logits)
+            if penalty is not None:
+                yield Candidate(("mask_small_fill",), everywhere(added(penalty)), fitted=True)
+            return
+
+
+def fitted_late(seen: Seen) -> Iterator[Candidate]:
+    """Yield the number that stands in the place of hidden keys' weights, as the first answer with such shows it."""
+    for case, answer in seen:
+        if answer.output is not None and hides_any(case):
+            number = on_the_line(case, answer, late)
+            if number is not None and number not in OF_THE_CATALOGUE and is_given(case, answer, late(number)):
+                yield Candidate(("mask_after_softmax",), everywhere(late(number)), fitted=True)
+            return
+
+
+OF_THE_CATALOGUE = (0.0, -np.inf)
+
+
+def fitted_logit(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -> float | None:
+    """Return the logit f that hidden keys would need beyond their `hidden` ones: the answer is linear in `z = e^f`.
+
+    With A the sum of `e^l` over the seen keys and N that of `e^l v`, n hidden keys and M the sum of their values:
+    `o (A + n z) = N + z M`. Of the estimates of z, one for each number of the answer, the middle one is taken, each
+    weighed by how much it tells.
+    """
+    if answer.output is None or case.given.x is not None or not case.recipe.rules.masks:
+        return None
+    stages = predicted(case.recipe, case.given)
+    if stages is None or stages["output"].shape != answer.output.shape:
+        return None
+    open_places = np.isfinite(stages["masked"])
+    if open_places.all():
+        return None
+    biased = np.where(open_places, stages["masked"], stages["capped"])
+    shown = np.where(open_places, np.exp(biased), 0.0)
+    kept_out = np.where(open_places, 0.0, np.exp(hidden(biased)))
+    total, mixed = shown.sum(axis=-1, keepdims=True), shown @ stages["v"]
+    count, values = kept_out.sum(axis=-1, keepdims=True), kept_out @ stages["v"]
+    above, below = mixed - answer.output * total, answer.output * count - values
+    clear = np.abs(below) > 1e-3 * np.abs(below).max(initial=0.0)
+    with np.errstate(all="ignore"):
+        share = float(np.sum((above * below)[clear]) / max(np.sum((below * below)[clear]), 1e-300))
+    return float(np.log(share)) if np.isfinite(share) and share > 1e-30 else None
+
+
+# A number that makes the answers: a factor of the scores, or what is added to the sums of the softmax
+
+
+def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator[Candidate]:
+    """Yield the factor of the scores, and the number beside the sums, that the first wrong answers show.
+
+    What was `read_off` an answer before is not read off again.
+    """
+    for made, starts in ((factor_of_scores, FACTORS), (beside_the_sums, PLACES)):
+        for case, answer in seen[:2]:
+            if (key := (made, case, answer)) not in read_off:
+                read_off[key] = None if answer.output is None else fitted(case, answer.output, made, starts)
+            number = read_off[key]
+            if number is not None and not says_no_number(made, number):
+                yield from made(number)
+                yield from one_for_all_sizes(case, number) if made is factor_of_scores else ()
+                break
+
+
+def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Candidate]:
+    """Yield the factor of the scores with which a mistake, or nothing at all, gives an output."""
+
+    def beside(number: float) -> list[Candidate]:
+        return [beside_factor(one) for one in factor_of_scores(number)]
+
+    def beside_factor(factor: Candidate) -> Candidate:
+        names = tuple(sorted((*first.names, *factor.names)))
+        return replace(factor, names=names, change=composed(first, factor))
+
+    number = fitted(case, output, beside, FACTORS)
+    if number is not None and not is_no_factor(number):
+        yield from beside(number)
+        yield from map(beside_factor, one_for_all_sizes(case, number))
+
+
+def says_no_number(made: object, number: float) -> bool:
+    """Say whether a number that gives an answer is no factor, or nothing that people add to a sum: with 10**6 beside
+    it nothing is left of the weights."""
+    return is_no_factor(number) if made is factor_of_scores else number > PLACES[-1]
+
+
+def is_no_factor(factor: float) -> bool:
+    """Say whether a factor of the scores is 1 but for a root that was taken in float32, or is 0: then none is seen."""
+    return abs(factor - 1.0) < 1e-5 or abs(factor) < 1e-6
+
+
+def factor_of_scores(number: float) -> list[Candidate]:
+    said = f"They are {number:.6g} times what they should be"
+    return [Candidate(("scale_other",), everywhere(times(number)), True, said)]
+
+
+def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
+    """Yield the number that multiplies scores of any size, where a factor of the right logits was read off one case."""
+    stages = predicted(case.recipe, case.given)
+    if stages is not None and stages["scores"].size:
+        place = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
+        number = factor * float(stages["logits"][place] / stages["scores"][place])
+        if number:  # one number that is 0 is no scale
+            said = f"They are divided by {1 / number:.6g}"
+            yield Candidate(("scale_fixed",), everywhere(fixed(number)), True, said)
+
+
+def beside_the_sums(place: float) -> list[Candidate]:
+    number = 10.0**place
+    return [Candidate(("sum_epsilon",), everywhere(with_epsilon(number)), True, f"It is {number:.4g}")]
+
+
+FACTORS = tuple(sign * 2.0**power for sign in (1, -1) for power in np.arange(-5.5, 6.0, 0.5))
+PLACES = tuple(np.arange(-11.0, 2.0))
+STEPS, CLOSE = 12, 1e-7
+
+
+def fitted(
+    case: Case, output: Array, made: Callable[[float], list[Candidate]], starts: Sequence[float]
+) -> float | None:
+    """Return the number with which a candidate gives an output: Gauss-Newton steps from the nearest of some starts."""
+
+    def missed(number: float) -> Array | None:
+        stages = predicted(made(number)[0].change(case), case.given)
+        return None if stages is None or stages["output"].shape != output.shape else stages["output"] - output
+
+    def size(gap: Array | None) -> float:
+        return np.inf if gap is None or not np.isfinite(gap).all() else float((gap * gap).sum())
+
+    number = min(starts, key=lambda start: size(missed(start)))
+    for _ in range(STEPS):
+        gap, step = missed(number), 1e-6 * max(abs(number), 1.0)
+        near = missed(number + step)
+        if gap is None or near is None or not np.isfinite(size(gap)) or not np.isfinite(size(near)):
+            return None
+        slope = (near - gap) / step
+        before, number = number, number - float((slope * gap).sum() / max((slope * slope).sum(), 1e-300))
+        if number == before:
+            break  # so it stays
+    return number if size(missed(number)) < CLOSE * max(float((output * output).sum()), 1e-300) else None
+
+
+# What a mask fills in before no softmax
+
+NO_SOFTMAX, BY_SUM = "no_softmax", "sum_normalized"
+LOWEST = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
+FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
+"""Numbers that are filled in before a softmax, where it makes nothing of them."""
+
+
+def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
+    """Yield logits used as weights, or divided by their sum, with the fill that the first answer with a mask shows."""
+    for case, answer in seen:
+        if answer.output is not None and hides_any(case):
+            yield from as_weights(case, answer)
+            fits = (number for number in FILLS if is_given(case, answer, by_sum(number)))
+            yield from (Candidate((BY_SUM,), everywhere(by_sum(number)), fitted=True) for number in fits)
+            return
+
+
+def hides_any(case: Case) -> bool:
+    """Say whether a question hides a key from any query."""
+    stages = predicted(case.recipe, case.given) if case.recipe.rules.masks else None
+    return stages is not None and bool(np.isneginf(stages["masked"]).any())
+
+
+def as_weights(case: Case, answer: Answer) -> Iterator[Candidate]:
+    """Yield logits used as weights with each fill that gives an answer: it is a line in the number that is filled in.
+
+    What is added to the logits there is another line.
+    """
+    for is_added in (False, True):
+        fitting = on_the_line(case, answer, partial(raw, is_added=is_added))
+        for number in (one for one in (-np.inf, *LOWEST, fitting) if one is not None):
+            if is_given(case, answer, raw(number, is_added)):
+                yield Candidate((NO_SOFTMAX,), everywhere(raw(number, is_added)), fitted=True)
+
+
+def on_the_line(case: Case, answer: Answer, change: Callable[[float], Change]) -> float | None:
+    """Return the number with which a change is nearest to an answer that is a line in it, or None."""
+    zero, one = (predicted(change(number)(case.recipe), case.given) for number in (0.0, 1.0))
+    if zero is None or one is None or answer.output is None or zero["output"].shape != answer.output.shape:
+        return None
+    slope, gap = one["output"] - zero["output"], answer.output - zero["output"]
+    number = float((slope * gap).sum() / max((slope * slope).sum(), 1e-300))
+    return number if np.isfinite(number) else None
+
+
+def is_given(case: Case, answer: Answer, change: Change) -> bool:
+    """Say whether an answer is that of a changed recipe, but for rounding and for what is no number."""
+    stages = predicted(change(case.recipe), case.given)
+    if stages is None or answer.output is None or stages["output"].shape != answer.output.shape:
+        return False
+    return bool(np.allclose(stages["output"], answer.output, rtol=1e-3, equal_nan=True)) or overflows(
+        answer.output, stages["output"]
+    )
+
+
+def raw(number: float, is_added: bool) -> Change:
+    """Return the change that uses logits as weights, with a number filled in or added where the mask forbids.
+
+    It is put there behind what stands for the softmax, as no power is taken of it.
+    """
+    return together(late(number, added=is_added), instead(normalize=lambda at, masked: masked))
+
+
+def by_sum(number: float) -> Change:
+    """Return the change that divides logits by their sum, with a number filled in where the mask forbids."""
+
+    def normalize(at: At, masked: Array) -> Array:
+        kept = np.where(np.isneginf(masked), number, masked)
+        return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
+
+    return instead(normalize=normalize)

@@ -1,0 +1,118 @@
+"""Several mistakes at once, at most one in each part of attention: heads, products, the scale, the softmax, masks.
+
+Where all scores are equal, mistakes of the heads and of the softmax show alone: they are found first, and those of the
+products and of the scale beside them. What is masked has one of masks besides. So four mistakes are found in some
+hundreds of tries, where any four of the catalogue would be millions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attn_exp import mistakes
+from attn_exp.diagnosis.asking.case import Answer, Case, predicted
+from attn_exp.diagnosis.recipes.candidates import Candidate, composed, everywhere, once
+from attn_exp.diagnosis.recipes.fitted import fitted_factors
+from attn_exp.mistakes.masks import filled
+
+Asked = tuple[Case, Answer]
+PARTS = ("heads", "products", "scale", "softmax")
+"""Groups of the catalogue, in the order in which their mistakes are made."""
+LIKELY = frozenset((
+    "heads_not_transposed", "heads_merged_wrong", "heads_by_stride", "entries_and_heads_mixed", "single_head",
+    "tokens_not_transposed", "projection_diagonal", "weights_diagonal", "keys_viewed", "values_viewed",
+    "queries_keys_swapped", "weights_transposed", "values_from_keys",
+    "keys_from_queries", "queries_from_keys", "no_scale", "scale_by_d", "scale_by_sqrt_d_model",
+    "scale_by_sqrt_heads", "scale_by_heads", "scale_by_batch", "scale_multiplied", "scale_twice",
+    "scale_after_softmax", "scale_by_sqrt_keys", "scale_by_keys", "softmax_over_queries", "softmax_over_heads",
+    "softmax_over_all", "keepdims_missing",
+))  # fmt: skip
+"""Those that are tried together."""
+INVERTED = "mask_inverted"
+LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
+"""What many put for -inf, which is no mistake; beside one it may be something else."""
+CLOSE = 1e-5
+"""Of the largest number of an answer: as close as float32 is."""
+
+
+def by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    """Return the likely mistakes of each part, after none."""
+    groups = {part: [Candidate((), lambda case: case.recipe)] for part in PARTS}
+    for one in single:
+        group = mistakes.mistake(one.names[0]).group
+        if group in groups and not one.fitted and one.names[0] in LIKELY:
+            groups[group].append(one)
+    return groups
+
+
+def together(parts: Sequence[Candidate]) -> Candidate:
+    """Return mistakes made one after another."""
+    made = parts[0]
+    for other in parts[1:]:
+        names = tuple(sorted({*made.names, *other.names}))
+        made = Candidate(names, composed(made, other), made.fitted or other.fitted)
+    return made
+
+
+def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
+    """Yield the mistakes of several parts that give the answer to a question, and to one in which scores are equal.
+
+    Without the latter, two parts at most. Last comes a factor of the scores that is read off the answer, beside what
+    gives the other one.
+    """
+    parts = by_part(single)
+    late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
+    unscaled = list[Candidate]()
+    before = [once(together(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
+    for mixed, shared in itertools.product(before, [*parts["softmax"], *late]):
+        if equal is None and many(mixed, shared) > 2:
+            continue
+        first = together((mixed, shared))
+        if equal is not None and not is_close(first, *equal):
+            continue
+        after = shared in late
+        unscaled += [first] if first.names and equal is not None and not after else []
+        for scaled in parts["scale"][: 1 if after else None]:
+            some = (mixed, *((shared,) if after else (scaled, shared)))
+            if many(*some) > 1 and (equal or many(*some) < 3) and is_close(made := together(some), *asked):
+                yield made
+    case, answer = asked
+    for first in apart(unscaled, case) if answer.output is not None else ():
+        yield from fitted_factors(first, case, answer.output)  # type: ignore[arg-type]
+
+
+def many(*parts: Candidate) -> int:
+    """Return how many names some mistakes have."""
+    return len(set[str]().union(*[one.names for one in parts]))
+
+
+def apart(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:
+    """Yield the first of those candidates that give the same answer: many a mistake changes nothing of a question."""
+    seen = set[bytes]()
+    for one in several:
+        stages = predicted(one.change(case), case.given)
+        key = b"" if stages is None else np.round(stages["output"], ALIKE).tobytes()
+        if key not in seen:
+            seen.add(key)
+            yield one
+
+
+ALIKE = 9
+"""Digits behind the point in which two answers are the same."""
+
+
+def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
+    """Say whether a candidate gives an answer, to float32 or so."""
+    stages = predicted(candidate.change(case), case.given)
+    if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
+        return False
+    gap, size = np.abs(stages["output"] - answer.output), np.abs(answer.output)
+    return bool(gap.max(initial=0.0) < CLOSE * size.max(initial=0.0))
+
+
+def of_masks(single: Sequence[Candidate]) -> list[Candidate]:
+    """Return the mistakes of masks."""
+    return [one for one in single if mistakes.mistake(one.names[0]).group == "masks"]

@@ -1,0 +1,129 @@
+"""Ways to write right numbers down that are no mistakes: what is done early, shifted, or rounded on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.sheets.boxes import TURNED, Box
+from attn_exp.diagnosis.sheets.worksheet import Sheet, rounded, stages
+from attn_exp.forms.pipeline import Recipe, Step
+
+LOGITS = ("scores", "logits", "capped", "masked")
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The same function computed or written down otherwise: the boxes, the steps, and what is to be said of it."""
+
+    sheet: Sheet
+    recipe: Recipe
+    remark: str
+
+
+def other_readings(sheet: Sheet) -> Iterator[Reading]:
+    """Yield every way in which the numbers may be right beside the plain one."""
+    yield from renamed(sheet)
+    yield from early(sheet)
+    yield from shifted(sheet)
+    digits = fewest_digits(sheet)
+    if digits is not None:
+        remark = f"every step is rounded to {digits} decimals, and the next goes on from that"
+        yield Reading(sheet, rounded(sheet.right, digits), remark)
+
+
+def early(sheet: Sheet) -> Iterator[Reading]:
+    """Yield the ways to scale queries or keys instead of the scores."""
+    factor = sheet.settled.multiplier
+    if factor == 1 or factor <= 0:
+        return
+    powers = (("q", 1.0, 0.0), ("k", 0.0, 1.0), ("q and k, half on each", 0.5, 0.5))
+    for name, query, key in powers:
+        recipe = sheet.right
+        place = times(recipe.place, {"q": factor**query, "k": factor**key})
+        yield Reading(sheet, replace(recipe, place=place, scaled=unchanged), f"the scale is on {name} already")
+
+
+def times(place: Step, factors: dict[str, float]) -> Step:
+    """Return the step that marks positions and multiplies each side by its factor."""
+    return lambda at, side, heads, positions: place(at, side, heads, positions) * factors.get(side, 1.0)
+
+
+def unchanged(at: Any, scores: Array) -> Array:
+    """Return scores as they are: the step that does nothing."""
+    return scores
+
+
+def shifted(sheet: Sheet) -> Iterator[Reading]:
+    """Yield the reading in which a constant was added to the logits of each query, which no softmax notices."""
+    exact = stages(sheet, sheet.right)
+    if exact is None or not sheet.settled.rules.normalizer.exponential:
+        return
+    boxes = tuple(level(box, exact.get(box.stage)) for box in sheet.boxes)
+    if any(new is not old for new, old in zip(boxes, sheet.boxes, strict=True)):
+        yield Reading(replace(sheet, boxes=boxes), sheet.right, "a constant is added to all logits of a query")
+
+
+def level(box: Box, array: Array | None) -> Box:
+    """Return a box of logits without the mean of what it has too much in each row; all others stay as they are."""
+    if box.stage not in LOGITS or array is None or array.shape != box.values.shape or not box.misses(array).any():
+        return box
+    with np.errstate(invalid="ignore"):
+        gap = np.where(np.isfinite(array) & box.given, box.values - array, np.nan)
+    counts = np.isfinite(gap).sum(axis=-1, keepdims=True)
+    if (counts[box.given.any(axis=-1, keepdims=True)] < 2).any():
+        return box
+    mean = np.nansum(gap, axis=-1, keepdims=True) / np.maximum(counts, 1)
+    return replace(box, values=box.values - mean, halves=2 * box.halves, own=2 * box.own, moves=None)
+
+
+def renamed(sheet: Sheet) -> Iterator[Reading]:
+    """Yield the reading in which scores are scaled, as many documents have it."""
+    present = {box.stage for box in sheet.boxes}
+    if "scores" in present and "logits" not in present:
+        boxes = tuple(replace(box, stage="logits") if box.stage == "scores" else box for box in sheet.boxes)
+        yield Reading(replace(sheet, boxes=boxes), sheet.right, "the scores are scaled; here these are the logits")
+
+
+def turned(sheet: Sheet) -> Sheet | None:
+    """Return the sheet with tokens in columns, or None where its numbers do not fit so."""
+    boxes = [swapped(box) for box in sheet.boxes]
+    kept = tuple(box for box in boxes if box is not None)
+    return replace(sheet, boxes=kept) if len(kept) == len(boxes) else None
+
+
+def swapped(box: Box) -> Box | None:
+    """Return a box with rows and columns exchanged, where they fit; one that was turned when it was read stays."""
+    if TURNED in box.note:
+        return box
+    *_, rows, columns = box.values.shape
+    size = min(rows, columns)
+    if box.given[..., size:, :].any() or box.given[..., size:].any():
+        return None
+    values, halves, own = (exchanged(array, size) for array in (box.values, box.halves, box.own))
+    return replace(box, values=values, halves=halves, own=own, moves=None, note=f"{box.note}, {TURNED}".strip(", "))
+
+
+def exchanged(array: Array, size: int) -> Array:
+    """Return an array with the rows and columns of its first square exchanged, and NaN in what is left."""
+    whole = np.full(array.shape, np.nan)
+    whole[..., :size, :size] = array[..., :size, :size].swapaxes(-1, -2)
+    return whole
+
+
+def fewest_digits(sheet: Sheet) -> int | None:
+    """Return how many decimals the coarsest box shows, where these are few."""
+    half = max(float(box.halves.max(initial=0.0, where=box.given)) for box in sheet.boxes)
+    digits = round(-np.log10(2 * half)) if half > 0 else 99
+    return int(digits) if 1 <= digits <= 4 else None
+
+
+def by_own_digits(sheet: Sheet) -> Sheet:
+    """Return the sheet on which each number is as exact as its own digits; the same one where it is so already."""
+    boxes = tuple(replace(box, halves=box.own, moves=None) for box in sheet.boxes)
+    same = all(np.array_equal(new.halves, old.halves) for new, old in zip(boxes, sheet.boxes, strict=True))
+    return sheet if same else replace(sheet, boxes=boxes)
