@@ -310,7 +310,7 @@ def test_formulas_follow_the_rules() -> None:
 
     assert "`A_ij = exp(L_ij) / (sum_k exp(L_ik))`" in told()
     assert "`A_ij = exp(M_ij) / (sum_k exp(M_ik))`" in told("mask=causal")
-    assert "(mask=causal, score=alibi)" in told("mask=causal", "score=alibi")
+    assert "(mask=causal, score=alibi(signed=false))" in told("mask=causal", "score=alibi")
     assert "+ exp(z))`" in told("score=sink")
     assert "`A = sigmoid(L)`" in told("normalizer=sigmoid")
     assert "(with position=rope" in told("position=rope")
@@ -318,7 +318,7 @@ def test_formulas_follow_the_rules() -> None:
     assert told("position=sinusoidal").count("(with position=") == 3
     bent = told("score=[softcap,alibi]", "score.softcap.cap=5")
     assert "`L' = bend(L)` (score=softcap(cap=5))" in bent
-    assert "`M = L' + bias` (score=alibi)" in bent
+    assert "`M = L' + bias` (score=alibi(signed=false))" in bent
     assert "`S_ij = sum_n w_n tanh(Q_in + K_jn)` (score=additive" in told("score=additive")
     assert "product" not in told("score=additive")
     assert "`Q = X W_q + b_q`" in told("bias=true")
