@@ -173,6 +173,36 @@ def test_a_width_that_a_class_is_told_is_not_that_of_its_file() -> None:
     assert not any("cross attention" in one for one in verdict.not_asked), verdict.not_asked
 
 
+class OfTwoSets(nn.Module):
+    """Two sets without a batch: of one key the transpose of three axes would be right by chance."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.scale, self.q, self.k, self.v = dim**-0.5, *(nn.Linear(dim, dim) for _ in range(3))
+
+    def forward(self, atoms_a: Any, atoms_b: Any) -> Any:
+        return torch.softmax(self.q(atoms_a) @ self.k(atoms_b).T * self.scale, dim=-1) @ self.v(atoms_b)
+
+
+class WithShortcut(nn.Module):
+    """What is added to the answer is no memory, whatever it is called."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.scale, self.q, self.k, self.v = dim**-0.5, *(nn.Linear(dim, dim) for _ in range(3))
+
+    def forward(self, signal: Any, other_way: Any) -> Any:
+        q, k, v = self.q(signal), self.k(signal), self.v(signal)
+        return (q @ k.mT * self.scale).softmax(-1) @ v + other_way
+
+
+def test_an_input_whose_name_says_nothing_is_what_a_layer_does_with_it() -> None:
+    verdict = attn_exp.check(OfTwoSets, quick=True)
+    assert verdict.passed and not any("cross attention" in one for one in verdict.not_asked), verdict
+    verdict = attn_exp.check(WithShortcut, quick=True)
+    assert verdict.passed and any("cross attention" in one for one in verdict.not_asked), verdict
+
+
 def of_first_length(queries: Any, keys: Any, values: Any, valid_lens: Any = None) -> Any:
     """Filler is told by lengths, and that of the first entry is hidden in all of them."""
     scores = queries @ keys.swapaxes(-1, -2) / np.sqrt(queries.shape[-1])

@@ -392,22 +392,25 @@ def with_unknown_memory(layer: Callable[..., Any], way: Way, into: Callable[[Arr
     answers to such of another number. Beside an image that may be anything; else it took an array like x, as its name
     does not say: a residual is one too."""
     beside = "w" in way.axes
-
-    def is_unknown(name: str, make: Make) -> bool:
-        if beside or make is as_x:
-            return says_nothing(by_name(name))
-        return is_like_x(make) and make not in candidates(name, "", 1)
-
-    unknown = {name for name, make in way.given.items() if name in needed and is_unknown(name, make)}
+    likely = {name for name, make in way.given.items() if is_like_x(make) and make not in candidates(name, "", 1)}
+    silent = {
+        name for name, make in way.given.items() if (beside or is_of_tokens(make)) and says_nothing(by_name(name))
+    }
+    unknown = needed & (silent if beside else silent | likely)
     if not unknown or "memory" in way.sides.values():
         return way
+    lengths = (THERE, HERE) if beside or unknown <= likely else (THERE,)  # what is added to x is as long as x
     given = {name: make for name, make in way.given.items() if name not in unknown}
     sides = {**way.sides, **dict.fromkeys(unknown, "memory")}
-    for lies in ("", *(BESIDE_IMAGES if beside else ())):
-        one = replace(way, sides=sides, given=given, of_memory=lies)
-        if not trouble(layer, one, into, way.width, HERE)[0] and with_memory(layer, one, into).memory:
+    for axes, lies in ((way.axes, ""), *(((way.axes, lies) for lies in BESIDE_IMAGES) if beside else [(TOKENS, "")])):
+        one = replace(way, axes=axes, sides=sides, given=given, of_memory=lies)
+        if not trouble(layer, one, into, way.width, HERE)[0] and with_memory(layer, one, into, lengths).memory:
             return replace(one, memory=True)
     return way
+
+
+TOKENS = "tm"
+"""The axes of tokens without a batch."""
 
 
 def is_like_x(make: Make) -> bool:
@@ -415,12 +418,14 @@ def is_like_x(make: Make) -> bool:
     return isinstance(make, Filled) and make.shape in ("b t m", "t m")
 
 
-def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way:
+def with_memory(
+    layer: Callable[..., Any], way: Way, into: Callable[[Array], Any], lengths: Sequence[int] = (THERE, HERE)
+) -> Way:  # fmt: skip
     """Return the way with room for a memory, where the layer answers to one of another length."""
     if "memory" not in way.sides.values():
         return way
     rng = np.random.default_rng(5)
-    for tokens in (THERE, HERE):  # some take as many keys as queries alone
+    for tokens in lengths:  # some take as many keys as queries alone
         x, memory = (into(rng.standard_normal((2, count, way.width))) for count in (HERE, tokens))
         try:
             with held():

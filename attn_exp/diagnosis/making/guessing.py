@@ -370,7 +370,8 @@ def of_axes(given: inspect.Parameter, known_of: About) -> list[Any]:
     """
     if known_of.library != "keras" or given.default is not None:
         return []
-    return {"dataformat": ["channels_last"], "channelaxis": [-1, None]}.get(plain(given.name), [])
+    told: dict[str, list[Any]] = {"dataformat": ["channels_last"], "channelaxis": [-1, None]}
+    return told.get(plain(given.name), [])
 
 
 def of_pieces(given: inspect.Parameter) -> list[Any]:

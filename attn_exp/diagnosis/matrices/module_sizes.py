@@ -34,7 +34,9 @@ SHARED = (
     "numkvgroups",
     "nkvgroups",
     "kvgroups",
-    "kvhead",
+    "groupnum",
+    "groupsnum",
+    "groupcount",
 )
 SIZE = ("headdim", "dimhead", "dhead", "dk", "dv", "headsize", "hd", "sizeperhead", "dimperhead", "dkey", "attndim")
 LENGTH = ("contextlength", "maxlen", "blocksize", "maxseqlen", "maxpositionembeddings", "seqlen", "nctx", "maxlength",
