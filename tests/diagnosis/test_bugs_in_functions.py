@@ -192,3 +192,18 @@ def test_heads_that_are_handed_over_in_another_order_are_named(sides: str, names
         return powers / powers.sum(axis=-1, keepdims=True) @ mixed
 
     assert set(attn_exp.check(attend, quick=True).mistakes) == {"no_scale", *names}
+
+
+def test_a_product_with_a_mask_whose_powers_are_seen_is_no_small_fill() -> None:
+    """Row by row, without a largest logit: where the product is 0, the power that is seen is 1."""
+
+    def attention(q: Any, k: Any, v: Any, attn_mask: Any = None) -> Any:
+        keep = np.ones((*q.shape[:3], k.shape[2])) if attn_mask is None else attn_mask
+        keep = np.broadcast_to(keep, (*q.shape[:3], k.shape[2])).astype(float)
+        said = np.zeros((*q.shape[:3], v.shape[-1]))
+        for place in np.ndindex(*q.shape[:3]):
+            powers = np.exp(k[place[:2]] @ q[place] / q.shape[-1] ** 0.5 * keep[place])
+            said[place] = powers @ v[place[:2]] / powers.sum()
+        return said
+
+    assert attn_exp.check(attention, quick=True).mistakes == ("mask_multiplied",)

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, is_far, predicted
 from attn_exp.diagnosis.asking.layouts import axes
 from attn_exp.diagnosis.asking.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE, WIDTH
@@ -35,6 +35,7 @@ from attn_exp.diagnosis.matrices.plain_layers import PlainLayer
 from attn_exp.diagnosis.recipes.candidates import OF_ZEROS, Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake
+from attn_exp.mistakes.masks import filled
 from attn_exp.own_code import OwnFunction
 
 Tell = Callable[[str], None]
@@ -167,10 +168,17 @@ BY_D, SCALED_TWICE = "scale_by_d", "scale_twice"
 
 
 def filler_inside(evidence: Answers, wrong: Seen) -> float | None:
-    """Return the number that is seen inside a call where a mask hides, if one is."""
-    case = next((case for case, answer in wrong if case.recipe.rules.masks and answer.output is not None), None)
-    inside = None if case is None else evidence.watch(case)
-    return None if case is None or inside is None or inside.logits is None else filled_in(case, inside.logits)[0]
+    """Return the number that is seen inside a call where a mask hides, if one is and it gives the answer.
+
+    What is seen may be the powers of the logits: 1 stands there for a logit of 0.
+    """
+    asked = next((pair for pair in wrong if pair[0].recipe.rules.masks and pair[1].output is not None), None)
+    inside = None if asked is None else evidence.watch(asked[0])
+    if asked is None or inside is None or inside.logits is None:
+        return None
+    number = filled_in(asked[0], inside.logits)[0]
+    made = None if number is None else predicted(filled(number)(asked[0].recipe), asked[0].given)
+    return None if made is None or asked[1].output is None or is_far(asked[1].output, made) else number
 
 
 def as_its_mask_fills(found: Explained, caller: Caller, function: Bound, filler: float | None) -> Explained:
