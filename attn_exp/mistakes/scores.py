@@ -54,8 +54,8 @@ def sloped(rates: Callable[[int], Array]) -> Change:
 
 
 def leaning(direction: Callable[[Grid], Any]) -> Change:
-    """Return the change that multiplies slope * distance, which is subtracted, by another sign than -1."""
-    return alibi(lambda rule: Adds(lambda grid: -np.asarray(rule.bias(grid)) * direction(grid)))
+    """Return the change that adds slope * distance with another sign than -1, whichever sign the rule gives it."""
+    return alibi(lambda rule: Adds(lambda grid: np.abs(rule.bias(grid)) * direction(grid)))
 
 
 def powers_of_half(heads: int, first: int = 1) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -659,6 +660,24 @@ def favouring_later_keys(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
 def test_alibi_that_keeps_the_sign_of_its_distances_is_a_convention() -> None:
     verdict = attn_exp.check(favouring_later_keys, "head=4", quick=True)
     assert verdict.passed and "score=alibi score.alibi.signed=true" in verdict.right_under, verdict
+
+
+def by_distance(q: Any, k: Any, v: Any, sign: int = 1) -> Any:
+    """Each key gets a number by its distance, whichever side it is on: far ones are favoured, or near ones."""
+    heads, (rows, keys) = q.shape[1], (q.shape[-2], k.shape[-2])
+    rates = np.array([2.0 ** (-8 * (one + 1) / heads) for one in range(heads)])
+    away = abs(np.arange(rows)[:, None] - np.arange(keys))
+    powers = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1]) + sign * rates[:, None, None] * away
+    powers = np.exp(powers - powers.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize("signed", ["true", "false"])
+def test_a_wrong_sign_of_alibi_is_named_whichever_distances_are_asked_for(signed: str) -> None:
+    words = ("score=alibi", f"score.alibi.signed={signed}", "head=4")
+    assert attn_exp.check(partial(by_distance, sign=1), *words, quick=True).mistakes == ("alibi_sign",)
+    near = attn_exp.check(partial(by_distance, sign=-1), *words, quick=True)
+    assert near.passed == (signed == "false") and not near.mistakes  # it favours no far keys
 
 
 class CausalWindow(Three):
