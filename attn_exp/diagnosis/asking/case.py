@@ -207,6 +207,7 @@ def overflows(output: Array, right: Array) -> bool:
 
 
 HUGE = 1e290
+"""Numbers beyond are near those of which a sum overflows."""
 
 
 def is_far(output: Array, stages: Mapping[str, Array]) -> bool:

@@ -10,7 +10,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from statistics import NormalDist
 from types import MappingProxyType, SimpleNamespace, TracebackType
@@ -302,11 +302,16 @@ def of_others(way: TracebackType | None) -> TracebackType | None:
 
 @cache
 def is_shown(file: str) -> bool:
-    """Say whether JAX leaves calls in a file in the way of an error; it looks at dozens of paths on disk."""
-    from jax._src import traceback_util  # noqa: PLC0415 - the error went through it
+    """Say whether JAX leaves calls in a file in the way of an error; it looks at dozens of paths on disk.
 
+    Where a version of JAX does not say, all are left: they alone tell what the error is.
+    """
     call: Any = SimpleNamespace(f_code=SimpleNamespace(co_filename=file))
-    return bool(traceback_util.include_frame(call))
+    with suppress(ImportError, AttributeError):
+        from jax._src import traceback_util  # noqa: PLC0415 - the error went through it
+
+        return bool(traceback_util.include_frame(call))
+    return True
 
 
 Step = Callable[[Any, str, Sequence[Any]], list[Any]]
