@@ -402,7 +402,8 @@ def with_unknown_memory(layer: Callable[..., Any], way: Way, into: Callable[[Arr
     lengths = (THERE, HERE) if beside or unknown <= likely else (THERE,)  # what is added to x is as long as x
     given = {name: make for name, make in way.given.items() if name not in unknown}
     sides = {**way.sides, **dict.fromkeys(unknown, "memory")}
-    for axes, lies in ((way.axes, ""), *(((way.axes, lies) for lies in BESIDE_IMAGES) if beside else [(TOKENS, "")])):
+    others = [(way.axes, lies) for lies in BESIDE_IMAGES] if beside else [(TOKENS, "")]
+    for axes, lies in dict.fromkeys([(way.axes, ""), *others]):
         one = replace(way, axes=axes, sides=sides, given=given, of_memory=lies)
         if not trouble(layer, one, into, way.width, HERE)[0] and with_memory(layer, one, into, lengths).memory:
             return replace(one, memory=True)
