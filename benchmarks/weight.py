@@ -1,103 +1,118 @@
-"""How heavy the package is to inherit: lines, files, imports inside functions, and what an ordinary run loads.
+"""Count what a maintainer has to read, and fail where it exceeds the budget in pyproject.toml.
 
-python benchmarks/weight.py [CHECKOUT ...]
+    python benchmarks/weight.py [CHECKOUT]
+
+A statement is an `ast.stmt` node that is neither a docstring nor an import, so deleting comments gains nothing. Syntax
+nodes per statement have a cap as well, so neither does denser code. `[tool.weight.caps]` binds. `[tool.weight.goals]`
+has the rooms that are still to be rebuilt; when a room is, its goal becomes its cap. Caps only go down.
 """
 
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
 import sys
-import tempfile
-from collections import Counter
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent.parent
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-IMPORTS = (ast.Import, ast.ImportFrom)
+TOTALS = {"package": ("attn_exp",), "tests": ("tests",), "tools and benchmarks": ("tools", "benchmarks")}
+KIB = {"templates": "attn_exp/report/templates", "conf": "conf"}
 
 
-def lines_of(paths: list[Path]) -> int:
-    """Return how many lines some files have together."""
-    return sum(path.read_text(encoding="utf-8").count("\n") for path in paths)
+class Weight(NamedTuple):
+    """The size of some source files."""
+
+    statements: int = 0
+    files: int = 0
+    lines: int = 0
+    nodes: int = 0
 
 
-def lines_of_code(path: Path) -> int:
-    """Return how many lines of a file hold code: no docstrings, comments, blank lines or imports."""
+def weigh(path: Path) -> Weight:
+    """Count one source file."""
     text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    code = {number for number, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("#")}
-    for node in ast.walk(ast.parse(text)):
-        words = (
-            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    nodes = list(ast.walk(ast.parse(text)))
+    bodies = [body for node in nodes if isinstance(body := getattr(node, "body", None), list)]
+    docstrings = {id(node) for body in bodies for node in body if is_text(node)}
+    statements = [node for node in nodes if isinstance(node, ast.stmt) and id(node) not in docstrings]
+    code = [node for node in statements if not isinstance(node, ast.Import | ast.ImportFrom)]
+    return Weight(len(code), 1, text.count("\n"), len(nodes))
+
+
+def is_text(node: ast.AST) -> bool:
+    """Return whether a statement is a string and nothing else, as a docstring is."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def total(weights: Iterator[Weight]) -> Weight:
+    """Add up the sizes of some files."""
+    return Weight(*map(sum, zip(Weight(), *weights, strict=True)))
+
+
+def measure(checkout: Path) -> dict[str, dict[str, float]]:
+    """Return the sizes of a checkout: of the package and each of its rooms, of the tests and tools, and of data."""
+    measured: dict[str, dict[str, float]] = {}
+    for name, folders in TOTALS.items():
+        files = {path: weigh(path) for folder in folders for path in sorted(checkout.joinpath(folder).rglob("*.py"))}
+        measured[name] = with_density(total(iter(files.values())))
+        if name == "package":
+            rooms = sorted({room_of(path, checkout) for path in files})
+            for room in rooms:
+                chosen = (weight for path, weight in files.items() if room_of(path, checkout) == room)
+                measured[room] = with_density(total(chosen))
+    for name, folder in KIB.items():
+        sizes = [path.stat().st_size for path in checkout.joinpath(folder).rglob("*") if path.is_file()]
+        measured[name] = {"KiB": round(sum(sizes) / 1024, 1), "files": len(sizes)}
+    return measured
+
+
+def room_of(path: Path, checkout: Path) -> str:
+    """Return the room of a file of the package; files beside the rooms are `support`, `api` and `cli` among them."""
+    folder, *rest = path.relative_to(checkout / "attn_exp").parts
+    return folder if rest else "support"
+
+
+def with_density(weight: Weight) -> dict[str, float]:
+    """Return a size as a row of the table, with the syntax nodes per statement."""
+    return {**weight._asdict(), "density": round(weight.nodes / max(weight.statements, 1), 2)}
+
+
+def exceeded(measured: Mapping[str, Mapping[str, float]], caps: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Yield one line for each cap that is exceeded, and for each that limits something that does not exist."""
+    for name, limits in caps.items():
+        for unit, cap in limits.items():
+            value = measured.get(name, {}).get(unit)
+            if value is None:
+                yield f"pyproject.toml caps {unit} of {name!r}, which does not exist"
+            elif value > cap:
+                yield f"{name}: {value:,} {unit} exceed the cap of {cap:,}: delete something that is worth less"
+
+
+def table(measured: Mapping[str, Mapping[str, float]], budget: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the table: what was measured, and the cap or the goal of the first column."""
+    yield f"{'':22}{'statements':>12}{'cap':>9}{'goal':>9}{'files':>8}{'lines':>9}{'nodes':>10}{'nodes/stmt':>12}"
+    for name, row in measured.items():
+        unit = "statements" if "statements" in row else "KiB"
+        cap, goal = (budget[kind].get(name, {}).get(unit, "") for kind in ("caps", "goals"))
+        cells = [row[unit], cap, goal, *(row.get(key, "") for key in ("files", "lines", "nodes", "density"))]
+        title = f"{name} (KiB)" if unit == "KiB" else name
+        widths = (12, 9, 9, 8, 9, 10, 12)
+        yield f"{title:22}" + "".join(
+            f"{cell:>{width},}" if cell != "" else " " * width for cell, width in zip(cells, widths, strict=True)
         )
-        if words or isinstance(node, IMPORTS):
-            code -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))  # type: ignore[attr-defined] # both have
-    return len(code)
-
-
-def late_imports(path: Path) -> int:
-    """Return how many imports of a file stand inside a function."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    inside = {
-        node.lineno
-        for function in ast.walk(tree)
-        if isinstance(function, FUNCTIONS)
-        for node in ast.walk(function)
-        if isinstance(node, IMPORTS)
-    }
-    return len(inside)
-
-
-COUNT = """
-import atexit, sys
-sys.argv[0] = "attn-exp"
-atexit.register(lambda: print(sum(name.split(".")[0] == "attn_exp" for name in sys.modules), file=sys.stderr))
-from attn_exp.cli import main
-main()
-"""
-
-
-def loaded(checkout: Path, *words: str) -> int:
-    """Return how many modules of the package a run loads."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"PYTHONPATH": str(checkout)}
-        done = subprocess.run(
-            [sys.executable, "-c", COUNT, *words],
-            cwd=folder,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    return int(done.stderr.split()[-1])
-
-
-def weigh(checkout: Path) -> dict[str, str]:
-    """Return what is measured of a checkout, in the words of the table."""
-    package, tests = checkout / "attn_exp", checkout / "tests"
-    sources = sorted(package.rglob("*.py"))
-    rooms = Counter(path.relative_to(package).parts[0] for path in sources if path.parent != package)
-    room, most = rooms.most_common(1)[0]
-    zoo = sum(lines_of(list(folder.rglob("*.py"))) for folder in tests.rglob("zoo") if folder.is_dir())
-    return {
-        "lines of the package": f"{lines_of(sources):,}",
-        "of code without docstrings, blanks, imports": f"{sum(map(lines_of_code, sources)):,}",
-        "files": str(len(sources)),
-        "in the largest room": f"{most} ({room})",
-        "modules that a default run loads": str(loaded(checkout)),
-        "modules that report=none loads": str(loaded(checkout, "report=none")),
-        "imports inside functions": str(sum(map(late_imports, sources))),
-        "lines of tests": f"{lines_of(list(tests.rglob('*.py'))):,} ({zoo:,} of them wrong functions)",
-    }
 
 
 def main() -> None:
-    """Print a row for each figure and a column for each checkout."""
-    columns = [weigh(Path(name).resolve()) for name in sys.argv[1:] or [str(HERE)]]
-    for name in columns[0]:
-        print(f"{name:45}", *(f"{column[name]:>28}" for column in columns))
+    """Print the table and exit with 1 where a cap is exceeded."""
+    checkout = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else HERE
+    budget = tomllib.loads(HERE.joinpath("pyproject.toml").read_text(encoding="utf-8"))["tool"]["weight"]
+    measured = measure(checkout)
+    print("\n".join(table(measured, budget)))
+    problems = list(exceeded(measured, budget["caps"]))
+    print("\n".join(problems) or "within the budget")
+    sys.exit(bool(problems))
 
 
 if __name__ == "__main__":
