@@ -94,34 +94,6 @@ class OfNestedDataclass(Plain):
         self.drop = nn.Dropout(settings.inner.drop)
 
 
-class OfClasses(Packed):
-    """Layers are made of classes that it is given."""
-
-    def __init__(self, c: int, nh: int, norm_layer: Any, act: Any, linear: Any, drop_layer: Any) -> None:
-        super().__init__(c, nh)
-        self.first, self.last = linear(c, 3 * c), linear(c, c)
-        self.norm, self.act, self.drop = norm_layer(c), act(), drop_layer(0.0)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.attend(self.norm(x))
-
-
-class OfConvolutions(nn.Module):
-    """Convolutions over an image, made by a function that it is given; values are wider than keys."""
-
-    def __init__(self, c_in: int, c_out: int, conv: Any, nheads: int, dk: int, dv: int) -> None:
-        super().__init__()
-        self.nheads, self.dk, self.dv = nheads, dk, dv
-        self.theta, self.phi = conv(c_in, dk, kernel_size=1), conv(c_in, dk, kernel_size=1)
-        self.g, self.end = conv(c_in, dv, kernel_size=1), conv(dv, c_out, kernel_size=1)
-
-    def forward(self, feature_map: Tensor) -> Any:
-        q, k, v = (
-            one(feature_map).flatten(2).unflatten(1, (self.nheads, -1)).mT for one in (self.theta, self.phi, self.g)
-        )
-        return self.end(mixed(q, k, v).mT.flatten(1, 2).unflatten(-1, feature_map.shape[2:]))
-
-
 class OfVideo(nn.Module):
     """Video, with three axes of places."""
 
@@ -254,21 +226,6 @@ class UnlikeHeads(nn.Module):
         return self.o(mixed(q, k, v).transpose(1, 2).flatten(2))
 
 
-class Pooling(nn.Module):
-    """Queries are parameters of its own."""
-
-    def __init__(self, dim: int, num_heads: int, num_queries: int) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.probe = nn.Parameter(torch.randn(1, num_queries, dim))
-        self.q, self.kv, self.out = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
-
-    def forward(self, x: Tensor) -> Any:
-        sides = (self.q(self.probe.expand(len(x), -1, -1)), *self.kv(x).chunk(2, -1))
-        q, k, v = (one.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for one in sides)
-        return self.out(mixed(q, k, v).transpose(1, 2).flatten(2))
-
-
 class Large(Plain):
     """It has sizes of its own, far more than a test would take."""
 
@@ -344,19 +301,6 @@ class WithFlags(Packed):
         return self.last(self.joined(weights @ v)) * m
 
 
-class OfSquares(Plain):
-    """It takes the tokens of a square image alone, and needs an activation that has no default."""
-
-    def __init__(self, dim: int, heads: int, act: Any = None) -> None:
-        super().__init__(dim, heads)
-        self.act = act()
-
-    def forward(self, x: Tensor) -> Any:
-        side = round(x.shape[1] ** 0.5)
-        assert side * side == x.shape[1]
-        return self.attend(x)
-
-
 class SwitchedOff(Packed):
     """It begins as its own residual: what it adds is multiplied by 0."""
 
@@ -426,21 +370,6 @@ class InWindows(Packed):
         shape = (batch, high // self.side, self.side, wide // self.side, self.side, width)
         parts = x.reshape(shape).transpose(2, 3).reshape(-1, self.side**2, width)
         return self.attend(parts).reshape(*shape[:2], shape[3], *shape[2:5:2], width).transpose(2, 3).reshape(x.shape)
-
-
-class OfGrid(Packed):
-    """It takes images of one size alone, norms what its layers make by batches, and needs a nonlinearity."""
-
-    def __init__(self, dim: int, num_heads: int, activation: Any = None, resolution: int = 14) -> None:
-        super().__init__(dim, num_heads)
-        self.norm, self.after = nn.BatchNorm1d(3 * dim), nn.Sequential(activation(), self.last)
-        self.table = nn.Parameter(torch.zeros(resolution**2, resolution**2))
-
-    def forward(self, x: Tensor) -> Any:
-        flat = self.norm(self.first(x).flatten(0, 1)).view(*x.shape[:2], -1)
-        q, k, v = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in flat.chunk(3, -1))
-        scores = q @ k.mT / q.shape[-1] ** 0.5 + self.table
-        return self.after(self.joined(scores.softmax(-1) @ v))
 
 
 class OfStates(Packed):
@@ -523,26 +452,6 @@ class OfMembers(Plain):
             elif one == Hiding.NOTHING:
                 said = super().forward(x) * 1.0
         return said
-
-
-class MadeOfTables(Turning):
-    """It is made of tables for all places, and cuts them."""
-
-    axes = 2
-
-    def __init__(self, width: int, heads: int, cos: Tensor, sin: Tensor) -> None:
-        super().__init__(width, heads)
-        self.tables = cos, sin
-
-    def forward(self, x: Tensor) -> Any:
-        return self.turned(x, *(table[: x.shape[1]] for table in self.tables))
-
-
-class MadeOfWhatGivesTables(MadeOfTables):
-    """A function gives them."""
-
-    def __init__(self, width: int, heads: int, get_cos_sin) -> None:  # type: ignore[no-untyped-def]
-        super().__init__(width, heads, *get_cos_sin())
 
 
 class NotOne(Packed):

@@ -175,22 +175,6 @@ def test_masks_that_mean_the_opposite_are_said_and_each_is_given_its_own() -> No
     assert [one.state for one in verdict.findings if one.rung == "masks"] == ["held"]
 
 
-def two_wrong(q: Array, k: Array, v: Array, is_causal: bool = False) -> Array:
-    """The word for causal does nothing, and no maximum is subtracted."""
-    with np.errstate(all="ignore"):
-        powers = np.exp(logits_of(q, k))
-        mixed: Array = powers / powers.sum(axis=-1, keepdims=True) @ v
-    return mixed
-
-
-def test_each_question_is_put_down_to_the_mistake_that_gives_its_answer() -> None:
-    verdict = attn_exp.check(top_left, against=two_wrong, quick=True)
-    assert "where logits are large: top_left follows the definition; two_wrong computes attention with no_max_sub" in (
-        verdict.computes
-    )
-    assert "under a causal mask" in verdict.computes and "causal_ignored" in verdict.computes
-
-
 # Modules are asked with the same matrices
 
 

@@ -93,49 +93,12 @@ def below_one(q: Any, k: Any, v: Any) -> Any:
     return (powers / powers.sum(axis=-1, keepdims=True)) @ v
 
 
-def raw_and_unscaled(q: Any, k: Any, v: Any) -> Any:
-    powers = np.exp(q @ k.swapaxes(-1, -2))
-    return (powers / powers.sum(axis=-1, keepdims=True)) @ v
-
-
-def raw_and_in_place(q: Any, k: Any, v: Any) -> Any:
-    q *= q.shape[-1] ** -0.5
-    powers = np.exp(q @ k.swapaxes(-1, -2))
-    return (powers / powers.sum(axis=-1, keepdims=True)) @ v
-
-
 @pytest.mark.parametrize(("function", "name"), [(raw, "no_max_subtraction"), (below_one, "one_maximum")])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_logits_that_exp_cannot_hold_are_a_remark(function: Any, name: str, dtype: str) -> None:
     verdict = attn_exp.check(function, f"dtype={dtype}", quick=True)
     assert verdict.passed and verdict.mistakes == (name,), verdict
     assert next(one.state for one in verdict.findings if one.rung == "large inputs") == "remark"
-
-
-def test_they_are_mistakes_beside_others() -> None:
-    both = attn_exp.check(raw_and_unscaled, quick=True)
-    assert not both.passed and "no_scale" in both.mistakes, both
-    assert not attn_exp.check(raw_and_in_place, quick=True).passed
-
-
-def hidden_late(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-    weights = softmax(q @ k.T / np.sqrt(q.shape[-1]))
-    weights += 0 if mask is None else np.where(mask, -1e9, 0.0)
-    return weights @ v
-
-
-def of_one_sum_and_hidden_late(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-    powers = np.exp(q @ k.T / np.sqrt(q.shape[-1]))
-    weights = powers / powers.sum()
-    weights += 0 if mask is None else np.where(mask, -1e9, 0.0)
-    return weights @ v
-
-
-def test_a_large_number_added_to_weights_is_a_mask_behind_the_softmax_also_beside_others() -> None:
-    assert attn_exp.check(hidden_late, quick=True).mistakes == ("mask_after_softmax",)
-    assert set(attn_exp.check(of_one_sum_and_hidden_late, quick=True).mistakes) == {
-        "mask_after_softmax", "softmax_over_all"
-    }  # fmt: skip
 
 
 def of_one_head(largest: bool | None, sums: bool) -> Any:
@@ -153,33 +116,6 @@ def test_sums_and_largest_logits_without_keepdims_are_named(largest: bool | None
     assert verdict.mistakes == ("keepdims_missing",), verdict
 
 
-def by_rounded_root(Q: Any, K: Any, V: Any) -> Any:
-    """The root of the number of queries is taken in float32, and no maximum is taken away."""
-    with np.errstate(all="ignore"):
-        powers = np.exp(Q @ K.T / np.float32(len(Q)) ** np.float32(0.5))
-        return powers / powers.sum(-1, keepdims=True) @ V
-
-
-def test_a_factor_that_is_rounded_to_float32_is_named_beside_powers_that_overflow() -> None:
-    assert attn_exp.check(by_rounded_root, quick=True).mistakes == ("scale_by_sqrt_queries",)
-
-
-def scaled_again(q: Any, k: Any, v: Any, *, first: float = 0.5, second: float = 0.5) -> Any:
-    s = (q / q.shape[-1] ** first) @ np.swapaxes(k, -1, -2) / q.shape[-1] ** second
-    powers = np.exp(s - s.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True) @ v
-
-
-def scaled_by_d(q: Any, k: Any, v: Any) -> Any:
-    return scaled_again(q, k, v, first=0.0, second=1.0)
-
-
-def test_what_is_scaled_before_the_product_and_after_it_is_scaled_twice() -> None:
-    twice, once = (attn_exp.check(one, quick=True) for one in (scaled_again, scaled_by_d))
-    assert twice.mistakes == ("scale_twice",) and ("scale_by_d",) in twice.alike, twice
-    assert once.mistakes == ("scale_by_d",) and ("scale_twice",) in once.alike, once
-
-
 @pytest.mark.parametrize(("sides", "names"), [("qvk", ("qkv_order",)), ("vqk", ("qkv_order",))])
 def test_heads_that_are_handed_over_in_another_order_are_named(sides: str, names: tuple[str, ...]) -> None:
     """As to a function that takes [query, value, key]; the scale beside it is a mistake of its own."""
@@ -192,18 +128,3 @@ def test_heads_that_are_handed_over_in_another_order_are_named(sides: str, names
         return powers / powers.sum(axis=-1, keepdims=True) @ mixed
 
     assert set(attn_exp.check(attend, quick=True).mistakes) == {"no_scale", *names}
-
-
-def test_a_product_with_a_mask_whose_powers_are_seen_is_no_small_fill() -> None:
-    """Row by row, without a largest logit: where the product is 0, the power that is seen is 1."""
-
-    def attention(q: Any, k: Any, v: Any, attn_mask: Any = None) -> Any:
-        keep = np.ones((*q.shape[:3], k.shape[2])) if attn_mask is None else attn_mask
-        keep = np.broadcast_to(keep, (*q.shape[:3], k.shape[2])).astype(float)
-        said = np.zeros((*q.shape[:3], v.shape[-1]))
-        for place in np.ndindex(*q.shape[:3]):
-            powers = np.exp(k[place[:2]] @ q[place] / q.shape[-1] ** 0.5 * keep[place])
-            said[place] = powers @ v[place[:2]] / powers.sum()
-        return said
-
-    assert attn_exp.check(attention, quick=True).mistakes == ("mask_multiplied",)

@@ -84,45 +84,6 @@ def test_two_mistakes_beside_a_mask_inside_are_named_with_the_words() -> None:
     assert verdict.computes.startswith("with mask=causal, ")
 
 
-class Leaning(Three):
-    wide = False
-
-    def scores(self, q: Any, k: Any) -> Any:
-        heads, places = q.shape[1], torch.arange(q.shape[-2])
-        rates = torch.tensor([2.0 ** (-8 * (head + 1) / heads) for head in range(heads)])
-        far = (places - places[:, None]) * rates[:, None, None]
-        scores = q @ k.transpose(-1, -2) / math.sqrt(self.width if self.wide else q.shape[-1]) + far
-        return scores.masked_fill(places > places[:, None], -math.inf)
-
-
-class WideLeaning(Leaning):
-    wide = True
-
-
-def test_closed_slopes_of_alibi_are_asked_with_as_many_heads_as_they_are_right_for() -> None:
-    words = "mask=causal score=alibi head=4"
-    assert attn_exp.check(Leaning, quick=True).right_under == words
-    verdict = attn_exp.check(WideLeaning, quick=True)
-    assert verdict.mistakes == ("scale_by_sqrt_d_model",) and words in verdict.computes, verdict
-
-
-def test_tables_of_one_pairing_turned_in_the_other_are_a_wrong_pairing() -> None:
-    def turned(heads: Any) -> Any:
-        size = heads.shape[-1]
-        angles = np.arange(heads.shape[-2])[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
-        first, second = np.split(heads, 2, axis=-1)
-        table = np.repeat(angles, 2, axis=-1)
-        return heads * np.cos(table) + np.concatenate([-second, first], axis=-1) * np.sin(table)
-
-    def attention(q: Any, k: Any, v: Any) -> Any:
-        scores = turned(q) @ turned(k).swapaxes(-1, -2) / q.shape[-1] ** 0.5
-        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        return powers / powers.sum(axis=-1, keepdims=True) @ v
-
-    verdict = attn_exp.check(attention, quick=True)
-    assert verdict.mistakes == ("rope_pairing",) and "position=rope" in verdict.computes, verdict
-
-
 class Dropping(Three):
     always = True
 
@@ -297,52 +258,6 @@ def test_keys_and_values_of_the_layer_of_queries_are_named() -> None:
     assert set(attn_exp.check(OneForAll, quick=True).mistakes) == {"keys_from_queries", "values_from_queries"}
 
 
-class NothingProjected(Named):
-    """It takes what it should project as if that were done."""
-
-    def forward(self, x: Any, key: Any = None, value: Any = None) -> Any:
-        q, k, v = (self.cut(side) for side in (x, key, value))
-        return self.proj(self.put_together(self.weigh(self.scores(q, k)) @ v))
-
-
-class NothingUsed(NothingProjected):
-    def forward(self, x: Any, key: Any = None, value: Any = None) -> Any:
-        q, k, v = (self.cut(side) for side in (x, key, value))
-        return self.put_together(self.weigh(self.scores(q, k)) @ v)
-
-
-class OthersForMemory(Named):
-    """Right: a matrix for all three is used, and the others wait for words that nobody gave."""
-
-    def __init__(self, d_model: int, num_heads: int) -> None:
-        super().__init__(d_model, num_heads)
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-
-    def forward(self, x: Any, elsewhere: Any = None) -> Any:
-        made = self.qkv(x).chunk(3, -1)
-        if elsewhere is not None:
-            made = self.to_q(x), self.to_k(elsewhere), self.to_v(elsewhere)
-        q, k, v = (self.cut(side) for side in made)
-        return self.proj(self.put_together(self.weigh(self.scores(q, k)) @ v))
-
-
-def test_projections_that_are_made_and_never_used_are_named() -> None:
-    assert attn_exp.check(NothingProjected, quick=True).mistakes == ("projections_unused",)
-    assert set(attn_exp.check(NothingUsed, quick=True).mistakes) == {"no_output_projection", "projections_unused"}
-    assert attn_exp.check(OthersForMemory, quick=True).passed
-
-
-def unscaled_over_queries(q: Any, k: Any, v: Any) -> Any:
-    """One maximum for all, so that large scores divide 0 by 0 too."""
-    scores = q @ np.swapaxes(k, -1, -2)
-    powers = np.exp(scores - scores.max())
-    return powers / powers.sum(axis=-2, keepdims=True) @ v
-
-
-def test_two_mistakes_are_named_where_large_scores_overflow_besides() -> None:
-    assert set(attn_exp.check(unscaled_over_queries, quick=True).mistakes) == {"no_scale", "softmax_over_queries"}
-
-
 @pytest.mark.parametrize("power", [0.5, 1, 2])
 def test_scores_times_a_power_of_d_are_multiplied(power: float) -> None:
     def attention(q: Any, k: Any, v: Any) -> Any:
@@ -426,20 +341,6 @@ class HeadByHead(nn.Module):
 
 def test_heads_of_their_own_layers_may_be_mixed_with_entries() -> None:
     assert attn_exp.check(HeadByHead, quick=True).mistakes == ("entries_and_heads_mixed",)
-
-
-class WithMasks(Three):
-    """Needs masks of a kind of its own."""
-
-    def forward(self, x: Any, masks: Any) -> Any:  # type: ignore[override] # it wants more
-        return super().forward(x * masks[..., None])
-
-
-def test_masks_of_a_word_that_nobody_knows_are_told_as_not_judged() -> None:
-    verdict = attn_exp.check(WithMasks, quick=True)
-    assert verdict.passed, verdict
-    assert ["not judged" in finding.said for finding in verdict.findings if finding.rung == "masks as masks"] == [True]
-    assert not any(text.startswith("masks (") for text in verdict.not_asked)
 
 
 class CausalUnlessTold(Three):
@@ -577,21 +478,10 @@ class ColumnsMergedByView(nn.Module):
         return self.out((weights @ v).reshape(x.shape))
 
 
-class QueriesCutByView(Three):
-    """Only its queries are cut with no transpose, and the heads are put together by a view."""
-
-    def forward(self, x: Any) -> Any:
-        b, t, m = x.shape
-        q = self.to_q(x).reshape(b, self.num_heads, t, -1)
-        weights = self.weigh(self.scores(q, self.cut(self.to_k(x))))
-        return self.mix((weights @ self.cut(self.to_v(x))).reshape(b, t, m))
-
-
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
         (ColumnsMergedByView, {"heads_merged_wrong"}),
-        (QueriesCutByView, {"heads_merged_wrong", "heads_not_transposed"}),
     ],
 )
 def test_columns_and_single_sides_that_are_viewed_are_named(kind: Any, names: set[str]) -> None:
@@ -628,21 +518,6 @@ def over_another_axis(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
 
 def test_a_softmax_over_heads_of_hidden_keys_alone_is_nan_and_no_mistake_of_masks() -> None:
     assert attn_exp.check(over_another_axis, quick=True).mistakes == ("softmax_over_heads",)
-
-
-def leaning_outwards(q: Any, k: Any, v: Any) -> Any:
-    """Its slopes are those of the closed formula, and far keys of the past are favoured."""
-    heads, (rows, keys) = q.shape[1], (q.shape[-2], k.shape[-2])
-    rates = 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
-    far = (np.arange(rows)[:, None] - np.arange(keys)) * rates[:, None, None]
-    powers = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1]) + far
-    powers = np.exp(powers - powers.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True) @ v
-
-
-def test_a_wrong_sign_of_alibi_is_named_beside_its_closed_slopes() -> None:
-    verdict = attn_exp.check(leaning_outwards, quick=True)
-    assert verdict.mistakes == ("alibi_sign",) and "score=alibi head=4" in verdict.computes, verdict
 
 
 def favouring_later_keys(q: Any, k: Any, v: Any, mask: Any = None) -> Any:

@@ -238,9 +238,6 @@ def test_what_a_compiled_method_takes_is_read_behind_its_stars(tmp_path: Path) -
     ("name", "names"),
     [
         ("Head", {"no_scale"}),
-        ("asked_by_dst", set()),
-        ("of_a_pair", {"no_scale"}),
-        ("numbered", set()),
         ("turned", set()),
         ("packed_by_head", {"scale_by_sqrt_keys"}),
         ("hidden_by_little", {"mask_small_fill"}),

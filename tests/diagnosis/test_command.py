@@ -136,46 +136,6 @@ def test_what_cannot_be_called_gets_a_wrapper_to_be_completed(
     assert attn_exp.check(space["attention"], quick=True).passed
 
 
-LAYER = """
-import torch
-
-
-class Biased(torch.nn.Module):
-    def __init__(self, dim, heads, gadget):
-        super().__init__()
-        self.q_proj, self.k_proj, self.v_proj = (torch.nn.Linear(dim, dim) for _ in "qkv")
-        self.heads, self.gadget = heads, gadget(heads).kept
-
-    def forward(self, x, table):
-        sides = (self.q_proj, self.k_proj, self.v_proj)
-        q, k, v = (side(x).unflatten(-1, (self.heads, -1)).transpose(-3, -2) for side in sides)
-        scores = q @ k.mT / q.shape[-1] ** 0.5 + table.of(x)
-        return (scores.softmax(-1) @ v).transpose(-3, -2).flatten(-2)
-"""
-
-
-def test_a_layer_that_cannot_be_made_or_called_gets_a_wrapper_that_is_right_once_it_is_completed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
-    (tmp_path / "biased.py").write_text(LAYER, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attn-exp", "check", "biased.py:Biased"])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    said = capsys.readouterr()
-    assert stop.value.code == 2 and said.err.count("\n") == 1
-    assert "Biased needs 'gadget', which nobody here knows" in said.err and "'kept'" in said.err
-    assert "        return super().forward(x, table=...)\n" in said.out
-    assert said.out.endswith("layer = Mine(dim=24, heads=3, gadget=...)\n")
-    made = said.out.replace("gadget=...", "gadget=lambda heads: types.SimpleNamespace(kept=1)")
-    made = made.replace("table=...", "table=types.SimpleNamespace(of=lambda x: 0.0)")
-    (tmp_path / "wrapper.py").write_text("import types\n" + made, encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["attn-exp", "check", "wrapper.py:layer", "--quick"])
-    cli.main()
-    assert capsys.readouterr().out.startswith("layer: passed")
-
-
 def test_in_python_a_verdict_shows_itself() -> None:
     def mine(q: Any, k: Any, v: Any) -> Any:
         scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])

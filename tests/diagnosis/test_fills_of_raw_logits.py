@@ -39,20 +39,6 @@ def test_logits_over_their_sum_are_one_mistake_whatever_fills_in_behind_a_mask(n
     assert verdict.mistakes == ("sum_normalized",), verdict
 
 
-def causal_at_the_end(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Mask by itself, with the last query beside the last key."""
-    scores = logits(q, k)
-    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(scores.shape[-1] - scores.shape[-2] + 1)
-    return scores.masked_fill(hidden, -1e10) @ v
-
-
-@pytest.mark.long
-def test_a_causal_mask_inside_is_no_mistake_beside_logits_as_weights_wherever_it_stands() -> None:
-    verdict = attn_exp.check(causal_at_the_end)
-    assert verdict.mistakes == ("no_softmax",), verdict
-    assert "mask=causal align=bottom_right" in verdict.computes
-
-
 def scale_divides(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None = None) -> torch.Tensor:
     scores = torch.matmul(q, k.transpose(-1, -2)) / (q.shape[-1] ** 0.5 if scale is None else scale)
     return scores.softmax(dim=-2) @ v

@@ -112,25 +112,3 @@ class Linear(Bent):
     def forward(self, x: Any) -> Any:
         q, k, v = (self.side(matrix, x) for matrix in (self.a, self.b, self.c))
         return self.joined(q.softmax(-1) @ (k.softmax(-2).mT @ v)) + x.tanh()
-
-
-class HeadsMixed(Bent):
-    """The weights of the heads are mixed with each other."""
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__(dim, heads)
-        self.mix = nn.Linear(heads, heads, bias=False)
-
-    def shares(self, scores: Any) -> Any:
-        return self.mix(scores.softmax(-1).movedim(1, -1)).movedim(-1, 1)
-
-
-@pytest.mark.parametrize(
-    ("layer", "stage", "said"),
-    [(Linear, "scores", "no softmax attention of queries and keys, but linear attention"),
-     (HeadsMixed, "weights", "weights are multiplied by a matrix before they meet the values")],
-)  # fmt: skip
-def test_what_is_no_softmax_attention_is_said_and_has_no_name(layer: Any, stage: str, said: str) -> None:
-    verdict = attn_exp.check(layer(24, 3), quick=True)
-    assert (verdict.passed, verdict.mistakes, verdict.stage) == (False, (), stage), verdict
-    assert said in verdict.computes

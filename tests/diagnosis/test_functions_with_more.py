@@ -90,52 +90,6 @@ def test_layers_in_a_mapping_may_hold_their_matrices_as_pytorch_does() -> None:
     assert attn_exp.check(of_layers_by_name, quick=True).passed
 
 
-def of_two_heads_and_wide(x: Any, Wq: Any, Wk: Any, Wv: Any, Wo: Any) -> Any:
-    q, k, v = ((x @ side).reshape(len(x), 2, -1).swapaxes(0, 1) for side in (Wq, Wk, Wv))
-    weights = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(x.shape[-1]))
-    return (weights @ v).swapaxes(0, 1).reshape(x.shape) @ Wo
-
-
-def test_a_mistake_beside_heads_of_its_own_is_named() -> None:
-    verdict = attn_exp.check(of_two_heads_and_wide, quick=True)
-    assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict
-
-
-class TurnedByTables:
-    """Is made of its matrices, and takes the cosines and sines of each two numbers."""
-
-    which: tuple[int, ...] = (0, 1)
-
-    def __init__(self, q_weight: Any, k_weight: Any, v_weight: Any, o_weight: Any, n_heads: int) -> None:
-        self.sides, self.last, self.heads = (q_weight.T, k_weight.T, v_weight.T), o_weight.T, n_heads
-
-    def __call__(self, x: Any, freqs_cos: Any, freqs_sin: Any) -> Any:
-        sides = [(x @ side).reshape(*x.shape[:2], self.heads, -1) for side in self.sides]
-        for place in self.which:
-            even, odd = sides[place][..., ::2], sides[place][..., 1::2]
-            cos, sin = freqs_cos[None, :, None], freqs_sin[None, :, None]
-            turned = even * cos - odd * sin, even * sin + odd * cos
-            sides[place] = np.stack(turned, axis=-1).reshape(sides[place].shape)
-        q, k, v = (side.swapaxes(1, 2) for side in sides)
-        shares = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
-        return (shares @ v).swapaxes(1, 2).reshape(x.shape) @ self.last
-
-
-class TurnsQueriesAlone(TurnedByTables):
-    which = (0,)
-
-
-ROTARY = ("position=rope", "position.rope.interleaved=true")
-
-
-@pytest.mark.parametrize("beside", ["numpy", "torch"])
-def test_tables_of_a_function_hold_the_angles_that_are_asked_for(beside: str) -> None:
-    pytest.importorskip(beside, reason=f"{beside} is not installed")
-    assert attn_exp.check(TurnedByTables, quick=True).passed
-    assert attn_exp.check(TurnedByTables, *ROTARY, quick=True).passed
-    assert attn_exp.check(TurnsQueriesAlone, *ROTARY, quick=True).mistakes == ("position_missing",)
-
-
 class OfChance:
     """Draws its matrices itself."""
 

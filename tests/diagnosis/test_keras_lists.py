@@ -3,49 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-import attn_exp
 from attn_exp.diagnosis.asking.uses import keywords_read, uses_of
 from attn_exp.diagnosis.making.guessing import About, guesses
 from attn_exp.diagnosis.matrices.module_sizes import Sizes
-
-OF_A_LIST = """
-import keras
-from keras import ops
-
-class Layer(keras.layers.Layer):
-    def __init__(self, window: int, units, asked_otherwise):
-        super().__init__()
-        self.window, self.units, self.asked_otherwise = (window, window), units, asked_otherwise
-
-    def build(self, input_shape):
-        assert input_shape[0][-1] == self.units
-        self.parts = 3 - int(self.asked_otherwise)
-        self.inner = keras.layers.Dense(self.parts * self.units)
-
-    def call(self, inputs):
-        if self.asked_otherwise:
-            inputs, q = inputs
-            k, v = ops.split(self.inner(inputs), self.parts, axis=-1)
-        else:
-            inputs = inputs[0]
-            q, k, v = ops.split(self.inner(inputs), self.parts, axis=-1)
-        scores = ops.matmul(q, ops.transpose(k, (0, 2, 1))) / SCALE
-        return ops.matmul(ops.softmax(ops.reshape(scores, (-1, *[self.window[0] * self.window[1]] * 2))), v)
-"""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("scale", "names"), [("self.units ** 0.5", ()), ("1.0", ("no_scale",))])
-def test_a_layer_of_a_list_of_inputs_is_asked_with_one(scale: str, names: tuple[str, ...], tmp_path: Path) -> None:
-    pytest.importorskip("keras", reason="Keras is not installed: pip install keras")
-    (tmp_path / "of_a_list.py").write_text(OF_A_LIST.replace("SCALE", scale), encoding="utf-8")
-    verdict = attn_exp.check(f"{tmp_path / 'of_a_list.py'}:Layer", quick=True)
-    assert verdict.mistakes == names and verdict.passed is not bool(names), verdict
 
 
 class OfWindows:

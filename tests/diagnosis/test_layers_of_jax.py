@@ -107,21 +107,6 @@ class Layer(keras.layers.Layer):
         scores = ops.matmul(q, ops.transpose(k, (0, 2, 1))) / q.shape[-1] ** 0.5
         return inputs + ops.matmul(ops.softmax(scores), v)
 """
-OF_FIELDS = f"""{ATTEND}
-import flax.linen as nn
-from typing import Any
-
-class Layer(nn.Module):
-    config: dict
-    normalize: Any
-
-    @nn.compact
-    def __call__(self, x):
-        h = self.normalize()(x)
-        q, k, v = (nn.Dense(self.config["d_model"])(h) for _ in "qkv")
-        said = jax.vmap(lambda q, k, v: attend(q, k, v, self.config["heads"]))(q, k, v)
-        return x + nn.Dense(self.config["emb_dim"])(said)
-"""
 
 
 def verdict_on(text: str, folder: Path) -> Verdict:
@@ -136,7 +121,6 @@ def verdict_on(text: str, folder: Path) -> Verdict:
     [
         ("flax", OF_FLAX, "with LayerNorm before, RMSNorm after and a residual after"),
         ("flax", OF_NNX, "with GroupNorm before, RMSNorm of q and a residual after"),
-        ("flax", OF_FIELDS, "with LayerNorm before and a residual after"),
         ("equinox", OF_EQUINOX, "with LayerNorm before"),
         ("equinox", OF_EQUINOX_MAPPED, "with a residual after and LayerNorm after it"),
         ("keras", OF_KERAS, "with LayerNorm before and a residual after"),
@@ -400,47 +384,6 @@ def test_numbers_of_a_file_are_exchanged(library: str, tmp_path: Path) -> None:
     assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict
 
 
-OF_TWO = f"""{ATTEND}
-def layer(width, heads, scaled=True):
-    def start(rng, shape):
-        draw = jax.nn.initializers.glorot_normal()
-        return (*shape[:-1], width), [draw(key, (shape[-1], width)) for key in jax.random.split(rng, 4)]
-
-    def apply(params, inputs, rng=None):
-        *sides, last = params
-        q, k, v = (inputs @ side for side in sides)
-        k = k FACTOR
-        return jax.vmap(lambda *one: attend(*one, heads))(q, k, v) @ last
-
-    return start, apply
-"""
-
-
-@pytest.mark.parametrize(("factor", "names"), [("", ()), ("* (width // heads) ** 0.5", ("no_scale",))])
-def test_two_functions_are_a_layer(factor: str, names: tuple[str, ...], tmp_path: Path) -> None:
-    pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
-    (tmp_path / "of_two.py").write_text(OF_TWO.replace("FACTOR", factor), encoding="utf-8")
-    verdict = check(find_function(f"{tmp_path / 'of_two.py'}:layer"), Request(), quick=True)
-    assert verdict.passed == (not names) and verdict.mistakes == names, verdict
-
-
-OF_HAIKU_ALONE = f"""{ATTEND}
-import haiku as hk
-
-def layer(x, num_heads, mask=None):
-    q, k, v = (hk.Linear(x.shape[-1], name=name)(x) for name in ("query", "key", "value"))
-    said = jax.vmap(lambda *one: attend(*one, num_heads, mask))(q, k, v)
-    return x + hk.Linear(x.shape[-1])(said)
-"""
-
-
-def test_a_function_that_haiku_transforms_is_a_layer(tmp_path: Path) -> None:
-    pytest.importorskip("haiku", reason="haiku is not installed: pip install dm-haiku")
-    (tmp_path / "of_haiku_alone.py").write_text(OF_HAIKU_ALONE, encoding="utf-8")
-    verdict = check(find_function(f"{tmp_path / 'of_haiku_alone.py'}:layer"), Request(), quick=True)
-    assert verdict.passed and any("a residual after" in one.said for one in verdict.findings), verdict
-
-
 OF_SETTINGS = f"""{ATTEND}
 import typing
 import flax.linen as nn
@@ -484,24 +427,6 @@ def test_keys_made_with_the_matrix_of_scaled_queries_are_named(tmp_path: Path) -
     pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
     pytest.importorskip("flax", reason="Flax is not installed: pip install flax")
     assert verdict_on(OF_SCALED_QUERIES, tmp_path).mistakes == ("keys_from_queries",)
-
-
-OF_HAIKU_FUNCTION = f"""{ATTEND}
-import haiku as hk
-
-def Layer(query, key, value, output_size, num_heads):
-    q, k, v = (hk.Linear(output_size)(side) for side in (query, key, value))
-    return hk.Linear(output_size)(jax.vmap(lambda *one: attend(*one, num_heads))(q, k, v))
-"""
-
-
-@pytest.mark.parametrize(("exchanged", "names"), [("", ()), (" / q.shape[-1] ** 0.5", ("no_scale",))])
-def test_a_function_of_haiku_that_takes_three_inputs_makes_layers_of_its_own(
-    exchanged: str, names: tuple[str, ...], tmp_path: Path
-) -> None:
-    pytest.importorskip("haiku", reason="haiku is not installed: pip install dm-haiku")
-    verdict = verdict_on(OF_HAIKU_FUNCTION.replace(exchanged, ""), tmp_path)
-    assert verdict.mistakes == names and verdict.passed == (not names), verdict
 
 
 OF_ONE_HEAD = """

@@ -123,27 +123,6 @@ def test_numbers_that_are_wanted_at_once_are_there_on_jax(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-OF_LAYERS = """
-from keras import layers, ops
-
-def block(inputs, head_size, num_heads, dropout=0.1):
-    width = head_size * num_heads
-    q, k, v = (layers.Reshape((-1, num_heads, head_size))(layers.Dense(width)(inputs)) for _ in "qkv")
-    scores = ops.einsum("bthd,bshd->bhts", q, k) FACTOR
-    said = ops.einsum("bhts,bshd->bthd", layers.Softmax()(scores), v)
-    return inputs + layers.Dense(inputs.shape[-1])(layers.Reshape((-1, width))(said))
-"""
-
-
-@pytest.mark.parametrize(("factor", "names"), [("/ head_size ** 0.5", ()), ("", ("no_scale",))])
-def test_a_function_that_makes_layers_as_it_is_called_is_one(
-    factor: str, names: tuple[str, ...], tmp_path: Path
-) -> None:
-    (tmp_path / "of_layers.py").write_text(OF_LAYERS.replace("FACTOR", factor), encoding="utf-8")
-    verdict = attn_exp.check(find_function(f"{tmp_path / 'of_layers.py'}:block").function)
-    assert verdict.passed == (not names) and verdict.mistakes == names, verdict
-
-
 OF_IMAGES = """
 import keras
 from keras import ops

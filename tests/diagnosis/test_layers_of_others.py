@@ -209,38 +209,6 @@ class Turning(Layer):
         return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 
-class TurningInPairs(Turning):
-    base, size, beside = 1e6, 8, True
-
-
-class TurningWithOneKey(Turning):
-    """All heads share one of keys and values."""
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__(dim, heads)
-        self.packed = torch.nn.Linear(dim, dim + 2 * dim // heads)
-
-    def forward(self, x: Any) -> Any:  # type: ignore[override]  # it takes no mask
-        q, k, v = self.packed(x).split([self.dim, *2 * [self.dim // self.heads]], -1)
-        q, k, v = (part.unflatten(-1, (-1, self.dim // self.heads)).transpose(1, 2) for part in (q, k, v))
-        scores = self.turned(q) @ self.turned(k).mT / (self.dim // self.heads) ** 0.5
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -np.inf)
-        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        (TurningWithOneKey, "mask=causal position=rope position.rope.base=500 position.rope.size=4"),
-        (Turning, "mask=causal position=rope position.rope.base=500 position.rope.size=4"),
-        (TurningInPairs, "mask=causal position=rope position.rope.base=1e+06 position.rope.interleaved=true"),
-    ],
-)
-def test_rotary_positions_of_any_base_are_read_off(kind: Any, words: str) -> None:
-    verdict = attn_exp.check(kind, quick=True)
-    assert verdict.right_under == words, verdict
-
-
 class OfUnitLength(Layer):
     """Queries and keys are normed in a line of code, and nothing else is scaled."""
 

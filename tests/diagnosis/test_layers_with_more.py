@@ -350,30 +350,6 @@ def test_values_may_be_normed_as_queries_and_keys_are() -> None:
     assert verdict.passed and "LayerNorm of k and q and v" in str(verdict), str(verdict)
 
 
-class Faint(torch.nn.Module):
-    """Its matrices are made of thousandths, so that nothing of x reaches its weights; True hides in its mask."""
-
-    def __init__(self, d_model: int, num_heads: int) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.q, self.k, self.v, self.o = (torch.nn.Linear(d_model, d_model) for _ in range(4))
-        for side in (self.q, self.k, self.v, self.o):
-            torch.nn.init.normal_(side.weight, std=1e-3)
-
-    def forward(self, queries: Any, keys: Any, values: Any, mask: Any = None) -> Any:
-        given = ((self.q, queries), (self.q, keys), (self.v, values))
-        q, k, v = (side(one).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for side, one in given)
-        scores = q @ k.mT * q.shape[-1] ** 0.5
-        scores = scores if mask is None else scores.masked_fill(mask, -torch.inf)
-        return self.o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
-
-
-def test_matrices_of_which_nothing_is_heard_are_made_larger() -> None:
-    verdict = attn_exp.check(Faint, quick=True)
-    assert set(verdict.mistakes) == {"keys_from_queries", "scale_multiplied"}, verdict
-    assert "W_q and W_k times" in str(verdict) and "convention=torch_mha" in verdict.computes, verdict
-
-
 class WithSinks(Plain):
     """A learned logit of each head stands beside those of the keys, and no value."""
 

@@ -12,7 +12,7 @@ torch: Any = pytest.importorskip("torch")
 
 from attn_exp.diagnosis.asking.request import Request, understood  # noqa: E402
 from attn_exp.diagnosis.judging.check import check  # noqa: E402 - after what may be missing
-from attn_exp.experiment.verdict import HELD, REMARK  # noqa: E402
+from attn_exp.experiment.verdict import HELD  # noqa: E402
 from attn_exp.own_code import function_from  # noqa: E402
 
 
@@ -137,31 +137,6 @@ class ForgetsKeys(OfKeys):
 def test_a_mask_beside_a_causal_one_hides_keys_that_this_leaves(kind: Any, names: tuple[str, ...]) -> None:
     verdict = check(function_from(kind, kind.__name__, None), Request(), quick=True)
     assert verdict.mistakes == names and (verdict.right_under == "mask=causal") is not bool(names), verdict
-
-
-def beside_the_last(
-    query: Any, key: Any, value: Any, n_heads: int, kv_n_heads: int, is_causal: bool = False, attn_bias: Any = None
-) -> Any:
-    """Its causal mask lets the last query stand beside the last key, as those of FlashAttention do."""
-    q, k, v = (one.unflatten(-1, (count, -1)).transpose(1, 2) for one, count in (
-        (query, n_heads), (key, kv_n_heads), (value, kv_n_heads)))  # fmt: skip
-    scores = q @ k.mT / q.shape[-1] ** 0.5
-    scores = scores if attn_bias is None else scores + attn_bias
-    if is_causal:
-        rows, keys = scores.shape[-2:]
-        size = max(rows, keys)
-        hidden = ~torch.ones(size, size, dtype=torch.bool).tril()[-rows:, -keys:]
-        scores = scores.masked_fill(hidden, -torch.inf)
-    return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
-
-
-def test_how_a_causal_mask_lies_is_no_mistake_where_nobody_asked_for_one() -> None:
-    own = function_from(beside_the_last, "beside_the_last", None)
-    verdict = check(own, Request(), quick=True)
-    assert verdict.passed and not verdict.mistakes, verdict
-    said = [one.state for one in verdict.findings if one.rung == "made causal"]
-    assert said == [REMARK]
-    assert check(own, understood(["mask=causal"]), quick=True).mistakes == ("causal_bottom_right",)
 
 
 class OfSoMany(Told):

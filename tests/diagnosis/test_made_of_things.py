@@ -32,7 +32,7 @@ def test_what_it_is_made_of_and_called_with_is_found(kind: Any) -> None:
     assert verdict.passed, verdict
 
 
-@pytest.mark.parametrize("kind", [of.OfDictionary, of.OfVideo, of.Pooling], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [of.OfDictionary, of.OfVideo], ids=lambda kind: kind.__name__)
 def test_its_mistake_is_named(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of, "mixed", lambda q, k, v: (q @ k.mT).softmax(-1) @ v)
     assert attn_exp.check(kind, quick=True).mistakes == ("no_scale",)
@@ -57,60 +57,6 @@ def test_a_switch_that_is_not_left_as_it_is_by_default_is_said(kind: Any) -> Non
     verdict = attn_exp.check(kind, quick=True)
     assert verdict.passed, verdict
     assert "made with scaling=True" in verdict.findings[0].said
-
-
-def made_of_sizes(width: int, num_heads: int) -> Any:
-    return of.Plain(width, num_heads)
-
-
-def made_of_keywords(**options: Any) -> Any:
-    return of.Plain(options.get("channel", 768), options.get("num_heads", 8))
-
-
-@pytest.mark.parametrize("function", [made_of_sizes, made_of_keywords], ids=lambda function: function.__name__)
-def test_what_a_function_makes_of_sizes_is_a_layer_as_any_other(function: Any) -> None:
-    verdict = attn_exp.check(function, quick=True)
-    assert verdict.passed, verdict
-
-
-@pytest.mark.long
-def test_a_function_may_make_a_graph_of_keras() -> None:
-    keras = pytest.importorskip("keras", reason="Keras is not installed: pip install keras")
-
-    def attention(hidden_size: int, head_num: int) -> Any:
-        inputs = keras.Input((None, hidden_size))
-        sides = [keras.layers.Reshape((-1, head_num, hidden_size // head_num))(keras.layers.Dense(hidden_size)(inputs))
-                 for _ in range(3)]  # fmt: skip
-
-        def mixed(parts: Any) -> Any:
-            q, k, v = (keras.ops.transpose(part, (0, 2, 1, 3)) for part in parts)
-            scores = keras.ops.matmul(q, keras.ops.transpose(k, (0, 1, 3, 2)))
-            return keras.ops.transpose(keras.ops.matmul(keras.ops.softmax(scores), v), (0, 2, 1, 3))
-
-        said = keras.layers.Reshape((-1, hidden_size))(keras.layers.Lambda(mixed)(sides))
-        return keras.Model(inputs, keras.layers.Dense(hidden_size)(said))
-
-    verdict = attn_exp.check(attention, quick=True)
-    assert verdict.mistakes == ("no_scale",), verdict
-    assert "masks (it has no word for one)" in verdict.not_asked, verdict.not_asked
-    space = {"keras": keras}
-    exec(ITS_FILE, space)  # code as it stands in a file, which names the library
-    assert attn_exp.check(space["attention"], quick=True).mistakes == ("no_scale",)
-
-
-ITS_FILE = """
-def attention(hidden_size, head_num):
-    inputs = keras.Input((None, hidden_size))
-    q, k, v = (keras.layers.Dense(hidden_size)(inputs) for _ in range(3))
-    def mixed(parts):
-        shape = (*keras.ops.shape(parts[0])[:2], head_num, hidden_size // head_num)
-        q, k, v = (keras.ops.transpose(keras.ops.reshape(part, shape), (0, 2, 1, 3)) for part in parts)
-        weights = keras.ops.softmax(keras.ops.matmul(q, keras.ops.transpose(k, (0, 1, 3, 2))))
-        said = keras.ops.transpose(keras.ops.matmul(weights, v), (0, 2, 1, 3))
-        return keras.ops.reshape(said, (*keras.ops.shape(said)[:2], hidden_size))
-    said = keras.layers.Lambda(mixed, output_shape=(None, hidden_size))([q, k, v])
-    return keras.Model(inputs, keras.layers.Dense(hidden_size)(said))
-"""
 
 
 def test_sizes_of_a_file_are_those_of_one_thread_at_a_time() -> None:

@@ -5,41 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 import attn_exp
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 import torch
-
-
-def seen_by_the_last(q: Any, k: Any) -> Any:
-    """Return which keys each query sees, where the last query sees all."""
-    rows, keys = q.shape[-2], k.shape[-2]
-    return np.arange(keys) <= np.arange(rows)[:, None] + keys - rows
-
-
-def unscaled_at_the_end(q: Any, k: Any, v: Any) -> Any:
-    logits = np.where(seen_by_the_last(q, k), q @ k.swapaxes(-1, -2), -np.inf)
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True) @ v
-
-
-def over_heads_at_the_end(q: Any, k: Any, v: Any) -> Any:
-    logits = q @ k.swapaxes(-1, -2) / np.float32(math.sqrt(q.shape[-1]))
-    logits = np.where(seen_by_the_last(q, k), logits, np.float32(-1e10))
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True) @ v
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("function", "name"), [(unscaled_at_the_end, "no_scale"), (over_heads_at_the_end, "softmax_over_heads")]
-)
-def test_a_causal_mask_at_the_bottom_right_is_no_mistake_beside_one(function: Any, name: str) -> None:
-    verdict = attn_exp.check(function, "dtype=float32", quick=True)
-    assert verdict.mistakes == (name,) and "align=bottom_right" in verdict.computes, verdict
 
 
 class InTurns(torch.nn.Module):
@@ -139,53 +110,6 @@ class HeadsByView(torch.nn.Module):
 def test_a_convention_is_none_of_the_mistakes_of_a_layer_made_causal() -> None:
     verdict = attn_exp.check(HeadsByView, quick=True)
     assert verdict.mistakes == ("heads_not_transposed",), verdict
-
-
-class KeysAsk(torch.nn.Module):
-    """Its keys ask; True in the object that its mask comes in hides, and it makes a causal one of None."""
-
-    def __init__(self, d_model: int, n_heads: int) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        self.query_proj, self.key_proj, self.value_proj, self.out_proj = (
-            torch.nn.Linear(d_model, d_model) for _ in range(4)
-        )
-
-    def forward(self, queries: Any, keys: Any, values: Any, attn_mask: Any) -> Any:
-        matrices = zip((self.query_proj, self.key_proj, self.value_proj), (queries, keys, values), strict=True)
-        q, k, v = (matrix(side).unflatten(-1, (self.n_heads, -1)) for matrix, side in matrices)
-        scores = torch.einsum("blhe,bshe->bhsl", q, k)
-        if attn_mask is None:
-            rows = queries.shape[1]
-            attn_mask = Triangle(torch.ones(len(q), 1, rows, rows, dtype=torch.bool).triu(1))
-        shares = (scores.masked_fill(attn_mask.mask, -math.inf) / math.sqrt(q.shape[-1])).softmax(-1)
-        return self.out_proj(torch.einsum("bhls,bshd->blhd", shares, v).flatten(2))
-
-
-@pytest.mark.long
-def test_what_true_means_in_a_mask_is_a_convention_beside_a_causal_mask_and_a_mistake() -> None:
-    verdict = attn_exp.check(KeysAsk, quick=True)
-    assert verdict.mistakes == ("queries_keys_swapped",) and "convention=torch_mha" in verdict.computes, verdict
-
-
-class Triangle:
-    def __init__(self, mask: Any) -> None:
-        self.mask = mask
-
-
-class OneTooWide(torch.nn.Module):
-    """It needs a mask, or None for a causal one, which it makes."""
-
-    def forward(self, q: Any, k: Any, v: Any, attn_mask: Any) -> Any:
-        scores = torch.einsum("blhe,bshe->bhls", q, k) / math.sqrt(q.shape[-1])
-        if attn_mask is None:
-            attn_mask = Triangle(torch.ones_like(scores, dtype=torch.bool).triu(2))
-        return torch.einsum("bhls,bshd->blhd", scores.masked_fill(attn_mask.mask, -math.inf).softmax(-1), v)
-
-
-@pytest.mark.long
-def test_a_causal_mask_that_is_made_of_none_is_asked() -> None:
-    assert attn_exp.check(OneTooWide, quick=True).mistakes == ("causal_next",)
 
 
 class Separate(torch.nn.Module):

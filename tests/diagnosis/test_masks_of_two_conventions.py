@@ -30,15 +30,6 @@ def padding_hides(q: Any, k: Any, v: Any, key_padding_mask: Any = None, attn_mas
     return s.softmax(-1) @ v
 
 
-def padding_hides_too_little(q: Any, k: Any, v: Any, key_padding_mask: Any = None, attn_mask: Any = None) -> Any:
-    s = scores(q, k)
-    if attn_mask is not None:
-        s = s.masked_fill(~attn_mask, -INF)
-    if key_padding_mask is not None:
-        s = s.masked_fill(key_padding_mask[:, None, None, :], 1e-9)
-    return s.softmax(-1) @ v
-
-
 def mask_hides_too_little(q: Any, k: Any, v: Any, key_padding_mask: Any = None, attn_mask: Any = None) -> Any:
     s = scores(q, k)
     if attn_mask is not None:
@@ -132,7 +123,6 @@ def test_each_mask_is_read_in_its_own_convention_which_is_said(function: Any, wo
 @pytest.mark.parametrize(
     ("function", "names"),
     [
-        (padding_hides_too_little, ("mask_small_fill",)),
         (mask_hides_too_little, ("mask_small_fill",)),
         (causal_hides_unscaled, ("no_scale",)),
         pytest.param(CausalHidesTransposed, ("mask_transposed",), marks=pytest.mark.long),

@@ -54,45 +54,12 @@ def of_four_in_a_row(x: Any, params: Any, n_heads: int) -> Any:
     return attend(n_heads, x @ w_q, x @ w_k, x @ w_v) @ last
 
 
-class Held:
-    """Made of arrays, with biases beside them."""
-
-    def __init__(self, attn_weights: Any, attn_bias: Any, proj_weights: Any, proj_bias: Any, num_heads: int = 8):
-        self.given, self.heads = (attn_weights, attn_bias, proj_weights, proj_bias), num_heads
-
-    def __call__(self, x: Any) -> Any:
-        return with_biases(x, *self.given, self.heads)
-
-
-class Turned:
-    """Made of matrices `[out in]`, in sizes of its own where none are said; queries and keys are turned."""
-
-    def __init__(self, wq: Any, wk: Any, wv: Any, wo: Any, n_heads: int = 9, hidden_dim: int = 576):
-        self.given, self.size, self.heads = (wq, wk, wv, wo), hidden_dim // n_heads, n_heads
-
-    def turned(self, x: Any) -> Any:
-        half = self.size // 2
-        angles = np.multiply.outer(np.arange(len(x)), 10000.0 ** (-np.arange(half) / half))
-        first, last = np.split(x.reshape(len(x), self.heads, -1), 2, -1)
-        cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
-        return np.concatenate([first * cos - last * sin, last * cos + first * sin], -1).reshape(len(x), -1)
-
-    def forward(self, x: Any) -> Any:
-        q, k, v = (x @ matrix.T for matrix in self.given[:3])
-        return attend(self.heads, self.turned(q), self.turned(k), v) @ self.given[3].T
-
-
 @pytest.mark.parametrize(
-    "one", [with_biases, of_three_inputs, of_layers_by_name, of_four_in_a_row, Held], ids=lambda one: one.__name__
+    "one", [with_biases, of_three_inputs, of_layers_by_name, of_four_in_a_row], ids=lambda one: one.__name__
 )
 def test_matrices_are_handed_over_as_they_are_taken(one: Callable[..., Any]) -> None:
     verdict = attn_exp.check(one, quick=True)
     assert verdict.passed, verdict
-
-
-def test_square_matrices_are_turned_where_those_of_another_width_must_be() -> None:
-    verdict = attn_exp.check(Turned, quick=True)
-    assert verdict.right_under == "position=rope", verdict
 
 
 def test_a_bias_is_asked_and_so_is_another_input_of_values() -> None:

@@ -112,24 +112,6 @@ def test_a_scale_of_few_digits_is_no_half_precision() -> None:
     assert (verdict.passed, verdict.mistakes) == (False, ("scale_fixed",))
 
 
-def to_bfloat16(array: Array) -> Array:
-    """Return the nearest numbers of 8 bits, by frexp."""
-    share, power = np.frexp(array)
-    return np.asarray(np.ldexp(np.round(share * 2**8) / 2**8, power))
-
-
-def half_softmax_then_bfloat16(q: Array, k: Array, v: Array) -> Array:
-    logits = (q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])).astype(np.float16)
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return to_bfloat16((powers / powers.sum(axis=-1, keepdims=True)).astype(np.float64) @ v)
-
-
-@pytest.mark.parametrize("seed", thinned(range(2), 2))
-def test_a_half_softmax_is_not_called_by_the_rounding_of_its_answer(seed: int) -> None:
-    verdict = attn_exp.check(half_softmax_then_bfloat16, f"seed={seed}", quick=True)
-    assert verdict.mistakes in (("half_softmax",), ())
-
-
 def refusing(q: Array, k: Array, v: Array, softcap: Any = None, window: Any = None) -> Array:
     if softcap is not None:
         raise AssertionError("softcap is for other kernels")

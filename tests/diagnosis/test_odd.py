@@ -17,6 +17,7 @@ from attn_exp.errors import FaultError
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.mistakes.precision import rounded
 from attn_exp.own_code import function_at_hand
+from tests.diagnosis.test_zoo import UNNAMED, one_of_each
 from tests.hurry import naming_little
 from tests.long import thinned
 from tests.zoo.case import Case, names_said
@@ -40,9 +41,12 @@ def short(case: Case) -> str:
     return f"{case.mistake or 'right'}-{name} {' '.join(case.settings)}"
 
 
-@pytest.mark.parametrize("case", thinned(ODD, 14), ids=short)
+@pytest.mark.parametrize("case", thinned(one_of_each(ODD), 14), ids=short)
 def test_a_wrong_function_is_named_alone(case: Case) -> None:
     answer = verdict(case)
+    assert not answer.passed, answer
+    if case.function.__name__ in UNNAMED:
+        return
     assert len(names_said(answer)) == 1, answer
     assert names_said(answer)[0] in (case.mistake, *case.same_as), answer
 

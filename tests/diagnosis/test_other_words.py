@@ -118,17 +118,6 @@ def test_a_causal_mask_that_is_none_by_default_is_an_array() -> None:
     assert verdict.passed and any(one.rung == "masks" and one.state == "held" for one in verdict.findings), verdict
 
 
-@pytest.mark.parametrize("fill", [-np.inf, -1e9])
-def test_a_strict_causal_mask_inside_is_named_whatever_its_first_query_gets(fill: float) -> None:
-    def strict(q: Any, k: Any, v: Any) -> Any:
-        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-        scores = np.where(np.tril(np.ones(scores.shape[-2:]), -1) > 0, scores, fill)
-        powers = np.exp(scores - scores.max(-1, keepdims=True))
-        return powers / powers.sum(-1, keepdims=True) @ v
-
-    assert attn_exp.check(strict, quick=True).mistakes == ("causal_strict",)
-
-
 def test_what_more_words_do_not_say_stays_as_it_is_and_the_later_word_counts() -> None:
     asked = replace(understood(["mask=window", "layout=td", "dtype=float32"]), size=32, scale_set=("scale", -0.5))
     more = with_words(asked, "mask=causal dtype=float64")

@@ -31,18 +31,9 @@ class Points(nn.Module):
         return x + self.share * self.mixed(weights, v).view(x.shape)
 
 
-class Spread(Points):
-    def mixed(self, weights: Any, v: Any) -> Any:
-        return v @ weights
-
-
 def test_no_scale_over_the_points_of_an_image_is_meant() -> None:
     verdict = attn_exp.check(Points, quick=True)
     assert (verdict.passed, verdict.right_under) == (True, "scale=1"), verdict
-
-
-def test_a_mistake_beside_it_is_named_alone() -> None:
-    assert attn_exp.check(Spread, quick=True).mistakes == ("weights_transposed",)
 
 
 def test_whoever_asks_for_a_scale_is_told_that_there_is_none() -> None:

@@ -151,39 +151,3 @@ def test_lengths_of_entries_are_asked_where_there_are_no_heads() -> None:
     assert lost.smallest is not None
     assert "sizes=" not in str(lost)
     assert attn_exp.check(lengths_kept).passed
-
-
-class AsManyKeys(nn.Module):
-    """Queries of its second input, and keys and values of its first, of as many tokens: it takes no other number."""
-
-    wrong = False
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__()
-        self.heads, self.ask, self.both, self.last = heads, *(nn.Linear(dim, wide) for wide in (dim, 2 * dim, dim))
-
-    def forward(self, x: Any, y: Any) -> Any:
-        batch, count, width = x.shape
-        q = self.ask(y).reshape(batch, count, self.heads, width // self.heads).transpose(1, 2)
-        k, v = self.both(x).unflatten(-1, (self.heads, -1)).transpose(1, 2).chunk(2, -1)
-        said = (q @ k.mT / (1.0 if self.wrong else q.shape[-1] ** 0.5)).softmax(-1) @ v
-        return self.last(said.transpose(1, 2).flatten(2))
-
-
-class AsManyUnscaled(AsManyKeys):
-    wrong = True
-
-
-class AsManyMixed(AsManyKeys):
-    """It names what it should make keys and values of, and makes queries of that, of whatever entries they are."""
-
-    def forward(self, x: Any, context: Any) -> Any:
-        return super().forward(x, context)
-
-
-def test_what_takes_as_many_keys_as_queries_is_asked_with_no_other_number() -> None:
-    verdict = attn_exp.check(AsManyKeys)
-    assert verdict.passed, verdict
-    assert any(said.startswith("keys of another length (") for said in verdict.not_asked)
-    assert attn_exp.check(AsManyUnscaled).mistakes == ("no_scale",)
-    assert set(attn_exp.check(AsManyMixed).mistakes) == {"keys_from_queries", "values_from_queries"}

@@ -172,13 +172,6 @@ class Handed(torch.nn.Module):
         return self.out(self.inner(q, k, v).transpose(1, 2).flatten(2))
 
 
-class InnerAttention(torch.nn.Module):
-    """What it is made of."""
-
-    def forward(self, q: Any, k: Any, v: Any) -> Any:
-        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
-
-
 class Temperature(Plain):
     """Scores are multiplied by a number of each head; all are the same at first."""
 
@@ -422,24 +415,6 @@ def test_what_rounds_is_right_beside_masks_that_nobody_promised() -> None:
     assert "float32" in str(verdict)
 
 
-class MeanOfTheFirst(Fused):
-    """From all logits the means of those of the first entry are taken, and the powers are multiplied by a mask."""
-
-    def forward(self, x: Any, edges: Any) -> Any:
-        q, k, v = self.parts(x)
-        scores = q @ k.mT / q.shape[-1] ** 0.5
-        powers = (scores - scores.mean(-1, keepdim=True)[:1]).exp() * edges[:, None]
-        total = powers.sum(-1, keepdim=True)
-        total[total == 0] = 1.0
-        return self.out((powers / total @ v).transpose(-3, -2).flatten(-2))
-
-
-def test_powers_that_overflow_are_a_remark_whatever_is_taken_from_the_logits_first() -> None:
-    verdict = attn_exp.check(MeanOfTheFirst, quick=True)
-    assert verdict.passed, verdict
-    assert verdict.mistakes == ("no_max_subtraction",)
-
-
 class Quarter(Fused):
     """A quarter of each head's numbers is turned by the place of its token; the base is that of its configuration."""
 
@@ -496,13 +471,6 @@ def test_a_matrix_that_waits_for_another_input_is_no_mistake() -> None:
     assert right.passed
     assert any("until another input is given" in one.said for one in right.findings)
     assert wrong.mistakes == ("no_output_projection",)
-
-
-class PlainProcessor:
-    """What weighs the keys of a layer that hands itself over."""
-
-    def __call__(self, layer: Fused, x: Any) -> Any:
-        return layer.attend(x)
 
 
 class Processed(Fused):

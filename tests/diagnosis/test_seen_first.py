@@ -116,35 +116,3 @@ def test_an_image_has_rows_and_columns_inside_too() -> None:
     verdict = attn_exp.check(OverOneSide, quick=True)
     assert not verdict.passed and "do not sum to 1" in str(verdict), verdict
     assert "values and the sums of weights are fine" not in verdict.computes
-
-
-class Labels(nn.Module):
-    """Queries of its own, and a mask of keys that is turned round on its way to PyTorch's attention."""
-
-    turned = True
-
-    def __init__(self, width: int, heads: int, labels: int) -> None:
-        super().__init__()
-        self.heads, self.width = heads, width
-        self.labels = nn.Embedding(labels, width)
-        self.q, self.k, self.v, self.out = (nn.Linear(width, width, bias=False) for _ in "qkvo")
-
-    def forward(self, x: Any, attention_mask: Any = None) -> Any:
-        b = len(x)
-        asked = self.labels.weight.expand(b, -1, -1)
-        q, k, v = (side.view(b, -1, self.heads, self.width // self.heads).transpose(1, 2)
-                   for side in (self.q(asked), self.k(x), self.v(x)))  # fmt: skip
-        q, k = (nn.functional.rms_norm(side, side.shape[-1:]) for side in (q, k))
-        mask = None if attention_mask is None else (attention_mask == 0 if self.turned else attention_mask != 0)
-        said = nn.functional.scaled_dot_product_attention(q, k, v, None if mask is None else mask[:, None, None])
-        return self.out(said.transpose(1, 2).flatten(2))
-
-
-class LabelsRight(Labels):
-    turned = False
-
-
-def test_a_mask_of_a_layer_with_queries_of_its_own_is_asked() -> None:
-    verdict = attn_exp.check(Labels, quick=True)
-    assert not verdict.passed and verdict.right_under == "convention=torch_mha", verdict
-    assert attn_exp.check(LabelsRight, quick=True).passed

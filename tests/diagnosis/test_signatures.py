@@ -269,38 +269,6 @@ def test_an_answer_that_is_transposed_does_not_pass() -> None:
     assert attn_exp.check(lambda q, k, v: attend(q, k, v).swapaxes(1, 2), quick=True).passed
 
 
-class MadeOfMatrices:
-    """It is made of its matrices, stored `[out in]`, and of settings; tables of angles have a number for each two."""
-
-    def __init__(self, q_weight: Any, k_weight: Any, v_weight: Any, o_weight: Any, args: Any) -> None:
-        self.matrices = q_weight.T, k_weight.T, v_weight.T, o_weight.T
-        self.heads, self.size = args.n_heads, args.dim // args.n_heads
-        self.store = np.zeros((args.max_batch_size, args.max_seq_len, args.n_kv_heads, self.size))
-
-    def __call__(self, x: Any, start_pos: int, mask: Any, freqs_cos: Any, freqs_sin: Any) -> Any:
-        b, t, _ = x.shape
-        q, k, v = ((x @ one).reshape(b, t, -1, self.size) for one in self.matrices[:3])
-        q, k = (turned_in_pairs(side, freqs_cos[:, None], freqs_sin[:, None]) for side in (q, k))
-        self.store[:b, start_pos : start_pos + t] = k
-        k = self.store[:b, : start_pos + t]
-        k, v = (np.repeat(side, self.heads // side.shape[2], axis=2) for side in (k, v))
-        scores = np.einsum("bthd,bshd->bhts", q, k) / np.sqrt(self.size)
-        scores = scores if mask is None else scores + mask[None, None, :, :]
-        powers = np.exp(scores - scores.max(-1, keepdims=True))
-        said = np.einsum("bhts,bshd->bthd", powers / powers.sum(-1, keepdims=True), v)
-        return said.reshape(b, t, -1) @ self.matrices[3]
-
-
-def turned_in_pairs(side: Any, cosines: Any, sines: Any) -> Any:
-    one, other = side[..., ::2], side[..., 1::2]
-    return np.stack([one * cosines - other * sines, one * sines + other * cosines], -1).reshape(side.shape)
-
-
-def test_a_class_made_of_matrices_and_settings_with_tables_of_half_the_size() -> None:
-    verdict = attn_exp.check(MadeOfMatrices)
-    assert verdict.passed, str(verdict)
-
-
 def needs_its_mask(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
     """It says that it could do without a mask, and cannot."""
     scores = np.where(mask[..., :, :], q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]), -1e30)

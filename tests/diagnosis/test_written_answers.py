@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 import attn_exp
-from attn_exp.errors import UncalledError
 
 
 def shares(scores: Any, axis: int = -1) -> Any:
@@ -87,27 +85,6 @@ def test_a_remark_in_brackets_is_no_signature() -> None:
     assert attn_exp.check(Documented).passed
 
 
-class OfSides:
-    """It is made of q, k and v, and called with nothing."""
-
-    def __init__(self, q: Any, k: Any, v: Any, divisor: float = 8) -> None:
-        self.q, self.k, self.v, self.divisor = q, k, v, divisor
-
-    def forward(self) -> Any:
-        return shares(self.q @ self.k.T / self.q.shape[-1] ** 0.5) @ self.v
-
-
-class OfSidesOverAll(OfSides):
-    def forward(self) -> Any:
-        powers = np.exp(self.q @ self.k.T / self.divisor)
-        return powers / powers.sum() @ self.v
-
-
-def test_a_class_that_is_made_of_q_k_and_v_is_one_function() -> None:
-    assert attn_exp.check(OfSides).passed
-    assert set(attn_exp.check(OfSidesOverAll).mistakes) == {"scale_fixed", "softmax_over_all"}
-
-
 def one_after_the_other(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int) -> Any:
     """Texts of several lengths, tokens first: `[t h d]`."""
     said = []
@@ -125,13 +102,3 @@ def unscaled(q: Any, k: Any, v: Any, cu_seqlens: Any) -> Any:
 def test_texts_that_lie_one_after_the_other_are_one_text() -> None:
     assert attn_exp.check(one_after_the_other).passed
     assert attn_exp.check(unscaled).mistakes == ("no_scale",)
-
-
-class OnlyKept:
-    def __init__(self, q: Any, k: Any, v: Any) -> None:
-        self.q, self.k, self.v = q, k, v
-
-
-def test_a_class_that_keeps_q_k_and_v_alone_is_one_clear_line() -> None:
-    with pytest.raises(UncalledError, match="OnlyKept is made of q, k and v, and has no method that answers"):
-        attn_exp.check(OnlyKept)

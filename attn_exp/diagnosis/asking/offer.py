@@ -79,8 +79,7 @@ class Offer:
     one head over the points of an image, of one query over states that are keys and values at once, or one without
     biases and with a table of positions, or one that norms queries and keys: non-local networks, SAGAN, Luong's dot
     score, T5 and Gemma 3n scale nothing. `turned`
-    says that a layer's matrices, W_o too, are handed over as `nn.Linear` holds them, `[out in]`. `always` are the masks
-    that are given in each call though the function has a default of its own for them.
+    says that a layer's matrices, W_o too, are handed over as `nn.Linear` holds them, `[out in]`.
     """
 
     core: bool
@@ -95,7 +94,6 @@ class Offer:
     own_keys: int = 0
     unscaled: bool = False
     turned: bool = False
-    always: tuple[str, ...] = ()
 
     def takes(self, role: str) -> bool:
         """Say whether there is a parameter for that role."""
@@ -105,7 +103,7 @@ class Offer:
         """Return the same without words for some roles, whose defaults are the function's own affair then."""
         words = {role: word for role, word in self.parameters.items() if role not in roles}
         defaults = {role: value for role, value in self.defaults.items() if role not in roles}
-        return replace(self, parameters=words, defaults=defaults, always=())
+        return replace(self, parameters=words, defaults=defaults)
 
     def of_keys_alone(self) -> Offer:
         """Return the same with its word for a mask as one that can say no more than which keys are padding."""

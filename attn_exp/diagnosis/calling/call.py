@@ -13,7 +13,6 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Case, expected
-from attn_exp.diagnosis.asking.chance import start_over
 from attn_exp.diagnosis.asking.layouts import is_joined, laid, unlaid
 from attn_exp.diagnosis.asking.masking import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.offer import Offer, at_of, boolean, for_case, plain
@@ -115,7 +114,6 @@ class Caller:
 
     def call(self, arguments: Mapping[str, Any]) -> Any:
         """Call the function with arguments by role, and return what it returns: every call is made here."""
-        start_over()
         if self.request.tell:
             said = (f"{self.offer.parameters[role].strip()}{worded(value)}" for role, value in arguments.items()
                     if role != "sizes")  # fmt: skip

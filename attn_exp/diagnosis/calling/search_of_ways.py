@@ -30,14 +30,14 @@ IN_ROWS, IN_FRAMES = 6, 16
 class NoWayError(UserError):
     """No way of calling a layer gives an answer; `about_type`: an error spoke of the types of numbers.
 
-    `furthest`: how far a call came, as something to compare; `answered`: for how many tokens it gave an answer; `way`:
-    that of calling it for which all is well but that the answer is NaN; `lengths`: numbers of tokens that errors named;
+    `furthest`: how far a call came, as something to compare; `way`: that of calling it for which all is well but that
+    the answer is NaN; `lengths`: numbers of tokens that errors named;
     `others`: ways for which the shape of the answer is another.
     """
 
     def __init__(self, search: Search) -> None:
         super().__init__(search.first or "it takes nothing")
-        self.about_type, self.furthest, self.answered = search.about_type, search.furthest, search.answered
+        self.about_type, self.furthest = search.about_type, search.furthest
         self.way, self.lengths, self.others = search.way, search.lengths, search.others
 
 
@@ -46,7 +46,7 @@ class Search:
 
     Of each argument the choice is kept with which the call comes furthest. `lengths` are the numbers in errors that
     speak of the number of tokens, `width` is that of x with which a call came furthest, `of_one` says that it answered
-    for one token of several, `answered` for how many.
+    for one token of several.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Search:
         self.furthest: tuple[int, ...] = ()
         self.way: Way | None = None
         self.others = list[Way]() if others is None else others
-        self.width, self.answered, self.stepped = 0, 0, ""
+        self.width, self.stepped = 0, ""
 
     def filled(self, way: Way, options: Mapping[str, Sequence[Make]]) -> Way | None:
         """Return the way with its other arguments, or None where no choice of them gives an answer."""
@@ -132,8 +132,6 @@ class Search:
         is_kept = len(self.others) < MOST_OTHERS and not alike
         if said.startswith("its answer has the shape") and "[]" not in said and is_kept:
             self.others.append(replace(way, tokens=0 if self.tokens == HERE else self.tokens))
-        shape = re.match(r"its answer has the shape \[2, (?:(\d+), )?\d+\] for", said)
-        self.answered = self.answered or (int(shape[1] or 1) if shape else 0)
         self.of_one |= said.startswith("its answer has the shape [2, 1, ")
         if re.search(rf"\b{HERE}\b", said):  # it has another number of tokens in mind, which it may name
             spoken = {int(number) for number in re.findall(r"\d+", said)} - {HERE}

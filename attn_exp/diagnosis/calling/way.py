@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.calling.packs import Pack
 from attn_exp.diagnosis.calling.turning_tables import Turning
 from attn_exp.diagnosis.code.libraries import beside, in_jax, join, stack
 from attn_exp.diagnosis.code.returned import parts_of
@@ -61,13 +60,10 @@ class Way:
 
     def said(self, layer: Callable[..., Any], arguments: dict[str, Any], sizes: Sizes) -> Any:
         """Return what a layer says to some arguments, by their names."""
-        for pack in self.packs:
-            arguments = pack.closed(arguments)
         first = [arguments.pop(name) for name in self.positional if name in arguments]
         with exchanged(type(getattr(layer, "module", layer)), self.told, sizes):
             return layer(*first, **arguments)
 
-    packs: tuple[Pack, ...] = ()
     optional: frozenset[str] = frozenset()
     of_memory: str = ""
     """How the memory lies, where it lies otherwise than x: beside an image, as the tokens of a text."""

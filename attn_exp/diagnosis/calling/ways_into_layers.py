@@ -21,7 +21,6 @@ from attn_exp.diagnosis.asking.offer import BY_NAME, plain
 from attn_exp.diagnosis.asking.sides import side_of_name
 from attn_exp.diagnosis.asking.uses import keywords_read, lengths_compared
 from attn_exp.diagnosis.calling.neutral_of_layers import MODES, Filled, Make, as_x, candidates, constant, says_nothing
-from attn_exp.diagnosis.calling.packs import packs_in, taken_apart
 from attn_exp.diagnosis.calling.search_of_ways import ENTRIES, HERE, THERE, NoWayError, Search, left_out, trouble
 from attn_exp.diagnosis.calling.way import ALONE, LAID, ONE_QUERY, Way
 from attn_exp.diagnosis.code.libraries import home
@@ -89,7 +88,7 @@ def parameters_of_call(call: Callable[..., Any], given: Sequence[inspect.Paramet
     read = keywords_read(call) if inspect.Parameter.VAR_KEYWORD in kinds else {}
     named += [inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=default)
               for word, default in read.items() if word not in known]  # fmt: skip
-    return taken_apart(call, named)
+    return named
 
 
 def is_named(given: inspect.Parameter) -> bool:
@@ -135,7 +134,7 @@ def way_into(
                if plain(given.name) in MODES and given.default is MODES[plain(given.name)]}  # fmt: skip
     more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
             for given in others if given.default is None or is_empty(given.default) or is_no_mask(given)}  # fmt: skip
-    search, packs = Search(layer, into), packs_in(parameters)
+    search = Search(layer, into)
     bare = Way({}, axes[0], {}, positional, width=widths[0])
     if (instead := with_x_instead(search, others, needed, bare, axes, set(sides) - optional)) is not None:
         return instead
@@ -143,17 +142,17 @@ def way_into(
     starts = [(needed, optional, axes, frozenset[str]()),
               *((*start, frozenset[str]()) for start in starts_anew(needed, more, optional, axes))]  # fmt: skip
     starts += [(given, frozenset[str](), axes[:1], memories) for given in (needed, needed | more)] if memories else []
-    usual = in_a_usual_way(search, replace(bare, sides=sides, packs=packs), starts, widths)
+    usual = in_a_usual_way(search, replace(bare, sides=sides), starts, widths)
     if usual is not None:
         return with_unknown_memory(layer, with_memory(layer, usual, into), into, set(needed))
     if FEW in search.lengths:  # of which its class may have been told
-        known = Way(sides, axes[0], {}, positional, width=widths[0], packs=packs)
+        known = Way(sides, axes[0], {}, positional, width=widths[0])
         if (few := of_one_number(search, known, axes, needed, [FEW])) is not None:
             return few
     if ROOM in search.lengths and not of_counts(layer):  # its class may be told fewer
         raise NoWayError(search)
     unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
-    start, search.tries = Way(sides | unknown, axes[0], {}, positional, width=widths[0], packs=packs), 0
+    start, search.tries = Way(sides | unknown, axes[0], {}, positional, width=widths[0]), 0
     rest = {name: makes for name, makes in needed.items() if name not in unknown}  # keys are made of one
     other = None if memories or not unknown else in_some_order(search, start, rest, axes)
     if other is None and (queries := asking(sides, rest)):
@@ -165,7 +164,7 @@ def way_into(
     insisted = lengths_compared(type(getattr(layer, "module", layer)))
     search.lengths |= set(insisted)
     for width in dict.fromkeys((search.width or widths[0], widths[0], *(one for one in widths if one in insisted))):
-        likely = Way(sides, axes[0], {}, positional, width=width, packs=packs)
+        likely = Way(sides, axes[0], {}, positional, width=width)
         way = with_sizes_told(search, likely, axes, needed) or of_one_query(search, likely, needed)
         way = way or in_a_rare_way(search, likely, axes, needed)
         if way is not None:

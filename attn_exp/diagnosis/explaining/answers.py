@@ -23,9 +23,8 @@ from attn_exp.diagnosis.asking.case import (
 )
 from attn_exp.diagnosis.asking.clock import EXPLAINING, SEVERAL, while_there_is_time
 from attn_exp.diagnosis.code.libraries import DIGITS
-from attn_exp.diagnosis.explaining.precision import half_mistake, only_rounded, representable
+from attn_exp.diagnosis.explaining.precision import representable
 from attn_exp.diagnosis.finding.ways_to_call import failing
-from attn_exp.diagnosis.inside.inside_functions import Inside
 from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
@@ -70,8 +69,7 @@ class Answers:
     They are held to `digits` bits: the function's own, or fewer. `kept` bits are in its inputs, and `broken` are the
     mistakes that it shows between calls. `ask` asks fresh questions, whose answers an explanation must give too,
     and `ask_right` such as were answered rightly before, for mistakes that are made under a condition. `ask_equal` asks
-    a question whose scores are all equal. `is_seen` says whether what is seen inside a layer tells all that is wrong,
-    and `watch` returns what is seen inside a call with a question.
+    a question whose scores are all equal. `is_seen` tells whether the trace of a layer shows all that is wrong.
     """
 
     seen: Sequence[tuple[Case, Answer]]
@@ -83,7 +81,7 @@ class Answers:
     ask_right: Callable[[], Seen] = tuple
     ask_equal: Callable[[], tuple[Case, Answer] | None] = lambda: None
     is_seen: Callable[[], bool] = lambda: False
-    watch: Callable[[Case], Inside | None] = lambda case: None
+
     read_off: dict[object, float | None] = field(default_factory=dict)
     """Numbers that were read off answers, for all views of them."""
     judged: dict[tuple[Candidate, Case, Answer, int], int] = field(default_factory=dict)
@@ -334,13 +332,8 @@ class Answers:
         return None
 
     def likelier(self, found: Explained) -> Explained:
-        """Return what is likelier than an explanation: entries of a batch that see each other than another setting,
-        and half precision than a missing maximum, which large numbers show to few bits alone."""
-        if found.setting and "batch_mixed" in self.broken:
-            return Explained(("batch_mixed",))
-        if found.names == OVERFLOWS and self.bits != "own":
-            return self.half_precision() or found
-        return found
+        """Return the likelier explanation: if batch entries see each other, that explains more than a setting."""
+        return Explained(("batch_mixed",)) if found.setting and "batch_mixed" in self.broken else found
 
     def between_calls(self) -> Explained | None:
         """Return what changes from call to call, which no numbers explain."""
@@ -366,10 +359,6 @@ class Answers:
             if found is not None:
                 return replace(found, where=condition.where)
         return None
-
-    def of_part(self, seen: Seen, fresh: Seen) -> Answers:
-        """Return the evidence of some of the questions, and of some fresh ones."""
-        return replace(self, seen=seen, ask=partial(list, fresh))
 
     @cached_property
     def fresh_right(self) -> Seen:
@@ -404,15 +393,6 @@ class Answers:
                 return []
         return counts
 
-    def half_precision(self) -> Explained | None:
-        """Return the half-precision mistake that gives the numbers, which may be rounded to a half type too."""
-        plain = [pair for pair in self.seen if pair[0].rung in FEW]
-        coarse = DIGITS[self.half] if self.half else 0
-        if self.kept < SINGLE or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
-            return None
-        name = half_mistake(plain, self.half)
-        return Explained((name,)) if name else None
-
 
 def largest(output: Array) -> float:
     """Return the size of the largest number of an output, where infinite ones are as large as numbers are."""
@@ -433,11 +413,6 @@ SCALES = ("no_scale", "scale_by_d", "scale_multiplied", "scale_twice")
 def small_logits(seen: Seen) -> list[tuple[Case, Answer]]:
     """Return the questions whose logits are small enough for any type."""
     return [(case, answer) for case, answer in seen if case.rung != LARGE]
-
-
-def without_nan(seen: Seen) -> list[tuple[Case, Answer]]:
-    """Return the questions whose answers are numbers, or errors."""
-    return [(case, answer) for case, answer in seen if answer.output is None or np.isfinite(answer.output).all()]
 
 
 def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:

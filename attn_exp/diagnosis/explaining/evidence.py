@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -14,12 +14,10 @@ from attn_exp.diagnosis.asking.questions import CROSS, layer_cases
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.code.libraries import DIGITS
 from attn_exp.diagnosis.explaining.answers import Answers
-from attn_exp.diagnosis.explaining.branches import LEFT_OUT
 from attn_exp.diagnosis.explaining.smallest import fresh
 from attn_exp.diagnosis.finding import ways_to_call
 from attn_exp.diagnosis.finding.ways_to_call import Seen, Tried
 from attn_exp.diagnosis.inside import inner
-from attn_exp.diagnosis.inside.inside_functions import seen_inside
 from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.reading.read_layers import no_queries, positive_values, with_matrices
 from attn_exp.rules.masks.array import Allowed
@@ -51,7 +49,6 @@ def evidence_of(
     return Answers(
         promised(wrong) + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
         ask_equal=ask_equal, is_seen=cache(partial(inner.leaves_nothing_open, function.look)),
-        watch=cache(partial(seen_inside, caller)),
     )  # fmt: skip
 
 
@@ -131,16 +128,3 @@ def asked_with(
     with with_matrices(function.layer, function.roles, change) as held_now:
         same = all(np.array_equal(array, held_now.get(name, 0.0)) for name, array in arrays.items())
         return (other, caller(other)) if same else None
-
-
-def left_out(caller: Caller, function: Bound, seen: Seen) -> Iterator[Pair]:
-    """Yield the questions that count beside no others, with what is answered to them and to fresh ones of their kind.
-
-    Of fewer key/value heads anything is an answer, as other mistakes may show there too. A layer is not asked: many
-    take another input and make nothing of it.
-    """
-    cases = [case for case, _ in seen if case.rung in LEFT_OUT] if function.inside is None else []
-    asked = [(case, caller(case)) for case in cases]
-    asked = [pair for pair in asked if pair[1].output is not None]
-    yield from asked
-    yield from fresh(caller, function, asked)

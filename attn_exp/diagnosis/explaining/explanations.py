@@ -13,7 +13,6 @@ from typing import Any
 
 from attn_exp.diagnosis.asking.clock import EXPLAINING, SEVERAL, is_over
 from attn_exp.diagnosis.explaining.answers import Answers
-from attn_exp.diagnosis.explaining.branches import overflow_besides, overflow_seen, seen_inside
 from attn_exp.diagnosis.explaining.numbers import Numbers
 from attn_exp.diagnosis.recipes.candidates import Explained, best
 
@@ -70,18 +69,14 @@ EXPLANATIONS = (
     Explanation("right under another convention", Numbers.written_otherwise, numbers=1),
     Explanation(ONE, one_mistake, function=1, numbers=1, sheet=1),
     Explanation("another setting", another_setting, function=1, numbers=2, sheet=3),
-    Explanation("a mistake, and large logits overflow besides", overflow_besides, function=1),
-    Explanation("large logits overflow, as is seen inside", overflow_seen, function=1),
     Explanation("the last keys or queries are left out", Answers.tail_dropped, function=1, rare=True),
     Explanation("a mistake under a condition", Answers.under_condition, function=1, rare=True),
-    Explanation("what is seen inside", seen_inside, function=1, rare=True),
     Explanation("more rounding than needed", Numbers.rounding, numbers=2),
     Explanation("a slip", Numbers.slipped, numbers=3, sheet=2),
     Explanation("a mistake and a slip", Numbers.mistake_and_slip, numbers=5, sheet=4),
     Explanation("a mistake, and one of masks besides", Answers.mistake_beside_masks, function=1),
     Explanation("several mistakes", Answers.several_mistakes, function=1, rare=True, dear=True),
     Explanation(TWO, two_mistakes, function=1, numbers=4, sheet=5, rare=True, dear=True),
-    Explanation("half precision", Answers.half_precision, function=2),
     Explanation("entries of a batch see each other", Answers.batch_mixed, function=3),
 )
 """Of a worksheet a slip is looked for before another setting, as nobody grades a sheet by settings, and a mistake and a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,6 @@ from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import LARGE
 from attn_exp.diagnosis.finding.ways_to_call import Seen, digits_of, rounded
-from attn_exp.diagnosis.inside.inside_functions import Inside, first_stage_that_differs
 from attn_exp.diagnosis.recipes.conditions import only_there
 from attn_exp.rules.masks.array import Allowed
 
@@ -27,19 +26,16 @@ OFF_BY = 1e-3
 class Located:
     """What is known of wrong answers that no mistake explains.
 
-    `stage` is the first stage that differs: `scores`, where a call was seen inside, `logits`, which stands for all that
-    makes them, `masked`, `weights` or `context`; nothing where that is not known. `said` is a sentence, or several.
+    `stage` is the first stage that differs: `logits`, which stands for all that makes them, `masked`, `weights` or
+    `context`; empty if it is unknown. `said` is one or more sentences.
     """
 
     stage: str = ""
     said: str = ""
 
 
-def located(caller: Caller, seen: Seen, wrong: Seen, watch: Callable[[Case], Inside | None]) -> Located:
-    """Return which questions are answered wrongly, and at which stage what is wrong with them must lie.
-
-    `watch` returns what is seen inside a call with a question, if anything is.
-    """
+def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
+    """Return which questions have wrong answers, and the stage at which the mistake must lie."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     for said, is_so in (
         ("zeros", all(not output.any() for output in outputs)),
@@ -57,7 +53,7 @@ def located(caller: Caller, seen: Seen, wrong: Seen, watch: Callable[[Case], Ins
     alone = f". It is wrong where {where}, and there alone" if where else ""
     told, weights = from_questions(seen, wrong), from_weights(caller, wrong)
     said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}{weights.said}"
-    return Located(from_inside(wrong, watch) or weights.stage or told.stage, said)
+    return Located(weights.stage or told.stage, said)
 
 
 ITSELF_ALONE = Located(
@@ -76,13 +72,6 @@ def sees_itself_alone(wrong: Seen, digits: int) -> bool:
         if own is None or answer.output is None or differs(answer.output, expected(own), digits):
             return False
     return True
-
-
-def from_inside(wrong: Seen, watch: Callable[[Case], Inside | None]) -> str:
-    """Return the first stage that differs inside a call with the first wrong question that tells something."""
-    case = next((case for case, _ in wrong if case.rung not in SIZED), None)
-    inside = None if case is None else watch(case)
-    return "" if case is None or inside is None else first_stage_that_differs(case, inside)
 
 
 def all_are(number: float, outputs: list[Array]) -> bool:

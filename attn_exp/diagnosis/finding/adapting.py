@@ -29,7 +29,7 @@ from attn_exp.diagnosis.asking.sides import biases_of, side_of_name
 from attn_exp.diagnosis.asking.uses import Use, uses_of
 from attn_exp.diagnosis.calling import mappings, turning_tables
 from attn_exp.diagnosis.calling.call import holds_size
-from attn_exp.diagnosis.calling.function_layers import caches_in, lying_there, names_cache, sizes_told
+from attn_exp.diagnosis.calling.file_globals import find_global_sizes, is_cache_name, next_caches, replace_globals
 from attn_exp.diagnosis.calling.neutral import (
     ALL_AROUND,
     HEADS,
@@ -50,7 +50,6 @@ from attn_exp.diagnosis.calling.neutral import (
 from attn_exp.diagnosis.calling.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.code.libraries import stack
 from attn_exp.diagnosis.code.returned import hidden, parts_of
-from attn_exp.diagnosis.making.makers import in_one_call
 from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.matrices.module_sizes import MASKED, is_switch_of_causal
 from attn_exp.diagnosis.matrices.plain_layers import keeps_what_it_makes, method_of
@@ -156,14 +155,14 @@ class Adapter:
             of_token = Context(replace(context.at, rows=1, keys=1), context.library, token)
             said = self.answer(function, of_token, {**given, **state, **({step.place: place} if step.place else {})})
             output, *rest = said if isinstance(said, tuple) else (said,)
-            state |= caches_in(rest, step.caches) if step.caches else {}
+            state |= next_caches(rest, step.caches) if step.caches else {}
             answers.append(output[(*[slice(None)] * axis, 0)] if step.keeps_axis else output)
         return stack(answers, axis)
 
     def answer(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
         """Return what the function says to one call."""
         values = {name: source.make(context) for name, source in self.sources.items()}
-        with lying_there(function, {name: size.make(context) for name, size in self.told.items()}, {}):
+        with replace_globals(function, {name: size.make(context) for name, size in self.told.items()}):
             return self.said(function, values, given)
 
     def said(self, function: Callable[..., Any], values: dict[str, Any], given: Mapping[str, Any]) -> Any:
@@ -265,13 +264,13 @@ class Arrangement:
 def adapted(function: Any, name: str, causal: bool = False) -> Iterator[Bound]:
     """Yield a function as one of q, k, v or of x and matrices, in every way that its signature leaves open.
 
-    A class that is told whether it is `causal` is told that it is.
+    A class that takes a causal flag is made with `causal`.
 
     Raises:
         UserError: what it takes is not known.
     """
     for called, parameters in targets(function, name, causal):
-        told = sizes_told(called)
+        told = find_global_sizes(called)
         uses = uses_of(function) if any(map(is_required, parameters)) else {}
         roles = roles_taken(parameters)
         for arrangement in chain(
@@ -304,19 +303,14 @@ def adapted(function: Any, name: str, causal: bool = False) -> Iterator[Bound]:
                 needed = {
                     role: passed[role].replace(default=inspect.Parameter.empty) for role in MASKS if role in passed
                 }
-                bound = bound_of(called, function, parameters, arrangement, passed | needed, next(choices(unknown)))
-                optional = tuple(role for role in needed if not is_required(passed[role]))
-                yield bound if bound.offer is None else replace(bound, offer=replace(bound.offer, always=optional))
+                yield bound_of(called, function, parameters, arrangement, passed | needed, next(choices(unknown)))
 
 
 def targets(function: Any, name: str, causal: bool = False) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
     """Yield what may be called, with its parameters: the function, or what a class or a maker of functions makes.
 
-    A class that is made of matrices is called as a function of them and of what its objects are called with.
+    A class that takes a causal flag is made with `causal`.
     """
-    if inspect.isclass(function) and (joint := in_one_call(function)) is not None:
-        yield joint, parameters_of(joint, name)
-        return
     function = as_called(function)
     forward = getattr(function, "forward", None)
     parameters = parameters_of(forward if callable(forward) and not inspect.isclass(function) else function, name)
@@ -521,7 +515,7 @@ def of_kept(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]) ->
 
 def of_steps(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
     """Yield functions of q, k and v of one token, and of what earlier tokens left."""
-    caches = tuple(given.name for given in parameters if names_cache(given.name))
+    caches = tuple(given.name for given in parameters if is_cache_name(given.name))
     named = sides_of([given for given in parameters if given.name not in caches and is_required(given)])
     if not caches or not set(CORE) <= set(named):
         return

@@ -23,24 +23,19 @@ from attn_exp.diagnosis.asking.questions import PADDED, SIZE, core_cases, layer_
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.asking.uses import uses_of
 from attn_exp.diagnosis.calling.call import TOKENS_FIRST, Caller
-from attn_exp.diagnosis.calling.function_layers import sizes_told
+from attn_exp.diagnosis.calling.file_globals import find_global_sizes
 from attn_exp.diagnosis.code.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
-from attn_exp.diagnosis.finding import without_matrices
 from attn_exp.diagnosis.finding.adapting import NOMINAL, Making, adapted, is_size, targets
-from attn_exp.diagnosis.finding.other_inputs import with_its_memory
-from attn_exp.diagnosis.inside.inside_functions import factor_between, seen_inside
 from attn_exp.diagnosis.inside.other_words import gives
 from attn_exp.diagnosis.making.constructing import construct
 from attn_exp.diagnosis.making.guessing import takes_projection
-from attn_exp.diagnosis.making.makers import called_by_method
 from attn_exp.diagnosis.making.told_sizes import is_module, sizes_of
 from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.matrices.layers import with_drawn_tensors_held, with_listed_layers_held
 from attn_exp.diagnosis.matrices.plain_layers import may_be_layer
 from attn_exp.diagnosis.matrices.pure_layers import kind_of
-from attn_exp.diagnosis.reading.layers_of_arrays import of_function
 from attn_exp.diagnosis.reading.layers_of_jax import filled
-from attn_exp.diagnosis.reading.modules import bound, with_its_maker
+from attn_exp.diagnosis.reading.modules import bound
 from attn_exp.diagnosis.reading.read_layers import taken_by
 from attn_exp.diagnosis.recipes.candidates import every_mistake
 from attn_exp.errors import UncalledError, UserError, unknown
@@ -151,22 +146,19 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
     if known is None and without_parameters(own.function):
         function = own.function if inspect.isclass(own.function) else own.function.eval()
         yield from adapted(function, own.name, causal)
-        yield from without_matrices.bounds(function, own.name, request.device, causal)
         return
     first = known or bound(own, request)
     may_differ = first.inside is None and known is None
     called = own.function if inspect.isclass(own.function) else first.call
     ways = adapted(called, own.name, causal) if may_differ else iter(())
     others = (replace(way, look=first.look) for way in ways)
-    if may_differ and (takes_size(first.call, own.name) or sizes_told(first.call)):
+    if may_differ and (takes_size(first.call, own.name) or find_global_sizes(first.call)):
         yield from others
     if known is not None or is_named(own, first):
         yield first
         yield from others
         return
     yield from others
-    if may_differ:
-        yield from without_matrices.bounds(own.function, own.name, request.device, causal)
 
 
 def takes_size(function: Any, name: str) -> bool:
@@ -291,7 +283,6 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     start = thread_time()
     misfit: UserError | None = None
     with unreadable(own.name):
-        own = replace(own, function=called_by_method(own.function, sizes_of(request)))
         try:
             several = list(functions(own, request, known))
         except UserError as error:  # a layer without the matrices of one: perhaps it is a function in a layer's clothes
@@ -310,7 +301,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             others = [one for one in other_readings(tried) if one.answer.output is not None]
             right = next((one for one in (tried, *others) if is_right(one)), None)
             if right is not None and not right.answer.axes:
-                return replace(right, caller=with_its_memory(right.caller, right.function, right.case))
+                return right
             nearly += [] if right is None else [right]
             causal += [one for one in (tried, *others) if is_right(one, causal=True)]
             unscaled += [one for one in (tried, *others) if is_right(one, unscaled=True)]
@@ -327,19 +318,9 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
     alike = nearly or rare or causal or unscaled or unmasked
     likeliest = [] if alike else as_a_mistake_shows(whatever_the_width(shaped))
-    is_open = known is None and alike in ([], nearly) and not shows_one_mistake(likeliest)
-    found = (
-        (with_made_parameters(own, request) if is_open else [])
-        or alike
-        or as_scores_show(likeliest)
-        or spoke
-        or as_a_layer(own, request, known)
-        or meant(idle)
-        or last
-    )
+    found = alike or prefer_explained_steps(likeliest) or spoke or meant(idle) or last
     if found:
-        best = with_tokens_first(found[0])
-        return replace(best, caller=with_its_memory(best.caller, best.function, best.case))
+        return with_tokens_first(found[0])
     raise misfit or unmade(own, request) or unfit(own, silent)
 
 
@@ -388,31 +369,6 @@ def with_tokens_first(tried: Tried) -> Tried:
     return replace(tried, caller=other, answer=other(tried.case)) if mixes(caller) and not mixes(other) else tried
 
 
-def as_a_layer(own: OwnFunction, request: Request, known: Bound | None) -> list[Tried]:
-    """Return how a function is called as a layer that holds its other arguments, if it is one."""
-    is_none = known is not None or is_module(own.function) or not callable(own.function)
-    function = None if is_none else of_function(own, request)
-    return [] if function is None else list(ways(own, request, function))[:1]
-
-
-def with_made_parameters(own: OwnFunction, request: Request) -> list[Tried]:
-    """Return how a function is called whose parameters another function of its file makes; none where its own names
-    say what it takes, or nothing makes them."""
-    if not callable(own.function) or inspect.isclass(own.function) or is_module(own.function):
-        return []
-    with suppress(UserError):
-        offered(own.function, own.name)
-        return []
-    function = with_its_maker(own, request)
-    several = [] if function is None else list(ways(own, request, function))
-    return [one for one in several if one.answer.output is not None][:1] or several[:1]
-
-
-def shows_one_mistake(shaped: Sequence[Tried]) -> bool:
-    """Say whether the likeliest way to call a function gives an answer that one mistake explains."""
-    return bool(shaped) and not shaped[0].answer.axes and has_one_mistake(shaped[0])
-
-
 def says_nothing(case: Case, output: Array) -> bool:
     """Say whether an answer is nothing but zeros, or an input as it was: a flag may be the reason."""
     inputs = (case.given.q, case.given.k, case.given.v, case.given.x)
@@ -454,29 +410,18 @@ def as_a_mistake_shows(shaped: Sequence[Tried]) -> Sequence[Tried]:
     return shaped if found is None else [found, *(one for one in shaped if one is not found)]
 
 
-def as_scores_show(shaped: Sequence[Tried]) -> Sequence[Tried]:
-    """Return the ways to call a function, first those in which its scores are right: of heads by the order of axes, of
-    a layer's matrices by how they are packed.
+def prefer_explained_steps(shaped: Sequence[Tried]) -> Sequence[Tried]:
+    """Return the ways to call a function that takes one token per call, first one whose answer one mistake explains.
 
-    Where something else is wrong, answers of two orders of axes have the same shape, and so have those of two packings.
+    If the answer is wrong, calls with other orders of axes have the same shape.
     """
-    first = shaped[0] if shaped else None
-    if first is None or has_one_mistake(first) or has_its_scores(first):
+    in_steps = bool(shaped) and getattr(shaped[0].function.call, "step", None) is not None
+    if not in_steps or has_one_mistake(shaped[0]):
         return shaped
-    is_core = first.caller.offer.core
-    others = [one for one in shaped if (one.caller.layout != first.caller.layout if is_core else
-              one.function is not first.function and not is_turned(one.function))]  # fmt: skip
-    in_steps = getattr(first.function.call, "step", None) is not None  # of one token nothing tells what scores are
-    shows = has_one_mistake if in_steps else has_its_scores
-    found = next((one for one in others if shows(one)), None)
+    first = shaped[0]
+    others = (one for one in shaped if one.caller.layout != first.caller.layout)
+    found = next(filter(has_one_mistake, others), None)
     return shaped if found is None else [found, *(one for one in shaped if one is not found)]
-
-
-def has_its_scores(tried: Tried) -> bool:
-    """Say whether what a call makes of queries and keys are the right scores, times one number."""
-    seen = seen_inside(tried.caller, tried.case)
-    scores = None if seen is None else seen.scores
-    return scores is not None and factor_between(scores, expected(tried.case)["scores"]) is not None
 
 
 def has_one_mistake(tried: Tried, only: str = "") -> bool:

@@ -19,7 +19,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.behaviour import TWICE
 from attn_exp.diagnosis.code.watching import DROPPING, Operation
-from attn_exp.diagnosis.inside import masks_inside, no_cores
+from attn_exp.diagnosis.inside import masks_inside
 from attn_exp.diagnosis.inside.cores import (
     CLOSE,
     HIDDEN,
@@ -29,7 +29,7 @@ from attn_exp.diagnosis.inside.cores import (
     cores,
     is_raw,
 )
-from attn_exp.diagnosis.inside.other_masks import TURNED
+from attn_exp.diagnosis.inside.masks_inside import TURNED
 from attn_exp.diagnosis.inside.other_words import BLOCKS, INVERTED, UNSCALED
 from attn_exp.diagnosis.inside.sides_inside import (
     OF_GRID,
@@ -374,14 +374,6 @@ class Look:
             return seen if seen is not None and seen.first else None
         return None
 
-    def without_cores(self, *, alone: bool) -> Verdict | None:
-        """Return where a layer leaves attention in which none is seen; `alone` where nothing else is known of it."""
-        with suppress(Exception), self.at_first():
-            seen = self.see()
-            if seen is not None and not seen.first and not self.request.scores:
-                return no_cores.verdict(self.name, seen, self.request.words, alone=alone)
-        return None
-
     @property
     def is_rich(self) -> bool:
         """Whether heads have several numbers each: those of one tell little."""
@@ -412,14 +404,9 @@ def leaves_nothing_open(look: Callable[[], Verdict | None]) -> bool:
     """Say whether what is seen inside a layer tells all, or shows what no mistakes of the catalogue come to."""
     seen = look()
     if seen is None:
-        return where_it_leaves(look) is not None
+        return False
     is_of_no_name = any(one.rung in (OF_LENGTHS, OF_NUMBERS) and one.state == BROKEN for one in seen.findings)
     return is_of_no_name or tells_all(seen)
-
-
-def where_it_leaves(look: Callable[[], Verdict | None]) -> Verdict | None:
-    """Return where a layer leaves attention in which none is seen, beside what else is known of it; None of others."""
-    return look.without_cores(alone=False) if isinstance(look, Look) else None
 
 
 def tells_all(seen: Verdict | None) -> bool:

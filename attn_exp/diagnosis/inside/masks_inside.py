@@ -18,7 +18,6 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.masking import ADDED, LOWEST, MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.offer import is_of_edges
 from attn_exp.diagnosis.inside.cores import CLOSE, HIDDEN, Core, Seen, cores, is_multiplied, multiple
-from attn_exp.diagnosis.inside.other_masks import AS_MEANT, IGNORED, TURNED
 from attn_exp.diagnosis.inside.other_words import INVERTED
 from attn_exp.diagnosis.inside.weights_inside import are_turned
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
@@ -26,6 +25,8 @@ from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules
 
 FILL, AFTER = "mask_small_fill", "mask_after_softmax"
+IGNORED, TURNED = "mask_ignored", "mask_transposed"
+AS_MEANT = "rows are keys and columns queries, as of edges from one to another"
 TILED, FIRST = "mask_tiled_over_heads", "mask_of_first_entry"
 MULTIPLIED, SIGN = "mask_multiplied", "mask_sign"
 OF_QUERIES = "padding_on_queries"

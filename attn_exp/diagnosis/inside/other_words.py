@@ -6,9 +6,8 @@ A function that is right under such words, where nobody typed any, is held to th
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,20 +16,15 @@ from attn_exp.diagnosis.asking.case import (
     Answer,
     Case,
     differs,
-    expected,
     is_blind,
     is_far,
     predicted,
     tolerance,
     without_blind,
 )
-from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.inside.inside_functions import Inside, Search
-from attn_exp.diagnosis.inside.rotary_inside import words_of_turning
-from attn_exp.diagnosis.recipes.candidates import every_mistake, other_settings, with_score
-from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_numbers
-from attn_exp.diagnosis.recipes.several import in_several_parts
+from attn_exp.diagnosis.recipes.candidates import other_settings, with_score
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change, together
@@ -62,17 +56,6 @@ def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[st
     return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
 
 
-def that_turn(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
-    """Return the words of rotary positions inside that were read off a layer and make its first answer right."""
-    if not are_open(caller.request, "position") or case.given.x is None:
-        return []
-    befores = ("", f"{CAUSAL} ") if are_open(caller.request, "mask") else ("",)
-    words = [f"{before}{said}" for said in words_of_turning(caller, case) for before in befores]
-    asked = [(said, under_request(case, with_words(caller.request, said))) for said in words]
-    asked += [(f"{said} {UNSCALED}", no_scale(recipe)) for said, recipe in asked] if is_unscaled(caller) else []
-    return [said for said, recipe in asked if gives(recipe, case, answer, digits)]
-
-
 def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
     """Yield the words of heads that a function of a layer's matrices counts by itself, maybe beside a causal mask."""
     offer, request, recipe = caller.offer, caller.request, case.recipe
@@ -85,11 +68,6 @@ def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
         yield f"head={count}", made
         if is_meant(CAUSAL, caller):
             yield f"{CAUSAL} head={count}", made.with_rules(masks=(*recipe.rules.masks, Causal()))
-
-
-def under_request(case: Case, request: Request) -> Recipe:
-    """Return the recipe of a case with the masks and positions of a request."""
-    return replace(case.with_masks(request.masks).recipe, positions=request.positions)
 
 
 def with_its_window(words: str, case: Case, answer: Answer, digits: int) -> str:
@@ -108,57 +86,10 @@ SHOWN = 8
 """Windows that are as wide as this are not shown by the first questions."""
 
 
-def that_fit_beside_a_mistake(
-    caller: Caller, case: Case, answer: Answer, digits: int, *, more: Iterable[tuple[str, Recipe]],
-    is_seen: Callable[[], bool], watch: Callable[[Case], Inside | None],
-) -> list[str]:  # fmt: skip
-    """Return the words under which one mistake gives the answer to the first question, or two do of two parts.
-
-    There are none where a mistake gives it without them. Windows are left out, and beside two mistakes all but the
-    usual words; two are not tried where what `is_seen` inside a layer tells all. `more` words are tried beside, each
-    with the recipe that it says. Of a function, what is seen as one will `watch` a call parts several mistakes.
-    """
-
-    def has_one(recipe: Recipe) -> bool:
-        asked = case.asking(recipe)
-        seen = [(asked, answer)]
-        every = itertools.chain(every_mistake([asked]), fills_of_raw_logits(seen), fitted_numbers(seen, {}))
-        return any(may_be_made(one.names, caller) and gives(one.change(asked), case, answer, digits) for one in every)
-
-    def has_two(recipe: Recipe) -> bool:
-        asked = case.asking(recipe)
-        single, seen = list(every_mistake([asked])), watch(case)
-        if seen is not None and ((guessed := Search(single, asked, answer, seen).explanations()) or seen.is_whole):
-            return bool(guessed)
-        found = in_several_parts(single, (asked, answer), None)
-        return any(gives(two.change(asked), case, answer, digits) for two in found)
-
-    known = [(words, change(case.recipe)) for words, change in meant(caller, case) if "window" not in words]
-    known += more
-    if not known or not makes_its_shape(case, answer) or has_one(case.recipe):
-        return []
-    found = [words for words, recipe in known if has_one(recipe)]
-    if found or is_seen() or has_two(case.recipe):
-        return found
-    return [words for words, recipe in known if words in USUAL and has_two(recipe)]
-
-
-def makes_its_shape(case: Case, answer: Answer) -> bool:
-    """Say whether an answer has the right shape, or one that a mistake makes: no words make another."""
-    if answer.output is None or answer.output.shape == expected(case)["output"].shape:
-        return True
-    made = (predicted(one.change(case), case.given) for one in every_mistake([case]))
-    return any(stages is not None and stages["output"].shape == answer.output.shape for stages in made)
-
-
 def may_be_made(names: Collection[str], caller: Caller) -> bool:
     """Say whether a function may make some mistakes: those of reading a mask are made where one is given alone."""
     given = any(map(caller.offer.takes, ("mask", "padding", "lengths")))
     return given or not set(names) & {"mask_hides_all", "mask_of_first_entry", "mask_tiled_over_heads"}
-
-
-USUAL = ("mask=causal", "mask=causal position=rope", "mask=causal position=rope position.rope.interleaved=true")
-"""What stands inside most often where nobody can ask for it."""
 
 
 def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:

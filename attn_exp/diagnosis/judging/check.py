@@ -8,13 +8,11 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.case import same_numbers
 from attn_exp.diagnosis.asking.clock import ASKING_MORE, MAKING, is_over, running, while_there_is_time
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.asking.request import Request, with_words
@@ -24,17 +22,8 @@ from attn_exp.diagnosis.explaining.answers import SINGLE
 from attn_exp.diagnosis.finding import ways_to_call, ways_to_mask
 from attn_exp.diagnosis.finding.ways_to_call import Tried
 from attn_exp.diagnosis.inside import inner, other_words
-from attn_exp.diagnosis.inside.inside_functions import seen_inside
-from attn_exp.diagnosis.inside.other_masks import (
-    as_meant,
-    given_none,
-    of_other_masks,
-    of_padding_alone,
-    without_its_mask,
-)
 from attn_exp.diagnosis.inside.sides_inside import OF_PLACES, OF_TOKENS_INSIDE
 from attn_exp.diagnosis.inside.weights_inside import BY_FRAMES, OF_SCALE
-from attn_exp.diagnosis.judging.beside_chance import beside_chance
 from attn_exp.diagnosis.judging.judge_answers import VALUES, Tell, said_of_call, verdict_on_answers
 from attn_exp.diagnosis.judging.mask_left_out import causal_mask_left_out
 from attn_exp.diagnosis.judging.masks_beside_a_mistake import with_masks_beside_a_mistake
@@ -75,7 +64,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
         fault: Exception | None = None
         try:
-            verdict = beside_chance(request, partial(check_in_all_ways, own, request, quick, tell))
+            verdict = check_in_all_ways(own, request, quick, tell)
         except UserError:
             raise
         except Exception as error:
@@ -143,11 +132,11 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     try:
         tried = ways_to_call.how_to_call(own, request)
     except inner.UnreadError as error:
-        seen = error.look() or error.look.without_cores(alone=True)
+        seen = error.look()
         if seen is None:
             raise
         return seen
-    verdict = as_meant(check_called(own, tried, quick, tell), tried.caller.offer)
+    verdict = check_called(own, tried, quick, tell)
     verdict = (looked_into(verdict, tried) if are_of_masks(verdict) else None) or verdict
     verdict = scaled_as_inside(verdict, tried)
     verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
@@ -155,14 +144,12 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = with_more(verdict, all_one_head(tried.function))
     verdict = with_more(verdict, heads_never_read(own, tried.function))
     verdict = with_more(verdict, first_of_several(tried.function))
-    known = request if "mask" in verdict.right_under else with_words(request, verdict.right_under)
-    others = of_other_masks(tried.function, verdict, lambda one: check_in_layout(own, known, True, tell, one))
-    verdict = with_more(verdict, others)
+
     verdict = with_more(verdict, made_causal(own, request, verdict, tell))
     verdict = with_more(verdict, causal_mask_left_out(own, tried.function, tried.caller, tried.case, verdict))
     verdict = with_more(verdict, turned_by_tables(own, request, verdict, tried.function, tell))
     verdict = with_more(verdict, turned_by_its_own(request, verdict, tried.function))
-    verdict = without_masks(own, request, verdict, tried, tell)
+
     unexplained = is_unknown_at_once(verdict)  # beside matrices that nobody uses, which have a name
     if verdict.passed or (verdict.mistakes and not unexplained) or request.layout:
         return verdict
@@ -172,7 +159,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
             other = check_in_layout(own, replace(request, layout=other_axes), quick, tell)
             if other.passed or (other.mistakes and all(mistake(name).group == "masks" for name in other.mistakes)):
                 return other
-    inside = looked_into(verdict, tried) or with_its_surroundings(own, request, verdict, tried, tell)
+    inside = looked_into(verdict, tried)
     if inside is not None or verdict.mistakes:
         return inside or verdict
     offer = ways_to_call.offer_by_names(own, request)
@@ -218,7 +205,7 @@ def has_mixed_tokens(verdict: Verdict) -> bool:
 def looked_into(verdict: Verdict, tried: Tried) -> Verdict | None:
     """Return the verdict on a layer with what is seen of the attention inside, where nothing else explains it."""
     if is_unknown_at_once(verdict):
-        seen = tried.function.look() or inner.where_it_leaves(tried.function.look)
+        seen = tried.function.look()
         return None if seen is None else as_seen_inside(verdict, seen, tried.caller)
     if not verdict.unexplained:
         return None
@@ -258,23 +245,6 @@ def are_of_masks(verdict: Verdict) -> bool:
     return wrong <= {*ABOUT_MASKS, *MASKS_OF_MORE}
 
 
-def with_its_surroundings(
-    own: OwnFunction, request: Request, verdict: Verdict, tried: Tried, tell: Tell
-) -> Verdict | None:  # fmt: skip
-    """Return the verdict on a function of x and matrices as a layer, where nothing explains its answers else.
-
-    A norm, a residual or an MLP may stand around attention then.
-    """
-    if not is_unknown_at_once(verdict) or tried.function.inside is not None:
-        return None
-    with suppress(UserError):  # it may be no layer that is read
-        for other in ways_to_call.as_a_layer(own, request, None):
-            if other.function.inside is not None and other.function.inside.around is not None:
-                seen = check_called(own, other, True, tell)
-                return seen if seen.passed or seen.mistakes or seen.right_under else None
-    return None
-
-
 def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell) -> Iterator[tuple[Finding, str]]:
     """Yield what is to be said of a layer whose class is told that it is causal, where as it was made it is not."""
     is_known = verdict.passed or bool(verdict.mistakes)
@@ -294,19 +264,6 @@ def made_causal(own: OwnFunction, request: Request, verdict: Verdict, tell: Tell
 MADE_CAUSAL = "made causal"
 ALIGNED = {"causal_top_left", "causal_bottom_right"}
 """How causal masks lie where nobody asked for one: every library has its own way."""
-
-
-def without_masks(own: OwnFunction, request: Request, verdict: Verdict, tried: Tried, tell: Tell) -> Verdict:
-    """Return the verdict on a function with what is to be said of it where it is given no mask, or None for one."""
-    given, in_layout = tried.caller.offer, replace(request, layout=tried.caller.layout)
-    verdict = with_more(verdict, without_its_mask(given, verdict, lambda other: check_in_layout(
-        own, in_layout, True, tell, replace(tried.function, offer=other)
-    )))  # fmt: skip
-    if request.masks:
-        return verdict
-    return with_more(verdict, given_none(tried.function, given, verdict, lambda one: check_in_layout(
-        own, with_words(in_layout, other_words.CAUSAL), True, tell, one
-    )))  # fmt: skip
 
 
 def turned_by_tables(
@@ -441,8 +398,15 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
     if request.blocks and understood(tried) and ways_to_call.is_right(tried, causal=True):
         given = ways_to_call.how_to_call(own, request, ways_to_mask.always_given(tried.function))
         tried = given if ways_to_call.is_right(given) else tried
-    bare = of_padding_alone(tried.function) if request.masks and tried.answer.output is None else None
-    if bare is not None and understood(tried):  # the mask that is asked for may be inside
+    offer = tried.function.offer
+    if (
+        request.masks
+        and tried.answer.output is None
+        and offer is not None
+        and offer.takes("mask")
+        and understood(tried)
+    ):
+        bare = replace(tried.function, offer=offer.of_keys_alone())  # the mask that is asked for may be inside
         given = ways_to_call.how_to_call(own, request, bare)
         tried = given if given.answer.output is not None else tried
     tried = with_its_own_mask(own, tried)
@@ -567,13 +531,13 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
         return None
     request = tried.caller.request
     found = other_words.that_fit(tried.caller, tried.case, tried.answer, digits)
-    found = found or other_words.that_turn(tried.caller, tried.case, tried.answer, digits)
+
     found = found or [
         words for words, recipe in heads_inside(tried) if other_words.gives(recipe, tried.case, tried.answer, digits)
     ]
     fits = [(words, with_words(request, words)) for words in found]
     if not fits:
-        return beside_a_mistake(own, tried, quick, tell, digits)
+        return None
     words, asked = min(fits, key=lambda one: ways_to_call.failing_at_first(tried, one[1], digits))
     longest = ways_to_call.longest_question(tried, asked)
     if longest is not None:
@@ -601,49 +565,6 @@ def hiding(own: OwnFunction, tried: Tried, request: Request, quick: bool, tell: 
     """Check a function whose masks may be inverted under the convention that has them so."""
     asked = with_words(request, other_words.BLOCKS)
     return check_in_layout(own, asked, quick, tell, understood(tried))
-
-
-def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, digits: int) -> Verdict | None:
-    """Check a function under the words beside which one mistake gives its first answer, where none does without.
-
-    No words give what is another answer in each call.
-    """
-    output = tried.answer.output
-    if output is None or not same_numbers(tried.caller(tried.case).output, output):
-        return None
-    if output.shape[-2] > 1 and np.allclose(output, output[..., :1, :]):
-        return None  # what is the same for every query tells nothing of which keys they see
-    found = other_words.that_fit_beside_a_mistake(
-        tried.caller, tried.case, tried.answer, digits, more=heads_inside(tried),
-        is_seen=cache(partial(inner.leaves_nothing_open, tried.function.look)),
-        watch=partial(seen_inside, tried.caller),
-    )  # fmt: skip
-    for first in found[:MOST_WORDS]:
-        before: Verdict | None = None
-        for words in alignments(first, tried):
-            as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
-            asked = with_words(tried.caller.request, words)
-            verdict = check_in_layout(own, asked, quick, tell, as_it_is)
-            if other_words.INVERTED in verdict.mistakes and other_words.are_open(tried.caller.request):
-                verdict = read_otherwise(verdict, tried, asked, hiding(own, tried, asked, quick, tell))
-            is_plainer = before is None or set(verdict.mistakes) < set(before.mistakes)
-            if verdict.mistakes and is_plainer:
-                before = other_words.under(verdict, tried.caller.request, words)
-            if verdict.mistakes and not ALIGNED & set(verdict.mistakes):
-                break
-        if before is not None:
-            return before
-    return None
-
-
-def alignments(words: str, tried: Tried) -> tuple[str, ...]:
-    """Return words of a mask in the alignments that they may have: of unequal lengths neither is a mistake."""
-    has_both = "mask=" in words and tried.caller.offer.core
-    return (words, f"{words} {other_words.BOTTOM_RIGHT}") if has_both else (words,)
-
-
-MOST_WORDS = 2
-"""So many words are tried: each is a check of its own."""
 
 
 def read_otherwise(verdict: Verdict, tried: Tried, request: Request, again: Verdict) -> Verdict:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, is_far, predicted
+from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.asking.layouts import axes
 from attn_exp.diagnosis.asking.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE, WIDTH
 from attn_exp.diagnosis.calling.behaviour import IN_THREADS, behaviours, gradients, remarks
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Answers
-from attn_exp.diagnosis.explaining.branches import with_left_out
 from attn_exp.diagnosis.explaining.clipped import clipped_at
-from attn_exp.diagnosis.explaining.evidence import Pair, evidence_of, left_out
+from attn_exp.diagnosis.explaining.evidence import Pair, evidence_of
 from attn_exp.diagnosis.explaining.explanations import explained
 from attn_exp.diagnosis.explaining.located import located, sees_itself_alone
 from attn_exp.diagnosis.explaining.precision import SILENT, bits_to_judge_by, error
@@ -27,7 +25,6 @@ from attn_exp.diagnosis.explaining.smallest_of_layers import smallest_of_layer
 from attn_exp.diagnosis.finding import ways_to_call, ways_to_mask
 from attn_exp.diagnosis.finding.ways_to_call import Seen, Tried, failing
 from attn_exp.diagnosis.inside import other_words
-from attn_exp.diagnosis.inside.inside_functions import filled_in, scaled_twice
 from attn_exp.diagnosis.judging.unasked import unasked
 from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.matrices.layers import TorchLayer
@@ -35,7 +32,6 @@ from attn_exp.diagnosis.matrices.plain_layers import PlainLayer
 from attn_exp.diagnosis.recipes.candidates import OF_ZEROS, Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake
-from attn_exp.mistakes.masks import filled
 from attn_exp.own_code import OwnFunction
 
 Tell = Callable[[str], None]
@@ -77,9 +73,8 @@ def verdict_on_answers(
         edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
         seen, wrong, small = right, [], None
     found = (known or explained_unless_alone(evidence, wrong)) if wrong else Explained()
-    found = as_it_is_scaled(with_left_out(evidence, found, partial(left_out, caller, function, seen)), evidence, wrong)
     found = found if other_words.may_be_made(found.names, caller) else Explained()
-    found = as_its_mask_fills(found, caller, function, filler_inside(evidence, wrong) if wrong else None)
+    found = as_its_mask_fills(found, caller, function)
     if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
         seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
         wrong, found, small = [], Explained(), None
@@ -101,7 +96,7 @@ def verdict_on_answers(
     failed = [finding.rung for finding in findings if finding.state == BROKEN]
     passed = not failed
     names = remarked(edges) if passed else names_of(found, broken)
-    told = located(caller, seen, wrong, evidence.watch) if wrong and not found.names and not found.setting else None
+    told = located(caller, seen, wrong) if wrong and not found.names and not found.setting else None
     if wrong or passed:
         computes = what_it_computes(found, bool(wrong)) if told is None else told.said
     else:
@@ -148,45 +143,12 @@ def explained_unless_alone(evidence: Answers, wrong: Seen) -> Explained:
     return explained(replace(evidence, ask=ask, is_seen=lambda: True))
 
 
-def as_it_is_scaled(found: Explained, evidence: Answers, wrong: Seen) -> Explained:
-    """Return an explanation that says that scores are divided by d as scaled twice, where that is seen inside a call.
-
-    The numbers are the same.
-    """
-    if BY_D not in found.names:
-        return found
-    case = next((case for case, _ in wrong if not case.recipe.rules.masks and case.rung != LARGE), None)
-    inside = None if case is None else evidence.watch(case)
-    if case is None or inside is None or not scaled_twice(inside, expected(case)["q"].shape[-1]):
-        return found
-    names = tuple(SCALED_TWICE if name == BY_D else name for name in found.names)
-    others = (tuple(sorted(one)) for one in (found.names, *found.alike))
-    return replace(found, names=names, alike=tuple(one for one in dict.fromkeys(others) if one != tuple(sorted(names))))
-
-
-BY_D, SCALED_TWICE = "scale_by_d", "scale_twice"
-
-
-def filler_inside(evidence: Answers, wrong: Seen) -> float | None:
-    """Return the number that is seen inside a call where a mask hides, if one is and it gives the answer.
-
-    What is seen may be the powers of the logits: 1 stands there for a logit of 0.
-    """
-    asked = next((pair for pair in wrong if pair[0].recipe.rules.masks and pair[1].output is not None), None)
-    inside = None if asked is None else evidence.watch(asked[0])
-    if asked is None or inside is None or inside.logits is None:
-        return None
-    number = filled_in(asked[0], inside.logits)[0]
-    made = None if number is None else predicted(filled(number)(asked[0].recipe), asked[0].given)
-    return None if made is None or asked[1].output is None or is_far(asked[1].output, made) else number
-
-
-def as_its_mask_fills(found: Explained, caller: Caller, function: Bound, filler: float | None) -> Explained:
+def as_its_mask_fills(found: Explained, caller: Caller, function: Bound) -> Explained:
     """Return an explanation that says of a product with a mask, or of none at all, that it is a small fill, if it is.
 
-    Their numbers are nearly the same. `filler` is what is seen inside where a mask hides.
+    Their numbers are nearly the same.
     """
-    is_product = MULTIPLIED in found.names and not filler and ways_to_mask.multiplies(caller, function)
+    is_product = MULTIPLIED in found.names and ways_to_mask.multiplies(caller, function)
     product = MULTIPLIED if not is_product else ""
     nothing = IGNORED if IGNORED in found.names and ways_to_mask.adds_next_to_nothing(caller, function) else ""
     return replace(found, names=tuple(SMALL_FILL if name in (product, nothing) else name for name in found.names))

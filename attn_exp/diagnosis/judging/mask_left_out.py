@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -18,12 +18,13 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Case
 from attn_exp.diagnosis.asking.uses import is_of_a_library
 from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.code import watching, watching_jax, watching_numpy
 from attn_exp.diagnosis.code.source import tree_of
-from attn_exp.diagnosis.inside.inside_functions import operations_of
+from attn_exp.diagnosis.code.watching import Operation
 from attn_exp.diagnosis.making.told_sizes import may_be_causal
 from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.experiment.verdict import BROKEN, Finding, Verdict
-from attn_exp.own_code import OwnFunction
+from attn_exp.own_code import OwnFunction, held
 
 LEFT_OUT, IGNORED = "a causal mask of its own", "causal_ignored"
 FEWEST = 3
@@ -33,9 +34,9 @@ FEWEST = 3
 def causal_mask_left_out(
     own: OwnFunction, function: Bound, caller: Caller, case: Case, verdict: Verdict
 ) -> Iterator[tuple[Finding, str]]:
-    """Yield what is to be said of a layer whose causal mask changes nothing; nothing of one that can be told to be so.
+    """Yield a finding if a layer makes a causal mask that changes nothing. Skip layers that take a causal flag.
 
-    What keeps one for another way of calling reads it somewhere.
+    A layer that keeps a mask for another way of calling reads it somewhere.
     """
     is_plain = verdict.passed and not verdict.right_under and not caller.request.masks
     if not is_plain or may_be_causal(own) or any(caller.offer.takes(role) for role in ("causal", "mask")):
@@ -53,6 +54,32 @@ def causal_mask_left_out(
     if never_read:
         said = f"{', '.join(never_read)} is one, its code never reads it, and each query sees all keys"
         yield Finding(LEFT_OUT, BROKEN, said), IGNORED
+
+
+INPUTS = ("q", "k", "v", "x", "memory")
+
+
+def operations_of(caller: Caller, case: Case) -> list[Operation]:
+    """Return the operations of a call; none if its library cannot be traced."""
+    with suppress(Exception), held(), np.errstate(all="ignore"):
+        arguments = caller.arguments(case)
+        if caller.library.name == "torch":
+            sources = [arguments[role] for role in INPUTS if role in arguments]
+            return watching.watched(lambda: caller.call(arguments), sources)[0]
+        if caller.library.name == "numpy":
+            notes = watching_numpy.Notes({})
+            with watching_numpy.watching(notes):
+                caller.call({role: notes.of_x(one) if role in INPUTS else one for role, one in arguments.items()})
+            if notes.operations or "jax" not in sys.modules:
+                return notes.operations
+        if caller.library.name in ("jax", "numpy"):  # JAX takes arrays of NumPy too
+            of_jax = watching_jax.Notes({})
+            positional, named = caller.spoken(arguments)
+            theirs = {name for role, name in caller.offer.parameters.items() if role not in INPUTS}
+            call: Callable[..., Any] = lambda _, first, others: caller.function(*first, **others)  # noqa: E731
+            watching_jax.noted(call, {}, positional, named, theirs, of_jax)
+            return of_jax.operations
+    return []
 
 
 def is_triangle(array: Array) -> bool:

@@ -12,7 +12,6 @@ from attn_exp.diagnosis.asking.questions import CROSS
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.finding.ways_to_call import Seen
 from attn_exp.diagnosis.finding.ways_to_mask import ANY_IS_CAUSAL
-from attn_exp.diagnosis.finding.without_matrices import SAID
 from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.matrices.plain_layers import held_by
 from attn_exp.errors import UserError
@@ -57,10 +56,11 @@ def words_left_out(caller: Caller, function: Bound) -> Iterator[str]:
     forward = getattr(function.origin, "forward", None)
     if caller.offer.core or function.layer is None or forward is None:
         return
-    known = {*caller.offer.parameters.values(), *function.given, *function.masked}
+    known = {*caller.offer.parameters.values(), *function.given}
     words = [one.name for one in parameters_of(forward, "")
              if one.name not in known and (one.default is None or one.default is False)]  # fmt: skip
     words += other_masks(caller, function)
+    words += [word for word in function.masked if word not in words]
     words = [word for word in words if not any(part in plain(word) for part in SHOWN)]
     if words:
         yield f"what {', '.join(words[:MOST_WORDS])} would do"
@@ -93,7 +93,7 @@ def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
         yield "a batch (it takes one entry)"
     if offer.core and caller.is_made:
         yield "another head size (it was made before)"
-    if not offer.core and function.inside is not None and SAID not in offer.said:
+    if not offer.core and function.inside is not None:
         yield "other sizes of its matrices (they are its own)"
 
 

@@ -30,8 +30,7 @@ from attn_exp.diagnosis.making.configurations import (
     is_plain,
     with_fields,
 )
-from attn_exp.diagnosis.making.guessing import About, about, counts_tokens, guesses
-from attn_exp.diagnosis.making.stand_ins import Later
+from attn_exp.diagnosis.making.guessing import About, Later, about, counts_tokens, guesses
 from attn_exp.diagnosis.matrices.module_sizes import Sizes, is_switch_of_causal
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import error_line, held

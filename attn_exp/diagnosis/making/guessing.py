@@ -15,6 +15,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from attn_exp.diagnosis.asking.offer import is_required, parameters_of, plain
 from attn_exp.diagnosis.asking.sides import side_of_name
 from attn_exp.diagnosis.asking.uses import Use, is_of_a_library, lengths_compared, owner_of, uses_of
 from attn_exp.diagnosis.code.libraries import modules_named
-from attn_exp.diagnosis.making.stand_ins import Later, classes, functions, layers, tables, without_places
 from attn_exp.diagnosis.matrices.module_sizes import (
     BIAS,
     DROPOUT,
@@ -48,6 +48,13 @@ ENDS = (
     "inch", "outch", "ch", "filter", "units",
 )  # fmt: skip
 """How a word ends that says how many numbers a token has."""
+
+
+class Later:
+    """A value that is made when an attempt needs it, so that no two attempts share one."""
+
+    def __init__(self, make: Any, *arguments: Any) -> None:
+        self.make = partial(make, *arguments)
 
 
 @dataclass(frozen=True)
@@ -115,8 +122,7 @@ def needed(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]
     if shapes:
         return [Later(drawn, shape, known_of.library) for shape in shapes]
     use = known_of.uses.get(given.name, Use())
-    if angles := tables(given.name, use, sizes.size, known_of.library):
-        return angles
+
     known = sizes.value(given.name)
     if known is None and known_of.library == "haiku" and word in ("keysize", "valuesize"):  # of a head, as in its own
         known = sizes.size
@@ -171,7 +177,7 @@ def drawn(shape: tuple[int, ...], home: str) -> Any:
 
 
 def by_note(given: inspect.Parameter, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:
-    """Return what an annotation says of a parameter: one of some texts, a layer, a class of layers, a list of sizes."""
+    """Return what an annotation says of a parameter: one of some texts, a layer of the same file, a list of sizes."""
     note, written = resolved(given.annotation, known_of.kind), note_of(given)
     note = of_that_name(given.name, known_of) if given.annotation is given.empty else note
     found: list[Any] = []
@@ -179,10 +185,6 @@ def by_note(given: inspect.Parameter, sizes: Sizes, known_of: About, usual: list
         found = list(typing.get_args(note))
     elif inspect.isclass(note) and issubclass(note, enum.Enum):
         found = list(note)
-    elif "type[" in written:
-        found = classes(given.name, known_of.library)
-    elif "callable" in written:
-        found = [*functions(given.name, known_of.library), *classes(given.name, known_of.library)]
     elif written.removeprefix("typing.").startswith(("list[", "tuple[", "sequence[")):
         found = in_lists(usual, max(2, written.count(",") + 1))
         found = [*map(list, found)] if "tuple[" not in written and "list[" in written else found  # it may be copied
@@ -240,10 +242,9 @@ def by_use(name: str, use: Use, sizes: Sizes, known_of: About, usual: list[Any])
     """Return what the code of a class says of a parameter, or of a field of its configuration."""
     found = sorted(use.texts, key=lambda text: not any(part in text.lower() for part in ORDINARY))
     if use.made_from or (use.called and not use.taken):  # what is called with nothing makes the layer that is meant
-        found += own_classes(name, known_of) + classes(name, known_of.library, use)
+        found += own_classes(name, known_of)
     if use.called:
         found += of_layers(name, sizes, known_of)
-        found += [] if use.made_from else functions(name, known_of.library)
     if use.places and not use.holds_others:
         found += in_lists(usual, use.places)
     return found
@@ -266,13 +267,11 @@ ORDINARY = ("softmax", "full", "vanilla", "standard", "default", "normal", "scal
 
 
 def of_layers(name: str, sizes: Sizes, known_of: About) -> list[Any]:
-    """Return layers that a class may want by this name: those of the other classes of its file, then a library's."""
+    """Return layers that a class may want by this name: those of the other classes of its file."""
     spoken_of = plain(name).endswith(("attention", "attn", "module", "layer", "fn", "block"))
     taken = known_of.uses.get(name, Use()).taken
     kinds = sorted(beside_of(known_of), key=lambda kind: not takes_so_many(kind, taken)) if spoken_of else []
-    beside = [Later(known_of.make, one, sizes, known_of.within) for one in kinds]
-    without = without_places(name, known_of.library, sizes.width)
-    return [*without, *beside, *layers(name, known_of.library, sizes.width)]
+    return [Later(known_of.make, one, sizes, known_of.within) for one in kinds]
 
 
 def own_classes(name: str, known_of: About) -> list[Any]:

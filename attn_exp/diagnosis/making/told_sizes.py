@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from attn_exp.diagnosis.asking.clock import MAKING, while_there_is_time
@@ -15,8 +14,6 @@ from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.asking.uses import is_of_a_library, uses_of
 from attn_exp.diagnosis.making.configurations import config_class, field_names, is_plain
 from attn_exp.diagnosis.making.constructing import construct, with_argument
-from attn_exp.diagnosis.making.made_parameters import makers_in_file
-from attn_exp.diagnosis.making.makers import may_make
 from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.matrices.module_sizes import (
     CAUSAL,
@@ -100,29 +97,22 @@ def is_told(own: OwnFunction) -> bool:
 
 
 def may_share_heads(own: OwnFunction) -> bool:
-    """Say whether a layer is one of a class, or has parameters of a maker, that is told its number of key/value heads.
-
-    Its configuration may be what is told.
-    """
-    makers = [own.function] if inspect.isclass(own.function) else list(makers_in_file(own.function))
-    for maker in makers:
-        words = words_of_class(replace(own, function=maker))
-        for given in parameters_of(maker, own.name):
-            settings = config_class(given, maker)
-            words += [] if settings is None or is_of_a_library(settings) else map(plain, field_names(settings))
-        if any(word in SHARED or ("kv" in word and "head" in word) for word in words):
-            return True
-    return False
+    """Return whether a class takes its number of key/value heads, as an argument or in its configuration."""
+    if not inspect.isclass(own.function):
+        return False
+    words = words_of_class(own)
+    for given in parameters_of(own.function, own.name):
+        settings = config_class(given, own.function)
+        words += [] if settings is None or is_of_a_library(settings) else map(plain, field_names(settings))
+    return any(word in SHARED or ("kv" in word and "head" in word) for word in words)
 
 
 def may_be_causal(own: OwnFunction) -> bool:
-    """Say whether a layer is one of a class, or made by a function, that is told whether it is causal.
+    """Return whether a class takes a causal flag.
 
-    A switch that speaks of a mask says so where the layer is given none when it is called.
+    A flag whose name speaks of a mask counts if the call takes no mask.
     """
-    if not inspect.isclass(own.function) and not (
-        inspect.isfunction(own.function) and may_make(own.function, own.name)
-    ):
+    if not inspect.isclass(own.function):
         return False
     call = getattr(own.function, "forward", own.function.__call__)
     takes_mask = any(role_of(name) in ("mask", "padding") for name in inspect.signature(call).parameters)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from attn_exp.diagnosis.asking.offer import Offer
@@ -22,10 +22,9 @@ class Bound:
     """What is called: a function, or a module with its matrices; `origin` tells which library it comes from.
 
     `layer` and `roles` are those of a module whose matrices were found by what they do; `named` holds the matrices that
-    the names of its parameters say, where those are others. `given` are the words
-    of a call that are always given, and `needed` those that it cannot do without. `again` makes a layer of the same
-    class in other sizes, if that can be done, and `masked` the same one with another of its words for a mask, for each
-    of them. `look` returns the verdict on what is seen of the attention inside, if it can be seen. `has_tables`: it
+    the names of its parameters say, where those are others. `given` are the arguments that every call fills, and
+    `masked` those for masks that no question fills. `again` makes a layer of the same class in other sizes, if that can
+    be done. `look` returns the verdict on what is seen of the attention inside, if it can be seen. `has_tables`: it
     takes the angles of rotary positions. `written`: the arguments with which its class made it, in brackets, where
     they can be written.
     """
@@ -38,9 +37,8 @@ class Bound:
     roles: Roles | None = None
     named: Inside | None = None
     given: tuple[str, ...] = ()
-    needed: tuple[str, ...] = ()
     again: Callable[[], Bound | None] = lambda: None
-    masked: Mapping[str, Callable[[], Bound]] = field(default_factory=dict)
+    masked: tuple[str, ...] = ()
     look: Callable[[], Verdict | None] = lambda: None
     has_tables: bool = False
     written: str = ""

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.chance import start_over
 from attn_exp.diagnosis.asking.offer import parameters_of
 from attn_exp.diagnosis.code.returned import parts_of
 from attn_exp.diagnosis.code.watching import watched
@@ -57,7 +56,6 @@ class TorchLayer:
         return lambda: setattr(self, "places", before)
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
-        start_over()
         return self.module(*positional, **named)
 
     def called_with_more(self, names: Collection[str], answer: Callable[[], Any]) -> set[str]:

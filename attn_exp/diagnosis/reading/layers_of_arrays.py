@@ -1,10 +1,9 @@
-"""Objects of no library, and functions of x and arrays of which nothing is known, as layers that hold matrices."""
+"""Objects of no library as layers that hold matrices."""
 
 from __future__ import annotations
 
 import copy
 import inspect
-import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,20 +14,17 @@ from typing import Any, cast
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.questions import Inside
+from attn_exp.diagnosis.asking.offer import BY_NAME, offered, parameters_of
+from attn_exp.diagnosis.asking.offer import plain as plain_name
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.asking.sides import biases_of, side_of_name
-from attn_exp.diagnosis.calling.function_layers import function_layers
 from attn_exp.diagnosis.calling.search_of_ways import NoWayError
 from attn_exp.diagnosis.calling.tokens import as_tokens_lie
 from attn_exp.diagnosis.calling.way import LAID, Way
 from attn_exp.diagnosis.calling.ways_into_layers import find_way
-from attn_exp.diagnosis.code.libraries import library, modules_named, wanted
+from attn_exp.diagnosis.code.libraries import library, wanted
 from attn_exp.diagnosis.inside.cores import seen_inside
-from attn_exp.diagnosis.inside.inner import Look, UnreadError, another_each_time, tells_all
+from attn_exp.diagnosis.inside.inner import Look, UnreadError, another_each_time
 from attn_exp.diagnosis.making.constructing import construct
-from attn_exp.diagnosis.making.guessing import library_of
-from attn_exp.diagnosis.making.makers import in_one_call, takes_heads
 from attn_exp.diagnosis.making.told_sizes import sizes_of
 from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.matrices.module_sizes import (
@@ -67,8 +63,6 @@ def of_no_library(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         NoMatricesError: it holds none.
         UserError: it cannot be called, or what it does is no attention.
     """
-    if is_told_matrices(own.function):
-        raise NoMatricesError(f"{own.name} is told its matrices")
     held_by_it = matrices_of(own, request)
     if any(array.any() for array in held_by_it):
         return of_plain(own, sizes, request)
@@ -81,9 +75,13 @@ def of_no_library(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         raise NoMatricesError(f"{own.name} holds no matrices") from error
 
 
-def is_told_matrices(kind: Any) -> bool:
-    """Say whether a class of NumPy is made of matrices: it is a function of these too, which can be asked more."""
-    return inspect.isclass(kind) and library_of(kind) == "numpy" and in_one_call(kind) is not None
+def takes_heads(function: Any) -> bool:
+    """Return whether a function's arguments are named q, k and v, whatever else it takes."""
+    with suppress(UserError):
+        return {"q", "k", "v"} <= {BY_NAME.get(plain_name(one.name), "") for one in parameters_of(function, "")} or (
+            offered(function, "").core
+        )
+    return False
 
 
 class NoMatricesError(UserError):
@@ -203,54 +201,3 @@ def of_arrays(layer: PlainLayer, name: str, request: Request, sizes: Sizes | Non
         x = np.random.default_rng(97).standard_normal((2, way.tokens or TOKENS, way.width))
         again = partial(another_each_time, name, request, lambda: layer.answer(way, x, x if way.memory else None))
         raise UnreadError(f"{name}: no projections found: {error}", replace(look, otherwise=again)) from error
-
-
-def of_function(own: OwnFunction, request: Request) -> Bound | None:
-    """Return a function of x and arrays of which nothing is known as a layer that holds them; None of others.
-
-    Raises:
-        UnreadError: its attention is seen inside, and its matrices are not found.
-    """
-    unread: UnreadError | None = None
-    names = wanted(own.function)
-    for name in names[:1] if modules_named(own.function) else names:
-        for made, lengths in function_layers(own.function, library(name, request.device)):
-            layer = PlainLayer(made)
-            layer.forward = made
-            sizes = Sizes(lengths.width, lengths.heads, lengths.inner // lengths.heads, lengths.heads, request.seed)
-            try:
-                found = of_arrays(layer, own.name, request, sizes, sizes.size)
-                assert found.offer is not None
-                words = "; ".join(filter(None, (found.offer.said, IN_STEPS if made.step else "")))
-                offer = replace(found.offer, said=words)
-                return replace(found, offer=offer, inside=as_arguments_say(layer, found.inside))
-            except UnreadError as error:
-                if unread is not None:
-                    break
-                unread = error
-            except (UserError, NotFoundError):
-                continue
-    if unread is not None and tells_all(unread.look()):
-        raise unread
-    return None
-
-
-IN_STEPS = "each token in a call of its own, with what those before it left"
-
-
-def as_arguments_say(layer: PlainLayer, found: Inside | None) -> Inside | None:
-    """Return what a layer holds with each matrix and bias that the name of an argument says, as it was given.
-
-    Names bind: what is made of a matrix that is another's, or of twice a bias, is a mistake.
-    """
-    if found is None:
-        return None
-    arrays, own = dict(found.arrays), {re.split(r"[./]", name)[-1]: array for name, array in layer.parameters.items()}
-    biases = biases_of(list(own))
-    for name, array in own.items():
-        side, kind = side_of_name(biases.get(name, name)).removeprefix("W_"), "b" if name in biases else "W"
-        known = arrays.get(f"{kind}_{side}")
-        if known is not None and array.size == known.size and not np.array_equal(array.T, known):
-            arrays[f"{kind}_{side}"] = array.reshape(known.shape) if kind == "b" else array
-    fitting = all(array.shape == found.arrays[name].shape for name, array in arrays.items())
-    return replace(found, arrays=arrays) if fitting else found

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.diagnosis.asking.case import differs, expected, same_numbers
-from attn_exp.diagnosis.asking.clock import ASKING_MORE, MAKING, is_over
+from attn_exp.diagnosis.asking.clock import ASKING_MORE, is_over
 from attn_exp.diagnosis.asking.offer import offered, parameters_of, plain
 from attn_exp.diagnosis.asking.questions import Inside, layer_cases
 from attn_exp.diagnosis.asking.request import Request
@@ -37,8 +37,6 @@ from attn_exp.diagnosis.code.libraries import DIGITS, library
 from attn_exp.diagnosis.inside.cores import Seen, first_seen, seen_inside
 from attn_exp.diagnosis.inside.inner import Look, OtherShapeError, UnreadError, tells_all
 from attn_exp.diagnosis.making.constructing import construct
-from attn_exp.diagnosis.making.made_parameters import layers_made_so
-from attn_exp.diagnosis.making.makers import class_around, class_of
 from attn_exp.diagnosis.making.told_sizes import (
     OTHER_HEADS,
     OTHER_SIZE,
@@ -76,8 +74,7 @@ from attn_exp.diagnosis.matrices.pure_layers import kind_of
 from attn_exp.diagnosis.matrices.roles import NotFoundError
 from attn_exp.diagnosis.matrices.sizes_of_files import exchanged as with_numbers
 from attn_exp.diagnosis.matrices.sizes_of_files import smaller
-from attn_exp.diagnosis.reading import learned_memory
-from attn_exp.diagnosis.reading.layers_of_arrays import NoMatricesError, of_no_library, of_plain
+from attn_exp.diagnosis.reading.layers_of_arrays import NoMatricesError, of_no_library
 from attn_exp.diagnosis.reading.layers_of_jax import filled, of_pure
 from attn_exp.diagnosis.reading.numbers_of_layers import (
     awake,
@@ -89,7 +86,6 @@ from attn_exp.diagnosis.reading.numbers_of_layers import (
     widths_of,
     with_numbers_of_now,
 )
-from attn_exp.diagnosis.reading.projected_before import projected_before
 from attn_exp.diagnosis.reading.read_layers import (
     called,
     fit,
@@ -115,47 +111,16 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     home = kind_of(own.function)
     if home:
         return with_again(own, request, partial(of_pure, own, request=request, kind=home))
-    if around := class_around(own.function):
-        return bound(replace(own, function=around), request)
     if not is_module(own.function):
-        plain = None
         if may_be_layer(own.function):
             with suppress(NoMatricesError):
-                plain = with_again(own, request, partial(of_no_library, own, request=request))
-            plain = plain or with_its_maker(own, request)
-        made_by = None if plain else class_of(own.function, own.name, sizes_of(request), is_module)
-        return bound(replace(own, function=made_by), request) if made_by else plain or Bound(own.function, own.function)
+                return with_again(own, request, partial(of_no_library, own, request=request))
+        return Bound(own.function, own.function)
     if not inspect.isclass(own.function):
         copied = without_slopes(with_listed_layers_held(copy.deepcopy(own.function)).double().eval())
         enlarge(TorchLayer(copied), request.seed)
         return of_module(copied, Known(own.name, request, told=request.head))
     return with_again(own, request, partial(of_class, own, request=request))
-
-
-LIKELY = 2
-"""Makers that are tried, however long other ways to call it took."""
-
-
-def with_its_maker(own: OwnFunction, request: Request) -> Bound | None:
-    """Return a class without matrices, or a function, as a layer that holds what something else of its file makes.
-
-    Raises:
-        UnreadError: its attention is seen inside, and its matrices are not found.
-    """
-    unread: UnreadError | None = None
-    for place, kind in enumerate(layers_made_so(own.function)):
-        if place >= LIKELY and is_over(MAKING, "what else makes its parameters"):
-            break
-        try:
-            made = replace(own, function=kind)
-            return with_again(made, request, partial(of_plain, made, request=request))
-        except UnreadError as error:
-            unread = unread or error
-        except UserError:
-            continue
-    if unread is not None and tells_all(unread.look()):
-        raise unread
-    return None
 
 
 def with_again(own: OwnFunction, request: Request, make: Callable[[Sizes], Bound]) -> Bound:
@@ -371,18 +336,15 @@ def of_layer(layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Kno
 def of_another_call(
     layer: TorchLayer, forward: Sequence[inspect.Parameter], known: Known, error: UserError
 ) -> Bound:  # fmt: skip
-    """Return a module that gives no row for each token as a layer of its own queries, or as its names say.
+    """Return a module that gives no row for each token as a layer, as its names say.
 
     Raises:
-        UserError: it is none of these; attention may be seen inside.
+        UserError: it is none; attention may be seen inside.
     """
     name, request = known.name, known.request
     said = f"{name} cannot be called with x: {error}"
     if not isinstance(error, NoWayError):
         raise UncalledError(said) from error
-    for other in learned_memory.with_their_queries(layer.module, error.answered) if error.answered else ():
-        with suppress(UserError):
-            return of_module(other, replace(known, fresh=False))
     ways = [*filter(None, [error.way]), *error.others]
     look = Look(name, cache(partial(first_seen, layer, ways, lambda way: words_for_masks(way, forward))), request)
     if error.way is not None:
@@ -409,57 +371,9 @@ def read_as_it_is(
         others = (if_understood(layer, other, forward, module) for other in read_otherwise(way))
         turned = next(filter(None, others), None)
         if turned is None:
-            other = of_learned_memory(module, way, request, told, name)
-            if other is not None:
-                return other
-            try:
-                return by_names(module, name, request, way, told, error)
-            except UserError:
-                before = projected(module, way, request, told, name)
-                if before is None:
-                    raise
-                return before
+            return by_names(module, name, request, way, told, error)
         found = turned
     return replace(found, named=None if is_averaged(found) else as_named(module, name, found.inside, told))
-
-
-def of_learned_memory(module: Any, way: Way, request: Request, told: int | None, name: str) -> Bound | None:
-    """Return a layer whose keys and values are parameters as one that makes them of a context; None of others.
-
-    Raises:
-        NormedTwiceError: its weights are normed over tokens and over slots.
-    """
-    for made, words in learned_memory.of_tokens(module, way, name):
-        with suppress(UserError):
-            found = of_module(made, Known(name, request, told=told))
-            asking = set() if found.roles is None else {piece.name for piece in found.roles.sides["q"]}
-            is_apart = bool(asking) and not asking & learned_memory.MADE
-            if found.offer is not None and is_apart and not matrices_set_aside(found):
-                said = "; ".join(filter(None, (found.offer.said, words)))
-                return replace(found, offer=replace(found.offer, said=said if found.offer.said else f"with {said}"))
-    return None
-
-
-def projected(module: Any, way: Way, request: Request, told: int | None, name: str) -> Bound | None:
-    """Return a layer that takes q, k and v, or q alone, projected already with matrices before it; None of others.
-
-    A layer that has matrices besides, which must be 0 for that, is none.
-    """
-    for made, words in projected_before(module, way):
-        with suppress(UserError):
-            found = of_module(made, Known(name, request, told=told))
-            if found.offer is not None and not matrices_set_aside(found):
-                said = "; ".join(filter(None, (found.offer.said, words)))
-                return replace(found, offer=replace(found.offer, said=said if found.offer.said else f"with {said}"))
-    return None
-
-
-def matrices_set_aside(found: Bound) -> list[str]:
-    """Return the names of a layer's matrices that are no part of its attention."""
-    if found.roles is None or found.layer is None:
-        return []
-    own = found.layer.parameters
-    return [name for name in found.roles.neutral if sum(length > 1 for length in own[name].shape) > 1]
 
 
 def with_way(

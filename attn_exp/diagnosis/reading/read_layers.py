@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -209,9 +208,8 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     before = None if around is None or around.of_memory is not None else around.before
     if way.memory and before is not None and before.kind in NORMED_ALONE:
         call = with_normed_memory(call, before)
-    needed = tuple(given.name for given in forward if given.default is given.empty)
-    known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given), needed=needed)
-    return replace(known, masked=masked_by(known, way, forward, said), has_tables=turns)
+    known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given))
+    return replace(known, masked=other_mask_arguments(known, way, forward), has_tables=turns)
 
 
 def is_turned(layer: Layer, way: Way, size: int) -> bool:
@@ -249,24 +247,12 @@ def fit(arrays: Mapping[str, Array], heads: int, groups: int) -> bool:
     return "W_o" not in arrays or len(arrays["W_o"]) == wide["v"] // groups * heads
 
 
-def masked_by(
-    known: Bound, way: Way, forward: Sequence[inspect.Parameter], said: str
-) -> dict[str, Callable[[], Bound]]:
-    """Return what makes the layer with one of its words for a mask as its only one, for each that is not asked else."""
-    layer, offer = known.layer, known.offer
-    assert layer is not None and offer is not None
-    taken = (*way.sides, *offer.parameters.values())
-
-    def with_one(word: str, role: str) -> Bound:
-        call, offer = called(layer, way, forward, said, {role: word})
-        return replace(known, call=call, offer=offer, named=None)
-
-    def kind(given: inspect.Parameter) -> str:
-        role = role_taken(given) if may_be_array(given) else ""
-        return {"mask": "mask", "padding": "mask", "lengths": "lengths"}.get(role, "")
-
-    found = {given.name: kind(given) for given in forward if given.name not in taken}
-    return {word: partial(with_one, word, role) for word, role in found.items() if role}
+def other_mask_arguments(known: Bound, way: Way, forward: Sequence[inspect.Parameter]) -> tuple[str, ...]:
+    """Return the arguments for masks or lengths that no question fills."""
+    assert known.offer is not None
+    taken = (*way.sides, *known.offer.parameters.values())
+    free = [given for given in forward if given.name not in taken and may_be_array(given)]
+    return tuple(given.name for given in free if role_taken(given) in ("mask", "padding", "lengths"))
 
 
 def keys_of_no_token(roles: Roles) -> int:
@@ -376,15 +362,11 @@ def is_single(way: Way) -> bool:
 ROLES_OF_MASKS = ("mask", "padding", "query_padding", "causal")
 
 
-def called(
-    layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: str, only: Mapping[str, str] | None = None
-) -> tuple[Any, Offer]:  # fmt: skip
-    """Return a layer as a function of x, and what it takes beside x; `only` is its one word for a mask, by its role."""
+def called(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: str) -> tuple[Any, Offer]:
+    """Return a layer as a function of x, and what it takes beside x."""
     arrays = [given for given in reversed(forward) if plain(given.name) in BY_NAME and may_be_array(given)]
-    roles = only or {BY_NAME[plain(given.name)]: given.name for given in arrays}
-    taken = {
-        role: word for role, word in roles.items() if role in (*ROLES_OF_MASKS, *(only or ())) and word not in way.sides
-    }
+    roles = {BY_NAME[plain(given.name)]: given.name for given in arrays}
+    taken = {role: word for role, word in roles.items() if role in ROLES_OF_MASKS and word not in way.sides}
     causal = next((given for given in arrays if given.name == taken.get("causal")), None)
     is_array = causal is not None and (isinstance(way.given.get(causal.name), Filled) or is_array_of_mask(causal))
     if is_array:

@@ -13,11 +13,9 @@ from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.matrices.idle import (
     RUNG,
-    are_projections,
     diagonals,
     idle_matrices,
     is_of_any,
-    matrices_of,
     never_called,
     said_of_diagonals,
     said_of_idle,
@@ -25,7 +23,6 @@ from attn_exp.diagnosis.matrices.idle import (
 )
 from attn_exp.diagnosis.matrices.module_sizes import about_heads
 from attn_exp.diagnosis.matrices.named_matrices import sounds_like
-from attn_exp.diagnosis.reading.projected_before import PUT_BEFORE
 from attn_exp.diagnosis.reading.read_layers import is_averaged
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding
 from attn_exp.own_code import OwnFunction
@@ -49,15 +46,13 @@ def unused(function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Findin
         yield Finding(RUNG, REMARK, f"{', '.join(sorted(later))} changes nothing until another input is given"), ""
     found = {name: array for name, array in found.items() if name not in later}
     idle = [*found, *never_called(layer)]
-    own = [*(name for name in matrices_of(layer.parameters) if name not in known), *never_called(layer)]
     places = {side: [(piece.name, piece.columns) for piece in roles.sides[side]] for side in "qkv"}
     if not idle:
         if not later:
             yield Finding(RUNG, HELD), ""
         return
-    are_raw = hasattr(getattr(layer, "module", None), PUT_BEFORE) and are_projections(idle, own)
     as_values = [sounds_like(piece.name) for piece in roles.sides["v"]]  # x itself is mixed where that of the output is
-    are_raw = are_raw or ({*as_values} == {"o"} and all(sounds_like(name) == "v" for name in idle))
+    are_raw = {*as_values} == {"o"} and all(sounds_like(name) == "v" for name in idle)
     is_output = not roles.sides.get("o") and (
         any(sounds_like(name) == "o" for name in idle)
         or (len(idle) == len(found) == 1 and may_be_output(idle[0], found[idle[0]], case))
