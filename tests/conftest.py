@@ -1,7 +1,8 @@
-"""How tests run: the same examples each time, however slow the machine; the long ones where they are asked for.
+"""How tests run: with the same examples each time, and quickly unless all of them are asked for.
 
-A first `pytest` leaves out tests marked `long`; `--all` runs them too, as `.ci/run` does, and says which of the others
-take the most of a processor: those that make a first `pytest` slow, however busy the machine is.
+A first `pytest` leaves out tests marked `long` and most cases of large families; `pytest --all` leaves out nothing, as
+in CI. A test that starts a process or a browser must be marked: a first run fails where one does so unmarked. `--all`
+ends with the tests that make a first run slow.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import resource
 import signal
-from collections import Counter
+import subprocess
+import time
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +36,14 @@ settings.load_profile("first")
 
 SELDOM = (10_000, 20, 50)
 """After how many new objects, and rounds, cycles are looked for: libraries hold a million objects, and never let go."""
-MUCH = 2.0
-"""Seconds of a processor's time above which a test belongs to the long ones."""
+CASES = 4
+"""How many cases of one test a first run keeps, spread evenly over them."""
+MUCH = 1.0
+"""Seconds of processor time above which a test belongs to the long ones."""
 SLOWER = 3.0
 """So many times as long as on a quick machine may a check take before it leaves anything out."""
-LISTED = Path(__file__).with_name("long_cases.txt")
-MANY = 30
-"""Files of long tests that are named with what they take."""
-MOST = 6000
-"""With more cases than these, all tests were collected, and not those of some files."""
+LOOKUPS = {"git", "ldconfig", "gcc", "cc", "ld", "objdump"}
+"""What a run asks for the commit, and `ctypes` for a shared library: quick, and no process of a test."""
 STARTED = pytest.StashKey[float]()
 
 
@@ -61,22 +63,50 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long tests, unless all are asked for.
-
-    They are marked, or listed in `long_cases.txt`: cases that took a third of a second or more when nothing else ran,
-    beside others of their test, or of their file, that take less, and all that took over a second.
-    """
-    listed = set(LISTED.read_text(encoding="utf-8").splitlines())
+    """Keep what a first run runs: tests that are not marked `long`, and a few cases of each."""
+    kept = of_a_first_run(items)
     if config.getoption("--all"):
-        complete = len(items) > MOST and "ATTN_EXP_CI" in os.environ  # elsewhere libraries may be missing
-        gone = sorted(listed - {item.nodeid for item in items}) if complete else []
-        if gone:
-            raise pytest.UsageError(f"{LISTED.name} names {len(gone)} cases that are not there, such as {gone[0]}")
+        for item in kept:
+            item.user_properties.append(("first", True))
         return
-    long = {item for item in items if item.get_closest_marker("long") or item.nodeid in listed}
-    items[:] = [item for item in items if item not in long]
-    config.hook.pytest_deselected(items=list(long))
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def of_a_first_run(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the tests of a first run: of each that is not marked `long` up to `CASES` cases, the first and the last
+    among them."""
+    families = defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        if not item.get_closest_marker("long"):
+            families[item.nodeid.partition("[")[0]].append(item)
+    return {
+        family[place * (len(family) - 1) // max(CASES - 1, 1)] if len(family) > CASES else family[place]
+        for family in families.values()
+        for place in range(min(CASES, len(family)))
+    }
+
+
+@pytest.fixture(autouse=True)
+def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test of a first run that starts a process."""
+    if not request.config.getoption("--all") and not request.node.get_closest_marker("long"):
+        start = subprocess.Popen.__init__
+
+        def refuse(*given: Any, **named: Any) -> None:
+            pytest.fail("this test starts a process: mark it `long`, so that a first pytest stays quick")
+
+        def refuse_unless_lookup(process: Any, command: Any, *given: Any, **named: Any) -> None:
+            if not isinstance(command, list) or Path(command[0]).name not in LOOKUPS:
+                refuse()
+            start(process, command, *given, **named)
+
+        monkeypatch.setattr(subprocess.Popen, "__init__", refuse_unless_lookup)
+        monkeypatch.setattr(os, "fork", refuse)
+        monkeypatch.setattr(BaseProcess, "start", refuse)
+        monkeypatch.setattr(tab.Browser, "tell", refuse)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -125,19 +155,10 @@ def collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-def processor_time() -> float:
-    """Return the seconds that processors have worked for this process and for those that it has started and ended.
-
-    Browsers that tests share are left out: all that one has done counts where it ends, after a test that had no tab.
-    """
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime + tab.of_children() - sum(tab.ENDED)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Note when a test starts."""
-    item.stash[STARTED] = processor_time()
+    item.stash[STARTED] = time.process_time()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -145,29 +166,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
     """Add to the last report of a test what it took."""
     report = yield
     if report.when == "teardown" and STARTED in item.stash:
-        report.user_properties.append(("processor", processor_time() - item.stash[STARTED]))
+        report.user_properties.append(("processor", time.process_time() - item.stash[STARTED]))
     return report
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say what a first `pytest` takes, and which of its tests take too much."""
+    """Name the tests that make a first run slow."""
     if not config.getoption("--all"):
         return
     ended = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "when")]
-    listed = set(LISTED.read_text(encoding="utf-8").splitlines())
-    last = [report for report in ended if report.when == "teardown"]
-    every = {report.nodeid: dict(report.user_properties).get("processor", 0.0) for report in last}
-    is_long = {report.nodeid for report in last if "long" in report.keywords or report.nodeid in listed}
-    took = {name: seconds for name, seconds in every.items() if name not in is_long}
-    of_files = Counter[str]()
-    for name in is_long:
-        of_files[name.partition("::")[0]] += every[name]
-    most = ", ".join(f"{file} {seconds:.0f}" for file, seconds in of_files.most_common(MANY))
-    whole = f"{sum(of_files.values()):.0f} s of a processor's time"
-    terminalreporter.write_line(f"the long ones: {len(is_long)} tests, {whole}; most in {most}")
-    terminalreporter.write_line(f"a first pytest: {len(took)} tests, {sum(took.values()):.0f} s of a processor's time")
-    for name in sorted(took, key=lambda name: -took[name]):
-        if took[name] > MUCH:
-            terminalreporter.write_line(
-                f"  {took[name]:.1f} s: {name}; over {MUCH:.0f} s, mark it long or make it cheaper"
-            )
+    rows = {report.nodeid: dict(report.user_properties) for report in ended if report.when == "teardown"}
+    first = {name: row.get("processor", 0.0) for name, row in rows.items() if "first" in row}
+    terminalreporter.write_line(f"a first pytest: {len(first)} tests, {sum(first.values()):.0f} s of processor time")
+    for name in sorted(first, key=lambda name: -first[name]):
+        if first[name] > MUCH:
+            terminalreporter.write_line(f"  {first[name]:.1f} s: {name}; mark it `long` or make it faster")

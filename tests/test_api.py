@@ -32,6 +32,7 @@ CALLS: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("words", "settings", "typed"), CALLS, ids=[call[2] for call in CALLS])
 def test_a_call_is_the_command_line(
     words: tuple[str, ...], settings: dict[str, Any], typed: str, tmp_path: Path
@@ -59,6 +60,7 @@ OWN: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", OWN, ids=[" ".join(each) for each in OWN])
 def test_the_command_of_a_run_on_own_arrays_repeats_it(settings: dict[str, Any]) -> None:
     result = run(**settings)
@@ -145,6 +147,7 @@ def test_nothing_is_written_until_it_is_saved(result: Result, tmp_path: Path, mo
     assert folder.name in (tmp_path / "mine/index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_large_array_is_named_in_the_command_and_lies_among_the_results(tmp_path: Path) -> None:
     vectors = np.random.default_rng(1).normal(size=(300, 400))
     result = run("report=none", "weights=blocks", vectors=vectors, variant=["matrix"], head=1)
@@ -203,6 +206,7 @@ def test_hostile_tokens_do_no_harm() -> None:
     assert max(map(len, hostile.texts)) < 400
 
 
+@pytest.mark.long
 def test_public_names_are_in_order_and_load_nothing_by_themselves() -> None:
     assert list(attn_exp.__all__) == sorted(attn_exp.__all__) == sorted(attn_exp.HOMES)
     for name in attn_exp.__all__:

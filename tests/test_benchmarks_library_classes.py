@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.library_classes import attention_in
 from tests import ROOT
 
@@ -58,6 +60,7 @@ def test_what_weighs_nothing_or_is_not_called_is_left_out() -> None:
     assert not list(attention_in("def show_attention(x):\n    print(softmax(x))\n"))
 
 
+@pytest.mark.long
 def test_a_library_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "benchmarks/library_classes.py", "no_such_library", str(tmp_path / "made")],

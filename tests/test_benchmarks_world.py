@@ -78,6 +78,7 @@ def test_a_bug_without_a_name_is_located_by_its_stage(stage: str, expected: str,
     assert world.graded(row, world.Checked(1, 0.1, verdict, ""))["grade"] == grade
 
 
+@pytest.mark.long
 def test_a_folder_is_asked_file_by_file(tmp_path: Path) -> None:
     files = {
         "001_right.py": RIGHT,

@@ -110,6 +110,7 @@ def page(produce: Any, tmp_path: Path) -> Any:
     return produce.Page("page", tmp_path / "page", DOCS / "_produced/test")
 
 
+@pytest.mark.long
 def test_commands_and_python_are_run_and_what_they_print_is_shown(produce: Any, page: Any) -> None:
     text = "A\n```console\n$ echo one > file\n$ cat file\n```\nB\n```python\nx = 2\nprint(x)\nx + 1\n```\nC\n"
     assert produce.produced(text, page) == (
@@ -118,6 +119,7 @@ def test_commands_and_python_are_run_and_what_they_print_is_shown(produce: Any, 
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [
@@ -132,12 +134,14 @@ def test_what_does_not_run_ends_the_build(text: str, produce: Any, page: Any) ->
         produce.produced(text, page)
 
 
+@pytest.mark.long
 def test_what_fails_as_it_should_is_shown_with_what_it_says(produce: Any, page: Any) -> None:
     text = produce.produced("```console fails\n$ python -m attn_exp head=0\n```\n", page)
     said = "attn_exp: error: head=0: expected a whole number of at least 1"
     assert text == f"```console\n$ python -m attn_exp head=0\n{said}\n```\n"
 
 
+@pytest.mark.long
 def test_files_are_written_where_they_say(produce: Any, page: Any) -> None:
     text = produce.produced("```yaml:mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\n```\n", page)
     assert text == "```{code-block} yaml\n:caption: mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\na: 1\n```\n"
@@ -219,6 +223,7 @@ def size(path: Path) -> tuple[int, int]:
     return width, height
 
 
+@pytest.mark.long
 def test_a_picture_of_the_report_is_taken_when_the_site_is_built(produce: Any, page: Any) -> None:
     need_chromium()
     text = "```console\n$ python -m attn_exp report=full\n```\n![It](outputs/latest/report.png)\n"

@@ -147,6 +147,7 @@ def test_a_sweep_that_is_stopped_while_its_folder_is_made_leaves_none(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.long
 def test_drafts_of_processes_that_ended_are_removed_and_no_others(tmp_path: Path) -> None:
     make = (
         "import os, pathlib, sys; from attn_exp import drafts\n"
@@ -214,8 +215,8 @@ def test_a_signal_in_the_middle_of_a_destructor_ends_a_command_all_the_same(caps
     with pytest.raises(stopping.Stopped), stopping.stoppable():
         loud = Loud()
         del loud
-        time.sleep(10)
-    assert time.monotonic() - start < 5 and capsys.readouterr().err == ""
+        time.sleep(600)
+    assert time.monotonic() - start < 300 and capsys.readouterr().err == ""
 
 
 def test_one_that_is_sent_again_does_not_come_where_it_would_be_lost_again(

@@ -17,7 +17,6 @@ import pytest
 
 from docs.produce import changed
 from tests import ROOT
-from tests.long import thinned
 
 FILE = re.compile(r"^```(?P<kind>python|yaml|diff):(?P<path>\S+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = re.split(r"\n## (?!\{)", (ROOT / "docs/extend.md").read_text(encoding="utf-8"))[1:]  # no template's heading
@@ -134,7 +133,8 @@ def test_the_last_section_names_the_tests_of_every_member() -> None:
     assert [path for path in sorted(named) if not (ROOT / path).is_file()] == []
 
 
-@pytest.mark.parametrize("title", thinned(RECIPES, 9))
+@pytest.mark.long
+@pytest.mark.parametrize("title", RECIPES)
 def test_its_commands_run_and_its_member_is_listed(title: str, tmp_path: Path) -> None:
     folder, outcome = added(tmp_path, RECIPES[title]), OUTCOMES[title]
     commands = re.findall(r"^\$ (.*)$", RECIPES[title], re.MULTILINE)
@@ -194,6 +194,7 @@ def test_a_column_more_is_in_every_table_and_runs_of_before_open(tmp_path: Path)
     assert (folder / "earlier/report.html").is_file()
 
 
+@pytest.mark.long
 def test_a_setting_out_of_bounds_is_refused_in_one_line(tmp_path: Path) -> None:
     wrong = run(added(tmp_path, RECIPES["A mask"]), "python -m attn_exp mask=strided mask.strided.step=0")
     assert wrong.stderr == "attn_exp: error: mask.strided.step=0: expected a whole number of at least 1\n"

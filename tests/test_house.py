@@ -111,6 +111,7 @@ def test_a_room_of_diagnosis_imports_only_from_rooms_above_it(name: str) -> None
         assert used <= above, (path.name, used - above)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("library", "homes"), EDGES.items(), ids=EDGES)
 def test_each_heavy_library_stays_at_its_edge(library: str, homes: tuple[str, ...]) -> None:
     users = [path for path in sources() if any(name.split(".")[0] == library for name in imported(path))]
@@ -162,6 +163,7 @@ def calls(path: Path) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.long
 def test_files_of_others_are_opened_in_one_place() -> None:
     """`archive.open` opens a member of an archive, `webbrowser.open` a page: neither waits for a pipe."""
     for path in sources():
@@ -175,6 +177,7 @@ def test_files_of_others_are_opened_in_one_place() -> None:
         assert not opens or str(path.relative_to(PACKAGE)) in OPENERS, (path, opens)
 
 
+@pytest.mark.long
 def test_each_format_is_read_in_one_place() -> None:
     for path in sources():
         used = {"numpy" if before == "np" else before for before, name in calls(path) if name in READS} & READERS.keys()
@@ -222,23 +225,27 @@ NOT_NEEDED = {
 """What a run of the usual variants without a report has no use for, and must not wait for."""
 
 
+@pytest.mark.long
 def test_a_run_without_a_report_loads_nothing_that_it_does_not_use(tmp_path: Path) -> None:
     modules = loaded("report=none", folder=tmp_path)
     assert not NOT_NEEDED & modules
     assert sum(name.startswith("attn_exp.") for name in modules) <= 116  # each takes a fifth of a millisecond or more
 
 
+@pytest.mark.long
 def test_a_page_waits_for_no_plotting_library(tmp_path: Path) -> None:
     assert not {"matplotlib", "pandas", "PIL"} & loaded("report=full", folder=tmp_path)
     assert "matplotlib" not in versions(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [("--cfg", "job"), ("--cfg", "job", "experiment=attention_basics")])
 def test_showing_settings_loads_no_numpy_and_no_room_below_config(words: tuple[str, ...], tmp_path: Path) -> None:
     rooms = {f"attn_exp.{name}" for name in ORDER[ORDER.index("config") + 1 : ORDER.index("api")]}
     assert not ({"numpy", "difflib", "attn_exp.api"} | rooms) & loaded(*words, folder=tmp_path)
 
 
+@pytest.mark.long
 def test_runs_that_need_them_load_them_so_the_test_above_can_fail(tmp_path: Path) -> None:
     drawn = loaded("report=full", "figures.format=[svg,pdf]", folder=tmp_path)
     assert {"matplotlib", "jinja2", "attn_exp.report.documents"} <= drawn
@@ -297,6 +304,7 @@ def asked_of_the_system(path: Path) -> set[str]:
     return (found & SYSTEMS_OWN) | signals | flags
 
 
+@pytest.mark.long
 def test_one_file_asks_what_systems_do_differently() -> None:
     asked = {str(path.relative_to(PACKAGE)): asked_of_the_system(path) for path in sources()}
     assert {"fcntl", "sqlite3", "symlink_to", "sched_getaffinity", "fsync", "replace", "killpg"} <= asked.pop(
@@ -327,6 +335,7 @@ def below(name: str, arrows: dict[str, set[str]]) -> set[str]:
     return reached
 
 
+@pytest.mark.long
 def test_no_file_imports_itself_in_a_circle_for_types_neither() -> None:
     places = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources()}
     files = {name.removesuffix(".__init__"): path for name, path in places.items()}

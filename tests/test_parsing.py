@@ -139,6 +139,7 @@ def test_arrays_of_a_run_are_read_as_numpy_reads_them(tmp_path: Path) -> None:
             assert (read[name].dtype, read[name].strides) == (array.dtype, array.strides)
 
 
+@pytest.mark.long
 def test_an_archive_that_unpacks_without_end_is_refused_unread(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("tokens.npy", "w") as member:
@@ -152,6 +153,7 @@ def test_an_archive_that_unpacks_without_end_is_refused_unread(tmp_path: Path) -
         numpy_files.look_into_archive(path, "a")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [30_000, 70_000], ids=["the usual record", "that of large archives"])
 def test_an_archive_of_far_too_many_members_is_refused_unread(count: int, tmp_path: Path) -> None:
     stream = io.BytesIO()
@@ -196,6 +198,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path: Path) -> None:
         assert own_code.fingerprint(given) == ""
 
 
+@pytest.mark.long
 def test_a_header_takes_no_more_than_a_gibibyte(tmp_path: Path) -> None:
     header = b'{"a":[' + b"[]," * 16_000_000
     (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)

@@ -65,13 +65,14 @@ def test_a_place_is_that_of_the_deepest_room() -> None:
     assert patience.where(sys._getframe()) == "at work"
 
 
+@pytest.mark.long
 @posix
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_command_inside_one_call_of_a_library(number: signal.Signals) -> None:
     code = (
         "import hashlib, signal, sys; from attn_exp import cli;"
         "signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "cli.obey = lambda words: (print('ready', flush=True), hashlib.pbkdf2_hmac('sha256', b'', b'', 300_000_000));"
+        "cli.obey = lambda words: (print('ready', flush=True), hashlib.pbkdf2_hmac('sha256', b'', b'', 2_000_000_000));"
         "sys.argv = ['attn-exp']; cli.main()"
     )
     with subprocess.Popen(
@@ -82,11 +83,12 @@ def test_a_signal_ends_a_command_inside_one_call_of_a_library(number: signal.Sig
         run.send_signal(number)
         start = time.monotonic()
         said = run.stderr.read().decode()
-        assert run.wait(20) == 128 + number
-    assert time.monotonic() - start < 10
+        assert run.wait(300) == 128 + number
+    assert time.monotonic() - start < 300  # and not the ten minutes or more that the call takes
     assert said == f"{patience.STOPPED}\n"
 
 
+@pytest.mark.long
 def test_a_fork_has_no_watch() -> None:
     if not hasattr(os, "fork"):
         pytest.skip("no fork")

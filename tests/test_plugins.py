@@ -261,6 +261,7 @@ def package(title: str) -> str:
 FROM_OUTSIDE = [title for title in RECIPES if package(title) in {kind.package for kind in KINDS}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("title", FROM_OUTSIDE)
 def test_a_recipe_works_unchanged_from_outside(title: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, text = next((path, text) for _, path, text in FILE.findall(RECIPES[title]) if path.endswith(".py"))

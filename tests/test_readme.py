@@ -37,6 +37,7 @@ def commands() -> dict[str, str]:
     return {kind: command for command, kind in re.findall(r"^attn-exp (.*?) +# (\w+):", text, re.MULTILINE)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", SAID)
 def test_each_of_the_four_commands_runs(kind: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")

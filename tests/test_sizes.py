@@ -21,6 +21,7 @@ def attention(q, k, v):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -69,6 +70,7 @@ def test_parts_that_fit_alone_are_counted_together(
     assert "with all else, and 4 GiB are free" in refused(words, monkeypatch, capsys)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps to a limit of the address space")
 def test_a_limit_of_the_address_space_is_asked() -> None:
     code = (

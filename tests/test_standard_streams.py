@@ -12,7 +12,6 @@ import pytest
 
 from attn_exp import standard_streams
 from tests import ROOT
-from tests.long import thinned
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
 
@@ -32,7 +31,8 @@ CASES = {
 """What is typed: the exit code, and whether a line is seen."""
 
 
-@pytest.mark.parametrize("typed", thinned(CASES, 3))
+@pytest.mark.long
+@pytest.mark.parametrize("typed", CASES)
 def test_a_stream_that_takes_nothing_is_one_line(typed: str, tmp_path: Path) -> None:
     (tmp_path / "outputs" / "runs").mkdir(parents=True)
     code, seen = CASES[typed]

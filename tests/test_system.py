@@ -64,6 +64,7 @@ def other(way: str, path: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.long
 def test_a_lock_says_who_holds_it_and_dies_with_its_holder(way: str, tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert system.holder(path) is None
@@ -138,6 +139,7 @@ def test_the_cores_that_may_be_used_are_those_the_system_names(monkeypatch: pyte
     assert system.usable_cores() == os.cpu_count()
 
 
+@pytest.mark.long
 def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     """Whatever ends it, and where Linux sends no signal either."""
     (tmp_path / "parent.py").write_text(PARENT)

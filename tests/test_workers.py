@@ -14,6 +14,8 @@ import pytest
 
 from attn_exp import stopping, workers
 
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
+
 
 def doubled(number: int) -> int:
     if number < 0:
@@ -78,7 +80,6 @@ def stopped_after(steps: int) -> int:
     return made
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")  # cut short
 def test_a_signal_after_any_step_ends_all_workers_and_nobody_waits_for_ever(alarm: None) -> None:
     """Locks of the standard library's pools stay taken where a signal comes between a lock and its block."""

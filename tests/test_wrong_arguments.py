@@ -100,6 +100,7 @@ def test_a_wrong_argument_is_one_line(name: str, kind: str, tmp_path: Path, monk
     assert bool(message) is not ((name, kind) in TAKEN), message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RESULT)
 def test_a_wrong_argument_of_a_result_is_one_line(name: str) -> None:
     result = attn_exp.run("variant=matrix")

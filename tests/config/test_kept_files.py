@@ -8,7 +8,6 @@ from attn_exp.config.choices import choices
 from attn_exp.config.compose import composed
 from attn_exp.errors import UserError
 from tests.compose import config
-from tests.long import thinned
 
 RIGHT = [
     (),
@@ -32,13 +31,14 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("words", thinned(RIGHT, 3), ids=" ".join)
+@pytest.mark.long
+@pytest.mark.parametrize("words", RIGHT, ids=" ".join)
 def test_values_set_in_a_copy_are_what_hydra_composes(words: tuple[str, ...]) -> None:
     whole = composed(words, ())
     assert [config(*words), config(*words)] == [whole, whole]
 
 
-@pytest.mark.parametrize("words", thinned(WRONG, 3), ids=" ".join)
+@pytest.mark.parametrize("words", WRONG, ids=" ".join)
 def test_what_is_wrong_is_said_in_the_same_words(words: tuple[str, ...]) -> None:
     with pytest.raises(UserError) as expected:
         composed(words, ())

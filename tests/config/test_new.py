@@ -26,6 +26,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "folder"),
     [(["mine_too"], "mine"), (["a/b/mine_too"], "a/b"), (["mine_too", "--config-dir", "with space"], "with space")],

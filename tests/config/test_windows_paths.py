@@ -63,6 +63,7 @@ def test_the_colon_of_a_drive_names_no_function(path: str) -> None:
         find_function(f"{path.rstrip(':').removesuffix('/x')}:attention")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", [r"\\server\share\mine.py", r"C:\co de\mine (2).py"])
 def test_code_at_such_a_path_is_run_and_repeated(path: str, tmp_path: Path) -> None:
     """On this system the whole path is the name of a file."""

@@ -92,6 +92,7 @@ def test_two_that_compute_the_same_agree_whatever_their_axes_and_names() -> None
     assert "they agree" in str(verdict) and "plain: right" in str(verdict)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
@@ -258,6 +259,7 @@ def odd(a):
 """
 
 
+@pytest.mark.long
 def test_the_command_ends_with_0_1_or_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

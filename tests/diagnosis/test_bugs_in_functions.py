@@ -24,6 +24,7 @@ def of_one_argument(queries: Any, keys: Any, values: Any, mask: Any = None) -> A
     return softmax(scores) @ values
 
 
+@pytest.mark.long
 def test_keys_and_values_that_are_overwritten_by_queries_are_named() -> None:
     verdict = attn_exp.check(of_one_argument)
     assert verdict.mistakes == ("keys_from_queries", "values_from_queries"), verdict
@@ -52,6 +53,7 @@ def holes(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
     return powers / powers.sum(axis=-1, keepdims=True) @ v
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("mask=causal",)])
 def test_where_little_but_nan_comes_back_no_mask_is_named_and_the_queries_are(words: tuple[str, ...]) -> None:
     verdict = attn_exp.check(holes, *words)
@@ -77,6 +79,7 @@ class Holes:
         return (weights @ v).swapaxes(1, 2).reshape(b, t, width) @ self.W_o
 
 
+@pytest.mark.long
 def test_a_layer_of_nan_is_not_taken_for_one_that_hides_too_late() -> None:
     verdict = attn_exp.check(Holes, quick=True)
     assert not verdict.passed and not verdict.mistakes, verdict
@@ -93,6 +96,7 @@ def below_one(q: Any, k: Any, v: Any) -> Any:
     return (powers / powers.sum(axis=-1, keepdims=True)) @ v
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("function", "name"), [(raw, "no_max_subtraction"), (below_one, "one_maximum")])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_logits_that_exp_cannot_hold_are_a_remark(function: Any, name: str, dtype: str) -> None:
@@ -116,6 +120,7 @@ def test_sums_and_largest_logits_without_keepdims_are_named(largest: bool | None
     assert verdict.mistakes == ("keepdims_missing",), verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sides", "names"), [("qvk", ("qkv_order",)), ("vqk", ("qkv_order",))])
 def test_heads_that_are_handed_over_in_another_order_are_named(sides: str, names: tuple[str, ...]) -> None:
     """As to a function that takes [query, value, key]; the scale beside it is a mistake of its own."""

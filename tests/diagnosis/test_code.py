@@ -31,6 +31,7 @@ def test_each_of_the_catalogue_has_a_function() -> None:
     assert of_code - elsewhere == {case.mistake for case in CODE} - {"mask_stale"}
 
 
+@pytest.mark.long
 def test_zeros_are_hidden_beside_a_mask_that_is_turned() -> None:
     def turned(q: Any, k: Any, v: Any) -> Any:
         scores = np.triu(logits(q, k))
@@ -80,6 +81,7 @@ def mask_lost_beside_causal(q: Any, k: Any, v: Any, mask: Any = None, is_causal:
     return soft(np.where(seen, logits(q, k), -np.inf)) @ v
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "name", "where"),
     [
@@ -111,6 +113,7 @@ def clipped(q: Any, k: Any, v: Any) -> Any:
     return soft(np.maximum(logits(q, k), 0)) @ v
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", [without_an_axis, rolled, clipped])
 def test_what_no_mistake_explains_gets_no_name(function: Any) -> None:
     verdict = attn_exp.check(function, quick=True)

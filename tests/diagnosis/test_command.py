@@ -52,12 +52,14 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_a_right_function_ends_with_0(tmp_path: Path) -> None:
     done = run(tmp_path, "mine.py:right", "mask=causal", "--quick")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("right: passed   (asked: mask=causal)")
 
 
+@pytest.mark.long
 def test_a_wrong_function_ends_with_1_and_is_named(tmp_path: Path) -> None:
     done = run(tmp_path, "mine.py:unscaled", "--quick", "--json")
     verdict: dict[str, Any] = json.loads(done.stdout)
@@ -65,6 +67,7 @@ def test_a_wrong_function_ends_with_1_and_is_named(tmp_path: Path) -> None:
     assert verdict["mistakes"] == ["no_scale"] and verdict["passed"] is False
 
 
+@pytest.mark.long
 def test_the_smallest_input_can_be_pasted(tmp_path: Path) -> None:
     done = run(tmp_path, "mine.py:unscaled", "--quick", "--json")
     small = json.loads(done.stdout)["smallest"]
@@ -75,6 +78,7 @@ def test_the_smallest_input_can_be_pasted(tmp_path: Path) -> None:
     assert pasted.stdout.strip() == small["mine"] != small["right"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -112,6 +116,7 @@ def test_a_users_mistake_is_one_line(
     assert line in refused(["check", *words], monkeypatch, capsys)
 
 
+@pytest.mark.long
 def test_what_cannot_be_called_gets_a_wrapper_to_be_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +155,7 @@ def test_in_python_a_verdict_shows_itself() -> None:
     attn_exp.assert_attention(attn_exp.attention, quick=True)
 
 
+@pytest.mark.long
 def test_what_was_not_asked_for_is_said() -> None:
     def causal(q: Any, k: Any, v: Any) -> Any:
         scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])

@@ -46,6 +46,7 @@ def test_a_function_that_knows_filler_anywhere_passes(words: str) -> None:
     assert attn_exp.check(mine, *words.split(), quick=True).passed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", ASKED[:3])
 def test_one_that_knows_filler_at_the_end_alone_does_not(words: str) -> None:
     with naming_little():
@@ -63,6 +64,7 @@ def mine(q, k, v, mask=None):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [*ASKED, "mask=padding mask.padding.lengths=[6,4,5]"])
 def test_the_command_of_the_smallest_case_says_the_filler_of_that_case(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -54,6 +54,7 @@ def with_heads_of_its_own_and_causal(weights: Any, x: Any) -> Any:
     return of_four_heads(weights, x, np.tri(x.shape[1]))
 
 
+@pytest.mark.long
 def test_a_mapping_that_helpers_read_is_given_and_heads_in_the_code_are_found() -> None:
     verdict = attn_exp.check(of_four_heads)
     assert verdict.passed and verdict.right_under == "head=4", verdict

@@ -69,6 +69,7 @@ def test_who_does_all_as_asked_is_right(sheet: Paper) -> None:
     assert (right.points, right.first_wrong, right.mistakes, right.said) == (right.most, "", (), "")
 
 
+@pytest.mark.long
 def test_a_mask_that_nobody_asked_for_is_named(sheet: Paper) -> None:
     count = len(sheet.sheet.problem.tokens)
     later = worked(sheet, hidden=np.triu(np.ones((count, count), bool), 1))

@@ -46,6 +46,7 @@ def checked(
     return subprocess.run(command, cwd=folder, env=known, check=False, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("code", "call", "said"),
     [
@@ -63,9 +64,10 @@ def test_what_ends_the_process_is_a_verdict(code: str, call: str, said: str, tmp
     assert (done.returncode, verdict["passed"], done.stderr) == (1, False, "")
     assert said in verdict["computes"]
     assert said in verdict["findings"][0]["said"]
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 300  # and not the 600 seconds that it sleeps
 
 
+@pytest.mark.long
 def test_what_it_prints_stands_on_stderr_and_what_it_starts_ends(tmp_path: Path) -> None:
     code = "atexit.register(time.sleep, 600); threading.Thread(target=time.sleep, args=[600]).start()"
     call = "print('words'); os.write(1, b'words'); sys.stdout.close()"
@@ -73,9 +75,10 @@ def test_what_it_prints_stands_on_stderr_and_what_it_starts_ends(tmp_path: Path)
     done = checked(tmp_path, "--json", code=code, call=call)
     assert (done.returncode, json.loads(done.stdout)["passed"]) == (0, True)
     assert set(done.stderr.split("words")) <= {"", "\n"}
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 300  # and not the 600 seconds that it sleeps
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "code", ["sys.excepthook = None", "sys.modules.clear()", "sys.modules['numpy'] = None", "sys.path.clear()"]
 )
@@ -84,6 +87,7 @@ def test_what_it_takes_away_from_python_hinders_no_check(code: str, tmp_path: Pa
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
+@pytest.mark.long
 def test_what_cannot_be_called_ends_with_2_and_one_line(tmp_path: Path) -> None:
     done = checked(tmp_path, "--json", call="raise ValueError('these are no tensors')")
     line = "attn_exp: error: attention could not be called with q, k, v [b h t d], numpy, float64: "
@@ -116,6 +120,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("broken", "place"),
     [
@@ -142,6 +147,7 @@ def test_an_error_of_ours_is_not_put_down_to_the_function(broken: str, place: st
             assert "the process in which attn_exp asks ended before it imported anything (exit code 1)" in line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["timeout=0", "timeout=nan", "timeout=long", "timeout=1e9", "timeout="])
 def test_a_time_that_is_none_is_refused(word: str, tmp_path: Path) -> None:
     done = checked(tmp_path, word)
@@ -222,6 +228,7 @@ def changing(made_of: Callable[[int, Any], Any]) -> Verdict:
     return attn_exp.check(returning(lambda out: made_of(next(calls), out)), quick=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cut", [np.s_[..., :0], np.s_[:, :0], np.s_[:0], np.s_[..., :0, :]])
 def test_an_answer_of_no_numbers_is_wrong_in_its_shape(cut: Any) -> None:
     verdict = attn_exp.check(returning(lambda out: out[cut]), quick=True)
@@ -231,6 +238,7 @@ def test_an_answer_of_no_numbers_is_wrong_in_its_shape(cut: Any) -> None:
     assert verdict.smallest is not None
 
 
+@pytest.mark.long
 def test_how_numpy_takes_overflows_there_is_nothing_to_the_check() -> None:
     def attention(q: Any, k: Any, v: Any) -> Any:
         np.seterr(all="raise")
@@ -272,6 +280,7 @@ def test_right_numbers_with_another_axis_do_not_pass(function: Callable[..., Any
     assert all("shape" in each for each in said), said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("last", [1, 3, 8, 20, 40])
 def test_a_function_that_stops_answering_does_not_pass(last: int) -> None:
     for later in (

@@ -13,7 +13,6 @@ import pytest
 import attn_exp
 from attn_exp.diagnosis.matrices.sizes_of_files import exchanged
 from attn_exp.errors import UserError
-from tests.long import thinned
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
@@ -26,7 +25,7 @@ KINDS = [kind for kind in vars(of).values() if inspect.isclass(kind) and issubcl
          and kind not in (of.Packed, of.Plain, of.Turning)]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", thinned(KINDS, 2), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_what_it_is_made_of_and_called_with_is_found(kind: Any) -> None:
     verdict = attn_exp.check(kind, quick=True)
     assert verdict.passed, verdict

@@ -96,6 +96,7 @@ def test_a_mistake_beside_a_mapping_has_its_name() -> None:
     assert attn_exp.check(by_width, quick=True).mistakes == ("scale_by_sqrt_d_model",)
 
 
+@pytest.mark.long
 def test_a_bias_with_a_wrong_sign_does_not_pass() -> None:
     verdict = attn_exp.check(without_bias_of_keys, quick=True)
     assert not verdict.passed

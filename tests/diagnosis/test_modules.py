@@ -9,7 +9,6 @@ import pytest
 
 import attn_exp
 from attn_exp.experiment.row import Row
-from tests.long import thinned, thinned_rows
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
@@ -20,7 +19,7 @@ from tests.diagnosis import modules_at_hand as of
 FILE = Path(of.__file__)
 
 
-@pytest.mark.parametrize("word", thinned(["nh", "n_attention_heads", "groups", "n", "nb_of_heads"], 5))
+@pytest.mark.parametrize("word", ["nh", "n_attention_heads", "groups", "n", "nb_of_heads"])
 def test_the_number_of_heads_is_found_whatever_it_is_called(word: str) -> None:
     torch.manual_seed(5)  # its matrices are its own, and small ones tell little of a scale
     assert attn_exp.check(of.plain(word)(24, 4), quick=True).passed
@@ -35,17 +34,14 @@ def test_heads_are_counted_by_what_they_do_where_several_numbers_may_be_meant() 
 
 @pytest.mark.parametrize(
     ("module", "words"),
-    thinned_rows(
-        [
-            (of.ListOfHeads, ()),
-            (of.ListOfHeads(20, 5), ()),
-            (of.OneHead(24, 6), ()),
-            (of.Configured, ("mask=causal",)),
-            (of.Grouped, ("head=6", "kv_head=2")),
-            (of.Grouped(24, 4, 2), ()),
-        ],
-        3,
-    ),
+    [
+        (of.ListOfHeads, ()),
+        (of.ListOfHeads(20, 5), ()),
+        (of.OneHead(24, 6), ()),
+        (of.Configured, ("mask=causal",)),
+        (of.Grouped, ("head=6", "kv_head=2")),
+        (of.Grouped(24, 4, 2), ()),
+    ],
 )
 def test_modules_in_odd_styles_pass(module: Any, words: tuple[str, ...]) -> None:
     verdict = attn_exp.check(module, *words, quick=True)
@@ -54,17 +50,14 @@ def test_modules_in_odd_styles_pass(module: Any, words: tuple[str, ...]) -> None
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    thinned_rows(
-        [
-            ("ListOfHeads", []),
-            ("layer", []),
-            ("Plain", []),
-            ("Plain", ["bias=true"]),
-            ("Configured", ["mask=causal"]),
-            ("Configured", ["mask=causal", "bias=true"]),
-        ],
-        3,
-    ),
+    [
+        ("ListOfHeads", []),
+        ("layer", []),
+        ("Plain", []),
+        ("Plain", ["bias=true"]),
+        ("Configured", ["mask=causal"]),
+        ("Configured", ["mask=causal", "bias=true"]),
+    ],
 )
 def test_a_module_is_a_row_of_a_run_with_the_run_s_own_matrices(name: str, words: list[str], here: None) -> None:
     line = row_of(f"{FILE}:{name}", 12, 3, words)
@@ -95,7 +88,7 @@ def row_of(target: str, width: int, heads: int, words: list[str]) -> Row:
     return next(line for line in result.comparison.rows if line.variant == "mine")
 
 
-@pytest.mark.parametrize("kind", thinned(["bfloat16", "float64", "float32", "float16"], 4))
+@pytest.mark.parametrize("kind", ["bfloat16", "float64", "float32", "float16"])
 def test_a_small_fill_is_named_in_every_type(kind: str) -> None:
     """Of logits up to 6, `e^-10` is lost in the last bit of a half type: the hidden keys must be far ahead."""
 

@@ -14,7 +14,6 @@ from attn_exp import registry
 from attn_exp.arrays import Array
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.rules.masks.mask import Mask
-from tests.long import thinned, thinned_rows
 
 
 def state(verdict: Verdict, rung: str) -> str:
@@ -57,16 +56,14 @@ class EveryOther(Mask):
 WRITTEN = "mask.array.values=[[true,false,false],[true,true,false],[true,false,true]]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "words", "seed"),
-    thinned_rows(
-        [
-            *((late_causal, ("mask=causal",), seed) for seed in range(3)),
-            (late_given, ("mask=causal",), 1),
-            (late_given, ("mask=array", WRITTEN), 2),
-        ],
-        3,
-    ),
+    [
+        *((late_causal, ("mask=causal",), seed) for seed in range(3)),
+        (late_given, ("mask=causal",), 1),
+        (late_given, ("mask=array", WRITTEN), 2),
+    ],
 )
 def test_a_mask_after_exp_has_no_name_but_its_reason(
     function: Callable[..., Any], words: tuple[str, ...], seed: int
@@ -79,6 +76,7 @@ def test_a_mask_after_exp_has_no_name_but_its_reason(
     assert "the maximum is taken over hidden keys too" in verdict.computes
 
 
+@pytest.mark.long
 def test_a_late_mask_of_ones_own_has_no_name_either() -> None:
     with registry.kept():
         attn_exp.register(EveryOther)
@@ -95,7 +93,7 @@ def rounded_scale(q: Array, k: Array, v: Array) -> Array:
     return np.asarray(shares(exponentials(q, k, 0.3545)) @ v)
 
 
-@pytest.mark.parametrize("more", thinned([1e-2, 1e-3, 1e-4, 1e-6], 4))
+@pytest.mark.parametrize("more", [1e-2, 1e-3, 1e-4, 1e-6])
 def test_a_number_added_below_is_named_and_no_rounding(more: float) -> None:
     verdict = attn_exp.check(lambda q, k, v: more_below(q, k, v, more), quick=True)
     assert (verdict.passed, verdict.mistakes) == (False, ("sum_epsilon",))
@@ -169,7 +167,8 @@ def with_noise(q: Array, k: Array, v: Array) -> Array:
     return np.asarray(shares(exponentials(q, k)) @ v + noise * 1e-3)
 
 
-@pytest.mark.parametrize("function", thinned([in_steps, three_decimals, with_noise], 3))
+@pytest.mark.long
+@pytest.mark.parametrize("function", [in_steps, three_decimals, with_noise])
 def test_errors_as_small_as_those_of_a_half_type_are_not_its_own(function: Callable[..., Any]) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert (verdict.passed, verdict.mistakes) == (False, ())
@@ -188,6 +187,7 @@ def cubes(q: Array, k: Array, v: Array) -> Array:
     return np.asarray(shares(exponentials(q, k) ** 3 + exponentials(q, k)) @ v)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "stage", "said"),
     [
@@ -220,6 +220,7 @@ def merged_with_a_rounded_root(queries: Array, keys: Array, values: Array, n_hea
     return side_by_side(queries * (1 + 2.0**-25), keys, values, n_heads, merge=False)
 
 
+@pytest.mark.long
 def test_a_root_that_was_taken_in_float32_is_no_other_scale() -> None:
     verdict = attn_exp.check(merged_with_a_rounded_root, quick=True)
     assert verdict.mistakes == ("heads_merged_wrong",), verdict

@@ -19,7 +19,6 @@ from attn_exp.mistakes.precision import rounded
 from attn_exp.own_code import function_at_hand
 from tests.diagnosis.test_zoo import UNNAMED, one_of_each
 from tests.hurry import naming_little
-from tests.long import thinned
 from tests.zoo.case import Case, names_said
 from tests.zoo.odd_cases import ODD
 from tests.zoo.odd_cheats import CHEATS
@@ -41,23 +40,25 @@ def short(case: Case) -> str:
     return f"{case.mistake or 'right'}-{name} {' '.join(case.settings)}"
 
 
-@pytest.mark.parametrize("case", thinned(one_of_each(ODD), 14), ids=short)
+@pytest.mark.long
+@pytest.mark.parametrize("case", one_of_each(ODD), ids=short)
 def test_a_wrong_function_is_named_alone(case: Case) -> None:
     answer = verdict(case)
-    assert not answer.passed, answer
     if case.function.__name__ in UNNAMED:
+        assert not answer.passed, answer
         return
     assert len(names_said(answer)) == 1, answer
     assert names_said(answer)[0] in (case.mistake, *case.same_as), answer
 
 
-@pytest.mark.parametrize("case", thinned(RIGHT, 5), ids=short)
+@pytest.mark.long
+@pytest.mark.parametrize("case", RIGHT, ids=short)
 def test_a_right_function_passes(case: Case) -> None:
     answer = verdict(case)
     assert answer.passed, answer
 
 
-@pytest.mark.parametrize("cheat", thinned(CHEATS, 4), ids=lambda cheat: str(cheat.name))
+@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: str(cheat.name))
 def test_a_cheat_does_not_pass(cheat: Any) -> None:
     with naming_little():
         assert not attn_exp.check(cheat.make()).passed
@@ -84,6 +85,7 @@ def test_a_wrong_mask_is_not_excused_by_another_way_to_write_it(name: str) -> No
             assert names_said(verdict) == (case.mistake,)
 
 
+@pytest.mark.long
 def test_two_mistakes_that_cancel_each_other_explain_nothing() -> None:
     """Right but for float16 inside, to the 8 bits of its answers: no softmax and then two are one."""
 
@@ -95,6 +97,7 @@ def test_two_mistakes_that_cancel_each_other_explain_nothing() -> None:
     assert "softmax_twice" not in attn_exp.check(narrow).mistakes
 
 
+@pytest.mark.long
 def test_a_quick_check_names_two_mistakes() -> None:
     def function(q: Any, k: Any, v: Any) -> Any:
         logits = q @ k.swapaxes(-1, -2) / q.shape[-1]
@@ -115,6 +118,7 @@ def test_each_entry_may_have_a_length_of_its_own(late: int, mistakes: tuple[str,
     assert (answer.passed, answer.mistakes) == (not mistakes, mistakes), answer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [["scale=0.3"], []])
 def test_a_scale_that_is_given_and_not_used_is_said(words: list[str]) -> None:
     def function(q: Any, k: Any, v: Any, scale: float | None = None) -> Any:

@@ -65,6 +65,8 @@ CASES = [
 ]
 """What a check is asked; of each, the smallest case has masks, scores and sizes of its own."""
 
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
+
 
 def numbers(printed: str) -> Array:
     """Return the numbers of a printed list, in which a function may have put NaN."""

@@ -172,6 +172,13 @@ class Handed(torch.nn.Module):
         return self.out(self.inner(q, k, v).transpose(1, 2).flatten(2))
 
 
+class InnerAttention(torch.nn.Module):
+    """What it is made of."""
+
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
 class Temperature(Plain):
     """Scores are multiplied by a number of each head; all are the same at first."""
 
@@ -471,6 +478,13 @@ def test_a_matrix_that_waits_for_another_input_is_no_mistake() -> None:
     assert right.passed
     assert any("until another input is given" in one.said for one in right.findings)
     assert wrong.mistakes == ("no_output_projection",)
+
+
+class PlainProcessor:
+    """What weighs the keys of a layer that hands itself over."""
+
+    def __call__(self, layer: Fused, x: Any) -> Any:
+        return layer.attend(x)
 
 
 class Processed(Fused):

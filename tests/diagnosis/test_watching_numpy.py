@@ -306,6 +306,7 @@ class Means(OfOneHead):
         return scores * np.sqrt(self.w["q"].shape[0]) / len(scores)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("layer", "names"),
     [(OtherSums, {"keepdims_missing"}), (OtherMaxima, {"keepdims_missing"}),

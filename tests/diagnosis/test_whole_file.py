@@ -81,6 +81,7 @@ def test_what_was_made_in_a_file_is_asked_and_its_code_says_what_may_be_attentio
     assert [name for name, attends in names.items() if not attends] == ["softmax", "split_heads", "scores", "wrapped"]
 
 
+@pytest.mark.long
 def test_a_table_has_a_line_for_each(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_table_has_a_line_for_each(
     assert said.endswith("Not attention: softmax, split_heads, scores, wrapped\n")
 
 
+@pytest.mark.long
 def test_nothing_that_can_be_called_is_a_users_mistake(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +107,7 @@ def test_nothing_that_can_be_called_is_a_users_mistake(
     assert "all_mine.py: no attention that can be called" in line
 
 
+@pytest.mark.long
 def test_json_is_a_list(file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(FILE.partition("def unscaled")[0], encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["attn-exp", "check", str(file), "--quick", "--json"])

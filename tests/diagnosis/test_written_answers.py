@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import attn_exp
 
@@ -30,6 +31,7 @@ def causal_of_rows(Q: Any, K: Any, V: Any, M: int, d: int) -> Any:
     return shares(np.where(np.tri(M, dtype=bool), Q @ K.T / d**0.5, -np.inf)) @ V
 
 
+@pytest.mark.long
 def test_an_answer_may_be_written_to_an_array() -> None:
     assert attn_exp.check(written).passed
     assert attn_exp.check(written_wrongly).mistakes == ("softmax_over_queries",)

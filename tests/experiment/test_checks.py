@@ -52,6 +52,7 @@ def verdicts(*overrides: str) -> dict[tuple[str, str], str]:
 EVERYTHING = "variant=[looped,matrix,multi_head,multi_query,decode,linear,linear_recurrent]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rules",
     ["mask=causal", "mask=[causal,window] score=[alibi,softcap,sink]", "mask=causal position=rope score=t5",

@@ -57,6 +57,7 @@ def in_turns(q, k, v):
 """
 
 
+@pytest.mark.long
 def test_a_check_holds_a_function_to_the_order_of_steps_of_its_convention(tmp_path: Path) -> None:
     (tmp_path / "late.py").write_text(LATE)
     late, cap = f"{tmp_path}/late.py:attention", ("score=softcap", "score.softcap.cap=2")

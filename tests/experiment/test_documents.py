@@ -18,7 +18,6 @@ from attn_exp.errors import UserError
 from attn_exp.problem.problem import build
 from tests.checkpoints import write_tiny_model
 from tests.compose import comparison, config
-from tests.long import thinned
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden/documents.json").read_text(encoding="utf-8"))
 FIGURES = [(experiment, name) for experiment, figures in GOLDEN.items() for name in figures]
@@ -102,7 +101,7 @@ def test_the_document_of_two_answers_is_right_once() -> None:
 
 @pytest.mark.parametrize("bias", ["true", "false"])
 @pytest.mark.parametrize(
-    "projections", thinned(sorted({*choices("projections")} & {*choices("embeddings")} - {"file", "model"}), 4)
+    "projections", sorted({*choices("projections")} & {*choices("embeddings")} - {"file", "model"})
 )
 def test_documents_leave_out_nothing_that_a_run_needs(projections: str, bias: str) -> None:
     """What a document lacks leaves everything as it is: W_o is the identity, and biases are zero."""
@@ -113,7 +112,7 @@ def test_documents_leave_out_nothing_that_a_run_needs(projections: str, bias: st
         assert not any(problem.projections[name].any() for name in ("b_q", "b_k", "b_v", "b_o"))
 
 
-@pytest.mark.parametrize("experiment", thinned(choices("experiment"), 4))
+@pytest.mark.parametrize("experiment", choices("experiment"))
 def test_every_experiment_takes_another_input(experiment: str) -> None:
     """The command line wins over a preset's input, and what the preset's input brought along goes with it."""
     found = comparison(f"experiment={experiment}", "embeddings=random", "projections=normal")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import attn_exp
 
 
@@ -84,6 +86,7 @@ def test_a_matrix_of_a_document_that_is_the_identity_is_the_reason() -> None:
     assert record["no_output_projection"].reason == "the run's own numbers"
 
 
+@pytest.mark.long
 def test_a_mistake_in_what_is_not_asked_for_is_said_so() -> None:
     assert records(*GOOD)["causal_next"].shows == "not asked for"
     assert records(*GOOD, "mask=causal")["causal_next"].shows == "yes"

@@ -33,6 +33,7 @@ def heat_of(weights: Any, cells: int) -> Any:
     return np.array([[weights[a:b, c:d].mean() for c, d in pairwise(edges)] for a, b in pairwise(edges)])
 
 
+@pytest.mark.long
 def test_full_keeps_matrices_and_blocks_keep_none() -> None:
     whole: Any = tabulate(config(*LONG, "variant=[matrix,blockwise]", "weights=full")).traces
     blocks = tabulate(config(*LONG, "variant=[matrix,blockwise]", "weights=blocks")).traces
@@ -74,6 +75,7 @@ def test_free_memory_is_what_the_system_says() -> None:
     assert 1 << 20 < memory.free() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.long
 def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> None:
     words = (*LONG, "variant=[blockwise]", f"output_dir={tmp_path}")
     again = store.load(execution.run(config(*words), Repeat()).folder).comparison

@@ -180,6 +180,7 @@ def test_metrics_of_the_smallest_problems_are_numbers_or_left_out(words: str) ->
     assert {record.metric for record in found} == set(metrics.known())
 
 
+@pytest.mark.long
 def test_what_does_not_sum_to_one_has_no_entropy() -> None:
     words = ("embeddings=random", "embeddings.tokens=2000", "embeddings.d_model=4", "normalizer=sigmoid")
     row = comparison(*words, "variant=[matrix]").rows[0]
@@ -192,6 +193,7 @@ def test_what_does_not_sum_to_one_has_no_entropy() -> None:
     assert math.isnan(comparison("mask=padding", "mask.padding.lengths=0", "variant=[matrix]").rows[0].entropy)
 
 
+@pytest.mark.long
 def test_a_query_that_sees_no_key_is_in_no_mean_of_how_weights_are_spread() -> None:
     """Under a mask that is strictly causal the first token sees nothing; it counted as sure of one key."""
     words = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=4", "mask=causal", "metrics=all")
@@ -251,6 +253,7 @@ def test_attention_to_the_token_before_is_that_of_transformer_lens() -> None:
     assert targets.at_distance(six, 0) == pytest.approx(1 / 6)
 
 
+@pytest.mark.long
 def test_random_small_problems_break_no_metric_and_no_check() -> None:
     assert [fell for seed in range(150) if (fell := attempt(seed))] == []
 

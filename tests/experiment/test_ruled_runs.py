@@ -50,6 +50,7 @@ def confirmed(compared: Comparison) -> None:
         assert row.note if np.isnan(row.error) else row.error < 1e-13, row
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", RUNS)
 def test_the_reference_confirms_every_variant(words: str) -> None:
     confirmed(comparison(*SHAPE, VARIANTS, *words.split()))
@@ -100,6 +101,7 @@ def test_multi_query_shares_the_mean_of_the_heads() -> None:
     np.testing.assert_allclose(shared[0], heads.mean(axis=0), rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", ["mask", "score", "position"])
 def test_every_yaml_of_a_rule_runs(group: str, tmp_path: Path) -> None:
     """What is left to a model gets one."""

@@ -467,6 +467,7 @@ def test_calls_at_once_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
             assert fourth == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_inside_process_pools(method: str) -> None:
@@ -483,6 +484,7 @@ def forked_within(blas: ThreadpoolController) -> None:
     assert work(1) < 1e-13
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_fork_in_the_middle_of_a_call(blas: ThreadpoolController) -> None:
     if "fork" not in multiprocessing.get_all_start_methods():

@@ -12,7 +12,6 @@ import pytest
 import attn_exp
 from attn_exp.forms._blocks import block, operands, plain, tasks, threads
 from tests.forms.test_onnx import ATTENTION, RENAMED, WINDOW, cases, given
-from tests.long import thinned
 
 WHOLE = [name for name in ATTENTION if "16" not in name]
 """Half precision is rounded stage by stage, by `matrix` alone."""
@@ -50,7 +49,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.mark.usefixtures("small", "workers")
 @pytest.mark.parametrize("form", ["auto", "blockwise"])
-@pytest.mark.parametrize("name", thinned(WHOLE, 4))
+@pytest.mark.parametrize("name", WHOLE)
 def test_onnx_suite(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attn_exp.forms._operator.choice.FEW", 0)
     case = cases("Attention")[name]
@@ -63,7 +62,7 @@ def test_onnx_suite(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("small", "workers")
-@pytest.mark.parametrize("shape", thinned(SHAPES, 4), ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("spread", [1.0, 300.0], ids=["small logits", "large logits"])
 def test_pytorch(shape: tuple[int, ...], kind: str, spread: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,13 @@ import pytest
 from attn_exp import forms
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import Rules
-from tests.long import thinned
 from tools.fuzz._cases import Array
 from tools.fuzz.forms import answers, attempt
 
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
-@pytest.mark.parametrize("first", thinned(range(0, 240, 60), 4))
+
+@pytest.mark.parametrize("first", range(0, 240, 60))
 def test_no_answer_differs_by_more_than_its_type_rounds(first: int) -> None:
     counts = Counter[str]()
     for seed in range(first, first + 60):
@@ -27,7 +28,7 @@ def test_no_answer_differs_by_more_than_its_type_rounds(first: int) -> None:
     assert set(counts) == {*installed, "auto"}
 
 
-@pytest.mark.parametrize("form", thinned((name for name in forms.NAMES if not forms.form(name).library), 3))
+@pytest.mark.parametrize("form", [name for name in forms.NAMES if not forms.form(name).library])
 def test_a_form_that_is_slightly_wrong_is_found(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One thousandth off in one number of each answer is enough: few types round that much."""
     sound = forms.form(form)

@@ -23,7 +23,6 @@ from onnx import defs, helper
 from onnx.reference.ops.op_attention import _compute_attention
 
 from attn_exp.arrays import Array
-from tests.long import thinned
 
 RENAMED = {"Q": "query", "K": "key", "V": "value"}
 WINDOW = ("left_window_size", "right_window_size")
@@ -73,7 +72,7 @@ def test_the_suite_is_the_whole_suite() -> None:
     assert len(ROTARY) >= 8
 
 
-@pytest.mark.parametrize("form", thinned(FORMS, len(FORMS)))
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention(name: str, form: str | None) -> None:
     """A stage that a form never forms is not compared; a form that refuses the case says so."""

@@ -266,6 +266,7 @@ def test_arguments_are_left_as_they_are() -> None:
         np.testing.assert_array_equal(each, copy)
 
 
+@pytest.mark.long
 def test_it_is_loaded_where_it_is_used_and_nowhere_else(tmp_path: Path) -> None:
     libraries = {"onnx", "onnxruntime"}
     assert not libraries & loaded("report=none", "variant=[looped,matrix,blockwise]", folder=tmp_path)

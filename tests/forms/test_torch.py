@@ -20,7 +20,6 @@ from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.t5 import bucket
 from tests.forms.by_form import largest_logit
-from tests.long import thinned
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
@@ -84,7 +83,7 @@ def agree(form: str, found: Array, expected: Array, logits_size: float = 1.0) ->
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("form", thinned(BY_CAUSAL, 4))
+@pytest.mark.parametrize("form", BY_CAUSAL)
 @given(arrays=inputs())
 def test_causal(form: str, arrays: tuple[Array, Array, Array]) -> None:
     q, k, v = arrays
@@ -96,7 +95,7 @@ def test_causal(form: str, arrays: tuple[Array, Array, Array]) -> None:
     )
 
 
-@pytest.mark.parametrize("form", thinned(PLAIN, 4))
+@pytest.mark.parametrize("form", PLAIN)
 @given(arrays=inputs(), scale=st.sampled_from([None, 0.0, 0.3, -1.0]))
 def test_plain(form: str, arrays: tuple[Array, Array, Array], scale: float | None) -> None:
     q, k, v = arrays
@@ -105,7 +104,7 @@ def test_plain(form: str, arrays: tuple[Array, Array, Array], scale: float | Non
     )
 
 
-@pytest.mark.parametrize("form", thinned(BY_MASKS, 4))
+@pytest.mark.parametrize("form", BY_MASKS)
 @pytest.mark.parametrize("additive", [True, False])
 @given(arrays=inputs(), seed=st.integers(0, 999), per_head=st.booleans())
 def test_masks(form: str, additive: bool, arrays: tuple[Array, Array, Array], seed: int, per_head: bool) -> None:
@@ -119,7 +118,7 @@ def test_masks(form: str, additive: bool, arrays: tuple[Array, Array, Array], se
     agree(form, attn_exp.attention(q, k, v, attn_mask=mask, form=form), expected, largest_logit(q, k))
 
 
-@pytest.mark.parametrize("form", thinned(BY_CAUSAL, 4))
+@pytest.mark.parametrize("form", BY_CAUSAL)
 def test_logits_of_ten_thousand(form: str) -> None:
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((1, 2, 5, 8)) for _ in range(3))
@@ -128,7 +127,7 @@ def test_logits_of_ten_thousand(form: str) -> None:
     )
 
 
-@pytest.mark.parametrize("form", thinned(BY_CAUSAL, 4))
+@pytest.mark.parametrize("form", BY_CAUSAL)
 def test_one_token_of_one_number(form: str) -> None:
     one = np.ones((1, 1, 1, 1))
     agree(form, attn_exp.attention(one, one, 3 * one, is_causal=True, form=form), by_torch(one, one, 3 * one))

@@ -147,6 +147,7 @@ def test_a_name_that_two_groups_have_is_refused(monkeypatch: pytest.MonkeyPatch)
         mistakes.read_groups()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layer", [False, True])
 def test_what_steps_made_for_other_recipes_changes_no_number(layer: bool) -> None:
     """Of each way to make a mistake, alone and with others made after it, as the check tries them on one question."""

@@ -9,7 +9,6 @@ from numpy.testing import assert_array_equal
 from attn_exp.problem import generators
 from attn_exp.problem.generators import jax as ours
 from attn_exp.problem.generators.generator import Stream
-from tests.long import thinned
 from tests.refusal import refusal
 
 SEEDS = (0, 1, 42, -1, 2**31, 2**32 + 7, 2**63 - 1, -(2**63))
@@ -32,7 +31,7 @@ def test_keys_are_jaxs_own(seed: int) -> None:
         assert_array_equal(ours.fold_in(mine, number), random.fold_in(theirs, number))
 
 
-@pytest.mark.parametrize("seed", thinned(SEEDS, len(SEEDS)))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_uniform_and_whole_numbers_are_jaxs_own_bits(seed: int) -> None:
     random = pytest.importorskip("jax.random", reason="JAX is not installed: pip install 'attn-exp[libraries]'")
     key, mine = random.PRNGKey(seed), begun(seed)

@@ -124,6 +124,7 @@ RULES = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rules", RULES, ids=" ".join)
 def test_every_form_agrees_with_the_reference(rules: tuple[str, ...]) -> None:
     words = ("embeddings.memory.tokens=5", "embeddings.memory.d_model=6", "head=2", *rules)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from attn_exp import run
 from attn_exp.experiment.comparison import Comparison
 from tests.compose import comparison
-from tests.long import each_once
 from tests.refusal import refusal
 
 RANDOM = ("embeddings=random", "embeddings.tokens=7", "embeddings.d_model=8")
@@ -33,7 +34,7 @@ def output(found: Comparison, variant: str) -> np.ndarray:
     return array
 
 
-@pytest.mark.parametrize(("rules", "past"), each_once(RULES, [1, 4, 6]))
+@pytest.mark.parametrize(("rules", "past"), list(itertools.product(RULES, [1, 4, 6])))
 def test_new_tokens_get_what_they_get_when_all_are_computed_at_once(rules: tuple[str, ...], past: int) -> None:
     """It is what a cache is for: nothing changes for the tokens that come after it.
 

@@ -17,8 +17,9 @@ from attn_exp.problem import models
 from attn_exp.problem.files import checkpoint
 from attn_exp.problem.forward_pass import Pass
 from tests.checkpoints import write_bert
-from tests.long import thinned
 from tests.refusal import refusal
+
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
 pytest.importorskip("tokenizers")
 
@@ -48,7 +49,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", thinned(BAD, 3))
+@pytest.mark.parametrize("name", BAD)
 def test_what_a_tokenizer_ends_in_is_one_line(name: str, tmp_path: Path) -> None:
     changed, said = BAD[name]
     write_bert(tmp_path)

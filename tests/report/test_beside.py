@@ -37,6 +37,7 @@ def show(opened: Tab, folder: Path, versus: Versus, script: bool = True) -> None
     opened.open(folder / "page.html")
 
 
+@pytest.mark.long
 def test_a_head_of_one_run_stands_beside_a_head_of_the_other(opened: Tab, tmp_path: Path) -> None:
     one, other, versus = beside("mask=causal", "scale=false")
     show(opened, tmp_path, versus)
@@ -53,11 +54,13 @@ def test_a_head_of_one_run_stands_beside_a_head_of_the_other(opened: Tab, tmp_pa
     assert opened.console == []
 
 
+@pytest.mark.long
 def test_without_a_script_both_runs_are_drawn(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, beside("mask=causal", "scale=false")[2], script=False)
     assert texts(opened, "#large figcaption") == ["first: multi_head, head 1", "second: multi_head, head 1"]
 
 
+@pytest.mark.long
 def test_nan_in_one_run_alone_is_a_difference(opened: Tab, tmp_path: Path) -> None:
     """A library that gives NaN where a query sees no key, beside one that gives zeros."""
     blind = ("mask=padding", "mask.padding.lengths=[0]", "variant=[matrix]")
@@ -92,6 +95,7 @@ def test_runs_of_other_tokens_are_not_subtracted_and_the_page_says_why() -> None
     assert not any("no maps" in sentence for sentence in beside("scale=false")[2].sentences)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [("mask=causal", "scale=false"), ("embeddings.tokens=20",)], ids=["small", "large"])
 def test_a_page_of_two_runs_is_sound(opened: Tab, tmp_path: Path, words: tuple[str, ...]) -> None:
     first = (*TWO_HEADS, "embeddings=random", *words)

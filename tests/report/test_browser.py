@@ -14,11 +14,12 @@ import pytest
 
 from tests.compose import comparison
 from tests.letters import WIDTHS, set_in
-from tests.long import thinned
 from tests.report.browser import need_chromium
 from tests.report.render import page_of
 from tests.report.tab import tab, visit
 from tests.report.test_report import a_run, hostile
+
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
 SETTINGS = ("variant=[looped,unscaled,multi_head]", "mask=causal")
 
@@ -176,7 +177,7 @@ def test_a_difference_of_twelve_tokens_is_seen_whole(tmp_path: Path, width: int)
         assert opened.overflow(".minus .scroll") <= 0
 
 
-@pytest.mark.parametrize("letters", thinned(WIDTHS, 3))
+@pytest.mark.parametrize("letters", WIDTHS)
 @pytest.mark.parametrize("width", [1100, 360], ids=["laptop", "phone"])
 def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int, letters: str) -> None:
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
@@ -191,7 +192,7 @@ def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int,
 WIDE = ("mask=causal", "scale=false", "variant=[looped,scaled,linear,decode,blockwise,multi_head,multi_query]")
 
 
-@pytest.mark.parametrize("letters", thinned(WIDTHS, 3))
+@pytest.mark.parametrize("letters", WIDTHS)
 @pytest.mark.parametrize(
     "words", [("head=2", "scale=false"), SETTINGS, ("experiment=she_likes_coffee",), WIDE], ids=str
 )
@@ -231,7 +232,7 @@ TWELVE = ("embeddings=random", "embeddings.tokens=16", "embeddings.d_model=48", 
 SEVENTY = ("embeddings=random", "embeddings.tokens=70", "embeddings.d_model=8", "head=2", "mask=causal")
 
 
-@pytest.mark.parametrize("scheme", thinned(["dark", "light"], 2))
+@pytest.mark.parametrize("scheme", ["dark", "light"])
 @pytest.mark.parametrize(
     "words", [(), SETTINGS, TWELVE, SEVENTY, ("position=rope", "past=1", "variant=[matrix]")], ids=str
 )

@@ -12,6 +12,8 @@ import pytest
 from tests.report.live_page import show
 from tests.report.tab import Tab
 
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
+
 STAGES = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
 SAID = """
 Array.from(document.querySelectorAll('.why-table tbody td'), (cell) => {

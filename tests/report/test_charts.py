@@ -141,6 +141,7 @@ def marks(svg: str, ours: bool) -> list[Place]:
     return sorted(shown)
 
 
+@pytest.mark.long
 def test_a_chart_says_the_same_in_the_same_places_as_matplotlib_draws_it(compared: Comparison) -> None:
     for ours, theirs in pairs(compared):
         said, expected = texts(ours), texts(theirs)
@@ -150,6 +151,7 @@ def test_a_chart_says_the_same_in_the_same_places_as_matplotlib_draws_it(compare
         assert white(ours) == white(theirs)
 
 
+@pytest.mark.long
 def test_cells_have_the_colours_that_matplotlib_gives_them(compared: Comparison) -> None:
     for ours, theirs in pairs(compared):
         for array, expected in zip(cells(ours), cells(theirs), strict=True):
@@ -159,6 +161,7 @@ def test_cells_have_the_colours_that_matplotlib_gives_them(compared: Comparison)
                 assert np.abs(array - expected)[opaque].max() <= 1
 
 
+@pytest.mark.long
 def test_marks_stand_where_matplotlib_puts_them(compared: Comparison) -> None:
     for ours, theirs in pairs(compared):
         shown, expected = marks(ours, True), marks(theirs, False)
@@ -248,6 +251,7 @@ def lines(views: Views, width: float) -> Drawing:
     return drawing
 
 
+@pytest.mark.long
 def test_a_figure_drawn_with_matplotlib_stands_among_charts() -> None:
     with registry.kept():
         registry.add("attn_exp.report.figures", "own", Figure(caption="A line.", draw=lines), registry.Origin())

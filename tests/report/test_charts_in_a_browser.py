@@ -27,6 +27,8 @@ STRETCHED = """[...document.querySelectorAll("text[textLength]")].map(
 )"""
 """How far each text is from the width that was planned for it."""
 
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
+
 SHOWN = 'document.querySelectorAll("svg text").length'
 
 

@@ -34,6 +34,7 @@ STRENGTHS = """Array.from(document.querySelectorAll('#weights td, [id$="-weights
   .map((cell) => [cell.textContent, getComputedStyle(cell).getPropertyValue('--w')])"""
 
 
+@pytest.mark.long
 def test_a_causal_mask_closes_what_lies_above_the_diagonal_in_every_table(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal", "head=2")
     tables = opened.ask(f"({MASKED})('#large table, .of-a table')")
@@ -43,6 +44,7 @@ def test_a_causal_mask_closes_what_lies_above_the_diagonal_in_every_table(opened
     assert opened.ask(f"({MASKED})('.step[id*=masked] table')") == [UPPER] * 3
 
 
+@pytest.mark.long
 def test_weights_have_one_scale_of_colour_in_the_whole_page(opened: Tab, tmp_path: Path) -> None:
     """A weight's share of the largest, which is 1 where the first query has one key: there are few keys."""
     show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal")
@@ -99,6 +101,7 @@ def test_without_a_mask_nothing_is_closed_and_a_leak_is_not_hidden() -> None:
     assert found is not None and found.tolist() == [[[False, True, False], [False, False, True], [False] * 3]]
 
 
+@pytest.mark.long
 def test_a_long_run_has_no_control_without_effect(opened: Tab, tmp_path: Path) -> None:
     """Of 800 tokens no weights travel with the page: no slider, and nothing that can be changed."""
     show(opened, tmp_path, "variant=[matrix,blockwise]", "embeddings=random", "embeddings.tokens=800")
@@ -106,6 +109,7 @@ def test_a_long_run_has_no_control_without_effect(opened: Tab, tmp_path: Path) -
     assert set(opened.ask(shown)) <= {"choice-token", "all-rows", "depth"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "buttons"), [((), ["1/√d", "no scaling"]), (("scale=0.3",), ["1/√d", "this run", "no scaling"])], ids=str
 )

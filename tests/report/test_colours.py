@@ -65,6 +65,7 @@ def test_colour_is_in_step_with_few_weights_and_shows_small_ones_of_many(words: 
         assert shares[1] > 0.08  # a twelfth of the full colour: seen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mask", ["none", "causal"])
 def test_a_weight_has_one_colour_in_a_table_a_picture_and_what_the_script_draws(mask: str, tmp_path: Path) -> None:
     need_chromium()

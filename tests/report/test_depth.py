@@ -43,6 +43,7 @@ def test_markdown_and_notebook_say_nothing_of_it_where_reading_was_asked_for(wor
     assert "entropy" in markdown_of(brief) and "largest weight" in markdown_of(brief)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", ["all", "reading"])
 def test_one_button_of_the_page_changes_what_is_seen_and_back(depth: str, tmp_path: Path) -> None:
     need_chromium()

@@ -58,6 +58,7 @@ def test_the_default_page_is_no_larger_than_it_was_and_a_layer_goes_without_what
     assert "live.compute" not in layer and "live.compute" in default
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "screens"),
     [((), 5), (MASKED, 5), (TWELVE, 6), (MANY, 6)],
@@ -69,6 +70,7 @@ def test_a_page_is_short(opened: Tab, tmp_path: Path, words: tuple[str, ...], sc
     assert opened.console == []
 
 
+@pytest.mark.long
 def test_a_click_shows_a_head_its_steps_and_its_sum_and_hides_the_rest(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, *MASKED)
     assert texts(opened, ".walk > h2") == ["looped = matrix = scaled, step by step"]
@@ -88,6 +90,7 @@ def test_a_click_shows_a_head_its_steps_and_its_sum_and_hides_the_rest(opened: T
     np.testing.assert_allclose(shown, weights[1].ravel(), atol=0.0051)
 
 
+@pytest.mark.long
 def test_a_link_shows_what_was_chosen(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, *MASKED)
     opened.ask("attention.choose({ show: 1, with: 2, view: 'map' })")
@@ -109,6 +112,7 @@ def test_a_link_shows_what_was_chosen(opened: Tab, tmp_path: Path) -> None:
 TOP = "document.getElementById('%s').getBoundingClientRect().top"
 
 
+@pytest.mark.long
 def test_a_link_to_a_section_keeps_the_choice_and_a_link_with_a_choice_shows_it(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, *MASKED, address="#show=multi_head.2&query=3")
     assert abs(opened.ask(TOP % "weights")) < SCREEN / 4
@@ -129,6 +133,7 @@ def test_a_link_to_a_section_keeps_the_choice_and_a_link_with_a_choice_shows_it(
     assert opened.console == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("address", "named"),
     [
@@ -154,6 +159,7 @@ def test_an_address_that_names_nothing_says_so(opened: Tab, tmp_path: Path, addr
     assert opened.console == []
 
 
+@pytest.mark.long
 def test_lines_are_as_thick_as_weights_and_a_query_shows_its_own(opened: Tab, tmp_path: Path) -> None:
     """Three queries that see one, two and three keys have six lines; the first gives all to itself."""
     show(opened, tmp_path, *MASKED)
@@ -166,6 +172,7 @@ def test_lines_are_as_thick_as_weights_and_a_query_shows_its_own(opened: Tab, tm
     assert sum(count for _, count in opened.ask(LINES.replace(".all", ".one"))) == 3
 
 
+@pytest.mark.long
 def test_two_heads_of_one_variant_are_compared(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, *MASKED)
     opened.ask("attention.choose({ show: 1, with: 2 })")
@@ -177,6 +184,7 @@ def test_two_heads_of_one_variant_are_compared(opened: Tab, tmp_path: Path) -> N
     assert f"weights: {abs(apart).max():.3f}"[:-1] in opened.ask("document.getElementById('told').textContent")
 
 
+@pytest.mark.long
 def test_of_many_queries_steps_show_one_until_all_are_wanted(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, *TWELVE, address="#show=multi_head.7&query=5")
     assert texts(opened, "#walk-1-scores tbody th") == ["x4"]
@@ -186,6 +194,7 @@ def test_of_many_queries_steps_show_one_until_all_are_wanted(opened: Tab, tmp_pa
     assert len(texts(opened, "#walk-1-scores tbody th")) == 16
 
 
+@pytest.mark.long
 def test_a_wide_projection_shows_the_columns_of_the_head_that_is_chosen(opened: Tab, tmp_path: Path) -> None:
     """Head 7 of twelve heads of 8 columns reads the columns from 49 on."""
     show(opened, tmp_path, *TWELVE, "bias=true", address="#show=multi_head.7&query=5")
@@ -205,6 +214,7 @@ def test_a_wide_projection_shows_the_columns_of_the_head_that_is_chosen(opened: 
     assert texts(opened, "#walk-1-W_k thead th") == ["1", "2", "3", "4"]
 
 
+@pytest.mark.long
 def test_the_walk_of_y_shows_what_it_is_made_of(opened: Tab, tmp_path: Path) -> None:
     """Of two small heads the context of both, and of twelve that of the chosen one, beside its rows of W_o."""
     show(opened, tmp_path, *MASKED, address="#show=multi_head.1")
@@ -230,6 +240,7 @@ def test_the_walk_of_y_shows_what_it_is_made_of(opened: Tab, tmp_path: Path) -> 
     assert texts(opened, "#walk-1-W_o tbody th") == ["1", "2", "3", "4"]
 
 
+@pytest.mark.long
 def test_a_number_of_another_head_is_changed_where_it_stands(opened: Tab, tmp_path: Path) -> None:
     """Of ten tokens a page shows four columns of W: those of head 2 begin with the fifth."""
     words = ("embeddings=random", "embeddings.tokens=10", "embeddings.d_model=8", "head=2", "variant=[multi_head]")
@@ -258,6 +269,7 @@ def test_a_number_of_another_head_is_changed_where_it_stands(opened: Tab, tmp_pa
     assert "W_q[2, 6]" in opened.ask("document.querySelector('.changed p').textContent")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [MASKED, ("convention=udl", "mask=padding", "mask.padding.lengths=[0]"), ("scale=40000", "variant=[matrix]")],
@@ -275,6 +287,7 @@ def test_what_is_written_later_has_the_digits_of_the_report(
                     assert f" {' | '.join(row)} |" in told
 
 
+@pytest.mark.long
 def test_an_explorer_with_two_choices_is_sound_in_either_light(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, *MASKED, address="#show=looped&with=multi_head.2")
     for scheme in ("light", "dark"):
@@ -298,6 +311,7 @@ def guided(opened: Tab, folder: Path, address: str = "") -> None:
     opened.wait()
 
 
+@pytest.mark.long
 def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab, tmp_path: Path) -> None:
     """Each step is a run of its own, which says the same."""
     steps = [

@@ -81,6 +81,7 @@ LEAST = {"paper": 7, "slides": 18, "poster": 22}
 """Points that the smallest letters have where a preset is shown: on A4, on a slide of 13.33 inches, on A0."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("preset", LEAST)
 @pytest.mark.parametrize("words", SHOWN.values(), ids=SHOWN)
 def test_every_text_of_every_figure_is_read_where_it_is_shown(words: tuple[str, ...], preset: str) -> None:
@@ -94,12 +95,14 @@ def test_every_text_of_every_figure_is_read_where_it_is_shown(words: tuple[str, 
         assert shown_size(drawing)[0] <= width and letters(drawing) >= least, name
 
 
+@pytest.mark.long
 def test_slides_are_16_to_9() -> None:
     for drawing in drawings_of(comparison(SLIDES)).values():
         width, height = shown_size(drawing)
         assert width / height == pytest.approx(16 / 9, rel=1e-3) and width == pytest.approx(13.333, abs=0.01)
 
 
+@pytest.mark.long
 def test_paper_is_as_wide_as_the_text_of_a_page_unless_asked_otherwise() -> None:
     paper = drawings_of(comparison("figures.preset=paper"))
     assert max(shown_size(drawing)[0] for drawing in paper.values()) == pytest.approx(6.3, abs=0.01)
@@ -109,6 +112,7 @@ def test_paper_is_as_wide_as_the_text_of_a_page_unless_asked_otherwise() -> None
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "size"),
     [
@@ -124,11 +128,13 @@ def test_a_single_setting_overrides_the_preset(words: tuple[str, ...], size: tup
         assert shown_size(drawing) == pytest.approx(size, abs=0.01)
 
 
+@pytest.mark.long
 def test_letters_are_as_large_as_asked_for_where_there_is_room() -> None:
     usual, larger = (drawings_of(comparison(*words))["entropy"] for words in ((), ("figures.font_size=16",)))
     assert letters(larger) == pytest.approx(2 * letters(usual), rel=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("heads", [2, 8, 32])
 @pytest.mark.parametrize("preset", ["slides", "poster"])
 def test_many_heads_fit_on_one_page(heads: int, preset: str) -> None:
@@ -148,6 +154,7 @@ def inside(drawing: Drawing) -> None:
     assert box.x0 >= -0.01 and box.x1 <= width + 0.01 and box.y0 >= -0.01 and box.y1 <= height + 0.01
 
 
+@pytest.mark.long
 def test_each_format_is_as_large_as_the_others() -> None:
     drawing = drawings_of(comparison(SLIDES, "variant=[matrix]"))["weights"]
     svg, pdf = encoded(drawing, "svg"), encoded(drawing, "pdf")
@@ -179,6 +186,7 @@ def test_figures_that_are_named_are_drawn_alone() -> None:
     assert set(drawings_of(comparison("figures.only=[entropy,weights]"))) == {"entropy", "weights"}
 
 
+@pytest.mark.long
 def test_a_named_figure_is_drawn_again_and_nothing_else_is_written(tmp_path: Path) -> None:
     folder = execution.run(config(f"output_dir={tmp_path}", "report=tables"), Repeat()).folder
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

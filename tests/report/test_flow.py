@@ -116,6 +116,7 @@ def test_what_a_mistake_does_with_columns_is_not_claimed() -> None:
     assert {box.name for box in flow.boxes if box.lines} <= {"together"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", CASES.values(), ids=CASES)
 def test_boxes_stand_apart_and_each_leads_to_a_table_of_the_page(words: tuple[str, ...]) -> None:
     compared = comparison(*words)
@@ -161,6 +162,7 @@ Array.from(document.querySelectorAll('.flow a'), (link) => {
 """
 
 
+@pytest.mark.long
 def test_words_stay_inside_their_boxes_and_a_click_leads_to_the_table(tmp_path: Path) -> None:
     need_chromium()
     with tab(tmp_path) as opened:

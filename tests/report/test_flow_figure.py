@@ -84,6 +84,7 @@ def test_tokens_and_names_are_text_never_markup() -> None:
     ElementTree.fromstring(drawn)
 
 
+@pytest.mark.long
 def test_it_is_a_file_beside_the_page_that_draws_it_already() -> None:
     written = documents(a_run(comparison("figures.format=[svg,pdf]", "report=full", *HEADS)))
     assert {"figures/flow.svg", "figures/flow.pdf"} <= written.keys()
@@ -91,6 +92,7 @@ def test_it_is_a_file_beside_the_page_that_draws_it_already() -> None:
     assert b"figures/flow.svg" in written["report.md"]
 
 
+@pytest.mark.long
 def test_an_svg_alone_waits_for_no_matplotlib_of_its_own() -> None:
     code = (
         "import sys; import attn_exp.report.figures.flow as member; import attn_exp.report.flow_sheet;"

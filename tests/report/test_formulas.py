@@ -57,6 +57,7 @@ def test_the_output_follows_from_what_its_sheet_gives() -> None:
     )
 
 
+@pytest.mark.long
 def test_the_page_takes_rounded_boxes_under_every_rule(tmp_path: Path) -> None:
     need_chromium()
     paper = attn_exp.sheet(*RULES, "digits=1").paper
@@ -148,6 +149,7 @@ def test_queries_that_positions_turn_follow_from_the_sheet(
     assert f"(a, b) = {', '.join(map(str, pairs))}" in formula(paper, paper.blanks[0])
 
 
+@pytest.mark.long
 def test_what_is_rounded_before_it_is_turned_is_right(tmp_path: Path) -> None:
     """A student may write `x W_q` down before turning it, on the page and graded."""
     need_chromium()
@@ -216,6 +218,7 @@ def test_as_many_digits_are_given_as_are_asked() -> None:
     assert np.abs(given["x"] @ given["W_q"] - paper.blanks[0].right[0]).max() < 5e-9
 
 
+@pytest.mark.long
 def test_what_no_box_holds_may_be_rounded_too(tmp_path: Path) -> None:
     """A student who rounds scores and weights where the output alone is asked is right, on the page and graded."""
     need_chromium()

@@ -20,9 +20,10 @@ from attn_exp.experiment.executing import execute
 from attn_exp.problem.problem import Problem, with_sides
 from tests import ROOT
 from tests.compose import comparison
-from tests.long import thinned
 from tests.report.live_page import CELLS, show, type_into
 from tests.report.tab import Tab
+
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
 Numbers = dict[str, list[list[float]]]
 
@@ -99,7 +100,7 @@ WAYS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("words", thinned(WAYS, 4), ids=" ".join)
+@pytest.mark.parametrize("words", WAYS, ids=" ".join)
 def test_twenty_numbers_typed_by_hand_give_what_numpy_computes(
     opened: Tab, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
@@ -132,7 +133,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("words", thinned(COMMANDS, 5), ids=" ".join)
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_the_command_gives_exactly_these_numbers(opened: Tab, tmp_path: Path, words: tuple[str, ...]) -> None:
     found, source = show(opened, tmp_path, *words), random.Random(7)
     for cell in source.sample(range(opened.ask(CELLS)), 3):

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.long import thinned
 from tests.report.live_page import CELLS, show, type_into
 from tests.report.tab import Tab
 from tests.report.test_live import STAGES
+
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
 Array = np.ndarray[Any, Any]
 EXTREME = ("0", "-0", "1e-320", "1e150", "-1e150", "1e300", "1", "-1", "1e-9")
@@ -136,7 +137,7 @@ WAYS: tuple[tuple[tuple[str, ...], int, int, dict[str, Any]], ...] = (
 
 
 @pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")
-@pytest.mark.parametrize("way", thinned(WAYS, 3), ids=lambda way: " ".join(way[0]))
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(way[0]))
 def test_forty_numbers_of_any_size_give_what_numpy_gives(
     opened: Tab, tmp_path: Path, way: tuple[tuple[str, ...], int, int, dict[str, Any]]
 ) -> None:

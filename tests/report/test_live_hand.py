@@ -18,10 +18,11 @@ from attn_exp.config.compose import composed
 from attn_exp.experiment.compare import compare
 from attn_exp.forms.trace import Trace
 from tests.compose import comparison
-from tests.long import thinned
 from tests.report.live_page import CELLS, show, table, type_into
 from tests.report.tab import DRAWN, Tab
 from tests.report.test_live import COMMANDS, changed, start_of
+
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
 X = "#walk-1-x tbody tr:nth-child(%d) td:nth-child(%d)"
 FIRST_X = "attention.live.now.x[0][0]"
@@ -192,7 +193,7 @@ DESCRIBED = (("experiment=attention_times_value",), ("experiment=udl_self_attent
 """Runs whose settings say how an array is drawn: a command takes that back first, which a file has no way to say."""
 
 
-@pytest.mark.parametrize("words", thinned(COMMANDS, 6), ids=" ".join)
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_yaml_in_a_folder_of_ones_own_runs_to_exactly_these_numbers(
     opened: Tab, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

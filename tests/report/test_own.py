@@ -10,7 +10,6 @@ import pytest
 from attn_exp import cli
 from attn_exp.errors import UserError
 from attn_exp.runs import store
-from tests.long import thinned
 
 CODE = """
 import numpy as np
@@ -73,6 +72,7 @@ def test_a_right_function_is_said_to_be_right(here: Path) -> None:
     assert "The smallest input that fails" not in text
 
 
+@pytest.mark.long
 def test_what_no_mistake_explains_shows_the_output_alone() -> None:
     run = folder("strange")
     (verdict,) = store.load(run).comparison.verdicts.values()
@@ -84,6 +84,7 @@ def test_what_no_mistake_explains_shows_the_output_alone() -> None:
     assert "at the latest; what it forms before is not known" in (run / "report.md").read_text()
 
 
+@pytest.mark.long
 def test_two_mistakes_at_once_are_named_on_the_page_too(here: Path) -> None:
     (here / "mine.py").write_text(
         "import numpy as np\n\n\ndef attention(q, k, v):\n    scores = q @ k.swapaxes(-1, -2)\n"
@@ -115,7 +116,8 @@ def test_the_settings_of_the_run_are_asked_of_the_function() -> None:
     assert verdict.asked == "mask=[causal] scale=false"
 
 
-@pytest.mark.parametrize("value", thinned([{"verdicts": [{"variant": "mine"}]}, [], {"verdicts": 3}], 3))
+@pytest.mark.long
+@pytest.mark.parametrize("value", [{"verdicts": [{"variant": "mine"}]}, [], {"verdicts": 3}])
 def test_a_damaged_verdict_is_refused_in_one_line(value: object) -> None:
     run = folder()
     (run / "own.json").write_text(json.dumps(value))

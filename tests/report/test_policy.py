@@ -60,6 +60,7 @@ def digests(page: str, tag: str) -> list[str]:
     return [f"'sha256-{base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()}'" for part in parts]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_allows_its_own_parts_by_hash_and_nothing_else(name: str, pages: dict[str, Path]) -> None:
     page = pages[name].read_text(encoding="utf-8")
@@ -80,6 +81,7 @@ def test_no_element_carries_a_style_or_a_handler(name: str, pages: dict[str, Pat
         assert not [key for key in attributes if key == "style" or key.startswith("on")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAGES)
 def test_what_is_put_into_a_page_does_nothing(name: str, pages: dict[str, Path], reader: Tab, tmp_path: Path) -> None:
     page = pages[name].read_text(encoding="utf-8").replace("</h1>", f"</h1>{INTRUDERS}")
@@ -96,6 +98,7 @@ def test_what_is_put_into_a_page_does_nothing(name: str, pages: dict[str, Path],
     assert [address for address in reader.requests if address.startswith("http")] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAGES)
 def test_its_own_parts_work(name: str, pages: dict[str, Path], reader: Tab) -> None:
     reader.console.clear()
@@ -106,6 +109,7 @@ def test_its_own_parts_work(name: str, pages: dict[str, Path], reader: Tab) -> N
     assert reader.ask(OWN_SCRIPT.get(name, "true"))
 
 
+@pytest.mark.long
 def test_cells_are_coloured_by_their_share(pages: dict[str, Path], reader: Tab) -> None:
     reader.open(pages["report"])
     cells = "[...document.querySelectorAll('#weights .heat td:not(:first-child), #weights tbody td')]"

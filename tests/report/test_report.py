@@ -26,7 +26,6 @@ from attn_exp.report.views import Shown
 from attn_exp.report.walk import sums
 from attn_exp.runs import execution, store
 from tests.compose import comparison, config
-from tests.long import thinned
 from tests.report.render import drawings_of, markdown_of, page_of
 
 HOSTILE = ["<script>f(1)</script>", '"onerror="f(1)', "../../x"]
@@ -267,6 +266,7 @@ def test_frames_carry_tokens_as_labels() -> None:
         tables.stage(found, "looped", "wieghts")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("asked", "shown"), [(["pdf"], "pdf"), (["pdf", "svg"], "svg"), (["svg", "png"], "png")])
 def test_figures_come_in_the_formats_asked_for(asked: list[str], shown: str, tmp_path: Path) -> None:
     words = (f"figures.format=[{','.join(asked)}]", "variant=[matrix]", f"output_dir={tmp_path}")
@@ -276,25 +276,23 @@ def test_figures_come_in_the_formats_asked_for(asked: list[str], shown: str, tmp
     assert "data:image/svg+xml" in (outcome.folder / "report.html").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
-    thinned(
-        [
-            "variant=[looped,blockwise,linear,linear_recurrent,multi_query]",
-            "variant=[blockwise]",
-            "mask=causal score=alibi position=rope variant=[decode,blockwise,multi_head]",
-            "score=sink bias=true",
-            "normalizer=sigmoid mask=window",
-            "score=softcap",
-            "kv_head=1 head=4",
-            "scale=0",
-            "embeddings=random embeddings.tokens=1 embeddings.d_model=4",
-            "experiment=attention_times_value",
-            "experiment=qk_transpose",
-            "experiment=udl_multi_head",
-        ],
-        3,
-    ),
+    [
+        "variant=[looped,blockwise,linear,linear_recurrent,multi_query]",
+        "variant=[blockwise]",
+        "mask=causal score=alibi position=rope variant=[decode,blockwise,multi_head]",
+        "score=sink bias=true",
+        "normalizer=sigmoid mask=window",
+        "score=softcap",
+        "kv_head=1 head=4",
+        "scale=0",
+        "embeddings=random embeddings.tokens=1 embeddings.d_model=4",
+        "experiment=attention_times_value",
+        "experiment=qk_transpose",
+        "experiment=udl_multi_head",
+    ],
 )
 def test_whatever_runs_is_told(words: str, tmp_path: Path) -> None:
     run = a_run(comparison(*words.split()))
@@ -304,6 +302,7 @@ def test_whatever_runs_is_told(words: str, tmp_path: Path) -> None:
     assert markdown_of(again).startswith("# ")
 
 
+@pytest.mark.long
 def test_formulas_follow_the_rules() -> None:
     def told(*words: str) -> str:
         return markdown_of(a_run(comparison("variant=[matrix]", *words)))

@@ -11,11 +11,11 @@ import pytest
 
 from attn_exp.report import escapes, words
 from tests import ROOT
-from tests.long import thinned
 from tools.fuzz.words import WORDS, Shape, attempt
 
 
-@pytest.mark.parametrize("seed", thinned(range(12), 4))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(12))
 def test_no_document_obeys_a_word_or_loses_its_shape(seed: int) -> None:
     assert attempt(seed) is None
 

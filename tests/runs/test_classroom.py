@@ -62,6 +62,7 @@ def test_the_known_answer_of_a_document_is_right(home: Path) -> None:
     assert (line["points"], line["what it is"]) == (line["of"], "all right")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [
@@ -128,6 +129,7 @@ def test_a_class_gets_numbers_of_its_own_from_small_whole_ones(home: Path) -> No
     assert {line["points"] for line in blank.values()} == {"0"}
 
 
+@pytest.mark.long
 def test_who_joins_a_class_changes_nobodys_sheet(home: Path) -> None:
     """Twenty names give the same twenty sheets again, in another order and with two more students among them."""
     small = ("embeddings=random", "embeddings.tokens=2", "embeddings.d_model=2", "stages=[scores]", "variant=[matrix]")
@@ -222,6 +224,7 @@ def test_a_key_that_is_none_is_refused(content: bytes, home: Path) -> None:
         grade_answers(["mine.csv", "key.json"])
 
 
+@pytest.mark.long
 def test_the_page_checks_each_number_as_it_is_typed(home: Path) -> None:
     need_chromium()
     paper = handed(*DRAWN, "variant=[matrix]", "seed=1")
@@ -248,6 +251,7 @@ def test_the_page_checks_each_number_as_it_is_typed(home: Path) -> None:
     assert int(line["of"]) - int(line["points"]) == 1
 
 
+@pytest.mark.long
 def test_the_page_of_an_exam_checks_nothing_and_holds_no_answers(home: Path) -> None:
     need_chromium()
     paper = handed(*DRAWN, "variant=[matrix]", "seed=1", "exam=true")

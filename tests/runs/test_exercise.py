@@ -90,6 +90,7 @@ def test_blanks_have_the_shape_that_check_takes(tmp_path: Path) -> None:
     assert turned.check(str(file)).said == "all right"
 
 
+@pytest.mark.long
 def test_what_a_box_needs_is_asked_before_it_or_given() -> None:
     def names(*stages: str) -> list[str]:
         shown = str(attn_exp.sheet(*WORDS[:2], stages=list(stages)))

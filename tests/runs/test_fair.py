@@ -18,7 +18,6 @@ from attn_exp.errors import UserError
 from attn_exp.runs.classroom.grades import worth_of
 from benchmarks.classroom import CASES, Case, handed_out, judged
 from tests.compose import config
-from tests.long import thinned
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,8 @@ def sheets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Map
     os.chdir(before)
 
 
-@pytest.mark.parametrize("case", thinned(CASES, 4), ids=lambda case: case.name)
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_file_is_judged_as_a_fair_teacher_would(
     case: Case, sheets: tuple[Path, Mapping[str, Mapping[str, Paper]]]
 ) -> None:
@@ -49,6 +49,7 @@ def test_each_of_several_slips_is_named_with_its_box() -> None:
     assert [part in found.said for part in ("in q, row", "in logits, row", "in output, row")] == [True] * 3
 
 
+@pytest.mark.long
 def test_numbers_by_chance_are_no_mistake() -> None:
     """Noughts follow from noughts under many a mistake; nothing is named of them."""
     asked = paper(config(*SHEET))
@@ -103,6 +104,7 @@ def test_boxes_and_heads_that_change_places_on_paper_are_slips() -> None:
     assert (heads.mistakes, heads.said) == ((), "a slip: in weights the heads 1 and 2 are exchanged")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [1e308, -np.inf, 1e-320, 9e15])
 def test_any_number_is_judged_without_a_warning(number: float) -> None:
     asked = paper(config(*SHEET[:-2], "variant=[multi_head]", "head=2", "mask=causal", "seed=3"))

@@ -10,6 +10,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the fields fork")
 
 
+@pytest.mark.long
 def test_a_field_sees_how_a_command_ends_and_what_it_prints(tmp_path: Path) -> None:
     from tools.fuzz._folders import attempted, tried  # noqa: PLC0415 - it forks
     from tools.fuzz._processes import run  # noqa: PLC0415

@@ -48,6 +48,7 @@ REWRITTEN: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REWRITTEN)
 def test_a_table_may_be_written_otherwise(name: str, home: Path) -> None:
     paper = handed(*SMALL)
@@ -92,6 +93,7 @@ def test_what_is_no_number_is_refused(cell: str) -> None:
         answers.number(cell, "here")
 
 
+@pytest.mark.long
 def test_what_the_page_calls_right_is_right_when_it_is_graded(home: Path) -> None:
     need_chromium()
     paper = handed(*SMALL, "stages=[scores,weights]")
@@ -145,6 +147,7 @@ def test_students_of_the_same_name_get_a_sheet_each_and_are_told_apart(home: Pat
     assert "Attention by hand: Bob (2)" in Path("class/grades/marked/Bob-2.html").read_text()
 
 
+@pytest.mark.long
 def test_all_sheets_of_a_class_are_one_page_to_print(home: Path) -> None:
     need_chromium()
     Path("class.csv").write_text("Ada\nAlan\nGrace\n")
@@ -172,6 +175,7 @@ def test_all_sheets_of_a_class_are_one_page_to_print(home: Path) -> None:
 HIDDEN = [("x", "x"), ("X", "0"), ("-inf", "0.00"), ("\u2212\u221e", "\u00d7"), ("- infinity", "0"), ("\u2013oo", "x")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("cross", "nought"), HIDDEN)
 def test_minus_infinity_is_read_as_students_write_it(cross: str, nought: str, home: Path) -> None:
     need_chromium()
@@ -216,6 +220,7 @@ def test_a_cross_is_no_number_where_no_mask_hides_a_place(home: Path) -> None:
     assert "Cannot be read: weights, row t1, column t1: 'x'" in line["what it is"]
 
 
+@pytest.mark.long
 def test_a_marked_page_explains_the_marks_that_stand_there(home: Path) -> None:
     paper = handed(*SMALL[:4], "stages=[scores,weights]")
     page = Path("one/grades/marked/mine.html")
@@ -251,6 +256,7 @@ def test_heads_that_the_variant_of_the_sheet_does_not_have_are_refused(home: Pat
     assert not Path("sheets").exists()
 
 
+@pytest.mark.long
 def test_a_sheet_is_filled_in_by_keys_alone(home: Path) -> None:
     need_chromium()
     paper = handed(*SMALL, "stages=[weights]")
@@ -271,6 +277,7 @@ def test_a_sheet_is_filled_in_by_keys_alone(home: Path) -> None:
         assert page.ask("sheet.inputs.indexOf(document.activeElement)") == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_sentences_of_grades_are_read_without_scrolling_on_a_laptop(width: int, home: Path) -> None:
     need_chromium()
@@ -285,6 +292,7 @@ def test_the_sentences_of_grades_are_read_without_scrolling_on_a_laptop(width: i
         assert width < 1280 or page.overflow(".scroll") <= 0
 
 
+@pytest.mark.long
 def test_what_mistakes_would_give_is_computed_once_for_a_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paper, computed, catalogue = handed(*SMALL), list[Sheet](), numbers.catalogue
 
@@ -301,6 +309,7 @@ def test_what_mistakes_would_give_is_computed_once_for_a_key(home: Path, monkeyp
     assert len(computed) == 1
 
 
+@pytest.mark.long
 def test_many_answers_are_graded_on_all_processors_as_one_after_the_other(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +359,7 @@ def test_students_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 FORMULAS = ("=1+1", "@SUM(A1)", "-", "+cmd|' /C calc'!A0", "'quoted", "-2")
 
 
+@pytest.mark.long
 def test_no_name_file_or_token_is_a_formula_to_a_spreadsheet(home: Path) -> None:
     Path("class.csv").write_text("".join(f'"{name}"\n' for name in FORMULAS))
     tokens = ",".join(f'"{token}"' for token in FORMULAS[:3])
@@ -380,6 +390,7 @@ def test_a_cell_that_nobody_can_read_counts_on_the_page_of_the_class(home: Path)
     assert wrong == {"scores": "1", "weights": "0"}
 
 
+@pytest.mark.long
 def test_no_student_has_two_equal_tokens_or_a_head_of_equal_scores(home: Path) -> None:
     """Drawn numbers must tell tokens apart, and each head must prefer something."""
     Path("names.csv").write_text("\n".join(f"student {number}" for number in range(40)), encoding="utf-8")

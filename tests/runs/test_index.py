@@ -217,6 +217,7 @@ def write_many(output_dir: Path, process: int, count: int) -> None:
         folders.rebuild_index(output_dir)
 
 
+@pytest.mark.long
 def test_runs_written_at_once_are_all_there(tmp_path: Path) -> None:
     start = multiprocessing.get_context("spawn")
     processes = [start.Process(target=write_many, args=(tmp_path, process, 20)) for process in range(4)]
@@ -243,6 +244,7 @@ def test_a_run_that_ends_while_the_page_is_written_is_not_lost(tmp_path: Path, m
     assert len(table(page(tmp_path))) == 3
 
 
+@pytest.mark.long
 def test_the_command_writes_it_and_loads_nothing_heavy(tmp_path: Path) -> None:
     add(tmp_path / "outputs", "a")
     assert not {"pandas", "matplotlib", "jinja2", "hydra", "omegaconf"} & loaded("index", folder=tmp_path)

@@ -17,6 +17,8 @@ from tests.letters import WIDTHS, set_in
 from tests.report.tab import Tab, tab
 from tests.runs.test_index import HOSTILE, add
 
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
+
 RUNS = {
     "a-run": "head=12",
     "b-run": "head=2 bias=true",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from pathlib import Path
@@ -14,7 +15,6 @@ import pytest
 from attn_exp import cli
 from attn_exp.problem import input_files
 from attn_exp.runs import store
-from tests.long import each_once
 
 STREAM = np.random.default_rng(0)
 X = STREAM.standard_normal((3, 4))
@@ -73,7 +73,7 @@ def same(one: Path, other: Path) -> None:
         np.testing.assert_array_equal(array, second[name])
 
 
-@pytest.mark.parametrize(("words", "change"), each_once(RUNS, ["nothing", "gone", "other"]))
+@pytest.mark.parametrize(("words", "change"), list(itertools.product(RUNS, ["nothing", "gone", "other"])))
 def test_a_run_of_files_is_repeated_to_the_bit(
     words: tuple[str, ...], change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -73,6 +73,7 @@ def test_latest_of_ours_is_moved_whether_link_or_text_and_whether_its_run_is_the
     assert (tmp_path / "latest").resolve() != store.save(a_run(), tmp_path)
 
 
+@pytest.mark.long
 def test_a_table_of_grades_written_by_hand_or_changed_stays(home: Path) -> None:
     write_sheets(["embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "stages=[scores]", "to=one"])
     table, page = Path("one/grades/grades.csv"), Path("one/grades/class.html")
@@ -136,6 +137,7 @@ def test_a_comparison_page_of_somebody_elses_stays(tmp_path: Path, monkeypatch: 
 SWEEP = ("-m", "seed=0,1", "variant=[matrix]", "report=tables", "sweep.name=mine")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["results.csv", "notes.txt", "manifest.json", "report.md"])
 def test_a_folder_of_somebody_elses_is_no_sweep(name: str, tmp_path: Path) -> None:
     (tmp_path / "outputs/sweeps/mine").mkdir(parents=True)

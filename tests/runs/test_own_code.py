@@ -78,6 +78,7 @@ def swept(kind: Kind, engine: str = "serial") -> list[str]:
     return [*kind.words, *sweep]
 
 
+@pytest.mark.long
 def test_what_is_on_disk_is_shown_without_any_code(here: Path, ran: Callable[[], bool], kind: Kind) -> None:
     assert cli.obey([*kind.words, "report=tables"]) == 0
     assert ran()
@@ -93,6 +94,7 @@ def test_what_is_on_disk_is_shown_without_any_code(here: Path, ran: Callable[[],
     assert not registry.OUTSIDE
 
 
+@pytest.mark.long
 def test_a_run_is_repeated_where_its_code_is_asked_for(
     here: Path, ran: Callable[[], bool], kind: Kind, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_run_is_repeated_where_its_code_is_asked_for(
     assert f"running {kind.name}, whose file has changed since" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_point_of_a_sweep_is_repeated_where_its_code_is_asked_for(
     here: Path, ran: Callable[[], bool], kind: Kind
 ) -> None:
@@ -127,6 +130,7 @@ def test_a_point_of_a_sweep_is_repeated_where_its_code_is_asked_for(
     assert ran()
 
 
+@pytest.mark.long
 def test_a_sweep_computes_again_what_the_code_has_changed(
     here: Path, kind: Kind, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +161,7 @@ def hostile_yaml(here: Path) -> list[str]:
     return ["--config-dir", "shared", "variant=[matrix,theirs]", "report=none"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "more",
     [
@@ -264,6 +269,7 @@ wide = torch.nn.MultiheadAttention(8, 2, batch_first=True)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "kind"), [(ROUNDED, "float32"), pytest.param(COARSE, "bfloat16", marks=pytest.mark.long)]
 )

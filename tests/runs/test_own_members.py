@@ -105,6 +105,7 @@ def test_a_run_records_file_hash_and_command(here: Path) -> None:
     assert loaded.command == about(here)["command"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [

@@ -54,6 +54,7 @@ KERNELS = {"katmai": 0, "prescott": 0, "nehalem": 0, "sandybridge": 1, "haswell"
 """The level of each kernel that OpenBLAS names; where NumPy's build lacks one, it takes an older one."""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="the words are for x86 and Linux")
 @pytest.mark.parametrize("word", ["penryn", "barcelona", "sandybridge", "excavator", "haswell", "zen", "skylakex"])
 def test_openblas_obeys_its_words(word: str) -> None:

@@ -19,7 +19,6 @@ from attn_exp.experiment import compare, timing
 from attn_exp.forms import matrix
 from attn_exp.runs import execution, reader, rendering
 from tests.compose import config
-from tests.long import thinned
 from tests.refusal import refused
 
 KNOWN = (
@@ -77,7 +76,8 @@ def test_a_run_without_a_report_gets_a_full_one_and_the_index_links_it(tmp_path:
     assert f'href="runs/{folder.name}/report.html"' in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("report", thinned(["full", "tables", "none"], 3))
+@pytest.mark.long
+@pytest.mark.parametrize("report", ["full", "tables", "none"])
 def test_figures_are_drawn_again_as_a_run_that_was_told_so_draws_them(
     report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

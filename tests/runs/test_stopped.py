@@ -12,6 +12,8 @@ import pytest
 from attn_exp.runs.classroom.grades import TOGETHER
 from tests.sweeps.command import alive, children, quickly, run, start, wait_until
 
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
+
 SHEETS = ("sheet", "seed=0,1", "stages=[scores]", "to=deep/class")
 RUN = ("variant=[matrix]", "report=tables")
 HELD = """
@@ -63,7 +65,6 @@ def test_a_signal_that_the_waiting_thread_does_not_hear_leaves_nothing(tmp_path:
     assert os.listdir(tmp_path) == ["held"]
 
 
-@pytest.mark.long
 def test_what_a_kill_leaves_the_same_command_removes(tmp_path: Path) -> None:
     for words, patch, place in ((SHEETS, SLOW_KEYS, "deep"), (RUN, SLOW_PAGE, "outputs/runs")):
         with start(tmp_path, *words, patch=patch) as process:
@@ -75,7 +76,6 @@ def test_what_a_kill_leaves_the_same_command_removes(tmp_path: Path) -> None:
         assert [name for name in os.listdir(tmp_path / place) if name[0] == "."] == []
 
 
-@pytest.mark.long
 def test_a_disk_that_takes_no_more_leaves_no_half_of_a_class(tmp_path: Path) -> None:
     _, err = run(tmp_path, *SHEETS, limit="-f 12", code=2)
     assert err == "attn_exp: error: to=deep/class: cannot be written to (File too large)\n"

@@ -40,6 +40,7 @@ def test_a_run_of_some_hundred_tokens_wakes_no_thread(blas: ThreadpoolController
     assert {library["num_threads"] for library in blas.info()} == {2}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("said", "kept"), [({}, "16"), ({"OPENBLAS_THREAD_TIMEOUT": "20"}, "20")])
 def test_threads_without_work_sleep_soon_unless_the_user_says_otherwise(
     said: dict[str, str], kept: str, tmp_path: Path

@@ -23,6 +23,7 @@ WORDS = (
 )
 
 
+@pytest.mark.long
 def test_figures_are_drawn_for_a_paper_and_no_point_is_computed_anew(tmp_path: Path) -> None:
     quickly(tmp_path, *WORDS)
     home = the_sweep(tmp_path)
@@ -39,6 +40,7 @@ def test_figures_are_drawn_for_a_paper_and_no_point_is_computed_anew(tmp_path: P
     assert manifest.load_manifest(home)["seconds"] == seconds
 
 
+@pytest.mark.long
 def test_a_sweep_of_an_earlier_version_is_drawn_so_too(tmp_path: Path) -> None:
     quickly(tmp_path, *WORDS)
     home = the_sweep(tmp_path)
@@ -49,6 +51,7 @@ def test_a_sweep_of_an_earlier_version_is_drawn_so_too(tmp_path: Path) -> None:
     assert (home / "plots/effects.pdf").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["figures.only=weights", "figures.width=1", "figures.colour=red"])
 def test_what_cannot_be_drawn_is_refused(word: str, tmp_path: Path) -> None:
     quickly(tmp_path, *WORDS)

@@ -100,6 +100,7 @@ def computed(home: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> Path:
     return home / "outputs/sweeps/one"
 
 
+@pytest.mark.long
 def test_a_copied_folder_is_finished_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

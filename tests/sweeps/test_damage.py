@@ -17,7 +17,6 @@ from attn_exp import cli
 from attn_exp.drafts import DRAFT
 from attn_exp.errors import UserError
 from attn_exp.sweeps.parts import digest_of
-from tests.long import thinned
 from tests.sweeps.command import quickly, run, start, the_sweep, wait_until
 
 WORDS = ("-m", "seed=range(40)", "head=1,2", "variant=[matrix,multi_head]", "report=none", "sweep.chunk=10",
@@ -81,7 +80,8 @@ DAMAGES = [cut_in_a_number, without_its_last_line, emptied_to_its_head, emptied,
            under_the_name_of_another_chunk, in_another_order, one_bit]  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", thinned(DAMAGES, 5))
+@pytest.mark.long
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_part_is_computed_again_and_said(damage: Callable[[Path], None], swept: Path, tmp_path: Path) -> None:
     shutil.copytree(swept / "outputs", tmp_path / "outputs")
     folder = the_sweep(tmp_path)
@@ -101,6 +101,7 @@ def test_a_damaged_part_is_computed_again_and_said(damage: Callable[[Path], None
     assert len(parts(tmp_path)) == 8
 
 
+@pytest.mark.long
 def test_a_table_that_was_damaged_is_joined_again(swept: Path, tmp_path: Path) -> None:
     shutil.copytree(swept / "outputs", tmp_path / "outputs")
     table = the_sweep(tmp_path) / "results.csv"
@@ -134,6 +135,7 @@ def test_parts_from_before_names_sealed_them_are_collected(swept: Path, tmp_path
     assert "70 of 80 points" in said
 
 
+@pytest.mark.long
 def test_parquet_parts_from_before_names_sealed_them_are_collected(tmp_path: Path) -> None:
     words = ("-m", "head=1,2", "seed=0,1", "sweep.format=parquet", "sweep.chunk=2", "sweep.engine=serial")
     run(tmp_path, *words, "report=none")
@@ -241,7 +243,8 @@ def cut_power(folder: Path, journal: Path, chance: random.Random) -> set[str]:
     return lost
 
 
-@pytest.mark.parametrize("seed", thinned(range(20), 10))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
 def test_a_loss_of_power_costs_no_row(seed: int, swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance, journal = random.Random(seed), tmp_path / "journal"
     journal.touch()
@@ -261,7 +264,8 @@ def test_a_loss_of_power_costs_no_row(seed: int, swept: Path, tmp_path: Path, mo
     assert not [path for path in the_sweep(here).rglob("*") if DRAFT.fullmatch(path.name)]
 
 
-@pytest.mark.parametrize("seed", thinned(range(20), 10))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
 def test_parts_truncated_at_random_cost_no_row(seed: int, swept: Path, tmp_path: Path) -> None:
     chance = random.Random(seed)
     shutil.copytree(swept / "outputs", tmp_path / "outputs")

@@ -57,6 +57,7 @@ def test_a_sweep_is_shown_again_at_another_depth_and_back(swept: Path) -> None:
     assert {name: (swept / name).read_bytes() for name in before} == before
 
 
+@pytest.mark.long
 def test_the_same_sweep_with_the_setting_is_written_again_without_being_computed(tmp_path: Path) -> None:
     words = ("-m", "seed=0,1,2", "sweep.engine=serial", "report=tables")
     first, _ = quickly(tmp_path, *words)
@@ -66,6 +67,7 @@ def test_the_same_sweep_with_the_setting_is_written_again_without_being_computed
         assert "error_ulp" in next(csv.reader(file))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", ["all", "reading"])
 def test_the_button_of_a_page_changes_what_is_seen_and_back(depth: str, swept: Path, tmp_path: Path) -> None:
     need_chromium()
@@ -103,6 +105,7 @@ def test_two_runs_are_compared_at_the_depth_that_is_asked_for(tmp_path: Path) ->
     assert '<html lang="en" data-depth="reading">' in page and "error ulp" in page
 
 
+@pytest.mark.long
 def test_the_page_of_two_runs_has_the_button_too(tmp_path: Path) -> None:
     need_chromium()
     found = visit(versus_page(versus_of(*moved(tmp_path))), SEEN, tmp_path)

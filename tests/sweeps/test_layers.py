@@ -26,6 +26,7 @@ def swept(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Path:
     return sweep
 
 
+@pytest.mark.long
 def test_the_table_holds_what_each_head_of_each_layer_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_bert(tmp_path)
     words = ("model=bert", f"model.path={tmp_path}", "model.tokens=[1,2,1,2]")
@@ -61,6 +62,7 @@ def test_other_sweeps_have_no_such_columns(tmp_path: Path, monkeypatch: pytest.M
     assert "head_1_first" not in (sweep / "results.csv").read_text(encoding="utf-8").splitlines()[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most", [2**30, 0], ids=["by its bytes", "by sizes and times"])
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
 def test_a_checkpoint_that_has_changed_is_computed_anew(
@@ -108,6 +110,7 @@ def change(file: Path) -> None:
     file.write_bytes(data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("axes", "passes"),
     [

@@ -61,6 +61,7 @@ def test_a_sweep_over_files_of_projections() -> None:
 CHANGING = [("projections.file=one.npz,other.npz", "seed=0"), ("projections.file=one.npz", "seed=0,1")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", CHANGING)
 def test_a_file_that_has_changed_is_read_anew(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     before = rows("projections=file", *words)

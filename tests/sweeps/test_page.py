@@ -11,6 +11,8 @@ from tests.letters import WIDTHS, set_in
 from tests.report.tab import Tab, tab
 from tests.sweeps.command import quickly, the_sweep
 
+pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
+
 ANGRY = "<script>alert(1)</script><img src=x onerror=alert(1)>" + "x" * 500
 SHOWN = "[...document.querySelectorAll('.again code')].filter((each) => each.checkVisibility()).length"
 

@@ -33,6 +33,7 @@ def page(swept: Swept) -> str:
     )
 
 
+@pytest.mark.long
 def test_the_page_opens_without_a_complaint_or_a_request_and_draws(page: str, tmp_path: Path) -> None:
     script = """
     return { charts: document.querySelectorAll("#explore svg").length,
@@ -45,6 +46,7 @@ def test_the_page_opens_without_a_complaint_or_a_request_and_draws(page: str, tm
     assert (found.answer["charts"], found.answer["dots"]) == (2, 2 * 3 * 2)  # scale; d_model x variant
 
 
+@pytest.mark.long
 def test_a_chosen_metric_is_drawn_from_the_means_of_the_table(page: str, swept: Swept, tmp_path: Path) -> None:
     script = """
     const [metric, x, colour, panels] = document.querySelectorAll("#explore select");
@@ -63,6 +65,7 @@ def test_a_chosen_metric_is_drawn_from_the_means_of_the_table(page: str, swept: 
     assert "Means over the seeds and over head, embeddings.d_model, variant, without intervals;" in answer["note"]
 
 
+@pytest.mark.long
 def test_two_metrics_are_drawn_against_each_other_on_round_ticks(page: str, tmp_path: Path) -> None:
     script = """
     const [metric, x] = document.querySelectorAll("#explore select");
@@ -89,6 +92,7 @@ def test_what_explains_most_has_the_colours(swept: Swept) -> None:
     assert names[data["start"]["colour"]] == "scale"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int) -> None:
     script = f"""
@@ -98,6 +102,7 @@ def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int)
     assert visit(page, script, tmp_path).answer <= 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("letters", WIDTHS)
 def test_results_fit_a_laptop_in_wide_letters_and_narrow_ones(page: str, tmp_path: Path, letters: str) -> None:
     (tmp_path / "page.html").write_text(page, encoding="utf-8")

@@ -40,6 +40,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return the_sweep(folder)
 
 
+@pytest.mark.long
 def test_the_report_says_what_was_found(full: Path) -> None:
     text = (full / "report.md").read_text()
     assert "18 points, 6 failed" in text
@@ -101,6 +102,7 @@ def test_a_sweep_over_documents_says_how_many_printed_results_agree(tmp_path: Pa
     assert "27 of 27 published results agree." in (the_sweep(tmp_path) / "report.md").read_text()
 
 
+@pytest.mark.long
 def test_points_that_disagree_with_a_printed_result_are_named_and_end_as_a_run_does(tmp_path: Path) -> None:
     words = ["experiment=the_cat_sat", "mistake=none,weights_transposed", "seed=0,1", "sweep.engine=serial"]
     out, _ = quickly(tmp_path, "-m", *words, code=0)
@@ -152,6 +154,7 @@ def test_numbers_and_words_get_a_panel_for_each_word(tmp_path: Path) -> None:
     assert len({panel.get_ylim() for panel in figure.axes}) == 1
 
 
+@pytest.mark.long
 def test_three_keys_get_parallel_coordinates(tmp_path: Path) -> None:
     about, summary = swept(
         tmp_path, "scale=0.5,1,2", "head=1,2,4", "bias=true,false", "kv_head=1", "sweep.plot=[parallel]"
@@ -164,6 +167,7 @@ def test_three_keys_get_parallel_coordinates(tmp_path: Path) -> None:
     assert titles == [f"head={head}\nbias={bias}" for head in (1, 2, 4) for bias in ("true", "false")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("plot", "message"),
     [("heat", "sweep.plot=heat needs two settings that vary; here vary: head"), ("pie", "pie"), ("against", "")],
@@ -194,6 +198,7 @@ def thousand(kind: str) -> Figure:
     return plots.draw(overview.plotted({}, summarized(head, rows, axes), "all"))[kind]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["against", "parallel"])
 def test_a_thousand_lines_are_drawn_as_a_few(kind: str) -> None:
     drawn = thousand(kind).axes[0]

@@ -23,7 +23,6 @@ from attn_exp.sweeps import skip
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.manifest import described_sweep, runs_of
 from attn_exp.sweeps.plan import identity, make_plan
-from tests.long import thinned
 from tests.refusal import refusal
 
 SWEEPS = [
@@ -67,7 +66,8 @@ def by_hydra(words: list[str]) -> list[dict[str, Any]]:
     return [plain(compose("config", job)) for job in jobs]
 
 
-@pytest.mark.parametrize("words", thinned(SWEEPS, 3), ids=" ".join)
+@pytest.mark.long
+@pytest.mark.parametrize("words", SWEEPS, ids=" ".join)
 def test_points_are_those_of_hydra(words: list[str], hydra: None) -> None:
     expected = by_hydra(words)
     GlobalHydra.instance().clear()
@@ -146,6 +146,7 @@ def test_the_largest_plan_starts_in_seconds() -> None:
 SKIPS = ["head > 2", "seed == 1 and head == 2", "not scale", "head > d_model", "embeddings == 'random' and head == 1"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", SKIPS)
 def test_a_skip_decided_by_combination_leaves_the_points_for_which_it_does_not_hold(text: str) -> None:
     words = ["embeddings=she_likes_coffee,random", "embeddings.d_model=2,4", "head=1,2,4", "scale=true,false,0.5"]

@@ -141,6 +141,7 @@ def test_a_job_that_goes_on_after_an_interruption_has_the_same_lines() -> None:
     assert parts.merged(pieces, {}) == whole.lines
 
 
+@pytest.mark.long
 def test_a_large_problem_is_cut_into_stacks_and_a_larger_one_computed_alone() -> None:
     plan = planned("embeddings=random embeddings.tokens=40 variant=[matrix] seed=range(70)")
     assert compute(plan, Job(0, range(70))).lines == alone(plan)

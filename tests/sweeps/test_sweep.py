@@ -36,6 +36,7 @@ def table(folder: Path) -> bytes:
     return (the_sweep(folder) / "results.csv").read_bytes()
 
 
+@pytest.mark.long
 def test_each_point_has_the_rows_of_its_own_run(tmp_path: Path, quick: Quick) -> None:
     quick(*SMALL)
     found = results(tmp_path)
@@ -76,6 +77,7 @@ def test_the_same_command_does_nothing_twice(tmp_path: Path, quick: Quick) -> No
     assert {path: path.stat().st_mtime_ns for path in the_sweep(tmp_path).rglob("*") if path.name != "lock"} == before
 
 
+@pytest.mark.long
 def test_only_what_is_missing_or_failed_is_computed_again(tmp_path: Path, quick: Quick) -> None:
     words = ("-m", "head=1,2,3", "seed=range(8)", "report=none", "sweep.chunk=5")
     quick(*words, code=1)
@@ -138,6 +140,7 @@ def test_a_failed_point_is_a_row(tmp_path: Path, quick: Quick) -> None:
     assert "python -m attn_exp report=none head=3 seed=0" in out
 
 
+@pytest.mark.long
 def test_fail_fast_stops_and_the_same_command_without_it_goes_on(tmp_path: Path, quick: Quick) -> None:
     words = ("-m", "seed=range(100)", "head=3,2", "report=none", "sweep.chunk=10")
     quick(*words, "sweep.fail_fast=true", code=1)
@@ -199,6 +202,7 @@ def test_zip_and_skip(tmp_path: Path, quick: Quick) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path, quick: Quick) -> None:
     out, _ = quick(*SMALL, "sweep.dry_run=true")
     assert "head: 2 values (1, 2)" in out
@@ -301,6 +305,7 @@ def test_more_metrics_are_more_columns(tmp_path: Path, quick: Quick) -> None:
     assert "gini" in (the_sweep(tmp_path) / "report.md").read_text()
 
 
+@pytest.mark.long
 def test_hydras_own_sweeper_is_still_there(tmp_path: Path, quick: Quick) -> None:
     quick("-m", "head=1,2", "hydra/sweeper=basic", "report=none")
     assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 2
@@ -327,6 +332,7 @@ def test_parquet_is_a_data_set_for_duckdb(tmp_path: Path, quick: Quick) -> None:
     assert json.loads((sweeps / "parquet" / "manifest.json").read_text())["failed"] == 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strict", ["published.strict=true", "strict=true"])
 def test_printed_figures_that_must_agree_decide_the_exit_code(strict: str, tmp_path: Path, quick: Quick) -> None:
     """The document holds with its own numbers alone; its folder and its rows are the same, strict or not."""
@@ -339,6 +345,7 @@ def test_printed_figures_that_must_agree_decide_the_exit_code(strict: str, tmp_p
     quick("-m", "experiment=the_cat_sat", "embeddings.vectors.0.0=1", "report=none", strict, "sweep.name=one")
 
 
+@pytest.mark.long
 def test_printed_figures_decide_the_exit_code_of_hydras_own_sweeps(tmp_path: Path, quick: Quick) -> None:
     words = ("-m", "experiment=the_cat_sat", "report=none", "hydra/sweeper=basic", "published.strict=true")
     quick(*words, "embeddings.vectors.0.0=1")

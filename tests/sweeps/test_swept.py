@@ -22,6 +22,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     return attn_exp.sweep(*WORDS, "sweep.engine=serial", variant=["matrix", "multi_head"], output_dir=str(folder))
 
 
+@pytest.mark.long
 def test_the_frame_is_that_which_pandas_reads_with_types_and_units(swept: Swept) -> None:
     plain = pd.read_csv(swept.folder / "results.csv", converters={"entropy": float})  # to the last digit
     table = swept.table

@@ -20,7 +20,6 @@ from safetensors.numpy import save_file
 from attn_exp import cli
 from attn_exp.errors import UserError
 from attn_exp.problem import files
-from tests.long import thinned
 from tests.refusal import refused
 
 SQUARE: dict[str, Any] = {name: np.eye(4) for name in ("W_q", "W_k", "W_v")}
@@ -198,7 +197,8 @@ def told(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return line
 
 
-@pytest.mark.parametrize("name", thinned(BYTES, 3))
+@pytest.mark.long
+@pytest.mark.parametrize("name", BYTES)
 def test_a_bad_file_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     file, content, message = BYTES[name]
     Path(file).write_bytes(content)
@@ -208,17 +208,15 @@ def test_a_bad_file_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch, caps
         assert file in line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
-    thinned(
-        [
-            ["embeddings=file", "embeddings.file='{}'"],
-            ["projections=file", "projections.file='{}'"],
-            ["+projections.given.W_q='{}'"],
-            ["embeddings=inline", "projections=none", "embeddings.q='{}'", "embeddings.k='{}'"],
-        ],
-        4,
-    ),
+    [
+        ["embeddings=file", "embeddings.file='{}'"],
+        ["projections=file", "projections.file='{}'"],
+        ["+projections.given.W_q='{}'"],
+        ["embeddings=inline", "projections=none", "embeddings.q='{}'", "embeddings.k='{}'"],
+    ],
 )
 def test_what_is_no_file_is_one_line(
     words: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -228,6 +226,7 @@ def test_what_is_no_file_is_one_line(
         assert message in line or file == "/dev/zero"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -274,6 +273,7 @@ def test_a_damaged_shard_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "two.safetensors: cannot be read (No such file or directory)" in line
 
 
+@pytest.mark.long
 def test_the_line_that_converts_arrays_of_numpy_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

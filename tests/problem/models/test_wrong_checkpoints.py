@@ -112,6 +112,7 @@ def test_what_the_model_does_not_take(word: str, tmp_path: Path) -> None:
     assert ASKED[word] in refused(tmp_path, *words)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "said"),
     [("{", "tokenizer.json cannot be read"), ("[]", "tokenizer.json cannot be read"), ("", "tokenizer.json cannot be")],
@@ -122,6 +123,7 @@ def test_a_tokenizer_that_is_none(text: str, said: str, tmp_path: Path) -> None:
     assert said in refused(tmp_path, "model.text=hello")
 
 
+@pytest.mark.long
 def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
     write_bert(tmp_path)
     words: dict[str, Any] = {

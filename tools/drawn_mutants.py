@@ -1,0 +1,168 @@
+"""Draw small faults by a seed, evenly over the statements of the package, and check that the tests notice.
+
+    python tools/drawn_mutants.py [--count 40] [--seed 44] [--only ROOM]
+
+Each fault changes one expression or drops one statement. The tests of its room run first (`--all -x`, those that name
+the changed module before the others); a fault that survives them meets the whole suite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMIT = 1500.0
+"""Seconds for the tests of a room, and again for the whole suite; a fault that makes them hang is noticed."""
+OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd, ast.FloorDiv: ast.Mult, ast.Pow: ast.Mult, ast.MatMult: ast.Mult, ast.Mod: ast.Mult,
+}  # fmt: skip
+
+
+class Fault(NamedTuple):
+    """A piece of a source file, by its bytes, and what stands there instead."""
+
+    path: Path
+    line: int
+    start: int
+    stop: int
+    text: str
+
+    def __str__(self) -> str:
+        source = (ROOT / self.path).read_bytes()[self.start : self.stop].decode()
+        return f"{self.path}:{self.line} {source!r} -> {self.text!r}"
+
+
+def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
+    """Yield the expressions of a statement without those of statements inside it, and without annotations."""
+    fields = [getattr(statement, name, None) for name in ("test", "iter", "value", "items", "targets", "exc")]
+    rest = [node for one in fields for node in (one if isinstance(one, list) else [one]) if isinstance(node, ast.AST)]
+    for node in rest:
+        rest.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.expr):
+            yield node
+
+
+def changed(node: ast.expr) -> ast.expr | None:  # noqa: PLR0911 - a table of kinds
+    """Return an expression that means something else; None of one that is left as it is."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return ast.Compare(node.left, [opposite(node.ops[0])], node.comparators)
+    if isinstance(node, ast.BoolOp):
+        return ast.BoolOp(opposite(node.op), node.values)
+    if isinstance(node, ast.BinOp) and type(node.op) in OPPOSITES:
+        return ast.BinOp(node.left, opposite(node.op), node.right)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+        return node.operand
+    if isinstance(node, ast.IfExp):
+        return ast.IfExp(node.test, node.orelse, node.body)
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+        return ast.Constant(not node.value if isinstance(node.value, bool) else node.value + 1)
+    return None
+
+
+def opposite(operator: ast.AST) -> ast.AST:
+    """Return the operator that stands instead of one."""
+    return OPPOSITES[type(operator)]()
+
+
+def faults_of(path: Path, statement: ast.stmt, offset: Callable[[int, int], int]) -> list[Fault]:
+    """Return the faults that a statement may get."""
+
+    def fault(node: ast.stmt | ast.expr, text: str) -> Fault:
+        stop = offset(node.end_lineno or 0, node.end_col_offset or 0)
+        return Fault(path, statement.lineno, offset(node.lineno, node.col_offset), stop, text)
+
+    pairs = [(node, changed(node)) for node in own_expressions(statement)]
+    found = [fault(node, f"({ast.unparse(ast.fix_missing_locations(new))})") for node, new in pairs if new is not None]
+    if isinstance(statement, ast.If | ast.While):
+        found.append(fault(statement.test, f"(not ({ast.unparse(statement.test)}))"))
+    if isinstance(statement, ast.Return) and statement.value is not None:
+        found.append(fault(statement, "return None"))
+    is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    if is_call or isinstance(statement, ast.AugAssign | ast.Raise | ast.Continue | ast.Break):
+        found.append(fault(statement, "pass"))
+    return found
+
+
+def draw(count: int, seed: int, only: str) -> list[Fault]:
+    """Draw faults, each of a statement that is drawn evenly from all that may get one."""
+    statements = []
+    for path in sorted(ROOT.joinpath("attn_exp", only).rglob("*.py")):
+        source = path.read_bytes()
+        starts = [0]
+        for line in source.splitlines(keepends=True):
+            starts.append(starts[-1] + len(line))
+        offset = lambda line, column, starts=tuple(starts): starts[line - 1] + column  # noqa: E731
+        nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt))
+        several = (faults_of(path.relative_to(ROOT), node, offset) for node in nodes)
+        statements += [faults for faults in several if faults]
+    rng = random.Random(seed)
+    return [rng.choice(faults) for faults in rng.sample(statements, count)]
+
+
+def tests_of(fault: Fault) -> list[str]:
+    """Return the test files of a fault's room, those first that name its module."""
+    room = fault.path.parts[1] if len(fault.path.parts) > 2 else ""
+    folder = ROOT / "tests" / room
+    files = sorted(folder.rglob("test_*.py") if room and folder.is_dir() else ROOT.joinpath("tests").glob("test_*.py"))
+    files.sort(key=lambda file: fault.path.stem not in file.read_text(encoding="utf-8"))
+    return [str(file.relative_to(ROOT)) for file in files]
+
+
+def attempt(fault: Fault) -> tuple[Fault, str]:
+    """Return what became of a fault: the room, the whole suite or nothing noticed it."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        for part in ("attn_exp", "conf", "tests", "tools", "benchmarks", "docs"):
+            shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
+        for file in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"):
+            shutil.copy(ROOT / file, folder)
+        source = (ROOT / fault.path).read_bytes()
+        Path(folder, fault.path).write_bytes(source[: fault.start] + fault.text.encode() + source[fault.stop :])
+        for who, tests in (("its room", tests_of(fault)), ("the whole suite", ["tests"])):
+            command = [sys.executable, "-m", "pytest", "--all", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
+            environment = os.environ | {"PYTHONPATH": folder}
+            try:
+                done = subprocess.run(
+                    command, cwd=folder, env=environment, capture_output=True, check=False, timeout=LIMIT
+                )
+            except subprocess.TimeoutExpired:
+                return fault, f"noticed by {who}, which hangs"
+            if done.returncode:
+                return fault, f"noticed by {who} in {time.monotonic() - start:.0f} s"
+    return fault, "SURVIVED"
+
+
+def main() -> None:
+    """Try the faults, two at a time, and print what became of each."""
+    parser = argparse.ArgumentParser(description="Draw faults and see the tests notice.")
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=44)
+    parser.add_argument("--only", default="", help="a room, such as forms")
+    given = parser.parse_args()
+    print(f"seed {given.seed}")
+    fates = []
+    with ThreadPoolExecutor(2) as pool:
+        for fault, fate in pool.map(attempt, draw(given.count, given.seed, given.only)):
+            fates.append(fate)
+            print(f"{fate:40} {fault}", flush=True)
+    print(f"{sum('its room' in fate for fate in fates)} of {len(fates)} noticed by the tests of their room, "
+          f"{fates.count('SURVIVED')} survived")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
