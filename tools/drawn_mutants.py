@@ -128,11 +128,13 @@ def attempt(fault: Fault) -> tuple[Fault, str]:
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         for part in ("attn_exp", "conf", "tests", "tools", "benchmarks", "docs"):
-            shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / part, Path(folder, part))  # with what is compiled, as compiling takes seconds
         for file in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"):
             shutil.copy(ROOT / file, folder)
-        source = (ROOT / fault.path).read_bytes()
-        Path(folder, fault.path).write_bytes(source[: fault.start] + fault.text.encode() + source[fault.stop :])
+        source, target = (ROOT / fault.path).read_bytes(), Path(folder, fault.path)
+        target.write_bytes(source[: fault.start] + fault.text.encode() + source[fault.stop :])
+        for compiled in target.parent.glob(f"__pycache__/{target.stem}.*"):
+            compiled.unlink()
         for who, tests in (("its room", tests_of(fault)), ("the whole suite", ["tests"])):
             command = [sys.executable, "-m", "pytest", "--all", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
             environment = os.environ | {"PYTHONPATH": folder}

@@ -1,7 +1,9 @@
-"""Breaks the code on purpose, one small way at a time, and checks that the tests notice: python tools/mutants.py
+"""Break the code in one small way at a time and check that the tests notice.
 
-Each mutant is a copy of the project with one piece of text exchanged. It is caught if the fast tests fail on it; a mutant that
-survives, or whose text is no longer in the file, fails this script.
+    python tools/mutants.py [--changed] [--only NAME]
+
+Each mutant is a copy of the project with one piece of text exchanged. A mutant that survives its tests, or whose text is
+no longer in the file, fails this script. `--changed` tries those of the rooms that the commits of the last day touched.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import importlib
 import multiprocessing
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -201,11 +204,30 @@ def caught(mutant: Mutant) -> bool | None:
         return found == pytest.ExitCode.TESTS_FAILED
 
 
+def changed_rooms() -> set[str]:
+    """Return the rooms whose code or tests changed in the last day of commits; every room where git cannot tell."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    a_day_before = int(git("log", "-1", "--format=%ct")) - 24 * 60 * 60
+    base = git("rev-list", "-1", f"--before={a_day_before}", "HEAD")
+    changed = git("diff", "--name-only", base, "HEAD").splitlines() if base else []
+    parts = [Path(path).parts for path in changed]
+    rooms = {of[1] for of in parts if of[0] in ("attn_exp", "tests") and len(of) > 1}
+    return rooms if base else {Path(mutant.file).parts[0] for mutant in MUTANTS}
+
+
 def main() -> None:
-    """Try every mutant, two at a time, and exit with 1 if one survives."""
+    """Try the mutants, two at a time, and exit with 1 if one survives."""
     parser = argparse.ArgumentParser(description="Break the code on purpose and see the tests notice.")
     parser.add_argument("--only", default="", help="mutants whose name contains this")
-    chosen = [mutant for mutant in MUTANTS if parser.parse_args().only in mutant.name]
+    parser.add_argument("--changed", action="store_true", help="mutants of the rooms that changed in the last day")
+    given = parser.parse_args()
+    chosen = [mutant for mutant in MUTANTS if given.only in mutant.name]
+    if given.changed:
+        rooms = changed_rooms()
+        chosen = [mutant for mutant in chosen if Path(mutant.file).parts[0] in rooms]
     for library in LIBRARIES:
         importlib.import_module(library)
     with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
