@@ -63,7 +63,8 @@ def measure(checkout: Path) -> dict[str, dict[str, float]]:
                 chosen = (weight for path, weight in files.items() if room_of(path, checkout) == room)
                 measured[room] = with_density(total(chosen))
     for name, folder in KIB.items():
-        sizes = [path.stat().st_size for path in checkout.joinpath(folder).rglob("*") if path.is_file()]
+        files = (path for path in checkout.joinpath(folder).rglob("*") if "__pycache__" not in path.parts)
+        sizes = [path.stat().st_size for path in files if path.is_file()]
         measured[name] = {"KiB": round(sum(sizes) / 1024, 1), "files": len(sizes)}
     return measured
 

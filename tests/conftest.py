@@ -40,7 +40,7 @@ CASES = 4
 """How many cases of one test a first run keeps, spread evenly over them."""
 MUCH = 1.0
 """Seconds of processor time above which a test belongs to the long ones."""
-SLOWER = 3.0
+SLOWER = 1.0
 """So many times as long as on a quick machine may a check take before it leaves anything out."""
 LOOKUPS = {"git", "ldconfig", "gcc", "cc", "ld", "objdump"}
 """What a run asks for the commit, and `ctypes` for a shared library: quick, and no process of a test."""

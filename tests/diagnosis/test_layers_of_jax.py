@@ -451,7 +451,7 @@ class Layer(eqx.Module):
 """
 
 
-@pytest.mark.parametrize(("exchanged", "more"), [("", ()), (" / q.shape[-1] ** 0.5", ("no_scale",))])
+@pytest.mark.parametrize(("exchanged", "more"), [(" / q.shape[-1] ** 0.5", ("no_scale",))])
 def test_one_head_is_told_where_a_class_of_jax_is_told_several(
     exchanged: str, more: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -502,7 +502,7 @@ class Layer(nn.Module):
 """
 
 
-@pytest.mark.parametrize(("exchanged", "names"), [("", ()), (" / q.shape[-1] ** 0.5", ("no_scale",))])
+@pytest.mark.parametrize(("exchanged", "names"), [(" / q.shape[-1] ** 0.5", ("no_scale",))])
 def test_a_layer_of_one_text_that_insists_on_its_length_is_told_a_short_one(
     exchanged: str, names: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ def checked(text: str, folder: Path, *words: str) -> attn_exp.Verdict:
     return attn_exp.check(find_function(f"{folder / 'layer_of_keras.py'}:Layer").function, *words)
 
 
-@pytest.mark.parametrize(("factor", "names"), [("/ self.size ** 0.5", ()), ("", ("no_scale",))])
+@pytest.mark.parametrize(("factor", "names"), [("", ("no_scale",))])
 def test_attention_inside_a_layer_of_keras_is_seen(factor: str, names: tuple[str, ...], tmp_path: Path) -> None:
     verdict = checked(MADE_OF_TWO.replace("FACTOR", factor), tmp_path)
     assert verdict.passed == (not names) and verdict.mistakes == names, verdict

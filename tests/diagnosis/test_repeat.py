@@ -47,19 +47,12 @@ ARRAY = "mask.array.values=[[1,0,1,1],[1,1,0,0],[1,1,1,0],[1,1,1,1]]"
 
 CASES = [
     "unscaled",
-    f"unscaled mask=array {ARRAY}",
     f"unscaled mask=[causal,array] {ARRAY}",
     f"unscaled convention=torch_mha mask=array {ARRAY.replace('1', '2').replace('0', '1').replace('2', '0')}",
-    "unscaled convention=torch_mha mask=padding mask.padding.keys=[false,true,false]",
     "unscaled mask=[causal,padding] mask_join=or mask.padding.lengths=2",
     "unscaled mask=document mask.document.ids=[0,0,1,1,1]",
-    "unscaled mask=padding mask.padding.keys=[true,false,true]",
-    "unscaled scale=0.7",
     "unscaled score=[alibi,added] score.added.values=[[1,2,3],[0,1,0],[2,2,5]]",
-    "ignores",
     "ignores mask=padding mask.padding.lengths=[6,4]",
-    "capped",
-    "layer",
     "layer mask=causal",
     "tiled kv_head=2",
 ]
@@ -73,13 +66,7 @@ def numbers(printed: str) -> Array:
     return np.asarray(ast.literal_eval(printed.replace("nan", "None")), np.float64)
 
 
-FIRST = (f"unscaled mask=array {ARRAY}", "unscaled mask=padding mask.padding.keys=[true,false,true]", "layer")
-"""What a first run of the tests asks."""
-
-
-@pytest.mark.parametrize(
-    "words", [pytest.param(each, marks=() if each in FIRST else pytest.mark.long) for each in CASES]
-)
+@pytest.mark.parametrize("words", CASES)
 def test_a_printed_command_repeats_its_case(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(OWN)

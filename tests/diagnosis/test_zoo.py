@@ -84,8 +84,8 @@ def test_a_cheat_does_not_pass(cheat: Any) -> None:
 
 @pytest.mark.long
 def test_most_pairs_are_named() -> None:
-    """Of every eighth pair; `benchmarks/check.py` counts all of them."""
-    some = PAIRS[::8]
+    """Of a few pairs; `benchmarks/check.py` counts all of them."""
+    some = PAIRS[::24]
     named = [tuple(sorted(names_said(verdict(case.function, case.settings)))) for case in some]
     right = sum(names == tuple(sorted(case.mistake.split("+"))) for names, case in zip(named, some, strict=True))
     assert right >= 0.9 * len(some), list(zip(named, [case.mistake for case in some], strict=True))

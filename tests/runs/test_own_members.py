@@ -146,7 +146,7 @@ def test_a_folder_of_yaml_names_no_file(here: Path, ran: Callable[[], bool]) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["ray", "dask"])
+@pytest.mark.parametrize("engine", ["dask"])
 def test_workers_of_other_engines_know_files_and_functions(engine: str, here: Path) -> None:
     (here / "fn.py").write_text(FUNCTION)
     own = ["variant=[looped,own]", "variant.own.form=fn.py:attention"]

@@ -77,7 +77,7 @@ def test_a_run_without_a_report_gets_a_full_one_and_the_index_links_it(tmp_path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("report", ["full", "tables", "none"])
+@pytest.mark.parametrize("report", ["full", "none"])
 def test_figures_are_drawn_again_as_a_run_that_was_told_so_draws_them(
     report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
