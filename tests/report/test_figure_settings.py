@@ -84,9 +84,7 @@ SHOWN_SO = list(zip(SHOWN.values(), itertools.cycle(LEAST), strict=False))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("words", "preset"), list(zip(SHOWN.values(), itertools.cycle(LEAST), strict=False)), ids=SHOWN
-)
+@pytest.mark.parametrize(("words", "preset"), SHOWN_SO, ids=SHOWN)
 def test_every_text_of_every_figure_is_read_where_it_is_shown(words: tuple[str, ...], preset: str) -> None:
     """What is said of slides everywhere: letters of 18 points at least where the slide is 540 high, a thirtieth."""
     compared = comparison(*words, f"figures.preset={preset}")
