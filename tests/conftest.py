@@ -40,16 +40,19 @@ CASES = 4
 """How many cases of one test a first run keeps, spread evenly over them."""
 MUCH = 1.0
 """Seconds of processor time above which a test belongs to the long ones."""
-SLOWER = 1.0
+SLOWER = 1.5
 """So many times as long as on a quick machine may a check take before it leaves anything out."""
-LOOKUPS = {"git", "ldconfig", "gcc", "cc", "ld", "objdump"}
-"""What a run asks for the commit, and `ctypes` for a shared library: quick, and no process of a test."""
+OWN = ("python", "bash", "sh")
+"""How tests start commands; libraries run others to look something up, such as fonts."""
 STARTED = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--all`."""
     parser.addoption("--all", action="store_true", help="run the long tests as well")
+    parser.addoption(
+        "--passed", type=Path, help="with --all: leave out the tests in this file; else: write those that passed"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,6 +73,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--all"):
         for item in kept:
             item.user_properties.append(("first", True))
+        passed = config.getoption("--passed")
+        done = set(passed.read_text(encoding="utf-8").splitlines()) if passed else set[str]()
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
+        items[:] = [item for item in items if item.nodeid not in done]
         return
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
@@ -98,12 +105,13 @@ def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         def refuse(*given: Any, **named: Any) -> None:
             pytest.fail("this test starts a process: mark it `long`, so that a first pytest stays quick")
 
-        def refuse_unless_lookup(process: Any, command: Any, *given: Any, **named: Any) -> None:
-            if not isinstance(command, list) or Path(command[0]).name not in LOOKUPS:
+        def refuse_own(process: Any, command: Any, *given: Any, **named: Any) -> None:
+            first = command[0] if isinstance(command, list | tuple) else command
+            if Path(str(first)).name.startswith(OWN):
                 refuse()
             start(process, command, *given, **named)
 
-        monkeypatch.setattr(subprocess.Popen, "__init__", refuse_unless_lookup)
+        monkeypatch.setattr(subprocess.Popen, "__init__", refuse_own)
         monkeypatch.setattr(os, "fork", refuse)
         monkeypatch.setattr(BaseProcess, "start", refuse)
         monkeypatch.setattr(tab.Browser, "tell", refuse)
@@ -171,8 +179,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Name the tests that make a first run slow."""
+    """Write what passed, where that is asked for, and after `--all` name the tests that make a first run slow."""
     if not config.getoption("--all"):
+        if passed := config.getoption("--passed"):
+            names = sorted(report.nodeid for report in terminalreporter.stats.get("passed", ()))
+            passed.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         return
     ended = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "when")]
     rows = {report.nodeid: dict(report.user_properties) for report in ended if report.when == "teardown"}
