@@ -46,7 +46,7 @@ def is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def total(weights: Iterator[Weight]) -> Weight:
+def add_up(weights: Iterator[Weight]) -> Weight:
     """Add up the sizes of some files."""
     return Weight(*map(sum, zip(Weight(), *weights, strict=True)))
 
@@ -56,12 +56,12 @@ def measure(checkout: Path) -> dict[str, dict[str, float]]:
     measured: dict[str, dict[str, float]] = {}
     for name, folders in TOTALS.items():
         files = {path: weigh(path) for folder in folders for path in sorted(checkout.joinpath(folder).rglob("*.py"))}
-        measured[name] = with_density(total(iter(files.values())))
+        measured[name] = format_row(add_up(iter(files.values())))
         if name == "package":
-            rooms = sorted({room_of(path, checkout) for path in files})
+            rooms = sorted({find_room(path, checkout) for path in files})
             for room in rooms:
-                chosen = (weight for path, weight in files.items() if room_of(path, checkout) == room)
-                measured[room] = with_density(total(chosen))
+                chosen = (weight for path, weight in files.items() if find_room(path, checkout) == room)
+                measured[room] = format_row(add_up(chosen))
     for name, folder in KIB.items():
         files = (path for path in checkout.joinpath(folder).rglob("*") if "__pycache__" not in path.parts)
         sizes = [path.stat().st_size for path in files if path.is_file()]
@@ -69,18 +69,20 @@ def measure(checkout: Path) -> dict[str, dict[str, float]]:
     return measured
 
 
-def room_of(path: Path, checkout: Path) -> str:
+def find_room(path: Path, checkout: Path) -> str:
     """Return the room of a file of the package; files beside the rooms are `support`, `api` and `cli` among them."""
     folder, *rest = path.relative_to(checkout / "attn_exp").parts
     return folder if rest else "support"
 
 
-def with_density(weight: Weight) -> dict[str, float]:
+def format_row(weight: Weight) -> dict[str, float]:
     """Return a size as a row of the table, with the syntax nodes per statement."""
     return {**weight._asdict(), "density": round(weight.nodes / max(weight.statements, 1), 2)}
 
 
-def exceeded(measured: Mapping[str, Mapping[str, float]], caps: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+def find_excesses(
+    measured: Mapping[str, Mapping[str, float]], caps: Mapping[str, Mapping[str, float]]
+) -> Iterator[str]:
     """Yield one line for each cap that is exceeded, and for each that limits something that does not exist."""
     for name, limits in caps.items():
         for unit, cap in limits.items():
@@ -91,7 +93,7 @@ def exceeded(measured: Mapping[str, Mapping[str, float]], caps: Mapping[str, Map
                 yield f"{name}: {value:,} {unit} exceed the cap of {cap:,}: delete something that is worth less"
 
 
-def table(measured: Mapping[str, Mapping[str, float]], budget: Mapping[str, Any]) -> Iterator[str]:
+def format_table(measured: Mapping[str, Mapping[str, float]], budget: Mapping[str, Any]) -> Iterator[str]:
     """Yield the table: what was measured, and the cap or the goal of the first column."""
     yield f"{'':22}{'statements':>12}{'cap':>9}{'goal':>9}{'files':>8}{'lines':>9}{'nodes':>10}{'nodes/stmt':>12}"
     for name, row in measured.items():
@@ -110,8 +112,8 @@ def main() -> None:
     checkout = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else HERE
     budget = tomllib.loads(HERE.joinpath("pyproject.toml").read_text(encoding="utf-8"))["tool"]["weight"]
     measured = measure(checkout)
-    print("\n".join(table(measured, budget)))
-    problems = list(exceeded(measured, budget["caps"]))
+    print("\n".join(format_table(measured, budget)))
+    problems = list(find_excesses(measured, budget["caps"]))
     print("\n".join(problems) or "within the budget")
     sys.exit(bool(problems))
 

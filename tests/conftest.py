@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what a first run runs: tests that are not marked `long`, and a few cases of each."""
-    kept = of_a_first_run(items)
+    kept = select_first_run(items)
     if config.getoption("--all"):
         for item in kept:
             item.user_properties.append(("first", True))
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item in kept]
 
 
-def of_a_first_run(items: list[pytest.Item]) -> set[pytest.Item]:
+def select_first_run(items: list[pytest.Item]) -> set[pytest.Item]:
     """Return the tests of a first run: of each that is not marked `long` up to `CASES` cases, the first and the last
     among them."""
     families = defaultdict[str, list[pytest.Item]](list)
@@ -105,13 +105,13 @@ def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         def refuse(*given: Any, **named: Any) -> None:
             pytest.fail("this test starts a process: mark it `long`, so that a first pytest stays quick")
 
-        def refuse_own(process: Any, command: Any, *given: Any, **named: Any) -> None:
+        def refuse_own_command(process: Any, command: Any, *given: Any, **named: Any) -> None:
             first = command[0] if isinstance(command, list | tuple) else command
             if Path(str(first)).name.startswith(OWN):
                 refuse()
             start(process, command, *given, **named)
 
-        monkeypatch.setattr(subprocess.Popen, "__init__", refuse_own)
+        monkeypatch.setattr(subprocess.Popen, "__init__", refuse_own_command)
         monkeypatch.setattr(os, "fork", refuse)
         monkeypatch.setattr(BaseProcess, "start", refuse)
         monkeypatch.setattr(tab.Browser, "tell", refuse)

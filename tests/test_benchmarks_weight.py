@@ -52,14 +52,14 @@ def test_docstrings_imports_and_comments_are_no_statements(checkout: Path) -> No
 def test_each_exceeded_cap_is_one_line(checkout: Path) -> None:
     measured = weight.measure(checkout)
     within = {"package": {"statements": 12, "files": 2}, "conf": {"KiB": 2}}
-    assert list(weight.exceeded(measured, within)) == []
+    assert list(weight.find_excesses(measured, within)) == []
     caps = {"package": {"statements": 11, "files": 2}, "rules": {"density": 0.5}, "conf": {"KiB": 1.9}}
-    assert [line.partition(" exceed")[0] for line in weight.exceeded(measured, caps)] == [
+    assert [line.partition(" exceed")[0] for line in weight.find_excesses(measured, caps)] == [
         "package: 12 statements", f"rules: {measured['rules']['density']} density", "conf: 2.0 KiB",
     ]  # fmt: skip
 
 
 def test_a_cap_on_a_room_that_is_gone_is_said(checkout: Path) -> None:
-    assert list(weight.exceeded(weight.measure(checkout), {"diagnosis": {"files": 60}})) == [
+    assert list(weight.find_excesses(weight.measure(checkout), {"diagnosis": {"files": 60}})) == [
         "pyproject.toml caps files of 'diagnosis', which does not exist"
     ]

@@ -47,7 +47,7 @@ class Fault(NamedTuple):
         return f"{self.path}:{self.line} {source!r} -> {self.text!r}"
 
 
-def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
+def list_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
     """Yield the expressions of a statement without those of statements inside it, and without annotations."""
     fields = [getattr(statement, name, None) for name in ("test", "iter", "value", "items", "targets", "exc")]
     rest = [node for one in fields for node in (one if isinstance(one, list) else [one]) if isinstance(node, ast.AST)]
@@ -57,14 +57,14 @@ def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
             yield node
 
 
-def changed(node: ast.expr) -> ast.expr | None:  # noqa: PLR0911 - a table of kinds
+def mutate(node: ast.expr) -> ast.expr | None:  # noqa: PLR0911 - a table of kinds
     """Return an expression that means something else; None of one that is left as it is."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return ast.Compare(node.left, [opposite(node.ops[0])], node.comparators)
+        return ast.Compare(node.left, [swap_operator(node.ops[0])], node.comparators)
     if isinstance(node, ast.BoolOp):
-        return ast.BoolOp(opposite(node.op), node.values)
+        return ast.BoolOp(swap_operator(node.op), node.values)
     if isinstance(node, ast.BinOp) and type(node.op) in OPPOSITES:
-        return ast.BinOp(node.left, opposite(node.op), node.right)
+        return ast.BinOp(node.left, swap_operator(node.op), node.right)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
         return node.operand
     if isinstance(node, ast.IfExp):
@@ -74,19 +74,19 @@ def changed(node: ast.expr) -> ast.expr | None:  # noqa: PLR0911 - a table of ki
     return None
 
 
-def opposite(operator: ast.AST) -> ast.AST:
+def swap_operator(operator: ast.AST) -> ast.AST:
     """Return the operator that stands instead of one."""
     return OPPOSITES[type(operator)]()
 
 
-def faults_of(path: Path, statement: ast.stmt, offset: Callable[[int, int], int]) -> list[Fault]:
+def list_faults(path: Path, statement: ast.stmt, offset: Callable[[int, int], int]) -> list[Fault]:
     """Return the faults that a statement may get."""
 
     def fault(node: ast.stmt | ast.expr, text: str) -> Fault:
         stop = offset(node.end_lineno or 0, node.end_col_offset or 0)
         return Fault(path, statement.lineno, offset(node.lineno, node.col_offset), stop, text)
 
-    pairs = [(node, changed(node)) for node in own_expressions(statement)]
+    pairs = [(node, mutate(node)) for node in list_expressions(statement)]
     found = [fault(node, f"({ast.unparse(ast.fix_missing_locations(new))})") for node, new in pairs if new is not None]
     if isinstance(statement, ast.If | ast.While):
         found.append(fault(statement.test, f"(not ({ast.unparse(statement.test)}))"))
@@ -108,13 +108,13 @@ def draw(count: int, seed: int, only: str) -> list[Fault]:
             starts.append(starts[-1] + len(line))
         offset = lambda line, column, starts=tuple(starts): starts[line - 1] + column  # noqa: E731
         nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt))
-        several = (faults_of(path.relative_to(ROOT), node, offset) for node in nodes)
+        several = (list_faults(path.relative_to(ROOT), node, offset) for node in nodes)
         statements += [faults for faults in several if faults]
     rng = random.Random(seed)
     return [rng.choice(faults) for faults in rng.sample(statements, count)]
 
 
-def tests_of(fault: Fault) -> list[str]:
+def find_tests(fault: Fault) -> list[str]:
     """Return the test files of a fault's room, those first that name its module."""
     room = fault.path.parts[1] if len(fault.path.parts) > 2 else ""
     folder = ROOT / "tests" / room
@@ -123,7 +123,7 @@ def tests_of(fault: Fault) -> list[str]:
     return [str(file.relative_to(ROOT)) for file in files]
 
 
-def attempt(fault: Fault) -> tuple[Fault, str]:
+def try_fault(fault: Fault) -> tuple[Fault, str]:
     """Return what became of a fault: the room, the whole suite or nothing noticed it."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +135,7 @@ def attempt(fault: Fault) -> tuple[Fault, str]:
         target.write_bytes(source[: fault.start] + fault.text.encode() + source[fault.stop :])
         for compiled in target.parent.glob(f"__pycache__/{target.stem}.*"):
             compiled.unlink()
-        for who, tests in (("its room", tests_of(fault)), ("the whole suite", ["tests"])):
+        for who, tests in (("its room", find_tests(fault)), ("the whole suite", ["tests"])):
             command = [sys.executable, "-m", "pytest", "--all", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
             environment = os.environ | {"PYTHONPATH": folder}
             try:
@@ -159,7 +159,7 @@ def main() -> None:
     print(f"seed {given.seed}")
     fates = []
     with ThreadPoolExecutor(2) as pool:
-        for fault, fate in pool.map(attempt, draw(given.count, given.seed, given.only)):
+        for fault, fate in pool.map(try_fault, draw(given.count, given.seed, given.only)):
             fates.append(fate)
             print(f"{fate:40} {fault}", flush=True)
     print(f"{sum('its room' in fate for fate in fates)} of {len(fates)} noticed by the tests of their room, "

@@ -204,7 +204,7 @@ def caught(mutant: Mutant) -> bool | None:
         return found == pytest.ExitCode.TESTS_FAILED
 
 
-def changed_rooms() -> set[str]:
+def find_changed_rooms() -> set[str]:
     """Return the rooms whose code changed in the last day of commits; every room if git cannot tell."""
 
     def git(*words: str) -> str:
@@ -226,7 +226,7 @@ def main() -> None:
     given = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if given.only in mutant.name]
     if given.changed:
-        rooms = changed_rooms()
+        rooms = find_changed_rooms()
         chosen = [mutant for mutant in chosen if Path(mutant.file).parts[0] in rooms]
     for library in LIBRARIES:
         importlib.import_module(library)

@@ -209,7 +209,7 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     if way.memory and before is not None and before.kind in NORMED_ALONE:
         call = with_normed_memory(call, before)
     known = Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given))
-    return replace(known, masked=other_mask_arguments(known, way, forward), has_tables=turns)
+    return replace(known, masked=find_other_mask_arguments(known, way, forward), has_tables=turns)
 
 
 def is_turned(layer: Layer, way: Way, size: int) -> bool:
@@ -247,7 +247,7 @@ def fit(arrays: Mapping[str, Array], heads: int, groups: int) -> bool:
     return "W_o" not in arrays or len(arrays["W_o"]) == wide["v"] // groups * heads
 
 
-def other_mask_arguments(known: Bound, way: Way, forward: Sequence[inspect.Parameter]) -> tuple[str, ...]:
+def find_other_mask_arguments(known: Bound, way: Way, forward: Sequence[inspect.Parameter]) -> tuple[str, ...]:
     """Return the arguments for masks or lengths that no question fills."""
     assert known.offer is not None
     taken = (*way.sides, *known.offer.parameters.values())
