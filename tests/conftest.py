@@ -74,12 +74,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in kept:
             item.user_properties.append(("first", True))
         passed = config.getoption("--passed")
-        done = set(passed.read_text(encoding="utf-8").splitlines()) if passed else set[str]()
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
-        items[:] = [item for item in items if item.nodeid not in done]
+        names = set(passed.read_text(encoding="utf-8").splitlines()) if passed else set[str]()
+        done = {item for item in items if item.nodeid in names and not is_property(item)}
+        config.hook.pytest_deselected(items=list(done))
+        items[:] = [item for item in items if item not in done]
         return
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
+
+
+def is_property(item: pytest.Item) -> bool:
+    """Return whether Hypothesis runs a test, which tries more examples with `--all`."""
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
 def select_first_run(items: list[pytest.Item]) -> set[pytest.Item]:

@@ -51,9 +51,13 @@ def test_docstrings_imports_and_comments_are_no_statements(checkout: Path) -> No
 
 def test_each_exceeded_cap_is_one_line(checkout: Path) -> None:
     measured = weight.measure(checkout)
-    within = {"package": {"statements": 12, "files": 2}, "conf": {"KiB": 2}}
+    within: dict[str, dict[str, float]] = {"package": {"statements": 12, "files": 2}, "conf": {"KiB": 2}}
     assert list(weight.find_excesses(measured, within)) == []
-    caps = {"package": {"statements": 11, "files": 2}, "rules": {"density": 0.5}, "conf": {"KiB": 1.9}}
+    caps: dict[str, dict[str, float]] = {
+        "package": {"statements": 11, "files": 2},
+        "rules": {"density": 0.5},
+        "conf": {"KiB": 1.9},
+    }
     assert [line.partition(" exceed")[0] for line in weight.find_excesses(measured, caps)] == [
         "package: 12 statements", f"rules: {measured['rules']['density']} density", "conf: 2.0 KiB",
     ]  # fmt: skip
