@@ -77,7 +77,7 @@ def test_the_ends_of_scores_are_reached() -> None:
 @given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0, 1)), min_size=1, max_size=5))
 def test_the_ends_of_softmax_are_the_extremes_over_all_corners(logits: list[tuple[float, float]]) -> None:
     low, high = (np.array([centre + sign * radius for centre, radius in logits]) for sign in (-1, 1))
-    corners = softmax(np.array(itertools.product(*zip(low, high, strict=True))))
+    corners = softmax(np.array(list(itertools.product(*zip(low, high, strict=True)))))
     found = intervals.softmax(Interval(low, high))
     np.testing.assert_allclose(found.low, corners.min(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.high, corners.max(axis=0), rtol=1e-12)
