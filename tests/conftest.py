@@ -25,6 +25,7 @@ from hypothesis import settings
 
 from attn_exp.diagnosis.asking.clock import PACE
 from attn_exp.diagnosis.code import libraries
+from tests.hurry import naming_little
 from tests.report import tab
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count() or 1))
@@ -140,6 +141,13 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
 def pace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a check ask on a slow machine what it asks on a quick one."""
     monkeypatch.setattr(PACE, "seconds", SLOWER)
+
+
+@pytest.fixture
+def short_search() -> Iterator[None]:
+    """Let checks try no several mistakes at once."""
+    with naming_little():
+        yield
 
 
 @pytest.fixture(autouse=True)

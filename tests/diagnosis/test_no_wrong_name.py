@@ -62,7 +62,6 @@ WRITTEN = "mask.array.values=[[true,false,false],[true,true,false],[true,false,t
     [
         (late_causal, ("mask=causal",), 0),
         (late_given, ("mask=causal",), 1),
-        (late_given, ("mask=array", WRITTEN), 2),
     ],
 )
 def test_a_mask_after_exp_has_no_name_but_its_reason(
@@ -187,6 +186,7 @@ def cubes(q: Array, k: Array, v: Array) -> Array:
     return np.asarray(shares(exponentials(q, k) ** 3 + exponentials(q, k)) @ v)
 
 
+@pytest.mark.usefixtures("short_search")
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "stage", "said"),

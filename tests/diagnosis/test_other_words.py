@@ -68,6 +68,7 @@ def test_what_is_right_under_other_words_passes_and_says_them(function: Any, wor
     assert attn_exp.check(function, *words.split(), quick=True).passed
 
 
+@pytest.mark.usefixtures("short_search")
 @pytest.mark.long
 def test_a_keyword_that_was_not_told_so_is_no_other_convention() -> None:
     def always(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
@@ -77,6 +78,7 @@ def test_a_keyword_that_was_not_told_so_is_no_other_convention() -> None:
     assert not verdict.passed and not verdict.right_under
 
 
+@pytest.mark.usefixtures("short_search")
 @pytest.mark.long
 @pytest.mark.parametrize("word", ["scale=false", "score=softcap"])
 def test_another_scale_or_score_is_no_convention(word: str) -> None:
