@@ -55,6 +55,7 @@ def holes(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("mask=causal",)])
+@pytest.mark.usefixtures("short_search")
 def test_where_little_but_nan_comes_back_no_mask_is_named_and_the_queries_are(words: tuple[str, ...]) -> None:
     verdict = attn_exp.check(holes, *words)
     assert not verdict.passed

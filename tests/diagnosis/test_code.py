@@ -115,6 +115,7 @@ def clipped(q: Any, k: Any, v: Any) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize("function", [without_an_axis, rolled, clipped])
+@pytest.mark.usefixtures("short_search")
 def test_what_no_mistake_explains_gets_no_name(function: Any) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert not verdict.passed and not verdict.mistakes, verdict

@@ -71,6 +71,8 @@ def mistake_without_masks(caller: Caller, tried: Tried, masks: Collection[str]) 
     bare = replace(caller, offer=replace(caller.offer, parameters=parameters))
     asked = ways_to_call.ask_every_question(bare, tried.function, quick=True)
     seen = [(case, answer) for case, answer in asked if not needed or not case.recipe.rules.masks]
+    if all(answer.output is None for _, answer in seen):
+        return None
     digits, _ = bits_to_judge_by(bare, seen)
     wrong = failing(seen, digits)
     found = explained(evidence_of(bare, tried, seen, wrong, digits=digits)) if wrong else Explained()
