@@ -2,8 +2,8 @@
 
     python tools/drawn_mutants.py [--count 40] [--seed 44] [--only ROOM] [--suite]
 
-Each fault changes one expression or drops one statement, and meets the tests of its room (`--all -x`, those that name the
-changed module before the others). With `--suite` a fault that survives them meets the whole suite, which takes long.
+Each fault changes one expression or drops one statement, and meets the tests of its room (`--all -x`, those that name
+the changed module before the others). With `--suite` a survivor meets the whole suite, which takes long.
 """
 
 from __future__ import annotations
