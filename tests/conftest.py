@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cache
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -143,10 +144,10 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PACE, "seconds", SLOWER)
 
 
-@pytest.fixture
-def short_search() -> Iterator[None]:
-    """Let checks try no several mistakes at once."""
-    with naming_little():
+@pytest.fixture(autouse=True)
+def short_search(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let checks try no several mistakes at once, unless a test is marked `full_search`."""
+    with nullcontext() if request.node.get_closest_marker("full_search") else naming_little():
         yield
 
 

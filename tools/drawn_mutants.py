@@ -12,6 +12,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -141,12 +142,13 @@ def try_fault(fault: Fault, suite: bool) -> tuple[Fault, str]:
             environment = os.environ | {"PYTHONPATH": folder}
             try:
                 done = subprocess.run(
-                    command, cwd=folder, env=environment, capture_output=True, check=False, timeout=LIMIT
+                    command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT
                 )
             except subprocess.TimeoutExpired:
                 return fault, f"undecided: {who} took over {LIMIT:.0f} s"
             if done.returncode:
-                return fault, f"noticed by {who} in {time.monotonic() - start:.0f} s"
+                (test,) = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)[:1] or ["no test ran"]
+                return fault, f"noticed by {who} in {time.monotonic() - start:.0f} s: {test}"
     return fault, "SURVIVED"
 
 
@@ -163,7 +165,7 @@ def main() -> None:
     with ThreadPoolExecutor(2) as pool:
         for fault, fate in pool.map(partial(try_fault, suite=given.suite), draw(given.count, given.seed, given.only)):
             fates.append(fate)
-            print(f"{fate:40} {fault}", flush=True)
+            print(f"{fault}\n    {fate}", flush=True)
     print(f"{sum('noticed by its room' in fate for fate in fates)} of {len(fates)} noticed by the tests of their room, "
           f"{fates.count('SURVIVED')} survived")  # fmt: skip
 

@@ -24,6 +24,7 @@ def of_one_argument(queries: Any, keys: Any, values: Any, mask: Any = None) -> A
     return softmax(scores) @ values
 
 
+@pytest.mark.full_search
 @pytest.mark.long
 def test_keys_and_values_that_are_overwritten_by_queries_are_named() -> None:
     verdict = attn_exp.check(of_one_argument)
@@ -55,7 +56,6 @@ def holes(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("mask=causal",)])
-@pytest.mark.usefixtures("short_search")
 def test_where_little_but_nan_comes_back_no_mask_is_named_and_the_queries_are(words: tuple[str, ...]) -> None:
     verdict = attn_exp.check(holes, *words)
     assert not verdict.passed
@@ -121,6 +121,7 @@ def test_sums_and_largest_logits_without_keepdims_are_named(largest: bool | None
     assert verdict.mistakes == ("keepdims_missing",), verdict
 
 
+@pytest.mark.full_search
 @pytest.mark.long
 @pytest.mark.parametrize(("sides", "names"), [("qvk", ("qkv_order",)), ("vqk", ("qkv_order",))])
 def test_heads_that_are_handed_over_in_another_order_are_named(sides: str, names: tuple[str, ...]) -> None:

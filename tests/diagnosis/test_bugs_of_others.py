@@ -155,6 +155,7 @@ def test_layers_that_mix_tokens_with_heads_are_understood_by_one_token(kind: Any
     assert set(verdict.mistakes) == names, verdict
 
 
+@pytest.mark.full_search
 def test_four_mistakes_of_a_function_are_named_and_a_large_fill_is_none_of_them() -> None:
     def attention(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
         scores = q @ k.reshape(*k.shape[:2], k.shape[3], k.shape[2]) / q.shape[1] ** 0.5

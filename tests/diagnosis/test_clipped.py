@@ -48,7 +48,6 @@ def other_where_large(q: Any, k: Any, v: Any) -> Any:
     return soft(np.where(np.abs(logits) > 60, -logits, logits)) @ v
 
 
-@pytest.mark.usefixtures("short_search")
 @pytest.mark.long
 @pytest.mark.parametrize("function", [clipped_always, other_where_large])
 def test_what_no_clip_of_large_scores_explains_is_wrong(function: Any) -> None:

@@ -31,6 +31,7 @@ def test_each_of_the_catalogue_has_a_function() -> None:
     assert of_code - elsewhere == {case.mistake for case in CODE} - {"mask_stale"}
 
 
+@pytest.mark.full_search
 @pytest.mark.long
 def test_zeros_are_hidden_beside_a_mask_that_is_turned() -> None:
     def turned(q: Any, k: Any, v: Any) -> Any:
@@ -115,7 +116,6 @@ def clipped(q: Any, k: Any, v: Any) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize("function", [without_an_axis, rolled, clipped])
-@pytest.mark.usefixtures("short_search")
 def test_what_no_mistake_explains_gets_no_name(function: Any) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert not verdict.passed and not verdict.mistakes, verdict

@@ -33,7 +33,6 @@ class OfATable(torch.nn.Module):  # type: ignore[misc, name-defined] # torch may
         return self.o((weights @ v).transpose(1, 2).flatten(2))
 
 
-@pytest.mark.usefixtures("short_search")
 def test_nothing_is_said_of_a_layer_whose_weights_are_all_0() -> None:
     with suppress(UserError):  # it cannot be read, which is so
         verdict = attn_exp.check(OfATable, quick=True)

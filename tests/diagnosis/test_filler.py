@@ -66,7 +66,6 @@ def mine(q, k, v, mask=None):
 
 @pytest.mark.long
 @pytest.mark.parametrize("words", [*ASKED, "mask=padding mask.padding.lengths=[6,4,5]"])
-@pytest.mark.usefixtures("short_search")
 def test_the_command_of_the_smallest_case_says_the_filler_of_that_case(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

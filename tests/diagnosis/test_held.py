@@ -239,7 +239,6 @@ def test_an_answer_of_no_numbers_is_wrong_in_its_shape(cut: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("short_search")
 def test_how_numpy_takes_overflows_there_is_nothing_to_the_check() -> None:
     def attention(q: Any, k: Any, v: Any) -> Any:
         np.seterr(all="raise")

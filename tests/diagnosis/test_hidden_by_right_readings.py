@@ -146,7 +146,6 @@ class Stirred(Grouped):
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("short_search")
 def test_what_fewer_key_and_value_heads_show_is_no_pass() -> None:
     assert attn_exp.check(Grouped, quick=True).mistakes == ("kv_tokens_repeated",)
     verdict = attn_exp.check(Stirred, quick=True)
@@ -168,7 +167,6 @@ class ScaledByItsFile(nn.Module):
         return shares @ self.v(words), shares
 
 
-@pytest.mark.usefixtures("short_search")
 def test_a_width_that_a_class_is_told_is_not_that_of_its_file() -> None:
     verdict = attn_exp.check(ScaledByItsFile, quick=True)
     assert verdict.mistakes == ("scale_fixed",)

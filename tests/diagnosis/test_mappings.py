@@ -87,7 +87,6 @@ def divided(q: Any, k: Any, v: Any, scale: float) -> Any:
 @pytest.mark.parametrize(
     "function", [with_biases, nested, in_place, of_fields, columns, heads_between, packed, divided]
 )
-@pytest.mark.usefixtures("short_search")
 def test_right_functions_of_a_mapping_pass(function: Any) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert verdict.passed, verdict
@@ -98,7 +97,6 @@ def test_a_mistake_beside_a_mapping_has_its_name() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("short_search")
 def test_a_bias_with_a_wrong_sign_does_not_pass() -> None:
     verdict = attn_exp.check(without_bias_of_keys, quick=True)
     assert not verdict.passed

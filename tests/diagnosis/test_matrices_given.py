@@ -63,7 +63,6 @@ def test_matrices_are_handed_over_as_they_are_taken(one: Callable[..., Any]) -> 
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("short_search")
 def test_a_bias_is_asked_and_so_is_another_input_of_values() -> None:
     assert not attn_exp.check(bias_twice, quick=True).passed
     assert attn_exp.check(of_three_inputs, quick=True).not_asked == ("masks (it has no word for one)",)

@@ -64,7 +64,6 @@ WRITTEN = "mask.array.values=[[true,false,false],[true,true,false],[true,false,t
         (late_given, ("mask=causal",), 1),
     ],
 )
-@pytest.mark.usefixtures("short_search")
 def test_a_mask_after_exp_has_no_name_but_its_reason(
     function: Callable[..., Any], words: tuple[str, ...], seed: int
 ) -> None:
@@ -77,7 +76,6 @@ def test_a_mask_after_exp_has_no_name_but_its_reason(
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("short_search")
 def test_a_late_mask_of_ones_own_has_no_name_either() -> None:
     with registry.kept():
         attn_exp.register(EveryOther)
@@ -170,7 +168,6 @@ def with_noise(q: Array, k: Array, v: Array) -> Array:
 
 @pytest.mark.long
 @pytest.mark.parametrize("function", [in_steps, three_decimals, with_noise])
-@pytest.mark.usefixtures("short_search")
 def test_errors_as_small_as_those_of_a_half_type_are_not_its_own(function: Callable[..., Any]) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert (verdict.passed, verdict.mistakes) == (False, ())
@@ -189,7 +186,6 @@ def cubes(q: Array, k: Array, v: Array) -> Array:
     return np.asarray(shares(exponentials(q, k) ** 3 + exponentials(q, k)) @ v)
 
 
-@pytest.mark.usefixtures("short_search")
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "stage", "said"),

@@ -98,6 +98,7 @@ def test_two_mistakes_that_cancel_each_other_explain_nothing() -> None:
     assert "softmax_twice" not in attn_exp.check(narrow).mistakes
 
 
+@pytest.mark.full_search
 @pytest.mark.long
 def test_a_quick_check_names_two_mistakes() -> None:
     def function(q: Any, k: Any, v: Any) -> Any:
@@ -119,7 +120,6 @@ def test_each_entry_may_have_a_length_of_its_own(late: int, mistakes: tuple[str,
     assert (answer.passed, answer.mistakes) == (not mistakes, mistakes), answer
 
 
-@pytest.mark.usefixtures("short_search")
 @pytest.mark.long
 @pytest.mark.parametrize("words", [["scale=0.3"], []])
 def test_a_scale_that_is_given_and_not_used_is_said(words: list[str]) -> None:

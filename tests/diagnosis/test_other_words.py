@@ -68,7 +68,6 @@ def test_what_is_right_under_other_words_passes_and_says_them(function: Any, wor
     assert attn_exp.check(function, *words.split(), quick=True).passed
 
 
-@pytest.mark.usefixtures("short_search")
 @pytest.mark.long
 def test_a_keyword_that_was_not_told_so_is_no_other_convention() -> None:
     def always(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
@@ -78,7 +77,6 @@ def test_a_keyword_that_was_not_told_so_is_no_other_convention() -> None:
     assert not verdict.passed and not verdict.right_under
 
 
-@pytest.mark.usefixtures("short_search")
 @pytest.mark.long
 @pytest.mark.parametrize("word", ["scale=false", "score=softcap"])
 def test_another_scale_or_score_is_no_convention(word: str) -> None:
@@ -102,6 +100,7 @@ def test_a_mask_whose_true_hides_is_a_convention_that_does_not_pass() -> None:
     assert typed.mistakes == ("mask_inverted",) and not typed.right_under
 
 
+@pytest.mark.full_search
 @pytest.mark.long
 def test_a_convention_of_masks_comes_before_a_mistake_beside_it() -> None:
     def leaks(q: Any, k: Any, v: Any, mask: Any = None) -> Any:

@@ -88,7 +88,6 @@ class KeysOfX(OfTwo):
         (KeysOfX, ("keys_from_queries",)),
     ],
 )
-@pytest.mark.usefixtures("short_search")
 def test_what_stands_around_the_heads_and_what_sides_are_made_of_is_seen(layer: Any, names: tuple[str, ...]) -> None:
     assert attn_exp.check(layer).mistakes == names
 

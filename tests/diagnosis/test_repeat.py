@@ -67,7 +67,6 @@ def numbers(printed: str) -> Array:
 
 
 @pytest.mark.parametrize("words", CASES)
-@pytest.mark.usefixtures("short_search")
 def test_a_printed_command_repeats_its_case(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(OWN)
@@ -82,7 +81,6 @@ def test_a_printed_command_repeats_its_case(words: str, tmp_path: Path, monkeypa
     assert {row.same_as for row in result.rows} == {"A", "B"}
 
 
-@pytest.mark.usefixtures("short_search")
 def test_a_wrong_shape_is_said_and_no_command_where_none_repeats_a_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,6 @@ def test_a_mistake_beside_them_is_named() -> None:
     assert verdict.mistakes == ("no_scale",) and "rotary positions in two dimensions" in verdict.computes, verdict
 
 
-@pytest.mark.usefixtures("short_search")
 def test_keys_turned_as_those_of_an_image_on_its_side_are_not_right() -> None:
     verdict = attn_exp.check(KeysTheOtherWay, quick=True)
     assert not verdict.passed and not verdict.mistakes and verdict.stage == "q", verdict

@@ -204,6 +204,7 @@ class BothDiagonals(nn.Module):
         return torch.cat(heads, -1) * self.out.diagonal()
 
 
+@pytest.mark.full_search
 def test_both_diagonals_are_named_at_once() -> None:
     verdict = attn_exp.check(BothDiagonals)
     assert set(verdict.mistakes) == {DIAGONAL, "weights_diagonal"}, verdict
@@ -258,7 +259,6 @@ class ValuesBesideTheFirstQuery(Layer):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [QueriesOfTheTokenBefore, ValuesBesideTheFirstQuery])
-@pytest.mark.usefixtures("short_search")
 def test_a_token_elsewhere_is_no_merging_of_heads_and_no_view(kind: type[nn.Module]) -> None:
     verdict = attn_exp.check(kind, quick=True)
     assert not verdict.passed and not verdict.mistakes and verdict.stage, verdict
@@ -315,7 +315,6 @@ class KeysOfTheTokenBefore(Layer):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [MeansOfValues, KeysOfTheTokenBefore])
-@pytest.mark.usefixtures("short_search")
 def test_equal_values_are_no_pair_of_mistakes_and_keys_beside_other_values_are_seen(kind: type[nn.Module]) -> None:
     verdict = attn_exp.check(kind)
     assert not verdict.passed and not verdict.mistakes and not verdict.right_under, verdict

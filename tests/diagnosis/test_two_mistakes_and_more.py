@@ -174,6 +174,7 @@ def raw_and_fused(Q: Any, K: Any, V: Any, tau: Any = None) -> Any:
     return Q @ K.T / (float(Q.shape[-1]) if tau is None else tau) @ V
 
 
+@pytest.mark.full_search
 def test_where_no_softmax_is_no_scale_stands_behind_it() -> None:
     assert set(attn_exp.check(raw_and_fused, quick=True).mistakes) == {"no_softmax", "scale_by_d"}
 

@@ -83,6 +83,7 @@ def test_a_cheat_does_not_pass(cheat: Any) -> None:
         assert not verdict(cheat.make()).passed
 
 
+@pytest.mark.full_search
 @pytest.mark.long
 def test_most_pairs_are_named() -> None:
     """Of a few pairs; `benchmarks/check.py` counts all of them."""
@@ -92,6 +93,7 @@ def test_most_pairs_are_named() -> None:
     assert right >= 0.9 * len(some), list(zip(named, [case.mistake for case in some], strict=True))
 
 
+@pytest.mark.full_search
 @pytest.mark.long
 def test_heads_that_no_mistake_brings_together_end_in_no_error() -> None:
     """Of keys and values shared in turns, one query's heads and all heads of values are looked at beside each other."""

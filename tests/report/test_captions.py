@@ -103,7 +103,6 @@ def test_any_stage_that_does_not_follow_is_found(stage: str) -> None:
     assert departures(settled, comparison.problem, moved)[0] == stage
 
 
-@pytest.mark.usefixtures("short_search")
 @pytest.mark.long
 def test_a_function_of_ones_own_is_not_said_to_follow_the_definition(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
