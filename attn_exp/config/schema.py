@@ -28,6 +28,7 @@ from attn_exp.config.kinds import (
 )
 
 ROUNDED = ("x", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v")
+POOL = ("first", "mean")
 ALIGN, JOIN = ("top_left", "bottom_right", "before_filler"), ("and", "or")
 
 
@@ -216,6 +217,11 @@ class Config:
         ]
         | None
     ) = None
+    kv_pool: Annotated[
+        str,
+        choice(*POOL),
+        Says("first: kv_head takes the first key/value heads; mean: the mean of each group, for trained heads"),
+    ] = "first"
     align: (
         Annotated[
             str,

@@ -14,7 +14,7 @@ from attn_exp.experiment.library_conventions import empty_rows
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.heads import pooled
+from attn_exp.problem.heads import pool_heads
 from attn_exp.problem.problem import Problem, sides
 from attn_exp.rules.positions.position import Position
 
@@ -75,7 +75,7 @@ def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | No
     problem = embedded(settled, problem)
     flat, shares = (problem.q, problem.k, problem.v), settled.heads
     q = None if flat[0] is None else split(flat[0], shares.query)
-    k, v = (None if side is None else pooled(split(side, shares.given), shares.shared) for side in flat[1:])
+    k, v = (None if side is None else pool_heads(split(side, shares.given), shares) for side in flat[1:])
     for position in settled.positions:
         if q is not None and k is not None:
             q = position.turn(q, np.arange(q.shape[1]) + first_position(settled, problem))

@@ -15,7 +15,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import At, Given, Recipe, compute, sides
 from attn_exp.forms.steps import share, share_in_turns, split
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.heads import pooled
+from attn_exp.problem.heads import pool_heads
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.from_outside import AbsentMask
 
@@ -85,7 +85,7 @@ def start(settled: Settled, problem: Problem) -> Given:
         return Given(x=problem.x[None], arrays=problem.projections, memory=memory, past=problem.past)
     assert problem.q is not None and problem.k is not None
     values = problem.k if problem.v is None else problem.v
-    k, v = (pooled(split(side, shares.given), shares.shared) for side in (problem.k, values))
+    k, v = (pool_heads(split(side, shares.given), shares) for side in (problem.k, values))
     return Given(split(problem.q, shares.query)[None], k[None], v[None], past=problem.past)
 
 

@@ -40,7 +40,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
         from attn_exp import mistakes  # noqa: PLC0415 - most runs make none
 
         mistakes.usable(mistake)
-    shares = share_heads(name, variant, settings, config.head, problem)
+    shares = share_heads(name, variant, settings, config, problem)
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
     means = convention(settings["convention"])
     rules = make_rules(settings, means, multiplier(settings["scale"], size), problem)
@@ -78,20 +78,20 @@ def pinned_or_run(variant: Variant, config: Config) -> dict[str, Any]:
     return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
 
 
-def share_heads(name: str, variant: Variant, settings: Mapping[str, Any], asked: int, problem: Problem) -> Heads:
-    """Return how the heads of a variant share the problem's sizes; `asked` is the number of heads of the run.
+def share_heads(name: str, variant: Variant, settings: Mapping[str, Any], config: Config, problem: Problem) -> Heads:
+    """Return how the heads of a variant share the sizes of the problem.
 
     Raises:
         UserError: heads that do not fit; where the variant pins them, it says that the run's number does not count.
     """
     follows = variant.head is None or variant.kv_head is not None  # pinned heads bring their own keys and values
     try:
-        return heads(settings["head"], settings["kv_head"] if follows else None, problem)
+        return heads(settings["head"], settings["kv_head"] if follows else None, problem, config.kv_pool)
     except UserError as error:
-        if variant.head in (None, asked):
+        if variant.head in (None, config.head):
             raise
         raise UserError(
-            f"variant={name} pins head={variant.head}; write variant.{name}.head={asked}: {error}"
+            f"variant={name} pins head={variant.head}; write variant.{name}.head={config.head}: {error}"
         ) from error
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.problem.matrices import check_divides, divisors
@@ -12,14 +14,18 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Heads:
-    """`query` heads, the `given` key/value heads of the input, and the `shared` ones that are computed with."""
+    """`query` heads, the `given` key/value heads of the input, and the `shared` ones that attention uses.
+
+    `pool` says how fewer heads come of more: the `first` ones, or the `mean` of each group.
+    """
 
     query: int
     given: int
     shared: int
+    pool: str = "first"
 
 
-def heads(head: int, kv_head: int | None, problem: Problem) -> Heads:
+def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first") -> Heads:
     """Return how the sizes of a problem are shared by heads.
 
     Keys as wide as the queries hold one head for each query head; narrower ones hold as many as their width says.
@@ -43,19 +49,21 @@ def heads(head: int, kv_head: int | None, problem: Problem) -> Heads:
     shared = given if kv_head is None else kv_head
     if given % shared:
         raise UserError(f"kv_head={shared} does not divide head={given}; choose one of {divisors(given)}")
-    return Heads(head, given, shared)
+    return Heads(head, given, shared, pool)
 
 
-def pooled(apart: Array, shared: int) -> Array:
-    """Return `[... g s d]` from `[... h s d]`: each shared head is the mean of the heads of its group.
+def pool_heads(apart: Array, heads: Heads) -> Array:
+    """Return the key/value heads that attention uses, `[... g s d]`, of those of the input, `[... h s d]`.
 
-    It is how a multi-head model becomes a grouped one: Ainslie et al. 2023, "GQA: Training Generalized Multi-Query
-    Transformer Models from Multi-Head Checkpoints", section 2.1. The mean of projected keys is the key of the mean
-    projection, so pooling here equals pooling W_k and W_v.
+    `first` keeps the first g heads: random heads of the same distribution, so a sweep over g changes the grouping and
+    nothing else. `mean` averages the heads of each group, which turns a trained multi-head model into a grouped one:
+    Ainslie et al. 2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+    section 2.1. The mean of n independent heads has a standard deviation smaller by sqrt(n), and so have its logits.
     """
-    *many, count, length, size = apart.shape
-    return (
-        apart
-        if count == shared
-        else apart.reshape(*many, shared, count // shared, length, size).mean(axis=-3).astype(apart.dtype)
-    )
+    *batch, count, length, size = apart.shape
+    if count == heads.shared:
+        return apart
+    if heads.pool == "first":
+        return apart[..., : heads.shared, :, :]
+    groups = apart.reshape(*batch, heads.shared, count // heads.shared, length, size)
+    return np.asarray(groups.mean(axis=-3).astype(apart.dtype))

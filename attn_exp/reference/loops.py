@@ -12,6 +12,7 @@ import struct
 from collections.abc import Sequence
 from itertools import compress
 
+from attn_exp.problem.heads import Heads
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.rules import Rules
 
@@ -119,9 +120,12 @@ def bent(logit: float, rules: Rules) -> float:
     return logit
 
 
-def shared(numbers: Vector, heads: int, groups: int) -> list[float]:
-    """Return one mean head for each group of neighbouring heads."""
-    members, size = heads // groups, len(numbers) // heads
+def shared(numbers: Vector, heads: Heads) -> list[float]:
+    """Return the key/value heads of one token that attention uses, side by side, as `Heads.pool` says."""
+    groups, size = heads.shared, len(numbers) // heads.given
+    if heads.pool == "first":
+        return list(numbers[: groups * size])
+    members = heads.given // groups
     return [
         math.fsum(numbers[(group * members + member) * size + place] for member in range(members)) / members
         for group in range(groups)

@@ -128,10 +128,7 @@ def placed(question: Question, sides: tuple[Any, ...], past: int = 0) -> tuple[A
     """
     (q, k, v), shares = sides, question.heads
     if shares.shared < shares.given:
-        k, v = (
-            None if side is None else [reference.shared(row, shares.given, shares.shared) for row in side]
-            for side in (k, v)
-        )
+        k, v = (None if side is None else [reference.shared(row, shares) for row in side] for side in (k, v))
     for twin in twins(question):
         q = turned(q, shares.query, twin.turn, past if past else int(question.rules.offset))
         k = turned(k, shares.shared, twin.turn_key, 0)

@@ -15,6 +15,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.forms.trace import ApartError
+from attn_exp.problem.heads import Heads
 from attn_exp.problem.problem import Problem
 from attn_exp.problem.stack import one
 from attn_exp.reference import loops, oracle
@@ -113,7 +114,7 @@ def marked(question: Question, x: Array) -> Array:
 def placed(question: Question, sides: Sides, past: int) -> Sides:
     """Return q, k and v with heads shared and positions marked, as `oracle.placed`."""
     (q, k, v), shares = sides, question.heads
-    k, v = (shared(side, shares.given, shares.shared) for side in (k, v))
+    k, v = (shared(side, shares) for side in (k, v))
     for twin in oracle.twins(question):
         q = turned(q, shares.query, twin.turn, past if past else int(question.rules.offset))
         k = turned(k, shares.shared, twin.turn_key, 0)
@@ -142,12 +143,15 @@ def multiplied(x: Array, problem: Problem, letter: str) -> Array:
     return product
 
 
-def shared(side: Array, heads: int, groups: int) -> Array:
-    """Return one mean head for each group of neighbouring heads, side by side `[n s g*d]`, as `loops.shared`."""
-    if heads == groups:
+def shared(side: Array, heads: Heads) -> Array:
+    """Return the key/value heads that attention uses, side by side `[n s g*d]`, as `loops.shared`."""
+    count = heads.given // heads.shared
+    if count == 1:
         return side
-    members = side.reshape(*side.shape[:2], groups, heads // groups, -1).swapaxes(-1, -2)
-    return np.asarray(exact_sums(members) / (heads // groups)).reshape(*side.shape[:2], -1)
+    if heads.pool == "first":
+        return side[..., : side.shape[-1] // count]
+    members = side.reshape(*side.shape[:2], heads.shared, count, -1).swapaxes(-1, -2)
+    return np.asarray(exact_sums(members) / count).reshape(*side.shape[:2], -1)
 
 
 def apart(side: Array, heads: int) -> Array:

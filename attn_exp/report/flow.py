@@ -352,13 +352,14 @@ MOST = 4
 class Splitting(NamedTuple):
     """How many `heads` there are, how many columns `flat` each side has before, into how many `parts` these part.
 
-    `pooled` parts of a side make one head, as their mean; `tiled` heads take turns; `words` say what is done in each,
-    the longest first. What is not `known` is not written out.
+    Of the parts of k and v, `shared` heads are made: the means of `pooled` parts each, or the first parts. `tiled`
+    heads take turns; `words` say what is done in each, the longest first. What is not `known` is not written out.
     """
 
     heads: int
     flat: Mapping[str, int]
     parts: Mapping[str, int]
+    shared: int
     pooled: int
     tiled: bool
     known: bool
@@ -374,8 +375,8 @@ def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
     parts = {"q": share.query, "k": share.given, "v": share.given}
     known = not settled.mistakes and not forms.is_own(settled.form)
     flat = {name: side.shape[-1] for name, side in sides.items() if side is not None}
-    turns = share.given // share.shared
-    return Splitting(heads, flat, parts, turns, settled.tiled, known, several(heads, settled))
+    pooled = share.given // share.shared if share.pool == "mean" else 1
+    return Splitting(heads, flat, parts, share.shared, pooled, settled.tiled, known, several(heads, settled))
 
 
 def parted(step: Step, split: Splitting) -> Step:
@@ -413,8 +414,10 @@ def owner(split: Splitting, name: str, part: int) -> str:
     """Say which heads read a part of the columns of a side: `heads 1–2`."""
     if name == "q":
         return words.HEAD.format(number=part + 1)
-    shared = split.parts[name] // split.pooled
-    many, group = split.heads // shared, part // split.pooled
+    shared, group = split.shared, part // split.pooled
+    if group >= shared:
+        return "unused"
+    many = split.heads // shared
     heads = range(group, split.heads, shared) if split.tiled else range(group * many, (group + 1) * many)
     numbers = [head + 1 for head in heads]
     if len(numbers) == 1:
@@ -439,12 +442,11 @@ def shares(split: Splitting, name: str, shape: Sequence[int]) -> tuple[Share, ..
         return ()
     pooled = 1 if name == "q" else split.pooled
     heads, width = shape[0], pooled * split.flat[name] // split.parts[name]
-    shared = split.parts[name] // pooled
     into = "mean → {head}" if pooled > 1 else "→ head {head}"
     return shortened(
         [
             Share(
-                columns(head % shared if split.tiled else head, width),
+                columns(head % split.shared if split.tiled and name != "q" else head, width),
                 into.format(head=head + 1),
                 f"→ {head + 1}",
                 "means" if pooled > 1 else "",

@@ -206,6 +206,7 @@ def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
     problem, shares = comparison.problem, settled.heads
     return {
         "heads": (shares.query, shares.given, shares.shared),
+        "pool": shares.pool,
         "tiled": settled.tiled,
         "past": problem.past,
         "kernel": settled.member.reference == "kernel",

@@ -13,6 +13,7 @@ import numpy as np
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
+from attn_exp.problem.heads import Heads
 from attn_exp.report import words
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.scores.score import Score
@@ -48,20 +49,24 @@ def transposed(symbol: str) -> str:
     return f'<msup><mi>{symbol}</mi><mi mathvariant="normal">T</mi></msup>'
 
 
-RIGHT = f"<mtext>{words.RIGHT.format(what='').strip()}&#160;</mtext>"
+RIGHT = f"<mtext>{words.SHOULD_BE.format(what='').strip()}&#160;</mtext>"
 EQUALS, PLUS = "<mo>=</mo>", "<mo>+</mo>"
 
 
 class Marked(NamedTuple):
-    """What else happens to a projection: marks are `added` to x, it is `turned` by a position, or the mean of `pooled`
-    heads."""
+    """What else happens to a projection: marks are `added` to x, it is `turned` by a position, or `fewer` key/value
+    heads are used than it has."""
 
     added: bool = False
     turned: str = ""
-    pooled: int = 1
+    fewer: Heads | None = None
 
 
 PLAIN = Marked()
+POOLED = {
+    "first": "It uses the first {heads.shared} of its {heads.given} heads.",
+    "mean": "Its {heads.given} heads are averaged in {heads.shared} groups of neighbors.",
+}
 
 
 def projected(result: str, meaning: str, bias: bool, apart: str, marked: Marked = PLAIN) -> Explained:
@@ -73,9 +78,11 @@ def projected(result: str, meaning: str, bias: bool, apart: str, marked: Marked 
         source, plain = f"<mo>(</mo>{source}{PLUS}{name('P')}<mo>)</mo>", f"({plain} + P)"
     formula = f"{plain} W_{small}{f' + b_{small}' if bias else ''}"
     inner = source + name("W", small) + (PLUS + name("b", small) if bias else "")
-    if marked.pooled > 1:
-        meaning = f"{meaning} Each head is the mean of {marked.pooled}, as {marked.pooled} heads of queries share it."
-    for function in (*(["mean"] if marked.pooled > 1 else []), *([marked.turned] if marked.turned else [])):
+    pools = list[str]()
+    if marked.fewer:
+        meaning = f"{meaning} {POOLED[marked.fewer.pool].format(heads=marked.fewer)}"
+        pools = [marked.fewer.pool]
+    for function in (*pools, *([marked.turned] if marked.turned else [])):
         formula, inner = f"{function}({formula})", f"<mi>{function}</mi><mo>(</mo>{inner}<mo>)</mo>"
     return Explained(
         symbol=result,
@@ -190,7 +197,7 @@ def wrongly(stated: Explained, said: Sequence[tuple[str, str]]) -> Explained:
     """Return the words for a stage that mistakes make otherwise: what each is, and what would be right."""
     made = " ".join(words.MADE_BY.format(mistake=mistake, says=says) for mistake, says in said) or words.MADE_OTHERWISE
     right = stated.mathml.replace(">", f">{RIGHT}", 1)
-    return stated._replace(meaning=made, formula=words.RIGHT.format(what=stated.formula), mathml=right)
+    return stated._replace(meaning=made, formula=words.SHOULD_BE.format(what=stated.formula), mathml=right)
 
 
 def paired(rule: str) -> Explained:

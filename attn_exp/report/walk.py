@@ -189,7 +189,7 @@ def step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, 
     return Step(
         stage=stage,
         explained=mistaken_words(stated, stage, settled) if wrong else stated,
-        note=words.RIGHT.format(what=note) if wrong and stage == "logits" else note,
+        note=words.SHOULD_BE.format(what=note) if wrong and stage == "logits" else note,
         shape=array.shape,
         tables=tuple(
             Table(
@@ -269,8 +269,8 @@ def marks(stage: str, settled: Settled) -> Marked:
     """Return what positions and shared heads do to queries, keys or values."""
     turns = [registry.name_of(position) for position in settled.positions if not position.changes_x and stage != "v"]
     shares = settled.heads
-    pooled = 1 if stage == "q" else shares.given // shares.shared
-    return Marked(any(position.changes_x for position in settled.positions), " ".join(turns), pooled)
+    fewer = shares if stage != "q" and shares.shared < shares.given else None
+    return Marked(any(position.changes_x for position in settled.positions), " ".join(turns), fewer)
 
 
 def logit_of(stage: str, formed: Sequence[str]) -> str:

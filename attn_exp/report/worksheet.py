@@ -246,6 +246,10 @@ def nested(array: Array) -> Any:
     return [nested(part) for part in array]
 
 
+HEADS_POOLED = {
+    "first": "cut into heads of {width} columns, of which the first {heads.shared} are used",
+    "mean": "cut into {heads.given} heads of {width} columns, then averaged in {heads.shared} groups of neighbors",
+}
 FORMULAS = {
     "q": words.FORMULA_SIDE,
     "k": words.FORMULA_SIDE,
@@ -347,8 +351,7 @@ def parting(paper: Paper, stage: str) -> str:
     matrix = paper.sheet.problem.projections.get(f"W_{stage}")
     count, _, width = paper.exact[stage].shape if stage in "qkv" else (1, 0, 0)
     if stage in ("k", "v") and matrix is not None and shares.shared < shares.given:
-        together = shares.given // shares.shared
-        return ", " + words.HEADS_POOLED.format(width=width, count=together)
+        return ", " + HEADS_POOLED[shares.pool].format(width=width, heads=shares)
     parts = count > 1 and (matrix is None or matrix.shape[1] == count * width)
     return ", " + words.INTO_HEADS.format(width=width) if parts else ""
 

@@ -94,11 +94,23 @@ def test_rules_are_named_with_their_settings() -> None:
     assert row.position == "rope(base=10000.0, interleaved=false, stretch=1.0)"
 
 
-def test_multi_query_shares_the_mean_of_the_heads() -> None:
-    compared = comparison(*SHAPE, "variant=[multi_head,multi_query]")
+@pytest.mark.parametrize("pool", ["first", "mean"])
+def test_multi_query_shares_the_first_head_or_the_mean(pool: str) -> None:
+    compared = comparison(*SHAPE, "variant=[multi_head,multi_query]", f"kv_pool={pool}")
     heads, shared = (compared.traces[name].k for name in ("multi_head", "multi_query"))
     assert heads is not None and shared is not None
-    np.testing.assert_allclose(shared[0], heads.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(shared[0], heads[0] if pool == "first" else heads.mean(axis=0), rtol=1e-12)
+
+
+def test_grouping_random_heads_changes_no_entropy() -> None:
+    """Keys of one head are drawn as those of another: only a mean of heads has a smaller spread, and other logits."""
+    words = ("embeddings=random", "embeddings.d_model=64", "embeddings.tokens=32", "head=8", "variant=[multi_head]")
+
+    def measure(*more: str) -> float:
+        return float(np.mean([comparison(*words, *more, f"seed={seed}").rows[0].entropy for seed in range(6)]))
+
+    assert abs(measure("kv_head=1") - measure("kv_head=8")) < 0.1
+    assert measure("kv_head=1", "kv_pool=mean") - measure("kv_head=8", "kv_pool=mean") > 0.3
 
 
 @pytest.mark.long

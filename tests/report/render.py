@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from matplotlib.figure import Figure as Drawing
 
 from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.report import figures
+from attn_exp.report import figures, words
 from attn_exp.report.markdown import markdown
 from attn_exp.report.page import page
 from attn_exp.report.sections.section import Material
@@ -16,13 +18,25 @@ from attn_exp.report.views import Shown, seen
 def page_of(run: Run, *shown: Shown) -> str:
     """Return the page of a run."""
     views = seen(run.comparison)
-    return page(Material(run, views, shown, walks(views)))
+    return complete(page(Material(run, views, shown, walks(views))))
 
 
 def markdown_of(run: Run, *shown: Shown) -> str:
     """Return the Markdown report of a run."""
     views = seen(run.comparison)
-    return markdown(Material(run, views, shown, walks(views)))
+    return complete(markdown(Material(run, views, shown, walks(views))))
+
+
+def complete(text: str) -> str:
+    """Return a rendered text, in which every word must be filled in."""
+    assert not (left := find_braces(text)), left
+    return text
+
+
+def find_braces(text: str) -> list[str]:
+    """Return the placeholders that are left in a text, outside of scripts, which fill in their own."""
+    names = {name for word in vars(words).values() for name in re.findall(r"\{(\w+)\}", str(word))}
+    return [name for name in re.findall(r"\{(\w+)\}", re.sub(r"(?s)<script.*?</script>", "", text)) if name in names]
 
 
 def drawings_of(comparison: Comparison) -> dict[str, Drawing]:

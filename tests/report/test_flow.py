@@ -78,11 +78,15 @@ def test_after_a_past_only_new_tokens_ask() -> None:
     assert "new rows" in {arrow.label for arrow in flow.arrows}
 
 
-def test_shared_keys_are_means_of_columns() -> None:
-    (flow,) = flows("embeddings=random", "embeddings.d_model=8", "head=4", "kv_head=2", "variant=[multi_head]")
+@pytest.mark.parametrize(
+    ("pool", "keys"), [("first", ("1–2 → head 1", "3–4 → head 2")), ("mean", ("1–4 mean → 1", "5–8 mean → 2"))]
+)
+def test_columns_of_key_value_heads_are_named(pool: str, keys: tuple[str, ...]) -> None:
+    words = ("embeddings=random", "embeddings.d_model=8", "head=4", "kv_head=2", "variant=[multi_head]")
+    (flow,) = flows(*words, f"kv_pool={pool}")
     said = {box.name: box.lines for box in flow.boxes}
     assert said["q"] == ("1–2 → head 1", "3–4 → head 2", "5–6 → head 3", "7–8 → head 4")
-    assert said["k"] == said["v"] == ("1–4 mean → 1", "5–8 mean → 2")
+    assert said["k"] == said["v"] == keys
     assert flow.frame is not None and flow.frame[2] == "in each of 4 heads, 2 share a K and V"
 
 
@@ -212,11 +216,14 @@ def test_w_o_stands_where_it_is_used_and_nowhere_else() -> None:
 def test_heads_that_share_keys_are_named_together() -> None:
     """Four query heads, two key/value heads: query head h reads key/value head h // 2."""
     words = ("variant=[multi_head]", "head=4", "embeddings=random", "embeddings.d_model=8", "kv_head=2")
-    (walk,) = walks_of(*words)
+    (walk,) = walks_of(*words, "kv_pool=mean")
     quarters = tuple((f"head {head}", 2) for head in (1, 2, 3, 4))
     pooled = (("heads 1–2", 2), ("heads 1–2", 2), ("heads 3–4", 2), ("heads 3–4", 2))
     assert parts_of(walk)["W_q"] == quarters
     assert parts_of(walk)["W_k"] == parts_of(walk)["W_v"] == pooled
+    (walk,) = walks_of(*words)
+    first = (("heads 1–2", 2), ("heads 3–4", 2), ("unused", 2), ("unused", 2))
+    assert parts_of(walk)["W_k"] == parts_of(walk)["W_v"] == first
 
 
 def test_what_a_mistake_does_with_the_columns_is_not_claimed() -> None:

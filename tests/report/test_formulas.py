@@ -179,16 +179,19 @@ def test_each_side_has_its_own_angles_where_its_tokens_are_others() -> None:
     assert len(apart["cos of q"]) == 3 and len(apart["cos of k"]) == 2
 
 
-def test_the_scores_of_heads_that_share_keys_follow_from_the_sheet() -> None:
-    paper = attn_exp.sheet("variant=[multi_head]", "head=4", "kv_head=2", "digits=5").paper
+@pytest.mark.parametrize("pool", ["first", "mean"])
+def test_the_scores_of_heads_that_share_keys_follow_from_the_sheet(pool: str) -> None:
+    paper = attn_exp.sheet("variant=[multi_head]", "head=4", "kv_head=2", "digits=5", f"kv_pool={pool}").paper
     given, right = shown(paper), {blank.stage: blank.right for blank in paper.blanks}
     heads = np.split(given["x"] @ given["W_k"], 4, axis=1)
-    keys = [(heads[0] + heads[1]) / 2, (heads[2] + heads[3]) / 2]
+    means = [(heads[0] + heads[1]) / 2, (heads[2] + heads[3]) / 2]
+    keys = means if pool == "mean" else heads[:2]
     assert np.abs(right["k"] - keys).max() < 1e-6
     scores = [right["q"][head] @ keys[head // 2].T for head in range(4)]
     assert np.abs(right["scores"] - scores).max() < 1e-6
     lines = {blank.stage: formula(paper, blank) for blank in paper.blanks}
-    assert lines["k"].endswith("then the mean of each 2 of them, one after another")
+    used = {"first": "of which the first 2 are used", "mean": "then averaged in 2 groups of neighbors"}
+    assert lines["k"].endswith(used[pool])
     assert lines["scores"] == "scores = q kᵀ, 2 heads of q with each head of k"
 
 

@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from attn_exp.report import escapes, words
+from attn_exp.runs.classroom import exercise
 from tests import ROOT
+from tests.report.render import find_braces
 from tools.fuzz.words import WORDS, Shape, attempt
 
 
@@ -39,6 +44,21 @@ def test_every_word_that_a_page_asks_for_is_there() -> None:
     texts = [path.read_text(encoding="utf-8") for path in sources if path.is_file()]
     asked = {name for text in texts for name in re.findall(r"\bwords\.([A-Z][A-Z_]*)\b", text)} - {"NAME"}
     assert asked <= set(KNOWN)
+
+
+def test_no_word_is_defined_twice() -> None:
+    names = [
+        name.id
+        for node in ast.walk(ast.parse(Path(words.__file__).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign)
+        for name in ast.walk(node.targets[0])
+        if isinstance(name, ast.Name)
+    ]
+    assert len(names) == len(set(names)), Counter(names).most_common(2)
+
+
+def test_a_state_of_a_box_has_no_braces() -> None:
+    assert not find_braces(" ".join(exercise.STATES.values()))
 
 
 @pytest.mark.parametrize("text", KNOWN.values())

@@ -13,10 +13,10 @@
   const apart = (rows, count) => Array.from({ length: count }, (_, head) => rows.map((row) => row.slice((head * row.length) / count, ((head + 1) * row.length) / count)));
   const of = (heads, groups) => (head) => Math.floor((head * groups) / heads);
 
-  /** Each shared head is the mean of the heads of its group. */
-  function pooled(heads, shared) {
+  /** The first heads, or the mean of each group of them. */
+  function pooled(heads, shared, pool) {
     const size = heads.length / shared;
-    return size === 1 ? heads : Array.from({ length: shared }, (_, group) => heads[0].map((row, place) => row.map((_, column) =>
+    return pool === "first" ? heads.slice(0, shared) : Array.from({ length: shared }, (_, group) => heads[0].map((row, place) => row.map((_, column) =>
       heads.slice(group * size, (group + 1) * size).reduce((sum, head) => sum + head[place][column], 0) / size)));
   }
 
@@ -104,7 +104,7 @@
       Object.assign(stages, { q: projected(x.slice(plan.past), arrays, "q"), k: projected(source, arrays, "k"), v: projected(source, arrays, "v") });
     } else for (const name of ["q", "k", "v"]) if (arrays[name]) stages[name] = arrays[name];
     if (stages.q) stages.q = apart(stages.q, heads);
-    for (const name of ["k", "v"]) if (stages[name]) stages[name] = pooled(apart(stages[name], given), shared);
+    for (const name of ["k", "v"]) if (stages[name]) stages[name] = pooled(apart(stages[name], given), shared, plan.pool);
     for (const turn of plan.turns) for (const name of ["q", "k"]) stages[name] = turned(stages[name], turn, turn[name]);
     if (plan.tiled) for (const name of ["k", "v"]) if (stages[name]) stages[name] = stages.q.map((_, head) => stages[name][head % shared]);
     const share = of(heads, (stages.k || stages.v).length);
