@@ -24,10 +24,6 @@ from attn_exp.stopping import held
 
 DRAFT = re.compile(r"\..+-attn-exp-([0-9a-f]{8})([0-9a-f]{8})[0-9a-f]{8}", re.DOTALL)
 """The name of a draft: where its process runs, the number of that process, and what nobody can guess."""
-EARLIER = re.compile(r"\..+-[0-9a-f]{16}", re.DOTALL)
-"""The name that the drafts of files in a sweep had before."""
-EARLIER_RUN = re.compile(r"\.[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
-"""The name that the drafts of runs had before."""
 
 LONGEST = 150
 """So many bytes of a name are part of its draft's, which must be no longer than a system takes."""
@@ -239,7 +235,7 @@ def is_left(item: os.DirEntry[str]) -> bool:
     match = DRAFT.fullmatch(item.name)
     if match and match[1] == here():
         return not system.is_running(int(match[2], 16))
-    if not match and not EARLIER_RUN.fullmatch(item.name):
+    if not match:
         return False
     try:
         return time.time() - item.stat(follow_symlinks=False).st_mtime > OLD

@@ -180,8 +180,8 @@ def test_a_mask_with_a_wrong_formula_or_a_short_yaml_is_noticed(tmp_path: Path) 
 def test_a_column_more_is_in_every_table_and_runs_of_before_open(tmp_path: Path) -> None:
     """Its numbers stand in a run and in a sweep that computes seeds as one; the page says that it cannot follow."""
     folder = added(tmp_path, RECIPES["A column"])
-    shutil.copytree(ROOT / "tests/runs/earlier/default", folder / "earlier")
-    said = run(folder, "python -m attn_exp seed=1 && python -m attn_exp -m seed=1,2 && attn-exp report earlier")
+    assert run(ROOT, f"python -m attn_exp output_dir={folder}/before").returncode == 0
+    said = run(folder, "python -m attn_exp seed=1 && python -m attn_exp -m seed=1,2 && attn-exp report before/latest")
     assert said.returncode == 0, said.stderr
     assert re.search(r"^matrix +A .* (0\.\d{4})$", said.stdout, re.MULTILINE)
     (table,) = folder.glob("outputs/sweeps/*/results.csv")
@@ -191,7 +191,7 @@ def test_a_column_more_is_in_every_table_and_runs_of_before_open(tmp_path: Path)
     found = {round(float(line[-1]), 12) for line in lines[1:]}  # forms may differ in the last digit
     assert len(found) == 4  # of two seeds, and one head or two: no number stands for another
     assert 'data-column="lead"' in (folder / "outputs/latest/report.html").read_text(encoding="utf-8")
-    assert (folder / "earlier/report.html").is_file()
+    assert (folder / "before/latest/report.html").is_file()
 
 
 @pytest.mark.long

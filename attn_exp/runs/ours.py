@@ -1,8 +1,7 @@
 """What may be replaced: what carries our mark. What somebody else has put at the place of a file of ours stays there.
 
 A page's mark is its generator, a table's its first line, a report's the command that it tells, the mark of a sweep's
-folder its manifest and its parts, and that of `latest` that it leads to a run beside it. Pages of earlier versions have
-no generator; they are known by how they begin.
+folder its manifest and its parts, and that of `latest` that it leads to a run beside it.
 """
 
 from __future__ import annotations
@@ -18,15 +17,6 @@ from attn_exp.errors import UserError
 BEGINNING = 4096
 """Bytes of a page that are looked at; what marks it stands before its style."""
 GENERATOR = '<meta name="generator" content="attn-exp {}">'
-EARLIER = re.compile(
-    r'\s*<!doctype html>\n<html lang="en"(?: data-depth="\w+")?>\n<head>\n<meta charset="utf-8">\n'
-    r'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    r'<meta http-equiv="Content-Security-Policy" content="[^"]*">\n'
-    r'(?:<link rel="icon" href="data:,">\n)?<title>([^<]*)</title>\n<style>'
-)
-TITLES = {"index": "Runs and sweeps", "grades": "Grades", "comparison": "Side by side"}
-"""What pages of each kind were called by versions that wrote no generator."""
-
 SEAL = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
 """What the page of a class says of its table as it was written."""
 
@@ -47,8 +37,7 @@ def check_page(path: Path, kind: str) -> None:
     if not os.path.lexists(path) or path.is_symlink():
         return  # a link is replaced, and what it leads to is left alone
     beginning = begins(path).decode("utf-8", "replace")
-    earlier = EARLIER.match(beginning)
-    if GENERATOR.format(kind) not in beginning and not (earlier and earlier[1] == TITLES.get(kind)):
+    if GENERATOR.format(kind) not in beginning:
         refuse(path)
 
 

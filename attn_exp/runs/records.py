@@ -15,9 +15,6 @@ from typing import Any, get_args, get_type_hints
 
 from attn_exp import parsing
 
-BEFORE = {"parts_at": "differs_at"}
-"""Columns of files that were written under an earlier name, and their name now."""
-
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A text that starts with one of these could run as a formula in a spreadsheet; it is written after an apostrophe."""
 
@@ -77,21 +74,21 @@ def texts(line: list[str]) -> list[str]:
 
 
 def parsed(schema: type, text: str) -> tuple[Any, ...]:
-    """Return the records that `written` wrote, now or in an earlier version.
+    """Return the records that `written` wrote.
 
-    A column that the file lacks has the default of its field: it was added after the file was written.
+    A column that the file lacks has the default of its field: a plugin may have added it after the file was written.
 
     Raises:
         ValueError: a column that is no field of the schema or stands there twice, one that is lacking and has no
             default, a line of another length than the first, or a cell that is none of its types.
     """
     head, *lines = parsing.parse_csv(text) or [[]]
-    names, kinds = [BEFORE.get(name, name) for name in head], get_type_hints(schema)
+    kinds = get_type_hints(schema)
     needed = {field.name for field in fields(schema) if field.default is MISSING}
-    if len(set(names)) < len(names) or not needed <= set(names) <= {field.name for field in fields(schema)}:
+    if len(set(head)) < len(head) or not needed <= set(head) <= {field.name for field in fields(schema)}:
         raise ValueError(f"expected the columns {', '.join(kinds)}; found {', '.join(head) or 'none'}")
     return tuple(
-        schema(**{name: value(cell, kinds[name]) for name, cell in zip(names, line, strict=True)}) for line in lines
+        schema(**{name: value(cell, kinds[name]) for name, cell in zip(head, line, strict=True)}) for line in lines
     )
 
 

@@ -230,9 +230,6 @@ def tidy(folder: Path, wanted: Sequence[str]) -> None:
     What was set aside and is wanted again comes back. A link is no folder of ours: nothing is moved through it.
     """
     aside, names = folder.with_name("parts-of-other-versions"), set(wanted)
-    for path in (*folder.iterdir(), *folder.parent.iterdir()):
-        if drafts.EARLIER.fullmatch(path.name) and not path.is_dir():
-            path.unlink()
     for place in (folder, *(path for path in (folder.parent, *folder.parent.iterdir()) if path.is_dir())):
         if not place.is_symlink():
             drafts.sweep_up(place)

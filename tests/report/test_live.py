@@ -95,7 +95,7 @@ WAYS = (
     ("experiment=journey_rand",),
     ("variant=[matrix]", "convention=keras_attention_float64", "mask=array", BLIND, "head=4"),
     ("variant=[multi_head]", "convention=torch_mha", "mask=array", TURNED),
-    ("variant=[multi_head]", "embeddings=random", "head=4", "kv_head=2", "kv_pool=mean", "mask=causal", "position=rope"),
+    ("variant=[multi_head]", "embeddings=random", "head=4", "kv_head=2", "kv_pool=mean", "position=rope"),
     ("experiment=the_cat_sat", "bias=true", "normalizer=sum"),
 )  # fmt: skip
 

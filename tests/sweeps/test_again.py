@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -38,17 +37,6 @@ def test_figures_are_drawn_for_a_paper_and_no_point_is_computed_anew(tmp_path: P
     quickly(tmp_path, "report", str(home), "figures.width=5")
     assert b"/MediaBox [ 0 0 360 " in (home / "plots/effects.pdf").read_bytes()
     assert manifest.load_manifest(home)["seconds"] == seconds
-
-
-@pytest.mark.long
-def test_a_sweep_of_an_earlier_version_is_drawn_so_too(tmp_path: Path) -> None:
-    quickly(tmp_path, *WORDS)
-    home = the_sweep(tmp_path)
-    about = json.loads((home / "manifest.json").read_text())
-    del about["figures"], about["sweep"]
-    (home / "manifest.json").write_text(json.dumps(about))
-    quickly(tmp_path, "report", str(home), "figures.format=pdf")
-    assert (home / "plots/effects.pdf").exists()
 
 
 @pytest.mark.long
