@@ -170,7 +170,7 @@ MUTANTS = [
     Mutant("sum's twin bent", "rules/normalizers/sum.py", "0.0 if logit == -math.inf else logit", "0.0 if logit == -math.inf else abs(logit)", EXAMPLES),
     Mutant("sparsemax bent", "rules/normalizers/sparsemax.py", "1 + count * sorted_down > sums", "2 + count * sorted_down > sums", EXAMPLES),
     Mutant("sparsemax's twin bent", "rules/normalizers/sparsemax.py", "(math.fsum(support) - 1)", "math.fsum(support)", EXAMPLES),
-    Mutant("kl with its arguments exchanged", "experiment/metrics/first_row.py", "lambda subject: kl(*distributions(subject))", "lambda subject: kl(*reversed(distributions(subject)))", MEASURES),
+    Mutant("kl with its arguments exchanged", "experiment/metrics/first_row.py", "divergence(first, mine)", "divergence(mine, first)", MEASURES),
     Mutant("a stable rank unsquared", "experiment/metrics/ranks.py", "(values**2).sum(axis=-1) / np.where(largest == 0, 1, largest**2)", "values.sum(axis=-1) / np.where(largest == 0, 1, largest)", MEASURES),
     Mutant("induction counts a repeat's own place", "experiment/metrics/targets.py", "follows = np.tril(follows, -1)", "follows = np.tril(follows)", MEASURES),
     Mutant("bfloat16 is cut", "experiment/number_types.py", "else array.astype(to)", "else (array.astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32).astype(to) if np.dtype(to).name == 'bfloat16' else array.astype(to)", MEASURES),

@@ -134,21 +134,21 @@ def distance(one: Trace, other: Trace, kind: np.dtype[Any]) -> Columns:
 
 
 def spread(trace: Trace, rules: Rules) -> Columns:
-    """Return how the weights are spread over the keys, as means over heads and queries; nothing where nothing tells.
+    """Return how the weights are spread over the keys, as means over heads and over the queries that see a key.
 
-    Rows that do not share out 1 have no entropy. A query that sees no key shares out nothing: it is left out.
+    Rows that do not share out 1 have no entropy.
     """
     weights, summary = trace.weights, trace.summary
     if weights is None:
         if summary is None:
             return {}
         if not share_out(trace, rules):
-            return {"largest_weight": means(summary.largest_weight).tolist()}
+            return {"largest_weight": means_seen(summary.largest_weight, summary.largest_weight).tolist()}
         names = ("entropy", "effective_keys", "largest_weight")
         return {name: means_seen(getattr(summary, name), summary.largest_weight).tolist() for name in names}
     largest, sharing = largest_weight(weights), shares_by_rule(rules)
     columns = {
-        "largest_weight": means_seen(largest, largest) if sharing else means(largest),
+        "largest_weight": means_seen(largest, largest),
         "row_sum_error": row_sum_errors(weights),
     }
     even = rows_that_share(weights).reshape(len(weights), -1).all(axis=-1)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import NotFormedError
+from attn_exp.experiment.metrics.metric import NotFormedError, head_means
 from attn_exp.experiment.metrics.targets import ahead, induction, on_delimiters, sink
 from attn_exp.forms.trace import entropy
 
@@ -54,7 +54,7 @@ def at(weights: Array, places: Array) -> Array:
     some = places.any(axis=-1)
     if not some.any():
         raise NotFormedError
-    return np.asarray((weights * places).sum(axis=-1)[:, some].mean(axis=-1))
+    return head_means((weights * places).sum(axis=-1)[:, some], weights[:, some])
 
 
 def broad(weights: Array) -> Array:

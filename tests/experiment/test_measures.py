@@ -295,3 +295,42 @@ def test_bfloat16_is_rounded_and_not_cut() -> None:
     given = np.array([1 + 3 / 512, 1 + 1 / 256, 1 + 3 / 256, -(1 + 3 / 512)])
     expected = [1 + 1 / 128, 1.0, 1 + 1 / 64, -(1 + 1 / 128)]
     np.testing.assert_array_equal(number_types.cast(given, kind).astype(float), expected)
+
+
+BLIND = "mask=array mask.array.values=[[1,0,1,1],[1,1,0,1],[0,1,1,1],[0,0,0,0],[0,0,0,0]]"
+SEEING = "mask=array mask.array.values=[[1,0,1,1],[1,1,0,1],[0,1,1,1]]"
+OF_DISTRIBUTIONS = {
+    "entropy", "normalized_entropy", "effective_keys", "participation", "saturation_90", "saturation_99", "kl", "js",
+    "total_variation", "head_divergence", "on_delimiters", "distance", "looks_back", "induction",
+}  # fmt: skip
+OF_PLACES = {"mask_density", "empty_blocks", "score_variance", "expected_variance"}
+"""What counts places or scores that no mask has touched."""
+
+
+@pytest.mark.parametrize("rule", ["softmax", "sigmoid", "sparsemax", "sum", "sink"])
+def test_queries_that_see_no_key_are_in_no_metric_whatever_normalizes(rule: str) -> None:
+    """The last two queries see nothing: without them, every metric is the same."""
+    rng = np.random.default_rng(0)
+    q, k, v = (np.round(np.abs(rng.normal(size=size)), 3).tolist() for size in ((5, 4), (4, 4), (4, 4)))
+    chosen = "score=sink" if rule == "sink" else f"normalizer={rule}"
+
+    def measured(queries: list[list[float]], mask: str) -> dict[tuple[str, str], float]:
+        given = (
+            f"embeddings.q={queries}",
+            f"embeddings.k={k}",
+            f"embeddings.v={v}",
+            f"embeddings.tokens={len(queries)}",
+        )
+        words = ("embeddings=inline", "projections=none", *given, "variant=[multi_head,matrix]", *mask.split(), chosen)
+        found = comparison(*words, "metrics=all")
+        shown = {(each.variant, each.metric): each.value for each in found.checks[0].records}
+        return shown | {(row.variant, "column"): row.largest_weight for row in found.rows}
+
+    blind, seeing = measured(q, BLIND), measured(q[:3], SEEING)
+    for (variant, metric), value in seeing.items():
+        if metric not in OF_PLACES:
+            assert blind[variant, metric] == pytest.approx(value, rel=1e-9, abs=1e-15, nan_ok=True), (variant, metric)
+        if metric in OF_DISTRIBUTIONS and rule in ("sigmoid", "sink"):
+            assert math.isnan(value), metric
+    assert math.isnan(seeing["matrix", "distance"]) == (rule in ("sigmoid", "sink"))
+    assert blind["matrix", "largest_weight"] == pytest.approx(blind["matrix", "column"], rel=1e-12)

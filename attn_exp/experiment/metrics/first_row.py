@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, outputs, stage, weights
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, outputs, sees, stage, weights
 from attn_exp.experiment.metrics.spread import shares, sum_to_one
 from attn_exp.forms.trace import as_they_lie
 
@@ -73,15 +74,16 @@ def total_variation(p: Array, q: Array) -> Array:
     return np.asarray(np.abs(p - q).sum(axis=-1) / 2)
 
 
-def distributions(subject: Subject) -> tuple[Array, Array]:
-    """Return the weights of the row compared with and of this one, where both share out 1 among as many heads.
+def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subject) -> float:
+    """Return the mean divergence of this variant's rows of weights from those of the row compared with.
 
-    A row of no keys shares nothing, and is left as it is.
+    Both must share out 1 among as many heads; a query that sees no key in one of them is left out.
     """
     first = stage(subject.first, "weights")
     if first.shape != weights(subject).shape or not sum_to_one(first).all():
         raise NotFormedError
-    return first, shares(subject)
+    mine = shares(subject)
+    return mean(divergence(first, mine)[sees(first) & sees(mine)])
 
 
 def row_cosine(answer: Array, expected: Array) -> Array:
@@ -95,7 +97,8 @@ def head_divergence(weights: Array) -> float:
     Source: Clark et al. 2019, "What Does BERT Look At?", section 6; NaN for a single head.
     """
     pairs = [(one, other) for place, one in enumerate(weights) for other in weights[place + 1 :]]
-    return float(np.mean([js(*pair).mean() for pair in pairs])) if pairs else float("nan")
+    rows = [js(one, other)[sees(one) & sees(other)] for one, other in pairs]
+    return mean(np.concatenate(rows)) if rows else float("nan")
 
 
 relative = partial(Metric, place=3, relative=True)
@@ -103,21 +106,21 @@ relative = partial(Metric, place=3, relative=True)
 METRICS = (
     relative(
         "kl",
-        lambda subject: kl(*distributions(subject)).mean(),
+        partial(mean_divergence, kl),
         meaning="what is lost when the weights stand for those of the row compared with",
         unit="nats, to the row compared with",
         source="Kullback and Leibler 1951",
     ),
     relative(
         "js",
-        lambda subject: js(*distributions(subject)).mean(),
+        partial(mean_divergence, js),
         meaning="the same, both ways, to their mean",
         unit="nats, to the row compared with",
         source="Lin 1991",
     ),
     relative(
         "total_variation",
-        lambda subject: total_variation(*distributions(subject)).mean(),
+        partial(mean_divergence, total_variation),
         meaning="the share of its weight that a row moves",
         unit="to the row compared with",
         source='Jain and Wallace 2019, "Attention is not Explanation", section 3',

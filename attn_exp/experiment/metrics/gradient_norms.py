@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.gradients import gradient
-from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, finite_weights, stage
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, finite_weights, mean_seen, stage
 
 
 def jacobian_norm(weights: Array) -> Array:
@@ -38,12 +38,19 @@ def gradient_norm(which: int) -> Callable[[Subject], float]:
     return norm
 
 
+def mean_jacobian_norm(subject: Subject) -> float:
+    """Return the mean norm of the Jacobian of a softmax; other normalizers have another Jacobian."""
+    if subject.settled.rules.normalizer.name != "softmax":
+        raise NotFormedError
+    return mean_seen(jacobian_norm, finite_weights(subject))
+
+
 metric = partial(Metric, place=11)
 
 METRICS = (
     metric(
         "jacobian_norm",
-        lambda subject: jacobian_norm(finite_weights(subject)).mean(),
+        mean_jacobian_norm,
         meaning="how much softmax lets a change of logits through: at most 1/2",
         source='Kim et al. 2021, "The Lipschitz Constant of Self-Attention", section 3',
     ),

@@ -110,14 +110,61 @@ def mean(numbers: Array) -> float:
     return float(numbers.mean())
 
 
+def sees(weights: Array) -> Array:
+    """Say of each row `[... s] -> [...]` whether its query sees a key: some weight is not 0."""
+    return np.asarray(weights.any(axis=-1))
+
+
+def mean_seen(measure: Callable[[Array], Array], weights: Array) -> float:
+    """Return the mean of a measure of rows `[... s] -> [...]`, over the queries that see a key.
+
+    Raises:
+        NotFormedError: no query sees one.
+    """
+    return mean(measure(weights)[sees(weights)])
+
+
+def head_means(numbers: Array, weights: Array) -> Array:
+    """Return, per head, the mean of a number per query `[h t] -> [h]`, over the queries of weights `[h t s]` that see
+    a key; NaN where none does."""
+    seen = sees(weights)
+    sums, counts = np.where(seen, numbers, 0).sum(axis=-1), seen.sum(axis=-1)
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
+
+
+def seeing_queries(trace: Trace) -> Array:
+    """Say of each query `[t]` whether it sees a key in some head; all do where a form keeps nothing of its weights."""
+    if trace.weights is not None:
+        return np.asarray(sees(trace.weights).any(axis=0))
+    if trace.summary is not None:
+        return np.asarray((trace.summary.largest_weight != 0).any(axis=0))
+    return np.ones(answer(trace).shape[-2], bool)
+
+
 def ends(subject: Subject) -> tuple[Array, Array]:
-    """Return the answer and the exact one."""
+    """Return the answer `[t m]` and the exact one, or the weights `[h t s]` where there are no values."""
     return answer(subject.trace), answer(subject.exact)
 
 
+def ends_seen(subject: Subject) -> tuple[Array, Array]:
+    """Return the answer and the exact one, of queries that see a key.
+
+    Raises:
+        NotFormedError: no query sees one.
+    """
+    seen = seeing_queries(subject.trace)
+    if not seen.any():
+        raise NotFormedError
+    mine, exact = ends(subject)
+    return mine[..., seen, :], exact[..., seen, :]
+
+
 def outputs(subject: Subject) -> tuple[Array, Array]:
-    """Return the output of this row and of the first, where both have one shape."""
+    """Return the output of this row and of the first, where both have one shape, of queries that see a key in both."""
     mine, first = answer(subject.trace), answer(subject.first)
     if mine.shape != first.shape or mine.ndim != 2:
         raise NotFormedError
-    return mine, first
+    seen = seeing_queries(subject.trace) & seeing_queries(subject.first)
+    if not seen.any():
+        raise NotFormedError
+    return mine[seen], first[seen]

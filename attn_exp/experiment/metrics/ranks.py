@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import Metric, finite_weights, stage
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, finite_weights, seeing_queries, stage
 from attn_exp.forms.trace import entropy
 
 
@@ -42,6 +42,14 @@ def rank_collapse(output: Array) -> float:
     return size(output - output.mean(axis=0)) / whole if whole else 0.0
 
 
+def collapse(subject: Subject) -> float:
+    """Return the rank collapse of the output of queries that see a key."""
+    seen = seeing_queries(subject.trace)
+    if not seen.any():
+        raise NotFormedError
+    return rank_collapse(stage(subject.trace, "output")[seen])
+
+
 metric = partial(Metric, place=5)
 
 METRICS = (
@@ -59,7 +67,7 @@ METRICS = (
     ),
     metric(
         "rank_collapse",
-        lambda subject: rank_collapse(stage(subject.trace, "output")),
+        collapse,
         meaning="0 where all tokens leave with the same output",
         source='Dong et al. 2021, "Attention Is Not All You Need", section 2',
     ),

@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import Metric, weights
+from attn_exp.experiment.metrics.metric import Metric, mean, mean_seen, sees, weights
 
 
 def sparsity(weights: Array, threshold: float = 1e-3) -> float:
     """Return the share of weights below the threshold."""
-    return float((weights < threshold).mean())
+    return mean(weights[sees(weights)] < threshold)
 
 
 def gini(weights: Array) -> Array:
@@ -64,19 +64,19 @@ METRICS = (
     ),
     metric(
         "gini",
-        lambda subject: gini(weights(subject)).mean(),
+        lambda subject: mean_seen(gini, weights(subject)),
         meaning="0 where all keys share, near 1 where one takes all",
         source="Hurley and Rickard 2009",
     ),
     metric(
         "hoyer",
-        lambda subject: hoyer(weights(subject)).mean(),
+        lambda subject: mean_seen(hoyer, weights(subject)),
         meaning="0 where all keys share, 1 where one takes all",
         source="Hoyer 2004, section 3.1",
     ),
     metric(
         "keys_for_90",
-        lambda subject: keys_for(weights(subject)).mean(),
+        lambda subject: mean_seen(keys_for, weights(subject)),
         meaning="how many keys share nine tenths of a row",
         unit="keys",
     ),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, weights
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, mean_seen, sees, weights
 from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.rules import Rules
 
@@ -64,15 +63,6 @@ def largest_weight(weights: Array) -> Array:
     return np.asarray(weights.max(axis=-1, initial=0.0))
 
 
-def of_rows_that_see(measure: Callable[[Array], Array], weights: Array) -> float:
-    """Return the mean of what is measured of each row, but for those that see no key: they share out nothing.
-
-    Raises:
-        NotFormedError: no row sees a key.
-    """
-    return mean(measure(weights)[weights.any(axis=-1)])
-
-
 def normalized_entropy(weights: Array, allowed: Array) -> Array:
     """Return `entropy / ln n` of each row that may see n > 1 keys: 0 where one key takes all, 1 where all share.
 
@@ -93,15 +83,7 @@ def saturation(weights: Array, threshold: float) -> float:
 
     Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4, counts heads by such confidence.
     """
-    return float((weights.max(axis=-1, initial=0.0) > threshold).mean())
-
-
-def mean_largest_weight(subject: Subject) -> float:
-    """Return the mean of the largest weights; of rows that share out 1, of those that see a key."""
-    rows = weights(subject)
-    if shares_by_rule(subject.settled.rules):
-        return of_rows_that_see(largest_weight, rows)
-    return float(largest_weight(rows).mean())
+    return mean(largest_weight(weights)[sees(weights)] > threshold)
 
 
 metric = partial(Metric, place=2)
@@ -109,7 +91,7 @@ metric = partial(Metric, place=2)
 METRICS = (
     metric(
         "entropy",
-        lambda subject: of_rows_that_see(entropy, shares(subject)),
+        lambda subject: mean_seen(entropy, shares(subject)),
         meaning="0 where one key takes all",
         unit="nats",
         source="Shannon 1948; of attention: Clark et al. 2019, section 3.3",
@@ -123,32 +105,32 @@ METRICS = (
     ),
     metric(
         "effective_keys",
-        lambda subject: of_rows_that_see(effective_keys, shares(subject)),
+        lambda subject: mean_seen(effective_keys, shares(subject)),
         meaning="over how many keys, equally weighted, a row would spread as widely",
         unit="keys",
     ),
     metric(
         "participation",
-        lambda subject: mean(participation(weights(subject))),
+        lambda subject: mean(participation(shares(subject))),
         meaning="1 over the sum of squared weights of a row",
         unit="keys",
     ),
     metric(
         "largest_weight",
-        mean_largest_weight,
+        lambda subject: mean_seen(largest_weight, weights(subject)),
         meaning="the largest weight of a row",
         source="Voita et al. 2019, section 4",
     ),
     metric(
         "saturation_90",
-        lambda subject: saturation(weights(subject), 0.9),
+        lambda subject: saturation(shares(subject), 0.9),
         meaning="rows of which one key takes over 0.9",
         unit="of rows",
         source="Voita et al. 2019, section 4",
     ),
     metric(
         "saturation_99",
-        lambda subject: saturation(weights(subject), 0.99),
+        lambda subject: saturation(shares(subject), 0.99),
         meaning="rows of which one key takes over 0.99",
         unit="of rows",
         source="Voita et al. 2019, section 4",

@@ -8,7 +8,17 @@ from functools import partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import Metric, NotFormedError, mean, one_sequence, weights
+from attn_exp.experiment.metrics.metric import (
+    Metric,
+    NotFormedError,
+    Subject,
+    head_means,
+    mean,
+    mean_seen,
+    one_sequence,
+    weights,
+)
+from attn_exp.experiment.metrics.spread import shares
 
 DELIMITERS = frozenset((".", ",", ";", ":", "!", "?", "[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>"))
 """Punctuation, and the marks that models put between texts; `_` before one is a space."""
@@ -25,7 +35,7 @@ def on_delimiters(weights: Array, tokens: Sequence[str]) -> Array:
     chosen = np.array([token.removeprefix("_") in DELIMITERS for token in tokens])
     if not chosen.any():
         raise NotFormedError
-    return np.asarray(weights[:, :, chosen].sum(axis=-1).mean(axis=-1))
+    return head_means(weights[:, :, chosen].sum(axis=-1), weights)
 
 
 def distance(weights: Array, offset: int = 0) -> Array:
@@ -75,7 +85,7 @@ def induction(weights: Array, tokens: Sequence[str]) -> Array:
     some = follows.any(axis=-1)
     if not some.any():
         raise NotFormedError
-    return np.asarray((weights * follows).sum(axis=-1)[:, some].mean(axis=-1))
+    return head_means((weights * follows).sum(axis=-1)[:, some], weights[:, some])
 
 
 def sink(weights: Array, key: int = 0) -> Array:
@@ -83,12 +93,24 @@ def sink(weights: Array, key: int = 0) -> Array:
 
     Source: Gu et al. 2024, "When Attention Sink Emerges in Language Models", section 3.1.
     """
-    return np.asarray(weights[:, key:, key].mean(axis=-1))
+    return head_means(weights[:, key:, key], weights[:, key:])
 
 
 def sink_rate(weights: Array, threshold: float = 0.3) -> float:
     """Return the share of heads whose first key is a sink: `sink > threshold`. Source: as `sink`, with its 0.3."""
-    return float((sink(weights) > threshold).mean())
+    taken = sink(weights)
+    return mean(taken[~np.isnan(taken)] > threshold)
+
+
+def shares_of_one_sequence(subject: Subject) -> Array:
+    """Return the weights `[h t s]` of queries and keys of one sequence, where each row shares out 1."""
+    one_sequence(subject)
+    return shares(subject)
+
+
+def mean_of_heads(numbers: Array) -> float:
+    """Return the mean of the heads in which some query sees a key."""
+    return mean(numbers[~np.isnan(numbers)])
 
 
 metric = partial(Metric, place=6)
@@ -96,20 +118,20 @@ metric = partial(Metric, place=6)
 METRICS = (
     metric(
         "on_delimiters",
-        lambda subject: mean(on_delimiters(weights(subject), subject.key_tokens)),
+        lambda subject: mean_of_heads(on_delimiters(shares(subject), subject.key_tokens)),
         meaning="the mean weight on full stops, commas and marks such as [SEP]",
         source='Clark et al. 2019, "What Does BERT Look At?", section 3.2',
     ),
     metric(
         "distance",
-        lambda subject: distance(one_sequence(subject), subject.offset).mean(),
+        lambda subject: mean_seen(lambda rows: distance(rows, subject.offset), shares_of_one_sequence(subject)),
         meaning="how far away the keys are that a query looks at",
         unit="tokens",
         source="Vig and Belinkov 2019, section 4.2",
     ),
     metric(
         "looks_back",
-        lambda subject: looks_back(one_sequence(subject), subject.offset).mean(),
+        lambda subject: mean_seen(lambda rows: looks_back(rows, subject.offset), shares_of_one_sequence(subject)),
         meaning="the weight on earlier keys",
     ),
     metric(
@@ -125,13 +147,13 @@ METRICS = (
     ),
     metric(
         "induction",
-        lambda subject: mean(induction(one_sequence(subject), subject.key_tokens)),
+        lambda subject: mean_of_heads(induction(shares_of_one_sequence(subject), subject.key_tokens)),
         meaning="the mean weight on what followed the query's token before, where it came before",
         source='Olsson et al. 2022, "In-context Learning and Induction Heads"',
     ),
     partial(Metric, place=4)(
         "sink",
-        lambda subject: sink(weights(subject)).mean(),
+        lambda subject: mean_of_heads(sink(weights(subject))),
         meaning="the mean weight of the first key",
         unit="weight of key 1",
         source='Gu et al. 2024, "When Attention Sink Emerges in Language Models", section 3.1',

@@ -29,7 +29,7 @@
   /** How the weights are spread over the keys, as means over heads and queries. */
   function spreadOf({ spread, even }, weights) {
     if (!spread || !weights) return {};
-    const lines = weights.flat(), sums = lines.map(total), seen = even ? lines.filter((line) => line.some(Boolean)) : lines;
+    const lines = weights.flat(), sums = lines.map(total), seen = lines.filter((line) => line.some(Boolean));
     const mean = (measure) => (seen.length ? total(seen.map(measure)) / seen.length : NaN);
     const shares = lines.every((line) => line.every((weight) => weight >= 0)) && sums.every((sum) => !sum || Math.abs(sum - 1) <= 0.02);
     return {
