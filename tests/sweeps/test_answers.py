@@ -306,6 +306,18 @@ def test_the_table_of_effects_has_a_line_for_each_that_moves() -> None:
     assert not [line for line in table.lines if line[0] == "scale" and line[3] == "pinned"]
 
 
+def test_an_error_that_grows_from_rounding_is_no_rounding() -> None:
+    """Errors of 1e-16 that grow 60-fold: nothing is too small to count where rounding is what is measured."""
+    head = ["point", "seed", "d", "status", "message", "variant", "variant_scale", "same_as", "error"]
+    lines = [
+        [str(point), str(seed), str(d), "ok", "", "free", "true", "A", repr((1 + seed % 3) * 1e-16 * d)]
+        for point, (seed, d) in enumerate(itertools.product(range(8), (2, 120)))
+    ]
+    (effect,) = found(summarized(head, lines, [axis("seed", 8), axis("d", 2)]).answers, "d", "free", "error")
+    assert effect.mean == pytest.approx(118e-16 * (1 + np.mean([seed % 3 for seed in range(8)])))
+    assert 0 < effect.low < effect.mean < effect.high
+
+
 def test_percentiles_are_those_of_the_seeds_of_each_combination() -> None:
     """0, 1, ... 8 at d=8: the median is 4, a quarter lies below 2, 5 % below 0.4."""
     table = percentiles_table(swept(lambda seed, d, scale, variant: seed + d - 8.0, seeds=9).answers.cube)

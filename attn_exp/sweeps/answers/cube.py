@@ -25,6 +25,10 @@ METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 OF_ANSWERS = ("shift", "cosine")
 OWN = tuple(name for name in METRICS if name not in OF_ANSWERS)
 """Metrics of a variant alone; the others compare it with the first row."""
+OF_ROUNDING = frozenset(
+    ("error", "error_ulp", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
+)
+"""Metrics that measure rounding, so that no difference of theirs is too small to count."""
 OVER_QUERIES = ("entropy", "effective_keys", "largest_weight")
 """Means over the queries that see a key."""
 PAST = "past"

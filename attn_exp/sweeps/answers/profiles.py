@@ -17,7 +17,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment import metrics
 from attn_exp.report.sweep.plotted import ALL
-from attn_exp.sweeps.answers.cube import METRICS, Cube
+from attn_exp.sweeps.answers.cube import METRICS, OF_ROUNDING, Cube
 from attn_exp.sweeps.answers.intervals import Estimate, Family, certainly, distinct, estimated, family
 
 SPOKEN = ("entropy", "largest_weight", "shift", "cosine")
@@ -27,7 +27,8 @@ VARIANT = "variant"
 DEPENDS = 0.25
 """An effect depends on another setting where it varies over its values by more than this share of its largest."""
 NOISE = 1e-9
-"""Differences below this share of the numbers, or below 1e-12, are rounding."""
+"""Differences below this share of the numbers are rounding, and so are those below `FLOOR`."""
+FLOOR = 1e-12
 MOST_LEVELS = 12
 """Values of a setting that are compared; of more, so many at even distances."""
 OTHERS = 3
@@ -158,7 +159,8 @@ class Profile:
 class Slab:
     """Numbers of one metric, `[levels, seeds, other settings ...]`, and the names and levels of those others.
 
-    `queries` numbers, for each, the set of queries that it is a mean of: only means of the same are compared.
+    `queries` numbers, for each, the set of queries that it is a mean of: only means of the same are compared. A
+    difference of up to `floor` is rounding; metrics that measure rounding have no floor.
     """
 
     numbers: Array
@@ -166,6 +168,7 @@ class Slab:
     levels: tuple[tuple[str, ...], ...]
     fixed: bool
     queries: Array | None = None
+    floor: float = FLOOR
 
     def difference(self, start: int, end: int, where: Sequence[tuple[str, str]] = ()) -> Array:
         """Return the paired differences, `[seeds, other settings ...]`, all of them or those where some have values;
@@ -177,7 +180,7 @@ class Slab:
             if self.queries is not None:
                 there &= self.queries[start] == self.queries[end]
             most = np.where(there, np.maximum(np.abs(first), np.abs(second)), 0.0)
-            differences = np.where(np.abs(differences) <= max(NOISE * float(most.max()), 1e-12), 0.0, differences)
+            differences = np.where(np.abs(differences) <= max(NOISE * float(most.max()), self.floor), 0.0, differences)
         return self.narrowed(np.where(there, differences, np.nan), where, 1)
 
     def narrowed(self, numbers: Array, where: Sequence[tuple[str, str]], first: int) -> Array:
@@ -228,7 +231,7 @@ class Slab:
 
         It is certain where no seed changes the numbers of both, such as those of queries that see a single key."""
         both = self.narrowed(self.numbers[[start, end]], where, 2)
-        fixed = both.shape[1] > 1 and same_over(both, 1)
+        fixed = both.shape[1] > 1 and same_over(both, 1, self.floor)
         return self.estimate(self.difference(start, end, where), fixed)
 
     def estimate(self, differences: Array, fixed: bool = False) -> Estimate | None:
@@ -261,14 +264,15 @@ def slab_of(cube: Cube, setting: str, metric: str, variant: int) -> Slab:
     moved, queries = along(cube.numbers[metric]), cube.queries_of(metric)
     kept = [axis for axis in range(len(cube.names)) if axis != place]
     names, levels = tuple(cube.names[axis] for axis in kept), tuple(cube.levels[axis] for axis in kept)
-    return Slab(moved, names, levels, same_over(moved, 1), None if queries is None else along(queries))
+    floor = 0.0 if metric in OF_ROUNDING else FLOOR
+    return Slab(moved, names, levels, same_over(moved, 1, floor), None if queries is None else along(queries), floor)
 
 
-def same_over(numbers: Array, axis: int) -> bool:
+def same_over(numbers: Array, axis: int, floor: float = FLOOR) -> bool:
     """Say whether numbers do not change along an axis, to rounding; what is missing does not count."""
     over = np.moveaxis(numbers, axis, 0)
     with np.errstate(invalid="ignore"):
-        same = (np.abs(over - over[:1]) <= NOISE * np.abs(over[:1]) + 1e-12) | np.isnan(over)
+        same = (np.abs(over - over[:1]) <= NOISE * np.abs(over[:1]) + floor) | np.isnan(over)
     return bool(same.all())
 
 
