@@ -242,7 +242,10 @@ class Config:
     dtype: Annotated[
         tuple[str, ...],
         words(),
-        Says("types to judge every variant in, one or several, such as [float16,bfloat16]", "float64"),
+        Says(
+            "types to judge every variant in, such as [float16,bfloat16]; in a sweep, the one that a point computes in",
+            "float64",
+        ),
     ] = ()
     metrics: Annotated[
         tuple[str, ...], words(), Says("more numbers of every variant, such as [kl,gini,sink], or all", "none")

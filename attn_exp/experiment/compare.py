@@ -8,12 +8,15 @@ from contextlib import nullcontext
 from dataclasses import replace
 from time import perf_counter
 
+import numpy as np
+
 from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError, shown
-from attn_exp.experiment import checks, forecast, ladder, memory
+from attn_exp.experiment import checks, forecast, ladder, memory, number_types
+from attn_exp.experiment.checks.precision import as_exact
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.executing import embedded_once, keep
+from attn_exp.experiment.executing import embedded_once, execute, keep
 from attn_exp.experiment.measuring import distance, make_rows
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.row import Agreement, Distance
@@ -55,12 +58,17 @@ def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
 
 
 def tabulate(
-    config: Config, progress: Progress | None = None, under_way: Pass | None = None, bind: Bind | None = None
+    config: Config,
+    progress: Progress | None = None,
+    under_way: Pass | None = None,
+    bind: Bind | None = None,
+    dtype: str = "float64",
 ) -> Comparison:
     """Compute every variant of the configuration on its problem, a row of each, and hold them to printed figures.
 
     It is all that a sweep needs; `completed` adds the rest. `under_way` is the pass through a model that points of a
-    sweep share.
+    sweep share. In a `dtype` coarser than float64 the inputs are rounded to it first; the error is then that of all
+    queries, from the same inputs in float64.
 
     Raises:
         UserError: as `compare`.
@@ -68,12 +76,38 @@ def tabulate(
     config, problem, variants = prepared(config, under_way, bind)
     if progress:
         forecast.tell(variants, problem, config.weights, progress.stream)
+    if dtype != "float64":
+        kind = number_types.kind(dtype)
+        problem = number_types.rounded(problem, kind)
+        variants = tuple(replace(variant, given_in=kind) for variant in variants)
     traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
     check_any(variants)
     questions = {variant.name: variant.question for variant in variants if not variant.refused}
-    rows = make_rows(config, problem, variants, traces, oracle.answers(questions, problem))
+    if dtype != "float64":
+        expected = exact_answers([variant for variant in variants if not variant.refused], problem)
+        traces = {name: in_float64(trace) for name, trace in traces.items()}
+    else:
+        expected = oracle.answers(questions, problem)
+    rows = make_rows(config, problem, variants, traces, expected)
     published = held(config, problem, variants, traces)
     return Comparison(config, problem, variants, rows, (), traces, published, seconds=seconds)
+
+
+def exact_answers(variants: Sequence[Settled], problem: Problem) -> dict[str, oracle.Answer]:
+    """Return what each variant computes in float64 from the very numbers of a problem in a coarser type."""
+    exact = number_types.rounded(problem, np.dtype(np.float64))
+    answers = {}
+    for variant in variants:
+        trace = execute(replace(as_exact(variant), mistakes=()), exact)
+        assert trace.weights is not None or trace.output is not None
+        weights = np.empty(0) if trace.weights is None else trace.weights
+        answers[variant.name] = oracle.Answer(tuple(range(len(problem.tokens))), weights, trace.output)
+    return answers
+
+
+def in_float64(trace: Trace) -> Trace:
+    """Return the stages of a trace in float64, so that measuring them rounds nothing."""
+    return trace.replace(**{name: array.astype(np.float64) for name, array in trace.stages()})
 
 
 def held(

@@ -45,7 +45,8 @@ def tabulated(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
         Exception: what `tabulate` raises for one of them.
     """
     own = any(forms.is_own(variant.form) for variant in config.variant.values())
-    if own or config.published or config.model.family is not None:  # more is kept or asked of these than rows
+    apart = config.dtype or config.published or config.model.family is not None  # more is asked of these than rows
+    if own or apart:
         raise ApartError
     _, first, variants = prepared(config)
     if any(variant.computed_in != np.float64 for variant in variants):

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from attn_exp.problem.problem import Problem
 
 
+FLOAT64 = np.dtype(np.float64)
+
+
 class OwnForm(Protocol):
     """A function of the user's own, found and ready to be called, as far as a run asks anything of it.
 
@@ -67,6 +70,7 @@ class Settled:
     """A variant in which nothing follows the run any more.
 
     `own`: the user's own function, where the form is one that may be run; `failed`: why that gave no answer.
+    `given_in`: the type of the problem's numbers.
     """
 
     name: str
@@ -85,6 +89,7 @@ class Settled:
     tiled: bool
     own: OwnForm | None = None
     failed: str = ""
+    given_in: np.dtype[Any] = FLOAT64
 
     @property
     def member(self) -> Form:
@@ -103,9 +108,9 @@ class Settled:
 
     @property
     def computed_in(self) -> np.dtype[Any]:
-        """The coarsest type that it rounds to, of a problem in float64: its form's, or that of its softmax."""
+        """The coarsest type that it rounds to: that of the problem, of its form, or of its softmax."""
         form, softmax = self.member, self.rules.softmax_dtype
-        own = form.computed_in()
+        own = form.computed_in(self.given_in)
         softens = softmax is not None and form.reference == "logits" and not self.starts_late
         return forms.coarser(own, np.dtype(softmax)) if softens else own
 

@@ -25,6 +25,7 @@ from attn_exp.report.terminal import table as drawn
 from attn_exp.runs import recorded_code
 from attn_exp.sweeps.answers.answers import drawn_changes, effects_table, percentiles_table, shares_table
 from attn_exp.sweeps.answers.cube import endless_text
+from attn_exp.sweeps.answers.profiles import FLOOR
 from attn_exp.sweeps.answers.totals import ANY, LAYER, Summary, head_and_pattern, head_column, merge_rows, numbers_shown
 from attn_exp.sweeps.manifest import figures, point_command, point_words
 
@@ -130,7 +131,13 @@ def metrics(summary: Summary, depth: str = "all") -> list[str]:
     """Return the metrics that the table shows; a variant that is alone differs from no other."""
     left_out = TO_THE_FIRST if len(summary.variants) == 1 or all_alike(summary) else ()
     shown = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more
+    shown = ["error", *shown] if has_errors(summary) else shown
     return [name for name in shown if depth == "all" or not is_deep(name)]
+
+
+def has_errors(summary: Summary) -> bool:
+    """Say whether some error is more than rounding in float64: then the error is worth a column, as under `dtype`."""
+    return "error" in summary.most and summary.most["error"][0][0] > FLOOR
 
 
 def all_alike(summary: Summary) -> bool:
@@ -247,7 +254,8 @@ def first_and_more(sentences: Sequence[str]) -> tuple[Sequence[str], Sequence[st
 def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
     """Return up to four metrics that differ by more than rounding, between the cells or over the seeds of the only."""
     chosen = []
-    for name in (*summary.more, *(name for name in DRAWN if depth == "all" or not is_deep(name))):
+    errors = ("error",) if has_errors(summary) else ()
+    for name in (*summary.more, *errors, *(name for name in DRAWN if depth == "all" or not is_deep(name))):
         means = [cell[name].mean for cell in summary.cells.values() if name in cell]
         if len(summary.cells) == 1 and means:
             means = [summary.least[name][0][0], summary.most[name][0][0]]

@@ -9,9 +9,9 @@ from itertools import product
 from math import prod
 from pathlib import Path
 
-from attn_exp.config.schema import Config, read_config
+from attn_exp.config.schema import Config, read_config, read_settings
 from attn_exp.errors import UserError
-from attn_exp.experiment import checks, metrics, patterns
+from attn_exp.experiment import checks, metrics, number_types, patterns
 from attn_exp.experiment.compare import prepared
 from attn_exp.patience import spoken_time
 from attn_exp.problem.left_to_model import ask_model
@@ -24,7 +24,7 @@ from attn_exp.sweeps.answers.totals import LAYER, head_column
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.space import Axis, Space
-from attn_exp.sweeps.task import compute, row_columns
+from attn_exp.sweeps.task import compute, dtype_of, row_columns
 
 FEW, MOST_TRIED = 16, 256
 """Axes of up to so many values are tried with each of them, others with three, if that makes no more points."""
@@ -56,18 +56,20 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
 
 
 def added_metrics(space: Space) -> tuple[str, ...]:
-    """Return the metrics that the sweep adds to a row's own, and those of heads; other checks make tables of their own.
+    """Return the metrics that the sweep adds to a row's own, and those of heads; checks make tables of their own.
 
     Raises:
         UserError: another check, or metrics that are not the same everywhere.
     """
     asked = set()
     for config in map(read_config, space.bases.values()):
-        if set(checks.wanted(config)) - {"measures"}:
-            raise UserError("a sweep runs no check and no dtype; run them one at a time, or add hydra/sweeper=basic")
+        if set(checks.wanted(config)) - {"measures", "precision"} or config.check:
+            raise UserError("a sweep runs no check; run them one at a time, or add hydra/sweeper=basic")
+        for value in next((axis.values for axis in space.axes if axis.key == "dtype"), [config.dtype]):
+            number_types.kind(dtype_of(replace(config, **read_settings({"dtype": value}))))
         asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
-    if len(asked) > 1 or any(axis.key in ("check", "dtype", "metrics") for axis in space.axes):
-        raise UserError("metrics, check and dtype belong to the whole sweep and take one value")
+    if len(asked) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
+        raise UserError("metrics and check belong to the whole sweep and take one value")
     return (*(name for name in asked.pop() if name not in row_columns()), *head_columns(space))
 
 

@@ -85,7 +85,9 @@ def computed(plan: Plan, job: Job) -> Done:
                 continue
             config = config_of(plan, plan.kept[number], bases)
             with staying_here():
-                comparison = tabulate(config, under_way=under_way, bind=recorded_code.binder(config))
+                comparison = tabulate(
+                    config, under_way=under_way, bind=recorded_code.binder(config), dtype=dtype_of(config)
+                )
             lines += ok_lines(plan, number, comparison)
         except Exception as error:
             failed += 1
@@ -105,6 +107,18 @@ def grouped(plan: Plan, job: Job, bases: Mapping[tuple[int, ...], Config]) -> di
         lambda number: config_of(plan, plan.kept[number], bases),
         lambda number: [*settings_cells(plan, number), OK, "", ""],
     )
+
+
+def dtype_of(config: Config) -> str:
+    """Return the type that a point is computed in.
+
+    Raises:
+        UserError: several types, which a sweep takes one by one.
+    """
+    if len(config.dtype) > 1:
+        types = ",".join(config.dtype)
+        raise UserError(f"dtype=[{types}]: a point of a sweep has one type; write dtype={types} to sweep over them")
+    return next(iter(config.dtype), "float64")
 
 
 def known(own: Sequence[Origin]) -> AbstractContextManager[object]:

@@ -227,6 +227,8 @@ def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path, quick: Quick) -> Non
         ("head=1,2 output_dir=a_file/inside", "cannot be written to"),
         ("head=1,2 metrics=[ginny]", "unknown metrics 'ginny'; did you mean gini?"),
         ("head=1,2 check=[invariants]", "a sweep runs no check"),
+        ("head=1,2 dtype=[float16,float32]", "a point of a sweep has one type; write dtype=float16,float32"),
+        ("dtype=float32,float8", "unknown dtype 'float8'"),
         ("head=1,2 sweep.worker=2", "unknown setting 'sweep.worker'; did you mean sweep.workers?"),
     ],
 )

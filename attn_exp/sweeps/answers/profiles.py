@@ -292,7 +292,9 @@ def profiles(
 
 def of_setting(cube: Cube, setting: str, variants: Sequence[int], thresholds: Mapping[str, float]) -> Iterator[Profile]:
     """Yield the profiles of one setting: each metric that was asked for, and the first two others that it moves."""
-    asked, own = [metric for metric in cube.numbers if metric not in METRICS], list(SPOKEN)
+    errors = cube.numbers.get("error", np.zeros(1))
+    first = ["error"] if setting != VARIANT and np.nanmax(errors, initial=0.0) > FLOOR else []
+    asked, own = [*first, *(metric for metric in cube.numbers if metric not in METRICS)], list(SPOKEN)
     if setting == VARIANT:  # the others hold a variant to one of them anyway
         known = metrics.known() if asked else {}
         asked, own = [name for name in asked if name not in known or not known[name].relative], own[:2]
