@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from attn_exp.sweeps.answers.answers import MATTERS, Answers, answers
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.finding import Claim
+from attn_exp.sweeps.answers.phrases import Claim
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]

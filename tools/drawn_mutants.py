@@ -129,7 +129,7 @@ def try_fault(fault: Fault, suite: bool) -> tuple[Fault, str]:
     """Return what became of a fault: the room, the whole suite or nothing noticed it."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        for part in ("attn_exp", "conf", "tests", "tools", "benchmarks", "docs"):
+        for part in (".ci", "attn_exp", "conf", "tests", "tools", "benchmarks", "docs"):
             shutil.copytree(ROOT / part, Path(folder, part))  # with what is compiled, as compiling takes seconds
         for file in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"):
             shutil.copy(ROOT / file, folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
@@ -39,6 +39,7 @@ class Driver:
     shelf: Shelf
     progress: PointProgress
     parts: dict[str, Part]
+    shared: Mapping[int, list[list[str]]] = field(default_factory=dict)
     open_chunks: dict[int, Chunk] = field(default_factory=dict)
     deaths: dict[tuple[int, int], int] = field(default_factory=dict)
     writer: Writer = field(init=False)
@@ -60,24 +61,35 @@ class Driver:
             self.drain(todo, workers)
         finally:
             workers.close()
-            self.keep(self.writer.close())
+            self.close()
         return not self.open_chunks
+
+    def close(self) -> None:
+        """Write what still waits, and count it."""
+        self.keep(self.writer.close())
 
     def jobs(self) -> Iterator[Job]:
         """Yield what is left to do, and count what is there already."""
         for chunk, name in enumerate(self.plan.names):
             part, numbers = self.parts.get(name), self.plan.numbers(chunk)
             if part is None:
-                self.open_chunks[chunk] = Chunk(missing=len(numbers))
-                yield Job(chunk, numbers)
+                kept = {number: self.shared[number] for number in numbers if number in self.shared}
+                yield from self.open_chunk(chunk, kept)
             elif not part.failed:
                 self.progress.cached += len(numbers)
             else:
-                kept = self.shelf.good_lines(part)
-                again = [number for number in numbers if number not in kept]
-                self.progress.cached += len(kept)
-                self.open_chunks[chunk] = Chunk(kept, missing=len(again))
-                yield Job(chunk, again, whole=False)
+                yield from self.open_chunk(chunk, self.shelf.good_lines(part))
+
+    def open_chunk(self, chunk: int, kept: dict[int, list[list[str]]]) -> Iterator[Job]:
+        """Yield the points of a chunk that have no lines yet; write its part where all have."""
+        numbers = self.plan.numbers(chunk)
+        again = [number for number in numbers if number not in kept]
+        self.progress.cached += len(kept)
+        if not again:
+            self.writer.put(self.shelf.draft(self.plan.names[chunk], parts.merged([], kept), 0))
+            return
+        self.open_chunks[chunk] = Chunk(kept, missing=len(again))
+        yield Job(chunk, again if kept else numbers, whole=not kept)
 
     def drain(self, todo: deque[Job], workers: Workers) -> None:
         """Keep the workers busy until nothing is left."""

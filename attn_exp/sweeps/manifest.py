@@ -38,7 +38,7 @@ SHAPE = {
     "dimensions": [[int]], "skipped": int, "columns": [str], "tally?": [str], "sealed?": bool, "metrics": [str],
     "format": str, "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]],
     "parts": [str], "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str],
-    "told?": str, "disagreeing?": int,
+    "told?": str, "disagreeing?": int, "keys?": {"bases": dict, "composed": [bool], "files": dict},
     "sweep?": dict, "figures?": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
     "with?": [recorded_code.FILE_OF_MEMBERS], "inputs?": [input_files.RECORD],
 }  # fmt: skip

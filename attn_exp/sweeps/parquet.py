@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from attn_exp import machine, stopping
+from attn_exp import machine
 from attn_exp.errors import UserError
 from attn_exp.experiment.row import Row
 from attn_exp.runs.records import cell
@@ -70,13 +70,10 @@ def is_table(path: Path, head: Sequence[str]) -> bool:
 
 
 def lines(paths: Sequence[Path]) -> Iterator[list[str]]:
-    """Yield the rows of parts as lines of CSV have them; DuckDB reads them, a part at a time."""
-    with stopping.held():  # its library aborts the whole process where a signal raises while it is imported
-        import duckdb  # noqa: PLC0415 - an extra
-
-    with duckdb.connect() as connection:
-        for path in paths:
-            rows = connection.execute("SELECT * FROM read_parquet(?)", [str(path)])
-            while batch := rows.fetchmany(1000):
-                for row in batch:
+    """Yield the rows of parts as lines of CSV have them, a part at a time."""
+    parquet = library().parquet
+    for path in paths:
+        with machine.opened(path) as file:
+            for batch in parquet.ParquetFile(file).iter_batches(1000):
+                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     yield [value if isinstance(value, str) else cell(value) for value in row]

@@ -21,7 +21,7 @@ from attn_exp.runs import trust
 from attn_exp.runs.folders import COMPLETE, rebuild_index
 from attn_exp.runs.provenance import Git, ask_git, origin
 from attn_exp.runs.store import USER_ERRORS
-from attn_exp.sweeps import collect, manifest, parts
+from attn_exp.sweeps import collect, manifest, parts, reuse
 from attn_exp.sweeps.driver import Driver
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.engines.engine import Workers
@@ -56,6 +56,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     check_sweep(plan, folder, first)
     about = manifest.described_sweep(plan, first, Repeat(tuple(words), tuple(folders), many=True, own=registry.files()))
+    about["keys"] = reuse.describe_keys(plan)
     if first.sweep.dry_run:
         inventory = collect.shelf_of(folder, about).find(plan.names)
         missing = [chunk for chunk, name in enumerate(plan.names) if name not in inventory.whole]
@@ -74,11 +75,12 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
 
 def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Git | None) -> Outcome:
     """Compute what is missing, and write the table and the report of what there is, however it ends."""
+    shared = reuse.shared_points(plan, folder, about)
     parts.tidy(folder / "parts", plan.names)
     shelf = collect.shelf_of(folder, about)
     inventory = shelf.find(plan.names)
     say_damaged(inventory)
-    driver = Driver(plan, shelf, PointProgress(plan.points), dict(inventory.whole))
+    driver = Driver(plan, shelf, PointProgress(plan.points), dict(inventory.whole), shared)
     jobs = list(driver.jobs())
     todo = deque(jobs if plan.fail_fast else spread_out(jobs))
     if not todo and (last := finished(folder, about)) is not None:
@@ -125,6 +127,8 @@ def ended(
     """
     status, code = collect.PARTIAL, None
     try:
+        if workers is None:
+            driver.close()
         if workers is None or driver.run(workers, todo):
             status = COMPLETE
     except KeyboardInterrupt as stopped:

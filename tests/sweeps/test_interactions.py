@@ -11,10 +11,9 @@ import pytest
 
 from attn_exp.sweeps.answers.answers import Answers, answers
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.finding import Finding
 from attn_exp.sweeps.answers.findings import said_of_shape
 from attn_exp.sweeps.answers.intervals import Family, estimated
-from attn_exp.sweeps.answers.phrases import ranged
+from attn_exp.sweeps.answers.phrases import Finding, ranged
 from attn_exp.sweeps.answers.profiles import Profile
 from attn_exp.sweeps.answers.sentences import by_variants
 from attn_exp.sweeps.answers.shapes import shape_of

@@ -18,10 +18,9 @@ from attn_exp.report.sweep.plotted import FEW, Change
 from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.effects import Effect, Share, effects, inert, shares
-from attn_exp.sweeps.answers.finding import Finding
 from attn_exp.sweeps.answers.findings import findings
 from attn_exp.sweeps.answers.intervals import Family
-from attn_exp.sweeps.answers.phrases import ranged, short, signed
+from attn_exp.sweeps.answers.phrases import Finding, ranged, short, signed
 from attn_exp.sweeps.answers.profiles import family_of, is_number, profiles
 from attn_exp.sweeps.answers.sentences import note, sentences
 

@@ -8,10 +8,27 @@ from dataclasses import replace
 from itertools import product
 
 from attn_exp.experiment.column import spoken
-from attn_exp.sweeps.answers.finding import FEW_SEEDS, SLIGHT, UNSURE, Claim, Finding, claim_of, named, verb
 from attn_exp.sweeps.answers.interactions import alone, matters, mean_over, of_cells, sure_dependences
 from attn_exp.sweeps.answers.intervals import LEVEL, Estimate, Family, seeds_needed
-from attn_exp.sweeps.answers.phrases import both_ways, called, not_enough, places, short, signed, size, two_up, unit
+from attn_exp.sweeps.answers.phrases import (
+    FEW_SEEDS,
+    SLIGHT,
+    UNSURE,
+    Claim,
+    Finding,
+    both_ways,
+    called,
+    claim_of,
+    named,
+    not_enough,
+    places,
+    short,
+    signed,
+    size,
+    two_up,
+    unit,
+    verb,
+)
 from attn_exp.sweeps.answers.profiles import DEPENDS, Cell, Change, Dependence, Profile, dependence
 from attn_exp.sweeps.answers.shapes import HARDLY, Leg, Shape, shape_of
 

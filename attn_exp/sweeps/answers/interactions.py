@@ -10,12 +10,14 @@ from itertools import combinations, pairwise
 
 from attn_exp.experiment.column import spoken
 from attn_exp.report.words import listed
-from attn_exp.sweeps.answers.finding import Claim, Finding, claim_of, verb
 from attn_exp.sweeps.answers.intervals import LEVEL, Estimate, Family
 from attn_exp.sweeps.answers.phrases import (
+    Claim,
+    Finding,
     at_each,
     both_ways,
     called,
+    claim_of,
     not_enough,
     parted,
     place,
@@ -26,6 +28,7 @@ from attn_exp.sweeps.answers.phrases import (
     signed,
     size,
     unit,
+    verb,
 )
 from attn_exp.sweeps.answers.profiles import DEPENDS, VARIANT, Cell, Change, Dependence, Profile, order_of
 from attn_exp.sweeps.answers.shapes import HARDLY, Shape, shape_of

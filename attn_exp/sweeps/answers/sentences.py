@@ -13,10 +13,9 @@ from attn_exp.report.sweep.plotted import FEW
 from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cube import OWN, Cube
 from attn_exp.sweeps.answers.effects import Share, same_functions, same_levels
-from attn_exp.sweeps.answers.finding import FEW_SEEDS, SLIGHT, SURE, UNSURE, Finding
 from attn_exp.sweeps.answers.intervals import MOST_SEEDS, Family
 from attn_exp.sweeps.answers.missing import missing, where
-from attn_exp.sweeps.answers.phrases import called, short
+from attn_exp.sweeps.answers.phrases import FEW_SEEDS, SLIGHT, SURE, UNSURE, Finding, called, short
 from attn_exp.sweeps.answers.profiles import SPOKEN
 
 MOST_SHARES = 4
