@@ -156,7 +156,11 @@ def assert_attention(function: Any, *words: str, **settings: Any) -> None:
 
 def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
     """Return words and settings as the words of a command line."""
-    return [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
+    from attn_exp.config.command_line import check_hydra_words  # noqa: PLC0415 - most imports need none
+
+    said = [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
+    check_hydra_words(said)
+    return said
 
 
 def folders_of(config_dir: str | Path | None) -> list[str]:

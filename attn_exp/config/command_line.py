@@ -6,6 +6,7 @@ import contextlib
 import io
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from hydra import __version__ as version
@@ -17,6 +18,7 @@ from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import Container, DictConfig, OmegaConf
 
+from attn_exp import registry
 from attn_exp.config.compose import (
     check_choices,
     check_folders,
@@ -34,6 +36,22 @@ from attn_exp.errors import UserError
 from attn_exp.own_code import mark_named
 
 HYDRAS_SWEEPS = ("hydra/sweeper=", "hydra/launcher=")
+ENGINES = Path(__file__).parent.parent / "sweeps" / "engines"
+ON_ENGINES = "sweeps run on sweep.engine; choose one of {engines}, or hydra/sweeper=basic for Hydra's own sweep"
+FOLDERS = "runs and sweeps are written to output_dir; choose another with output_dir=FOLDER"
+INSTEAD = {
+    "hydra/launcher": ON_ENGINES,
+    "hydra/sweeper": ON_ENGINES,
+    "hydra.launcher": ON_ENGINES,
+    "hydra.sweeper": ON_ENGINES,
+    "hydra.run": FOLDERS,
+    "hydra.sweep": FOLDERS,
+    "hydra.job.chdir": "a run stays in the folder where it was started; paths of output_dir are relative to it",
+    "hydra.searchpath": "name a folder of your own YAML with --config-dir FOLDER",
+    "hydra.verbose": "there is no log to configure; progress goes to stderr",
+}
+"""What a setting of Hydra's would do in other programs, and what does it here."""
+NOTHING = "settings of hydra are not read here"
 OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--help", "-h"), {"action": "store_true", "help": "Application's help"}),
     (("--hydra-help",), {"action": "store_true", "help": "Hydra's help"}),
@@ -124,12 +142,31 @@ class Said(NamedTuple):
 Asked = Once | Many | Help | Said
 
 
+def check_hydra_words(words: Sequence[str]) -> None:
+    """Refuse settings of Hydra's own that would change nothing here, and say what does what they ask for.
+
+    With `hydra/sweeper=basic` or `hydra/launcher=basic`, Hydra runs a sweep itself and reads them.
+
+    Raises:
+        UserError: the first such word.
+    """
+    if any(word.startswith(HYDRAS_SWEEPS) and word.endswith("=basic") for word in words):
+        return
+    for word in words:
+        key = word.partition("=")[0].lstrip("+~")
+        if key.startswith(("hydra.", "hydra/")) and "_target_" not in key:
+            engines = ", ".join(registry.names([str(ENGINES)], without=("engine",)))
+            instead = next((said for start, said in INSTEAD.items() if key.startswith(start)), NOTHING)
+            raise UserError(f"{word}: {instead.format(engines=engines)}")
+
+
 def understood(words: Sequence[str]) -> Asked:
     """Return what the words of a command line ask for.
 
     Raises:
         UserError: an option that does not exist or stands wrong, words that cannot be read, or wrong settings.
     """
+    check_hydra_words(words)
     if not any(word.startswith("-") for word in words):  # settings alone, as mostly: making a parser costs 4 ms
         return Once(composed(words, ()), repeat_command(words, ()))
     parser = option_parser()

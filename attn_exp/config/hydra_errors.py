@@ -102,6 +102,9 @@ def reworded(message: str) -> str:
     word = message.split("'")[1] if message.count("'") > 1 else ""
     if "Ambiguous value" in message or "requires --multirun" in message:
         return f"{word}: to run several values, sweep with -m {word}; for one list write brackets"
+    if message.startswith("Multiple values for "):
+        group = message.removeprefix("Multiple values for ").partition(".")[0]
+        return f"{group} has a choice already; write {group}=... without the +"
     if "An item is already at" in message:
         return f"{word} has a value already; write {word}=... without the +"
     return ""
