@@ -36,7 +36,7 @@ def main() -> None:
         os.environ.setdefault(*SHORT_SPIN)
         gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
         with stopping.stoppable(), patience.saying_where():
-            code = obey(sys.argv[1:])
+            code = obey([decode_word(word) for word in sys.argv[1:]])
             sys.stdout.flush()
         if not gc.isenabled():  # nor where it ends: before it exits, the interpreter would walk all of it once more
             gc.freeze()
@@ -53,6 +53,18 @@ def main() -> None:
         complain_of(error)
     if code:
         sys.exit(code)
+
+
+def decode_word(word: str) -> str:
+    """Return a word of the command line as UTF-8, whatever the locale: Python hands on other bytes as surrogates.
+
+    Raises:
+        UserError: bytes that are not UTF-8.
+    """
+    try:
+        return os.fsencode(word).decode() if any("\ud800" <= letter <= "\udfff" for letter in word) else word
+    except UnicodeError as error:
+        raise UserError(f"{printable(word)}: not UTF-8") from error
 
 
 def obey(words: Sequence[str]) -> int:

@@ -386,9 +386,9 @@ def module_of_functions(place: str) -> ModuleType:
         FaultError: an error of our own.
     """
     path = Path(place) if place.endswith(".py") else None
-    if path is not None and not path.is_file():
+    if path is not None and not os.path.isfile(path):  # False for a name that no system can hold
         raise UserError(f"{path}: no such file")
-    if path is None and (Path(place).is_file() or not all(part.isidentifier() for part in place.split("."))):
+    if path is None and (os.path.isfile(place) or not all(part.isidentifier() for part in place.split("."))):
         raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
     try:
         if path is None:
@@ -419,8 +419,8 @@ def module_of_members(path: Path) -> ModuleType:
     Raises:
         UserError: there is no such file, or it cannot be imported.
     """
-    if not path.is_file() or path.suffix != ".py":
-        raise UserError("no such file" if not path.exists() else "not a Python file, such as mine.py")
+    if not os.path.isfile(path) or path.suffix != ".py":
+        raise UserError("no such file" if not os.path.exists(path) else "not a Python file, such as mine.py")
     place = path.absolute()
     digest = hashlib.sha256(str(place).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     module = prepared_module(place, f"{MEMBERS}{path.stem}_{digest}", place.parent)

@@ -6,6 +6,7 @@ import contextlib
 import io
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -19,6 +20,7 @@ from hydra.types import RunMode
 from omegaconf import Container, DictConfig, OmegaConf
 
 from attn_exp import registry
+from attn_exp.config.choices import group_names
 from attn_exp.config.compose import (
     check_choices,
     check_folders,
@@ -199,6 +201,9 @@ def check_dashes(words: Sequence[str], parser: ArgumentParser) -> None:
     for word in words:
         if word.startswith("-") and word.split("=")[0] not in options:
             bare = word.lstrip("-")
+            key = bare.partition("=")[0].split(".")[0]
+            if key not in (*(field.name for field in fields(Config)), *group_names()):
+                raise UserError(f"unknown option {word}; --help lists options and settings")
             example = bare if "=" in bare else f"{bare}=..."
             raise UserError(f"unknown option {word}; settings take no dashes: write {example}")
 

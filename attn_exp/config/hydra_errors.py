@@ -14,7 +14,7 @@ from typing import get_type_hints
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationResolutionError, OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from attn_exp.config.choices import choices, groups
@@ -94,7 +94,13 @@ def worded(error: Exception) -> str:
         if isinstance(cause, ConfigKeyError | ConfigAttributeError) and isinstance(cause.parent_node, DictConfig):
             return missing_key(str(cause.full_key), cause.parent_node)
     merging = isinstance(error, HydraException) and ("Error merging override" in str(error) or "In '" in str(error))
-    return unmerged(error) if merging else first_line(error)
+    return unmerged(error) if merging else with_key(error)
+
+
+def with_key(error: Exception) -> str:
+    """Return the first line of an error, after the setting whose interpolation cannot be resolved."""
+    unresolved = next((cause for cause in causes(error) if isinstance(cause, InterpolationResolutionError)), None)
+    return f"{unresolved.full_key}: {first_line(unresolved)}" if unresolved is not None else first_line(error)
 
 
 def reworded(message: str) -> str:

@@ -57,12 +57,13 @@ FLOAT = re.compile(
     r"""^(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
     |[-+]?[0-9]+(?:_[0-9]+)*[eE][-+]?[0-9]+
     |\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?
-    |[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*
     |[-+]?\.(?:inf|Inf|INF)
     |\.(?:nan|NaN|NAN))$""",
     re.VERBOSE,
 )
 """What Hydra reads as a float; YAML 1.1 itself takes 1e5 for a text."""
+WHOLE = re.compile(r"^[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)$")
+"""Whole numbers, without two surprises of YAML 1.1: there `1:30` is 90 and `010` is 8."""
 
 Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -71,7 +72,7 @@ class Reader(Safe):  # type: ignore[misc] # PyYAML comes without types
     """Reads YAML as OmegaConf does: plain values alone, dates as texts, and no key twice."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own name and kind
-        first: [(tag, form) for tag, form in forms if not tag.endswith((":timestamp", ":float"))]
+        first: [(tag, form) for tag, form in forms if not tag.endswith((":timestamp", ":float", ":int"))]
         for first, forms in Safe.yaml_implicit_resolvers.items()
     }
 
@@ -86,6 +87,7 @@ class Reader(Safe):  # type: ignore[misc] # PyYAML comes without types
         return super().construct_mapping(node, deep=deep)
 
 
+Reader.add_implicit_resolver("tag:yaml.org,2002:int", WHOLE, list("-+0123456789"))
 Reader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
 
 
@@ -108,7 +110,7 @@ class Source(FileConfigSource):
         if not path.exists():
             raise ConfigLoadError(f"Config not found : {path}")
         try:
-            text = machine.read_text(path, MOST_BYTES)
+            text = machine.read_text(path, MOST_BYTES).removeprefix("\ufeff")
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror})") from error
         header = self._get_header_dict(text[:512])

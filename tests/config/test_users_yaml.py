@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp import cli
+from attn_exp.config.compose import composed
 from tests import ROOT
 
 SIDE_EFFECT = "_target_: shutil.copyfile\n    src: a_file\n    dst: copied\n"
@@ -171,3 +172,25 @@ def test_a_folder_of_any_name_is_read(
     monkeypatch.setattr("sys.argv", ["attn-exp", "--config-dir", name, *words])
     cli.main()
     assert "2 points" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("seed: 1:30", "seed=1:30: expected a whole number of at least 0"),
+        ("seed: 010", "seed=010: expected a whole number of at least 0"),
+        ("seed: ${nope.there}", "seed: Interpolation key 'nope.there' not found"),
+    ],
+)
+def test_numbers_and_interpolations_mean_what_they_show(
+    text: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    a_folder(tmp_path, "mine", {"experiment/mine.yaml": f"{WHOLE}{text}\n"})
+    assert line in said(["--config-dir", "mine", "experiment=mine"], monkeypatch, capsys)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    a_folder(tmp_path, "mine", {"experiment/mine.yaml": f"\ufeff{WHOLE}seed: 3\n"})
+    assert composed(["experiment=mine"], ["mine"]).seed == 3

@@ -13,6 +13,7 @@ import pytest
 
 from attn_exp import cli
 from attn_exp.config.schema import Config, Figures, Matters, Sweep
+from attn_exp.errors import UserError
 from tests import ROOT
 from tests.refusal import refused
 
@@ -128,6 +129,8 @@ MISTAKES = [
     ),
     ("-m hydra/sweeper=optuna head=1,2", "hydra/sweeper=optuna: sweeps run on sweep.engine"),
     ("-m hydra.launcher.n_jobs=2 head=1,2", "sweeps run on sweep.engine"),
+    ("--text=words", "unknown option --text=words; --help lists options and settings"),
+    (f"check {'a' * 300}.py:f", "aaa.py: no such file"),
     ("hydra.run.dir=here", "choose another with output_dir=FOLDER"),
     ("hydra.job.chdir=true", "a run stays in the folder where it was started"),
     ("hydra.searchpath=[file://x]", "--config-dir FOLDER"),
@@ -269,3 +272,10 @@ def test_help_has_a_line_for_every_setting(monkeypatch: pytest.MonkeyPatch, caps
     keys |= {f"{name}.{field.name}" for name, section in sections.items() for field in fields(section)}
     keys -= set(sections)
     assert keys <= words
+
+
+def test_a_word_is_utf_8_whatever_the_locale() -> None:
+    """Under LC_ALL=C, Python hands on each byte that is not ASCII as half of a surrogate pair."""
+    assert cli.decode_word("embeddings.text=gr\udcc3\udcbcn") == "embeddings.text=grün"
+    with pytest.raises(UserError, match="not UTF-8"):
+        cli.decode_word("\udcff")

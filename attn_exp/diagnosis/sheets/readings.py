@@ -118,7 +118,7 @@ def exchanged(array: Array, size: int) -> Array:
 def fewest_digits(sheet: Sheet) -> int | None:
     """Return how many decimals the coarsest box shows, where these are few."""
     half = max(float(box.halves.max(initial=0.0, where=box.given)) for box in sheet.boxes)
-    digits = round(-np.log10(2 * half)) if half > 0 else 99
+    digits = round(-np.log10(2 * half)) if 0 < half < np.inf else 99
     return int(digits) if 1 <= digits <= 4 else None
 
 

@@ -39,7 +39,7 @@ def look(file: str, key: str) -> Held:
         return chosen(path, said).look(path, said)
     except UserError:
         raise
-    except (OSError, ValueError, RecursionError, MemoryError) as error:
+    except Exception as error:  # whatever a file holds, it is a line about that file
         raise unreadable(said, error) from error
 
 
@@ -91,7 +91,7 @@ def numbers(entry: Entry, said: str) -> Array:
         wide = array.astype(np.float64)
     except UserError:
         raise
-    except (OSError, ValueError, MemoryError) as error:
+    except Exception as error:  # as in `look`
         raise unreadable(said, error) from error
     bad = np.argwhere(~np.isfinite(wide))
     if len(bad):

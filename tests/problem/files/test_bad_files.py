@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from attn_exp import cli
 from attn_exp.errors import UserError
 from attn_exp.problem import files
+from tests.compose import comparison
 from tests.refusal import refused
 
 SQUARE: dict[str, Any] = {name: np.eye(4) for name in ("W_q", "W_k", "W_v")}
@@ -317,3 +318,11 @@ def test_any_byte_may_be_wrong(name: str) -> None:
                 files.numbers(entry, "it")
         except UserError as error:
             assert "\n" not in str(error)
+
+
+def test_a_shape_that_is_no_numbers_is_one_line(tmp_path: Path) -> None:
+    head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (True, True), }".ljust(117) + b"\n"
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(8))
+    with pytest.raises(UserError, match="npy: cannot be read"):
+        comparison("embeddings=file", f"embeddings.file={path}")
