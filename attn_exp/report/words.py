@@ -86,7 +86,8 @@ FIRST_READING, BACK, NEXT, LEAVE = "A first reading", "Back", "Next", "Leave the
 STEP_OF = "A first reading, {step} of {of}: {name}"
 STEP_NO_SCALE, STEP_SCALE, STEP_HEADS, STEP_MASK, STEP_MIX = "no scale", "scale", "{heads} heads", "a mask", "W_o"
 NO_SCALE = (
-    "The query of {query} meets every key, with scores from {low} to {high}, and their softmax gives {key} {weight}. "
+    "Without scaling, which is no row of this run, the query of {query} meets every key, with scores from {low} to "
+    "{high}, and their softmax gives {key} {weight}. "
     "The weights have a mean entropy of {entropy} nats, where even shares would have {even}."
 )
 SCALED = (
@@ -98,12 +99,12 @@ HEADS_PART = (
     "Of {query}, head 1 gives the most to {one} ({first}), head 2 to {other} ({second})."
 )
 MASK_HIDES = (
-    "A causal mask hides the keys that come later, so that {query} sees itself alone and gives itself 1.00. "
+    "A causal mask hides the keys that come later, so “{query}” attends only to itself. "
     "That moves the output by up to {masked}."
 )
 MIXES = (
-    "W_o mixes the heads, which stood side by side, into a vector for each token: that moves the output by up to "
-    "{mixed}. Without the mask this is {variant}, the last variant of this run."
+    "Without the mask again, W_o mixes the heads, which stood side by side, into a vector for each token: that moves "
+    "the output by up to {mixed}. This is {variant}, the last variant of this run."
 )
 
 BEFORE_MIXING, AFTER_MIXING = "output, the heads side by side", "output, mixed by W_o"

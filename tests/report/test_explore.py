@@ -319,7 +319,7 @@ def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab,
         ("variant=[matrix]",),
         (),  # no variant of the default stops before W_o
         ("mask=causal", "head=2", "variant=[multi_head]"),
-        ("mask=causal", "head=2", "variant=[multi_head]"),
+        ("head=2", "variant=[multi_head]"),
     ]
     guided(opened, tmp_path)
     assert opened.ask("document.documentElement.scrollHeight") <= 5 * SCREEN
@@ -335,6 +335,8 @@ def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab,
             assert trace.weights is not None and trace.context is not None and trace.output is not None
             both = np.stack([np.concatenate(list(trace.context), axis=1), trace.output])
             np.testing.assert_allclose(shown, (trace.weights if place < 4 else both).ravel(), atol=0.0051)
+            if place == 4:
+                assert f"the output by up to {np.abs(both[0] - both[1]).max():.2f}." in said
             if place < 2:
                 assert f"{trace.weights[0, 0].max():.2f}" in said
         if place < 4:

@@ -82,7 +82,7 @@ def numbers(entry: Entry, said: str) -> Array:
     """Return the numbers of an array as float64; `said` names its file and itself.
 
     Raises:
-        UserError: what are no real and finite numbers, or bytes that are not there.
+        UserError: what are no real and finite numbers, none at all, or bytes that are not there.
     """
     try:
         array = entry.read()
@@ -93,6 +93,8 @@ def numbers(entry: Entry, said: str) -> Array:
         raise
     except Exception as error:  # as in `look`
         raise unreadable(said, error) from error
+    if not wide.size:
+        raise UserError(f"{said} holds an array of shape {list(wide.shape)}; expected at least one number")
     bad = np.argwhere(~np.isfinite(wide))
     if len(bad):
         place = f"row {bad[0][0]}, column {bad[0][1]}" if wide.ndim == 2 else f"[{','.join(map(str, bad[0]))}]"

@@ -6,11 +6,11 @@
   if (!whole || !explore || data.tokens.length < 2 || whole.allowed || whole.bias || whole.caps.length || whole.turns.length || whole.normalizer !== "softmax") return;
 
   const count = data.tokens.length, one = { ...whole, heads: [1, 1, 1], mixed: false }, causal = data.tokens.flatMap((_, row) => data.keys.map((_, key) => (key <= row ? "1" : "0"))).join("");
-  const plans = [{ ...one, c: 1 }, { ...one, c: 1 / Math.sqrt(width) }, { ...whole, mixed: false }, { ...whole, mixed: false, allowed: causal }, { ...whole, allowed: causal }];
+  const plans = [{ ...one, c: 1 }, { ...one, c: 1 / Math.sqrt(width) }, { ...whole, mixed: false }, { ...whole, mixed: false, allowed: causal }, whole];
   const stages = plans.map((plan) => live.compute(plan, live.own));
   const largest = (row) => row.indexOf(Math.max(...row)), two = (number) => number.toFixed(2).replace("-", "−");
   const entropy = ({ weights }) => two(weights.flat().reduce((sum, row) => sum - row.reduce((part, weight) => part + (weight > 0 ? weight * Math.log(weight) : 0), 0), 0) / weights.flat().length);
-  const move = (step) => two(Math.max(...stages[step].output.flat(2).map((value, place) => Math.abs(value - stages[step - 1].output.flat(2)[place]))));
+  const move = (step) => two(Math.max(...stages[step].output.flat(2).map((value, place) => Math.abs(value - stages[2].output.flat(2)[place])))); // the heads alone
   const row = stages[0].weights[0][0], key = largest(row), seconds = stages[2].weights.map((head) => head[0]);
   const known = {
     query: data.tokens[0], key: data.keys[key], weight: two(row[key]), low: two(Math.min(...stages[0].scores[0][0])), high: two(Math.max(...stages[0].scores[0][0])),
@@ -32,13 +32,13 @@
   /** What a step shows: the weights of each head, and where they are mixed the output before and after. */
   function parts() {
     const { weights } = stages[step], whole = Float64Array.from(weights.flat(2));
-    if (step === told.length - 1) return [step - 1, step].map((place) => ({ made: () => outputs(place) }));
+    if (step === told.length - 1) return [2, step].map((place) => ({ made: () => outputs(place) }));
     const panel = { weights: whole, shape: [weights.length, count, data.keys.length], closed: (place) => step > 2 && place % data.keys.length > Math.floor(place / data.keys.length) };
     return weights.map((_, head) => ({ walk: last, head, panel, name: weights.length > 1 ? fill(words.HEAD, { number: head + 1 }) : fill(told[step][0], known) }));
   }
   function outputs(place) {
-    const made = element("figure"), [rows] = stages[place].output, largest = Math.max(...stages.slice(-2).flatMap(({ output }) => output.flat(2)).map(Math.abs));
-    made.append(element("figcaption", {}, [words.BEFORE_MIXING, words.AFTER_MIXING][place - told.length + 2]), heat("", rows.flat(), data.tokens, rows[0].map((_, column) => String(column + 1)), largest, { rows: true, digits: 3 }));
+    const made = element("figure"), [rows] = stages[place].output, largest = Math.max(...[stages[2], stages[4]].flatMap(({ output }) => output.flat(2)).map(Math.abs));
+    made.append(element("figcaption", {}, place === 2 ? words.BEFORE_MIXING : words.AFTER_MIXING), heat("", rows.flat(), data.tokens, rows[0].map((_, column) => String(column + 1)), largest, { rows: true, digits: 3 }));
     return made;
   }
   function show() {

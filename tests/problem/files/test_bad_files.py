@@ -320,6 +320,13 @@ def test_any_byte_may_be_wrong(name: str) -> None:
             assert "\n" not in str(error)
 
 
+def test_projections_without_columns_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "w.npz"
+    np.savez(path, W_q=np.zeros((4, 0)), W_k=np.zeros((4, 0)), W_v=np.zeros((4, 4)))
+    with pytest.raises(UserError, match=r"shape \[4, 0\]; expected at least one number"):
+        comparison("projections=file", f"projections.file={path}")
+
+
 def test_a_shape_that_is_no_numbers_is_one_line(tmp_path: Path) -> None:
     head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (True, True), }".ljust(117) + b"\n"
     path = tmp_path / "x.npy"
