@@ -19,7 +19,7 @@ from tests import ROOT
 WHOLE = "# @package _global_\n"
 TEXTS = [
     "a: 1\nb: 1.5\nc: 1e5\nd: 1.e-3\ne: .5\nf: -1_000\ng: 1_0.5e3\nh: .inf\ni: -.Inf\nj: .5e-3\n",
-    "a: 2020-01-02\nb: 0x1f\nc: 017\nd: yes\ne: no\nf: ~\ng: null\nh: 'yes'\ni: on\nj: 0b11\nk: 1:30\n",
+    "a: 2020-01-02\nb: 0x1f\nd: yes\ne: no\nf: ~\ng: null\nh: 'yes'\ni: on\nj: 0b11\n",
     "a: {b: [1, 'x', {c: d}], 3: four, true: five}\nb: |\n  [[1 2]\n   [3 4]]\nc: >-\n  two\n  lines\n",
     "a: &one [1, 2]\nb: *one\nc: &two {x: 1}\nd: {<<: *two, y: 2}\n",
     "",

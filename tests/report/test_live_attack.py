@@ -96,8 +96,7 @@ def by_hand(now: Mapping[str, Any], heads: int, groups: int, about: Mapping[str,
         one @ arrays[f"W_{letter}"] + added[letter] for one, letter in ((x[past:], "q"), (source, "k"), (source, "v"))
     )
     q, k, v = ([side[:, h * size : (h + 1) * size] for h in range(side.shape[1] // size)] for side in (q, k, v))
-    k, v = ([np.mean(side[g * len(side) // groups : (g + 1) * len(side) // groups], axis=0) for g in range(groups)]
-            for side in (k, v))  # fmt: skip
+    k, v = k[:groups], v[:groups]
     if "turns" in about:
         q, k = ([turned(head, start, about["turns"]) for head in side] for side, start in ((q, past), (k, 0)))
     scores = np.array([q[h] @ k[h * groups // heads].T for h in range(heads)])

@@ -84,6 +84,7 @@ def test_what_no_mistake_explains_shows_the_output_alone() -> None:
     assert "at the latest; what it forms before is not known" in (run / "report.md").read_text()
 
 
+@pytest.mark.full_search
 @pytest.mark.long
 def test_two_mistakes_at_once_are_named_on_the_page_too(here: Path) -> None:
     (here / "mine.py").write_text(

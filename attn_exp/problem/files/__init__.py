@@ -93,7 +93,7 @@ def numbers(entry: Entry, said: str) -> Array:
         raise
     except Exception as error:  # as in `look`
         raise unreadable(said, error) from error
-    if not wide.size:
+    if wide.ndim and not wide.shape[-1]:
         raise UserError(f"{said} holds an array of shape {list(wide.shape)}; expected at least one number")
     bad = np.argwhere(~np.isfinite(wide))
     if len(bad):
