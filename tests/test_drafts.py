@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from attn_exp import cli, drafts, standard_streams
+from attn_exp import cli, drafts, machine, standard_streams, stopping
+from attn_exp.sweeps.folder import made_folder
 
 
 def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -56,6 +62,178 @@ def test_a_name_of_as_many_letters_as_a_system_takes_in_bytes(tmp_path: Path) ->
     path = tmp_path / ("字" * 85)
     drafts.write(path, b"1")
     assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_nothing_is_left_of_a_folder_that_fails(failure: BaseException, tmp_path: Path) -> None:
+    def fill(place: Path, more: bool = False) -> None:
+        with (drafts.more_files if more else drafts.new_folder)(place) as draft:
+            (draft / "one").write_text("half")
+            (draft / "below").mkdir()
+            (draft / "below" / "two").write_text("half")
+            raise failure
+
+    for place in (tmp_path / "new", tmp_path / "deep" / "er" / "new"):
+        for more in (False, True):
+            with pytest.raises(type(failure)):
+                fill(place, more)
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "one").write_text("whole")
+    with pytest.raises(type(failure)):
+        fill(tmp_path / "there", more=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["there", "one"]
+    assert (tmp_path / "there" / "one").read_text() == "whole"
+
+
+def test_files_of_a_folder_take_their_places_all_or_none(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for text in ("first", "second"):
+        with drafts.more_files(home) as draft:
+            for name in ("a", "b/c"):
+                (draft / name).parent.mkdir(exist_ok=True)
+                (draft / name).write_text(text)
+    (home / "mine").write_text("mine")
+    assert {path.name: path.read_text() for path in home.rglob("*") if path.is_file()} == {
+        "a": "second", "c": "second", "mine": "mine",
+    }  # fmt: skip
+    (home / "z").mkdir()
+    with pytest.raises(IsADirectoryError), drafts.more_files(home) as draft:
+        (draft / "a").write_text("third")
+        (draft / "z").write_text("third")
+    assert (home / "a").read_text() == "second"
+    assert sorted(os.listdir(home)) == ["a", "b", "mine", "z"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "empty folder", "link to nowhere"])
+def test_a_new_folder_takes_no_place_that_is_taken(kind: str, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+
+    def take() -> None:
+        match kind:
+            case "file":
+                place.write_text("mine")
+            case "link to nowhere":
+                place.symlink_to("nowhere")
+            case _:
+                place.mkdir()
+                if kind == "folder":
+                    (place / "mine").touch()
+
+    with pytest.raises(FileExistsError), drafts.new_folder(place) as draft:  # while it is being written
+        (draft / "one").touch()
+        take()
+    with pytest.raises(FileExistsError), drafts.new_folder(place):
+        pass
+    assert os.listdir(tmp_path) == ["place"]
+
+
+@pytest.mark.parametrize("last", ["sweeps", "name", "parts"])
+def test_a_sweep_that_is_stopped_while_its_folder_is_made_leaves_none(
+    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = machine.own_folder
+
+    def stopped(path: Path) -> Path:
+        made = right(path)
+        if path.name == last:
+            raise KeyboardInterrupt
+        return made
+
+    monkeypatch.setattr("attn_exp.machine.own_folder", stopped)
+    with pytest.raises(KeyboardInterrupt), made_folder(tmp_path / "outputs" / "sweeps" / "name"):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.long
+def test_drafts_of_processes_that_ended_are_removed_and_no_others(tmp_path: Path) -> None:
+    make = (
+        "import os, pathlib, sys; from attn_exp import drafts\n"
+        "here = pathlib.Path(sys.argv[1])\n"
+        "drafts.write_draft(drafts.name_of_draft(here / 'file'), [b'half'])\n"
+        "folder = drafts.name_of_draft(here / 'folder'); folder.mkdir(); (folder / 'half').touch()\n"
+        "drafts.name_of_draft(here / 'latest').symlink_to('foreign')\n"
+        "print(flush=True); sys.stdin.read()"
+    )
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "mine").touch()
+    child = subprocess.Popen([sys.executable, "-c", make, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    elsewhere = tmp_path / f".file-attn-exp-{'0' * 8}{child.pid:08x}{'0' * 8}"
+    old = elsewhere.with_name(elsewhere.name[:-1] + "1")
+    mine = [".cache-0123456789abcdef", ".file-attn-exp-notes", "file-attn-exp-" + "0" * 24, ".git"]
+    for path in (elsewhere, old, *(tmp_path / name for name in mine)):
+        path.touch()
+        os.utime(path, (0, 0) if path != elsewhere else None)
+    drafts.sweep_up(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 9, "one that is old, of which nobody knows whether its process runs"
+    child.communicate()
+    drafts.write(tmp_path / "written", b"next")  # which looks after the folder that it writes in
+    assert {path.name for path in tmp_path.iterdir()} == {"foreign", "written", elsewhere.name, *mine}
+    assert os.listdir(tmp_path / "foreign") == ["mine"]
+
+
+def test_a_signal_waits_for_what_must_not_be_cut_short_and_ends_the_rest() -> None:
+    done = []
+    with pytest.raises(stopping.Stopped) as stopped, stopping.stoppable():
+        with stopping.held(), stopping.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("whole")
+        done.append("too much")
+    assert (done, stopping.exit_code(stopped.value)) == (["whole"], 143)
+    with pytest.raises(stopping.Stopped), stopping.stoppable():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        except KeyboardInterrupt as error:
+            raise ImportError("what a library makes of it") from error
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with stopping.stoppable():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN and not stopping.ASKED.number
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Loud:
+    """Something in whose end a signal arrives: Python drops what is raised there."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_in_the_middle_of_a_destructor_ends_a_command_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """At once, also where it waits for the system just then."""
+    start = time.monotonic()
+    with pytest.raises(stopping.Stopped), stopping.stoppable():
+        loud = Loud()
+        del loud
+        time.sleep(600)
+    assert time.monotonic() - start < 300 and capsys.readouterr().err == ""
+
+
+def test_one_that_is_sent_again_does_not_come_where_it_would_be_lost_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that starts late on a busy machine: the signal came while Python was still told of the first."""
+    start = threading.Thread.start
+
+    def late(thread: threading.Thread) -> None:
+        start(thread)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(threading.Thread, "start", late)
+    with pytest.raises(stopping.Stopped), stopping.stoppable():
+        loud = Loud()
+        del loud
+        time.sleep(2)
+    assert capsys.readouterr().err == ""
 
 
 def test_ctrl_c_before_a_command_has_begun_is_told_in_a_line(
