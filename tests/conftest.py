@@ -91,11 +91,11 @@ def is_property(item: pytest.Item) -> bool:
 
 
 def select_first_run(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return the tests of a first run: of each that is not marked `long` up to `CASES` cases, the first and the last
-    among them."""
+    """Return the tests of a first run: of each that is marked neither `long` nor `full_search` up to `CASES` cases, the
+    first and the last among them."""
     families = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        if not item.get_closest_marker("long"):
+        if not (item.get_closest_marker("long") or item.get_closest_marker("full_search")):
             families[item.nodeid.partition("[")[0]].append(item)
     return {
         family[place * (len(family) - 1) // max(CASES - 1, 1)] if len(family) > CASES else family[place]
