@@ -233,10 +233,10 @@ def sweep_up(folder: Path) -> None:
 def is_left(item: os.DirEntry[str]) -> bool:
     """Say whether an entry of a folder is a draft whose process has ended."""
     match = DRAFT.fullmatch(item.name)
-    if match and match[1] == here():
-        return not system.is_running(int(match[2], 16))
     if not match:
         return False
+    if match[1] == here():
+        return not system.is_running(int(match[2], 16))
     try:
         return time.time() - item.stat(follow_symlinks=False).st_mtime > OLD
     except OSError:

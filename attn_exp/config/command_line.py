@@ -52,7 +52,7 @@ INSTEAD = {
     "hydra.searchpath": "name a folder of your own YAML with --config-dir FOLDER",
     "hydra.verbose": "there is no log to configure; progress goes to stderr",
 }
-"""What a setting of Hydra's would do in other programs, and what does it here."""
+"""What to use here instead of a setting of Hydra's own."""
 NOTHING = "settings of hydra are not read here"
 OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--help", "-h"), {"action": "store_true", "help": "Application's help"}),

@@ -94,10 +94,10 @@ def worded(error: Exception) -> str:
         if isinstance(cause, ConfigKeyError | ConfigAttributeError) and isinstance(cause.parent_node, DictConfig):
             return missing_key(str(cause.full_key), cause.parent_node)
     merging = isinstance(error, HydraException) and ("Error merging override" in str(error) or "In '" in str(error))
-    return unmerged(error) if merging else with_key(error)
+    return unmerged(error) if merging else name_setting(error)
 
 
-def with_key(error: Exception) -> str:
+def name_setting(error: Exception) -> str:
     """Return the first line of an error, after the setting whose interpolation cannot be resolved."""
     unresolved = next((cause for cause in causes(error) if isinstance(cause, InterpolationResolutionError)), None)
     return f"{unresolved.full_key}: {first_line(unresolved)}" if unresolved is not None else first_line(error)

@@ -98,16 +98,19 @@ def previous(folder: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
     return before if before["parts"] != about["parts"] and "keys" in before else None
 
 
-def shared_points(plan: Plan, folder: Path, about: Mapping[str, Any]) -> dict[int, Lines]:
+def find_shared_points(plan: Plan, folder: Path, about: Mapping[str, Any]) -> dict[int, Lines]:
     """Return the lines of points that lie in a folder already, by their numbers in a new plan.
 
     Raises:
         UserError: another sweep lies there, with which the new one has no point in common.
     """
     before = previous(folder, about)
-    if before is None or max(before["points"], plan.points) > MOST_POINTS:
+    if before is None or max(before["points"], plan.points, *(axis["count"] for axis in before["axes"])) > MOST_POINTS:
         return {}
-    old = {key: number for number, key in enumerate(list_keys(before))}
+    try:
+        old = {key: number for number, key in enumerate(list_keys(before))}
+    except (LookupError, ValueError, TypeError):  # somebody else wrote the manifest: nothing is reused
+        return {}
     wanted = defaultdict[int, list[int]](list)
     for number, key in enumerate(list_keys(about)):
         if key in old:
@@ -117,7 +120,7 @@ def shared_points(plan: Plan, folder: Path, about: Mapping[str, Any]) -> dict[in
             f"{folder} holds another sweep: {before['command']}; choose another sweep.name, or remove that folder"
         )
     missing = set(about["columns"]) - set(before["columns"]) - {axis["column"] for axis in about["axes"]}
-    if before["version"] != about["version"] or missing or before["tally"] != about["tally"]:
+    if before["version"] != about["version"] or missing or before.get("tally") != about["tally"]:
         return {}
     shelf = collect.shelf_of(folder, before)
     start = 1 + len(about["axes"])

@@ -11,7 +11,6 @@ import pytest
 
 import attn_exp
 from attn_exp import cli
-from tests.hurry import naming_little
 
 ASKED = (
     "mask=padding mask.padding.tokens=[likes]",
@@ -49,8 +48,7 @@ def test_a_function_that_knows_filler_anywhere_passes(words: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("words", ASKED[:3])
 def test_one_that_knows_filler_at_the_end_alone_does_not(words: str) -> None:
-    with naming_little():
-        assert not attn_exp.check(at_the_end, *words.split(), quick=True).passed
+    assert not attn_exp.check(at_the_end, *words.split(), quick=True).passed
     assert attn_exp.check(at_the_end, "mask=padding", "mask.padding.lengths=3", quick=True).passed
 
 

@@ -18,7 +18,6 @@ from attn_exp.experiment.verdict import Verdict
 from attn_exp.mistakes.precision import rounded
 from attn_exp.own_code import function_at_hand
 from tests.diagnosis.test_zoo import UNNAMED, one_of_each
-from tests.hurry import naming_little
 from tests.zoo.case import Case, names_said
 from tests.zoo.odd_cases import ODD
 from tests.zoo.odd_cheats import CHEATS
@@ -44,8 +43,7 @@ def short(case: Case) -> str:
 @pytest.mark.parametrize("case", one_of_each(ODD)[::3], ids=short)
 def test_a_wrong_function_is_named_alone(case: Case) -> None:
     if case.function.__name__ in UNNAMED:
-        with naming_little():
-            assert not verdict(case).passed
+        assert not verdict(case).passed
         return
     answer = verdict(case)
     assert len(names_said(answer)) == 1, answer
@@ -61,8 +59,7 @@ def test_a_right_function_passes(case: Case) -> None:
 
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: str(cheat.name))
 def test_a_cheat_does_not_pass(cheat: Any) -> None:
-    with naming_little():
-        assert not attn_exp.check(cheat.make()).passed
+    assert not attn_exp.check(cheat.make()).passed
 
 
 def test_a_default_that_nobody_asked_for_is_turned_off_and_told() -> None:

@@ -13,7 +13,6 @@ from attn_exp.diagnosis.judging.check import check
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.own_code import function_from
 from tests.compose import config
-from tests.hurry import naming_little
 from tests.zoo.case import Case, names_said
 from tests.zoo.cases import CASES
 from tests.zoo.cheats import CHEATS
@@ -59,8 +58,7 @@ def one_of_each(cases: Iterable[Case]) -> list[Case]:
 @pytest.mark.parametrize("case", one_of_each(CASES), ids=short)
 def test_a_wrong_function_is_named_alone(case: Case) -> None:
     if case.function.__name__ in UNNAMED:
-        with naming_little():
-            assert not verdict(case.function, case.settings).passed
+        assert not verdict(case.function, case.settings).passed
         return
     found = verdict(case.function, case.settings)
     names = names_said(found)
@@ -79,8 +77,7 @@ def test_a_right_function_passes(case: Case) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a cheat's own thread
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: str(cheat.name))
 def test_a_cheat_does_not_pass(cheat: Any) -> None:
-    with naming_little():
-        assert not verdict(cheat.make()).passed
+    assert not verdict(cheat.make()).passed
 
 
 @pytest.mark.full_search

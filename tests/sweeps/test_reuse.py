@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,18 @@ def test_points_of_both_are_not_computed_again(words: tuple[str, ...], cached: i
     fresh.mkdir()
     quickly(fresh, *NAMED, *words, code=code)
     assert again == (the_sweep(fresh) / "results.csv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    ['{"bases": {}, "composed": [false, false], "files": {}}', '{"bases": {"": "x"}, "composed": [], "files": {}}'],
+)
+def test_keys_that_somebody_else_wrote_reuse_nothing(keys: str, tmp_path: Path) -> None:
+    quickly(tmp_path, *NAMED, "head=1,2", "seed=0,1")
+    path = the_sweep(tmp_path) / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"keys": json.loads(keys)}))
+    _, told = quickly(tmp_path, *NAMED, "head=1,2", "seed=0,1,2")
+    assert " 0 cached" in told.splitlines()[-1]
 
 
 def test_another_sweep_under_the_same_name_is_refused(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def rank_collapse(output: Array) -> float:
     return size(output - output.mean(axis=0)) / whole if whole else 0.0
 
 
-def collapse(subject: Subject) -> float:
+def measure_collapse(subject: Subject) -> float:
     """Return the rank collapse of the output of queries that see a key."""
     seen = seeing_queries(subject.trace)
     if not seen.any():
@@ -67,7 +67,7 @@ METRICS = (
     ),
     metric(
         "rank_collapse",
-        collapse,
+        measure_collapse,
         meaning="0 where all tokens leave with the same output",
         source='Dong et al. 2021, "Attention Is Not All You Need", section 2',
     ),
