@@ -74,6 +74,13 @@ def test_rotary_positions_lose_their_meaning_behind_a_kernel() -> None:
     }
 
 
+def test_rope_shift_does_not_apply_to_additive_scores() -> None:
+    """The tanh of a rotated query plus a rotated key depends on both positions, not on their distance alone."""
+    found = verdicts("check=invariants", "variant=[matrix]", "position=rope", "score=additive")
+    assert found["matrix", "rope shift"] == found["matrix", "gradients"] == "-"
+    assert found["matrix", "logit shift"] == "yes"
+
+
 def test_each_invariant_applies_somewhere() -> None:
     runs = ["mask=causal position=rope", "mask=none", "mask=none head=2"]
     held = {

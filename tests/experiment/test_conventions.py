@@ -20,6 +20,7 @@ SMALL, LARGE, LOW = "[[1],[9],[-20]]", "[[2],[31],[-39]]", "[[-16],[-17],[-40]]"
 THIRD = [1 / 3, 1 / 3, 1 / 3]
 
 EMPTY = [
+    ("jax", SMALL, THIRD),  # as jax.nn.dot_product_attention: the mean over the 3 keys, for its 1 query
     ("keras_attention", SMALL, THIRD),  # in float32 1e9 less 1, 9 or -20 is the same number
     ("keras_attention", LARGE, [0.5, 0.5, 0.0]),  # numbers lie 64 apart: 2 and 31 become 0, -39 becomes -64
     ("keras_attention_float16", SMALL, [0.5, 0.5, 0.0]),  # and 32 apart; below -65520 is -inf

@@ -16,7 +16,7 @@ import pytest
 from attn_exp.config.spelling import Repeat
 from attn_exp.experiment import memory
 from attn_exp.experiment.compare import tabulate
-from attn_exp.experiment.progress import Progress
+from attn_exp.experiment.progress import PointProgress, Progress
 from attn_exp.forms import blockwise
 from attn_exp.runs import execution, store
 from tests import ROOT
@@ -125,6 +125,19 @@ def test_progress_is_told_after_two_seconds(stream: io.StringIO, monkeypatch: py
         assert lines.startswith(f"\r\x1b[K{bar}\r\x1b[K") and lines.endswith("\r\x1b[K") and "\n" not in lines
     else:
         assert lines == f"{bar}\n"
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_a_sweep_redraws_on_a_terminal_and_logs_each_tenth_of_its_points(
+    stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("attn_exp.experiment.progress.monotonic", lambda: now[0])
+    progress = PointProgress(100, stream=stream, started=100.0)
+    for _ in range(25):
+        now[0] += 0.5
+        progress.add(1, 0)
+    assert stream.getvalue().count(" of 100 points") == (25 if stream.isatty() else 2)
 
 
 def test_the_engine_tells_which_part_is_done() -> None:
