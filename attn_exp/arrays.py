@@ -25,3 +25,13 @@ def draw(
     if distribution == "integers":
         return stream.integers(int(bounds[0]), int(bounds[1]), shape)
     return stream.uniform(*bounds, shape)
+
+
+def widen(array: Array) -> Array:
+    """Return an array to sum: half precision as float32, any other as it is."""
+    return array if array.dtype.itemsize > 2 else array.astype(np.float32)
+
+
+def add_up(array: Array, axis: int = -1) -> Array:
+    """Return the sums along an axis, which stays with length 1; half precision is summed in float32, rounded once."""
+    return np.asarray(widen(array).sum(axis=axis, keepdims=True)).astype(array.dtype, copy=False)

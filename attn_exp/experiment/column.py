@@ -55,8 +55,35 @@ class Column(NamedTuple):
         return self._replace(name=f"{self.name.removesuffix(f' {self.unit}')} {unit}", unit=unit)
 
 
-SPOKEN = {f"saturation_{share}": f"share of rows with a weight above 0.{share}" for share in (90, 99)}
-"""Names of fields that a sentence cannot say."""
+SPOKEN = {
+    "saturation_90": "share of rows with a weight above 0.90",
+    "saturation_99": "share of rows with a weight above 0.99",
+    "close": "share of close answers",
+    "ulp": "error in ulp",
+    "participation": "participation ratio",
+    "kl": "KL divergence",
+    "js": "JS divergence",
+    "cosine_mean": "mean cosine",
+    "cosine_least": "least cosine",
+    "looks_back": "attention to earlier keys",
+    "on_itself": "attention to itself",
+    "on_previous": "attention to the previous token",
+    "on_delimiters": "attention to delimiters",
+    "induction": "induction score",
+    "gini": "Gini index",
+    "hoyer": "Hoyer sparsity",
+    "keys_for_90": "number of keys with 90% of the weight",
+    "logit_min": "smallest logit",
+    "logit_max": "largest logit",
+    "logit_std": "standard deviation of the logits",
+    "empty_blocks": "share of empty blocks",
+    "gradient_q": "norm of the query gradient",
+    "gradient_k": "norm of the key gradient",
+    "gradient_v": "norm of the value gradient",
+    "log_sum_exp": "log-sum-exp",
+    "log_sum_exp_error": "error of the log-sum-exp",
+}
+"""Noun phrases for metrics whose names do not read in a sentence."""
 
 
 def spoken(name: str) -> str:

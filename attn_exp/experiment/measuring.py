@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp import forms
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, widen
 from attn_exp.config.schema import Config
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.metrics.errors import errors_in_ulp, largest_errors, row_sum_errors
@@ -146,6 +146,7 @@ def spread(trace: Trace, rules: Rules) -> Columns:
             return {"largest_weight": means_seen(summary.largest_weight, summary.largest_weight).tolist()}
         names = ("entropy", "effective_keys", "largest_weight")
         return {name: means_seen(getattr(summary, name), summary.largest_weight).tolist() for name in names}
+    weights = widen(weights)
     largest, sharing = largest_weight(weights), shares_by_rule(rules)
     columns = {
         "largest_weight": means_seen(largest, largest),

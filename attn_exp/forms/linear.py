@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_exp.arrays import add_up
 from attn_exp.forms.form import Form
 from attn_exp.forms.steps import add_context, product, repeat_heads
 from attn_exp.forms.trace import Trace
@@ -33,12 +34,12 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
             products = product(kernel_q, kernel_k.swapaxes(-1, -2))
         shares = np.where(allowed, products, q.dtype.type(0))
-        weights = divided(shares, shares.sum(axis=-1, keepdims=True))
+        weights = divided(shares, add_up(shares))
         return add_context(stages.replace(weights=weights)).replace(weights=None)
     if v is None:
         return stages
     numerator = product(kernel_q, product(kernel_k.swapaxes(-1, -2), repeat_heads(v, q.shape[-3])))
-    return stages.replace(context=divided(numerator, product(kernel_q, kernel_k.sum(axis=-2)[..., None])))
+    return stages.replace(context=divided(numerator, product(kernel_q, add_up(kernel_k, axis=-2).swapaxes(-1, -2))))
 
 
 def refuses(rules: Rules) -> str | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_exp.arrays import widen
 from attn_exp.forms.form import Form
 from attn_exp.forms.linear import above_zero, divided, refuses
 from attn_exp.forms.steps import repeat_heads
@@ -31,13 +32,13 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     if v is None:
         return stages
     heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
-    kernel_q, kernel_k, values = above_zero(q), above_zero(repeat_heads(k, heads)), repeat_heads(v, heads)
+    kernel_q, kernel_k, values = map(widen, (above_zero(q), above_zero(repeat_heads(k, heads)), repeat_heads(v, heads)))
     grid = whole_grid(rules, heads, rows, keys, q.shape[0] if q.ndim == 4 else None)
     allowed = np.broadcast_to(AllOf(rules.masks).allows(grid), (*q.shape[:-1], keys))
     context = np.zeros((*q.shape[:-1], v.shape[-1]), v.dtype)
     for place in np.ndindex(q.shape[:-2]):
-        seen, state = np.zeros(keys, bool), np.zeros((q.shape[-1], v.shape[-1]), v.dtype)
-        total = np.zeros(q.shape[-1], q.dtype)
+        seen, state = np.zeros(keys, bool), np.zeros((q.shape[-1], v.shape[-1]), values.dtype)
+        total = np.zeros(q.shape[-1], kernel_q.dtype)
         for row in range(rows):
             now = allowed[(*place, row)]
             if (seen & ~now).any():

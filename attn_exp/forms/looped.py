@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attn_exp.arrays import widen
 from attn_exp.forms.form import Form
 from attn_exp.forms.steps import repeat_heads
 from attn_exp.forms.trace import Trace
@@ -48,7 +49,7 @@ def mix(stages: Trace) -> Trace:
     if stages.v is None or stages.weights is None:
         return stages
     weights, v = stages.weights, stages.v
-    context = np.zeros((*weights.shape[:-1], v.shape[-1]), wide(v.dtype))
+    context = np.zeros((*weights.shape[:-1], v.shape[-1]), widen(v).dtype)
     for *batch, head, row, key in np.ndindex(weights.shape):
         weight = weights[(*batch, head, row, key)]
         if weight != 0:
@@ -66,12 +67,7 @@ def paired(query: Array, key: Array, head: int, rules: Rules) -> Any:
 
 def dot(left: Array, right: Array) -> Any:
     """Return the sum of products; of half-precision numbers it is summed in float32."""
-    return np.dot(left.astype(wide(left.dtype)), right.astype(wide(right.dtype)))
-
-
-def wide(kind: Any) -> Any:
-    """Return the type that sums are formed in: float32 for half precision, else the type itself."""
-    return np.float32 if kind.itemsize == 2 else kind
+    return np.dot(widen(left), widen(right))
 
 
 def place(line: Sequence[int], key: int, heads: int, rows: int, keys: int, rules: Rules) -> Grid:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, add_up, widen
 
 if TYPE_CHECKING:
     from attn_exp.forms.trace import Trace
@@ -81,9 +81,7 @@ def score(at: Any, q: Array, k: Array) -> Array:
 
 def product(left: Array, right: Array) -> Array:
     """Return the matrix product; of half-precision numbers it is summed in float32 and rounded once."""
-    if left.dtype.itemsize > 2:
-        return np.asarray(left @ right)
-    return np.asarray(left.astype(np.float32) @ right.astype(np.float32)).astype(left.dtype)
+    return np.asarray(widen(left) @ widen(right)).astype(np.result_type(left, right), copy=False)
 
 
 def scaled(at: Any, scores: Array) -> Array:
@@ -129,7 +127,7 @@ def normalize(at: Any, masked: Array) -> Array:
 def softmax(logits: Array, axis: int) -> Array:
     """Return the softmax over one axis."""
     powers = np.exp(logits - logits.max(axis=axis, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
+    return np.asarray(powers / add_up(powers, axis))
 
 
 def extra(at: Any, masked: Array) -> Array | None:

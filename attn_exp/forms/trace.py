@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attn_exp.arrays import widen
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -40,6 +42,7 @@ def entropy(weights: Array) -> Array:
 
     Source: Shannon 1948; of attention rows, Clark et al. 2019, "What Does BERT Look At?", section 3.3.
     """
+    weights = widen(weights)
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
     return np.asarray(-(weights * logs).sum(axis=-1))
 

@@ -6,6 +6,7 @@ How large a sweep would be is counted before anything is written out.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
@@ -59,6 +60,7 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         first = composer.settings([*fixed, *(axis.word(0) for axis in axes)])
         together = dimensions(axes, read_config(first).sweep)
         check_size(axes, together)
+        check_repeats(axes, together)
         return composer.space(axes, together, fixed, first), read_config(first)
 
 
@@ -278,6 +280,22 @@ def check_size(axes: Sequence[Axis], dimensions: Sequence[Sequence[int]]) -> Non
             f"{amount(compositions)} choices of groups and of what other settings read; a sweep composes at most "
             f"{MOST_COMPOSED:,}"
         )
+
+
+def check_repeats(axes: Sequence[Axis], dimensions: Sequence[Sequence[int]]) -> None:
+    """Refuse values that are typed more than once: their rows would count as independent data.
+
+    Raises:
+        UserError: the first of them, and how often it is typed.
+    """
+    for group in ([axes[place] for place in together] for together in dimensions):
+        if not any(isinstance(axis.values, range) for axis in group):  # whose values all differ
+            points = zip(*(map(axis.word, range(len(axis.values))) for axis in group), strict=True)
+            words, count = Counter(map(" ".join, points)).most_common(1)[0]
+            if count > 1:
+                raise UserError(
+                    f"{brief(words)} is given {count} times; give each value once, or its rows count as more data"
+                )
 
 
 def amount(count: int) -> str:

@@ -9,7 +9,8 @@ from itertools import product
 from math import prod
 from pathlib import Path
 
-from attn_exp.config.schema import Config, read_config, read_settings
+from attn_exp.config.schema import Config, read_config
+from attn_exp.config.spelling import key_of, spelled
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics, number_types, patterns
 from attn_exp.experiment.compare import prepared
@@ -65,9 +66,11 @@ def added_metrics(space: Space) -> tuple[str, ...]:
     for config in map(read_config, space.bases.values()):
         if set(checks.wanted(config)) - {"measures", "precision"} or config.check:
             raise UserError("a sweep runs no check; run them one at a time, or add hydra/sweeper=basic")
-        for value in next((axis.values for axis in space.axes if axis.key == "dtype"), [config.dtype]):
-            number_types.kind(dtype_of(replace(config, **read_settings({"dtype": value}))))
+        number_types.kind(dtype_of(config))
         asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
+    typed = [word.partition("=")[2] for word in space.fixed if key_of(word) == "dtype" and "$" not in word]
+    for value in next((axis.values for axis in space.axes if axis.key == "dtype"), typed):
+        number_types.kind(value if isinstance(value, str) else spelled(value))
     if len(asked) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
         raise UserError("metrics and check belong to the whole sweep and take one value")
     return (*(name for name in asked.pop() if name not in row_columns()), *head_columns(space))

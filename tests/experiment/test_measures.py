@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attn_exp import rules
 from attn_exp.errors import UserError
-from attn_exp.experiment import metrics, number_types
+from attn_exp.experiment import measuring, metrics, number_types
 from attn_exp.experiment.metrics import (
     errors,
     first_row,
@@ -22,7 +23,8 @@ from attn_exp.experiment.metrics import (
     targets,
 )
 from attn_exp.experiment.sharpness import softmax_entropy
-from attn_exp.forms.trace import entropy
+from attn_exp.forms.trace import Trace, entropy
+from attn_exp.rules.rules import Rules
 from tests.compose import comparison
 from tools.fuzz.metrics import attempt
 
@@ -295,6 +297,13 @@ def test_bfloat16_is_rounded_and_not_cut() -> None:
     given = np.array([1 + 3 / 512, 1 + 1 / 256, 1 + 3 / 256, -(1 + 3 / 512)])
     expected = [1 + 1 / 128, 1.0, 1 + 1 / 64, -(1 + 1 / 128)]
     np.testing.assert_array_equal(number_types.cast(given, kind).astype(float), expected)
+
+
+def test_means_of_bfloat16_are_not_taken_in_bfloat16() -> None:
+    """1024 queries each look at one key alone; in bfloat16 their sum stops at 256."""
+    weights = np.eye(1024, dtype=number_types.kind("bfloat16"))[None, None]
+    found = measuring.spread(Trace(weights=weights), Rules(normalizer=rules.normalizer("softmax")))
+    assert (found["largest_weight"], found["entropy"], found["row_sum_error"]) == ([1.0], [0.0], [0.0])
 
 
 BLIND = "mask=array mask.array.values=[[1,0,1,1],[1,1,0,1],[0,1,1,1],[0,0,0,0],[0,0,0,0]]"

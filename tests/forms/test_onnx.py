@@ -58,13 +58,16 @@ def given(case: Any) -> tuple[Any, dict[str, Any], dict[str, Any], Any]:
 
 
 STAGEWISE = (None, "matrix", "looped")
-"""Forms that round half precision after every stage, as the operator defines it; the others round once, at the end."""
+"""Forms that round half precision after every stage, as the operator defines it; the others round once, at the end.
+
+The suite's own code sums bfloat16 in bfloat16; ours, like libraries, sums in float32: there two units are allowed.
+"""
 
 
 def tolerance(case: Any, form: str | None, dtype: str) -> tuple[float, float]:
-    """Return the suite's own tolerances, or two units in the last place where a form rounds half precision once."""
+    """Return the suite's own tolerances, or two units in the last place where half precision is rounded otherwise."""
     once = {"float16": 2**-9, "bfloat16": 2**-6}.get(dtype)
-    return (case.rtol, case.atol) if form in STAGEWISE or once is None else (once, once)
+    return (case.rtol, case.atol) if once is None or (form in STAGEWISE and dtype != "bfloat16") else (once, once)
 
 
 def test_the_suite_is_the_whole_suite() -> None:

@@ -14,6 +14,7 @@ import yaml
 
 from attn_exp import forms, rules
 from attn_exp.arrays import Array
+from attn_exp.experiment import number_types
 from attn_exp.reference import loops as scalar
 from attn_exp.reference import oracle
 from attn_exp.rules.grid import Rule
@@ -191,6 +192,20 @@ def test_every_form_keeps_the_type_of_its_input(form: str, kind: str) -> None:
             continue
         stages = forms.form(form).attend(*(each.astype(kind) for each in draw(SHAPES[0])), ruled(given))
         assert {array.dtype for _, array in stages.stages()} == {np.dtype(kind)}
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax", "sum"])
+@pytest.mark.parametrize("form", forms.NAMES)
+def test_half_precision_is_summed_in_float32(form: str, normalizer: str, kind: str) -> None:
+    """The weights of 1024 keys sum to 1, half of them of logit -1/1024; in bfloat16 256 + 1 is 256."""
+    skip_where_missing(form)
+    given = Rules(normalizer=rules.normalizer(normalizer), scale=1.0)
+    ones = np.ones((1, 1024, 1), number_types.kind(kind))
+    keys = np.repeat([[[0], [-1 / 1024]]], 512, 1).astype(ones.dtype)
+    if not forms.refuses(form, given):
+        context = forms.form(form).attend(ones[:, :1], keys, ones, given).context
+        np.testing.assert_allclose(np.asarray(context, np.float64), [[[1.0]]], rtol=2**-7)
 
 
 def test_every_rule_has_a_yaml_that_lists_its_settings() -> None:

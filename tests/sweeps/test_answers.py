@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attn_exp.experiment import metrics
+from attn_exp.experiment.column import spoken
 from attn_exp.report.sweep.plotted import in_order
-from attn_exp.sweeps import overview
 from attn_exp.sweeps.answers import cube as cubes
-from attn_exp.sweeps.answers.answers import Answers, effects_table, percentiles_table
+from attn_exp.sweeps.answers.answers import Answers, percentiles_table
 from attn_exp.sweeps.answers.effects import Effect
 from attn_exp.sweeps.answers.intervals import (
     estimated,
@@ -190,32 +191,6 @@ def test_variants_are_compared_like_settings_not_over_an_interaction() -> None:
     assert "not at all at d=1" in sentence
 
 
-def test_values_that_are_words_are_each_held_against_the_first() -> None:
-    table = {"softmax": 0.0, "sigmoid": 1.0, "sparsemax": -1.0}
-    lines, head = [], ["point", "seed", "normalizer", "status", "message", "variant", "entropy"]
-    for point, (seed, name) in enumerate(itertools.product(range(8), table)):
-        lines.append(
-            [
-                str(point),
-                str(seed),
-                name,
-                "ok",
-                "",
-                "one",
-                repr(table[name] + noise(seed, 1) + 0.01 * noise(seed, len(name))),
-            ]
-        )
-    said = summarized(head, lines, [axis("seed", 8), axis("normalizer", 3)]).answers.sentences
-    assert any(text.startswith("normalizer=sigmoid instead of softmax raises the entropy by 1") for text in said)
-    assert any(text.startswith("normalizer=sparsemax instead of softmax lowers the entropy by 1.0") for text in said)
-
-
-def test_at_most_seven_sentences_stand_before_the_fold() -> None:
-    many = tuple(map(str, range(12)))
-    assert overview.first_and_more(many) == (many[:7], many[7:])
-    assert overview.first_and_more(many[:8]) == (many[:8], ())
-
-
 def test_points_that_failed_leave_out_their_pairs_alone() -> None:
     summary = swept(lambda seed, d, scale, variant: 5.0 * seed + scale, failed=frozenset({0, 6}))
     (effect,) = found(summary.answers, "scale", "free", "entropy")
@@ -299,13 +274,6 @@ def test_of_very_many_points_the_first_seeds_are_compared(monkeypatch: pytest.Mo
     assert "These sentences compare the first 6 of 8 seeds." in answers.note
 
 
-def test_the_table_of_effects_has_a_line_for_each_that_moves() -> None:
-    table = effects_table(swept(lambda seed, d, scale, variant: noise(seed, d) + scale).answers)
-    assert len({len(line) for line in (table.head, *table.lines)}) == 1
-    assert ("scale", "false", "true", "free", "entropy (nats)", "+1") in {line[:6] for line in table.lines}
-    assert not [line for line in table.lines if line[0] == "scale" and line[3] == "pinned"]
-
-
 def test_an_error_that_grows_from_rounding_is_no_rounding() -> None:
     """Errors of 1e-16 that grow 60-fold: nothing is too small to count where rounding is what is measured."""
     head = ["point", "seed", "d", "status", "message", "variant", "variant_scale", "same_as", "error"]
@@ -368,12 +336,6 @@ def test_a_way_of_which_a_part_is_sure_says_where_its_mean_goes_on() -> None:
     )
 
 
-def test_what_explains_most_is_said_of_few_seeds_as_theirs() -> None:
-    for seeds, start in ((1, "In this one seed, of all"), (3, "In these 3 seeds, of all"), (8, "Of all")):
-        said = swept(lambda seed, d, scale, variant: noise(seed, d) + d * scale, seeds=seeds, variants=("free",))
-        assert any(text.startswith(f"{start} that varies in the entropy: ") for text in said.answers.sentences)
-
-
 def test_an_output_that_is_wrong_is_said_first() -> None:
     head = ["point", "seed", "mistake", "status", "message", "variant", "error", "error_ulp", "entropy"]
     lines = []
@@ -384,20 +346,6 @@ def test_an_output_that_is_wrong_is_said_first() -> None:
         lines.append(row)
     summary = summarized(head, lines, [axis("seed", 6), axis("mistake", 2)])
     assert summary.answers.sentences[0] == "The output is wrong with mistake=no_scale: by up to 0.25."
-
-
-def test_a_variant_whose_output_is_always_wrong_is_named() -> None:
-    head = ["point", "seed", "status", "message", "variant", "error", "error_ulp", "entropy"]
-
-    def told(*wrong: str) -> str:
-        lines = [
-            [str(seed), str(seed), "ok", "", name, *(("0.25", "2e15") if name in wrong else ("1e-16", "1.5")), "1"]
-            for seed in range(6) for name in ("one", "two")
-        ]  # fmt: skip
-        return summarized(head, lines, [axis("seed", 6)]).answers.sentences[0]
-
-    assert told("two") == "The output is wrong in two: by up to 0.25."
-    assert told("one", "two") == "The output is wrong everywhere: by up to 0.25."
 
 
 def test_a_number_of_too_few_digits_for_a_sign_has_none() -> None:
@@ -437,6 +385,21 @@ def test_an_effect_is_compared_where_another_value_has_no_numbers() -> None:
     said = summarized(head, lines, [axis("seed", 9), axis("normalizer", 3), axis("scale", 2)]).answers.sentences
     (sentence,) = [text for text in said if text.startswith("scale=true raises the entropy by")]
     assert "with normalizer=softmax" in sentence and "with normalizer=sparsemax" in sentence
+
+
+def test_few_seeds_of_one_value_leave_the_others_alone() -> None:
+    """Two of eight seeds have a number at c; a and b have all eight."""
+    lines = [
+        [str(at), str(seed), name, "ok", "", "one", repr(effect + 0.01 * noise(seed, len(lines_of)))]
+        for at, (seed, (name, effect, lines_of)) in enumerate(
+            itertools.product(range(8), [("a", 0.0, ""), ("b", 1.0, "x"), ("c", 2.0, "xx")])
+        )
+        if name != "c" or seed < 2
+    ]
+    head = ["point", "seed", "dtype", "status", "message", "variant", "entropy"]
+    said = " ".join(summarized(head, lines, [axis("seed", 8), axis("dtype", 3)]).answers.sentences)
+    assert re.search(r"dtype=b instead of a raises the entropy by (1\.0|0\.99)\d* ± 0\.0\d+ nats\.", said)
+    assert "2 seeds are too few to say what dtype=c instead of a does to the entropy (+2, +2 nats); about 5" in said
 
 
 def test_where_only_the_difference_of_two_effects_is_sure_that_is_said() -> None:
@@ -648,6 +611,24 @@ def test_a_rule_with_a_seed_of_its_own_is_said_to_be_one_draw() -> None:
     assert "draws numbers" not in plain.note
 
 
+def test_shares_of_1_are_not_compared_with_what_sums_to_more() -> None:
+    """A sigmoid's weights are no shares: its largest one is compared over scaling, and not with that of a softmax."""
+    told = told_of(
+        {"normalizer": ("softmax", "sigmoid"), "scale": (True, False)}, lambda *_: 1.0,
+        variant_normalizer=lambda normalizer, scale: normalizer,
+        largest_weight=lambda normalizer, scale: repr(0.2 + 0.5 * (normalizer == "sigmoid") + 0.1 * scale),
+    )  # fmt: skip
+    assert {each.setting for each in told.effects if each.metric == "largest_weight"} == {"scale"}
+    why = "weights that do not sum to 1 are no shares"
+    assert f"The largest weight is not compared between normalizer=softmax and sigmoid: {why}." in told.note
+
+
+def test_every_metric_reads_in_a_sentence() -> None:
+    """`the on itself` and `the looks back` are no noun phrases."""
+    names = [spoken(name) for name in metrics.known()]
+    assert not [name for name in names if re.match("(on|looks|keys for|close$|logit m|gradient .$|k?l$|js$)", name)]
+
+
 def test_a_distance_from_one_row_is_not_compared_between_variants() -> None:
     """It is 0 for the row that all are compared with, whatever that computes."""
     head = ["point", "seed", "status", "message", "variant", "total_variation", "gini"]
@@ -656,5 +637,5 @@ def test_a_distance_from_one_row_is_not_compared_between_variants() -> None:
         for seed in range(8) for name, far in (("other", 0.5), ("compared", 0.0))
     ]  # fmt: skip
     said = summarized(head, lines, [axis("seed", 8)], ["total_variation", "gini"]).answers.sentences
-    assert any("gini" in text and "than other" in text for text in said), said
+    assert any("Gini index" in text and "than other" in text for text in said), said
     assert not any("total variation" in text and "than other" in text for text in said), said

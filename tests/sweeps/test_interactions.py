@@ -13,9 +13,8 @@ from attn_exp.sweeps.answers.answers import Answers, answers
 from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.findings import said_of_shape
 from attn_exp.sweeps.answers.intervals import Family, estimated
-from attn_exp.sweeps.answers.phrases import Finding, ranged
+from attn_exp.sweeps.answers.phrases import ranged
 from attn_exp.sweeps.answers.profiles import Profile
-from attn_exp.sweeps.answers.sentences import by_variants
 from attn_exp.sweeps.answers.shapes import shape_of
 
 
@@ -98,8 +97,8 @@ def test_what_is_the_same_at_both_ends_of_an_interaction_is_told_to_turn() -> No
 @pytest.mark.parametrize(
     ("effects", "expected"),
     [
-        ((0, 1, 2, 3), "the more the larger head: "),
-        ((0.5, 0.4, 0.3, 0.1), "the less the larger head: "),
+        ((0, 1, 2, 3), "more with more heads: "),
+        ((0.5, 0.4, 0.3, 0.1), "less with more heads: "),
         ((0, 1, 1, 1), ""),
         ((0, 0, 0, 1), ""),
         ((0, 2, 1, 3), ""),
@@ -118,9 +117,9 @@ def test_the_more_the_larger_is_said_of_all_values_not_only_of_those_compared() 
     for drop in range(1, 9):
         effects = [place - 1.5 * (place == drop) for place in range(10)]
         answered = said({"head": levels, "b": ("x", "y")}, lambda h, b: (b == "y") * effects[levels.index(h)])  # noqa: B023
-        assert "the larger" not in of(answered, "b=y")
+        assert "more heads" not in of(answered, "b=y")
     grows = said({"head": levels, "b": ("x", "y")}, lambda h, b: (b == "y") * float(h))
-    assert "the more the larger head" in of(grows, "b=y")
+    assert "more with more heads" in of(grows, "b=y")
 
 
 def test_effects_over_two_settings_are_told_by_their_ends() -> None:
@@ -166,8 +165,25 @@ def test_what_some_rows_lack_is_noted_with_the_reason() -> None:
     where = "The entropy and the largest weight are not compared with normalizer=sigmoid and sum"
     assert both.note.endswith(f"{where}: no weights are formed there.")
     asked = said(axes, lambda n, s: 1.0, others={"gini": lambda n, s: entropy[n] if s == "true" else 1.0})
-    assert "The gini is not compared in 24 of 72 rows: there is no such number there." in asked.note
+    assert "The Gini index is not compared in 24 of 72 rows: there is no such number there." in asked.note
     assert "compared" not in said(axes, lambda n, s: float(s == "true")).note.replace("comparisons", "")
+
+
+def test_errors_are_not_averaged_over_types() -> None:
+    """Positions double an error that is 1e-3 in float16 and 1e-15 in float64: no mean over both is said."""
+    axes = {"dtype": ("float64", "float16"), "position": ("none", "rope")}
+    size = lambda dtype, position: (1e-15 if dtype == "float64" else 1e-3) * (1 + (position == "rope"))  # noqa: E731
+    pooled = said(axes, lambda *_: 1.0, noise=0.0, others={"error": size, "rms_error": size})
+    assert {each.setting for each in pooled.effects if "error" in each.metric} == {"dtype"}
+    assert not any("position=rope instead" in text for text in pooled.sentences)
+    assert "Errors are compared between values of dtype alone" in pooled.note
+
+
+def test_what_else_a_setting_changes_is_said() -> None:
+    axes = {"embeddings.tokens": ("4", "16"), "mask": ("none", "causal"), "head": ("1", "2")}
+    note = said(axes, lambda tokens, mask, head: int(tokens) - (mask == "causal") + int(head)).note
+    assert "How many keys a query sees depends on tokens and mask, and that alone changes the entropy" in note
+    assert "At a fixed d_model, d_head = d_model / head changes too: what is said of head may be due to it." in note
 
 
 def test_what_no_seed_changes_is_sure_beside_what_seeds_do_change() -> None:
@@ -245,19 +261,19 @@ def test_from_where_on_a_change_matters_is_said_where_that_holds_whatever_else_i
     assert all("from d=16 on, by more than 0.1 nats; up to d=8 by less" in text for text in matters)
 
 
+def test_where_it_is_undecided_whether_a_change_matters_is_named() -> None:
+    """Scaling moves the entropy by 0, 0.1, 0.5 and 1: at d=8 that is neither surely above 0.1 nor below."""
+    moves = dict(zip(DEPTHS, (0.0, 0.1, 0.5, 1.0), strict=True))
+    sentences = said({"scale": FLAG, "d": DEPTHS}, lambda s, d: (s == "true") * moves[d]).sentences
+    says = "from d=16 on, by more than 0.1 nats; at d=4 by less, and at d=8 that is not sure."
+    assert f"scale=true matters for the entropy {says}" in sentences
+
+
 def test_the_more_the_larger_is_not_said_where_a_third_setting_turns_it_round() -> None:
     grows = {"x": (0.2, 0.6, 1.4, 2.0), "z": (1.15, 1.1, 1.0, 0.95)}
     axes = {"b": ("u", "v"), "head": ("1", "2", "4", "8"), "n": ("x", "z")}
     effect = lambda b, h, n: (b == "v") * grows[n][axes["head"].index(h)]  # noqa: E731 - one line
-    assert not any("the larger head" in text for text in said(axes, effect).sentences)
-
-
-def test_what_is_sure_in_one_variant_is_not_called_unsure_in_both() -> None:
-    def finding(metric: str, variant: str) -> Finding:
-        return Finding("bias=true", f"the {metric}", metric, (variant,), 0.0)
-
-    group = [finding("entropy", "one"), finding("entropy", "two"), finding("largest_weight", "one")]
-    assert list(by_variants(group)) == [group[:2], group[2:]]
+    assert not any("more heads" in text for text in said(axes, effect).sentences)
 
 
 @pytest.mark.parametrize(

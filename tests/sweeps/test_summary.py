@@ -62,12 +62,6 @@ def test_students_t_is_that_of_printed_tables(freedom: int, printed: float) -> N
     assert round(t_975(freedom), 3) == printed
 
 
-def test_one_number_has_no_interval() -> None:
-    moments = Moments()
-    moments.add(3.0)
-    assert math.isnan(moments.half_width)
-
-
 def test_the_interval_of_a_textbook_sample() -> None:
     """1..5: s = sqrt(2.5), so half of the interval is 2.776 sqrt(2.5 / 5) = 1.963."""
     moments = Moments()

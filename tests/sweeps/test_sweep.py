@@ -229,6 +229,13 @@ def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path, quick: Quick) -> Non
         ("head=1,2 check=[invariants]", "a sweep runs no check"),
         ("head=1,2 dtype=[float16,float32]", "a point of a sweep has one type; write dtype=float16,float32"),
         ("dtype=float32,float8", "unknown dtype 'float8'"),
+        ("dtype=[float32],[float64]", "unknown dtype '[float32]'; did you mean float32? choose one of float16,"),
+        ("head=1,2 dtype=none", "unknown dtype 'none'; choose one of float16,"),
+        ("head=1,2 dtype=null", "unknown dtype 'null'; choose one of float16,"),
+        ("dtype=[]", "unknown dtype '[]'; choose one of float16, bfloat16, float32, float64"),
+        ("seed=0,1,0,0", "seed=0 is given 3 times; give each value once, or its rows count as more data"),
+        ("mask=none,causal,none", "mask=none is given 2 times"),
+        ("head=1,2,1 seed=0,1,0 sweep.zip=[head,seed]", "head=1 seed=0 is given 2 times"),
         ("head=1,2 sweep.worker=2", "unknown setting 'sweep.worker'; did you mean sweep.workers?"),
     ],
 )

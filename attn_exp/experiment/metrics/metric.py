@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, widen
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
@@ -72,7 +72,7 @@ def one_sequence(subject: Subject) -> Array:
 
 
 def stage(trace: Trace, name: str) -> Array:
-    """Return a stage of a trace.
+    """Return a stage of a trace, to measure: half precision as float32.
 
     Raises:
         NotFormedError: the form never had it.
@@ -80,7 +80,7 @@ def stage(trace: Trace, name: str) -> Array:
     array: Array | None = getattr(trace, name)
     if array is None:
         raise NotFormedError
-    return array
+    return widen(array)
 
 
 def weights(subject: Subject) -> Array:

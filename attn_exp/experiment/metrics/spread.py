@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, widen
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, mean_seen, sees, weights
 from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.rules import Rules
@@ -38,7 +38,7 @@ def rows_that_share(weights: Array) -> Array:
 
 def sum_to_one(weights: Array) -> Array:
     """Say of each row `[... s] -> [...]` whether it sums to 1, as far as documents print it, or attends to nothing."""
-    sums = weights.sum(axis=-1)
+    sums = widen(weights).sum(axis=-1)
     return np.asarray((sums == 0) | (np.abs(sums - 1) <= PRINTED))
 
 

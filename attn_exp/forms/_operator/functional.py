@@ -141,7 +141,7 @@ def attention(
       cores where the problem is worth it. It is safe to call from several threads and in process pools.
 
     float16 and bfloat16 are rounded after every stage, and the square root of the scale goes to queries and keys before
-    their product, as the operator defines it.
+    their product, as the operator defines it. Their sums are formed in float32.
 
     For people who know `torch.nn.functional.scaled_dot_product_attention`:
 

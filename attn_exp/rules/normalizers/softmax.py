@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, add_up
 from attn_exp.rules.example import Example
 from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 
@@ -22,9 +22,9 @@ def softmax(masked: Array, extra: Array | None = None) -> Array:
         largest = np.maximum(largest, extra.max(axis=-1, keepdims=True))
     anchor = np.where(largest == -np.inf, largest.dtype.type(0), largest)
     powers = np.exp(masked - anchor)
-    total = powers.sum(axis=-1, keepdims=True)
+    total = add_up(powers)
     if extra is not None:
-        total = total + np.exp(extra - anchor).sum(axis=-1, keepdims=True)
+        total = total + add_up(np.exp(extra - anchor))
     return np.asarray(powers / np.where(total == 0, total.dtype.type(1), total))
 
 

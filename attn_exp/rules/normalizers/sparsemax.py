@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, widen
 from attn_exp.rules.example import Example
 from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 
@@ -24,10 +24,10 @@ def sparsemax(masked: Array, extra: Array | None = None) -> Array:
     if not masked.size:
         return masked
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
-    shifted = masked - np.where(np.isneginf(largest), 0, largest)
+    shifted = widen(masked - np.where(np.isneginf(largest), largest.dtype.type(0), largest))
     finite = np.maximum(shifted, shifted.dtype.type(-2))  # below -1 nothing is ever kept
     sorted_down = -np.sort(-finite, axis=-1)
-    count = np.arange(1, masked.shape[-1] + 1, dtype=masked.dtype)
+    count = np.arange(1, masked.shape[-1] + 1, dtype=shifted.dtype)
     sums = np.cumsum(sorted_down, axis=-1)
     kept = (1 + count * sorted_down > sums).sum(axis=-1, keepdims=True)
     tau = (np.take_along_axis(sums, np.maximum(kept - 1, 0), axis=-1) - 1) / np.maximum(kept, 1)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, add_up
 from attn_exp.rules.example import Example
 from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 
@@ -20,9 +20,9 @@ def sum(masked: Array, extra: Array | None = None) -> Array:  # noqa: A001 - a n
     Source: Raschka 2024, "Build a Large Language Model (From Scratch)", section 3.3.1, the first normalization there.
     """
     scores = np.where(np.isneginf(masked), masked.dtype.type(0), masked)
-    total = scores.sum(axis=-1, keepdims=True)
+    total = add_up(scores)
     if extra is not None:
-        total = total + extra.sum(axis=-1, keepdims=True)
+        total = total + add_up(extra)
     return np.asarray(np.where(total == 0, masked.dtype.type(0), scores / np.where(total == 0, 1, total)))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from attn_exp.arrays import Array, draw
+from attn_exp.arrays import Array, draw, widen
 from attn_exp.config.kinds import at_least
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import grid_of
@@ -57,10 +57,10 @@ class Additive(Score):
 
     def pair(self, q: Array, k: Array, head: Array | int) -> Array:
         vector = self.weights(q.shape[-1], head).astype(q.dtype)
-        total = np.zeros((*q.shape[:-1], k.shape[-2]), q.dtype)
+        total = np.zeros((*q.shape[:-1], k.shape[-2]), widen(vector).dtype)
         for place in range(q.shape[-1]):  # a number of the head at a time, so that no array is larger than the scores
             total += vector[..., place] * np.tanh(q[..., :, None, place] + k[..., None, :, place])
-        return total
+        return total.astype(q.dtype, copy=False)
 
     def pair_twin(self, query: Sequence[float], key: Sequence[float], head: int) -> float:
         vector = self.weights(len(query), head).tolist()

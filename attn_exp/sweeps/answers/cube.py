@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -29,6 +30,8 @@ OF_ROUNDING = frozenset(
     ("error", "error_ulp", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
 )
 """Metrics that measure rounding, so that no difference of theirs is too small to count."""
+OF_SHARES = ("largest_weight", "sink", "sparsity")
+"""Metrics that compare rows of weights only if both sum to 1, or neither does."""
 OVER_QUERIES = ("entropy", "effective_keys", "largest_weight")
 """Means over the queries that see a key."""
 PAST = "past"
@@ -73,10 +76,27 @@ class Cube:
     def queries_of(self, metric: str) -> Array | None:
         """Return the sets of queries that a metric is a mean of; None where there is one, or where it is of all."""
         among = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric in OF_ANSWERS)
-        if self.queries is None or not among:
-            return None
-        known = self.queries[self.resolved >= 0]
-        return self.queries if (known != known[:1]).any() else None
+        sets = self.queries if self.queries is not None and among else np.where(self.resolved >= 0, 0, -1)
+        if metric in OF_SHARES:
+            sets = 2 * sets + self.sums_to_one
+        known = sets[self.resolved >= 0]
+        return sets if (known != known[:1]).any() else None
+
+    @cached_property
+    def sums_to_one(self) -> Array:
+        """Whether the normalizer of each row lets its weights sum to 1 without any below 0."""
+        names = (settings.get("variant_normalizer", "softmax") for settings in self.settings)
+        known = (rules.normalizer(name if rules.has("normalizer", name) else "softmax") for name in names)
+        return np.array([*(each.sums_to_one and not each.signed for each in known), True])[self.resolved]
+
+    def comparable(self, setting: str) -> list[str]:
+        """Return the metrics that are compared along a setting, or between variants.
+
+        Errors of different types differ by powers of ten, and a mean over them says nothing of any: where `dtype`
+        varies, they are compared along it alone.
+        """
+        others = ", ".join(name for name in self.names if name != setting).split(", ")
+        return [name for name in self.numbers if "dtype" not in others or name not in OF_ROUNDING - {"error_ulp"}]
 
     def moved(self, metric: str, place: int, variant: int) -> Array:
         """Return a metric of one variant as `[levels of one setting, seeds, all other settings]`."""

@@ -63,12 +63,12 @@ def effects(cube: Cube) -> Iterator[Effect]:
     false; and how each variant differs from the first."""
     for name, labels in zip(cube.names, cube.levels, strict=True):
         start, *others = order_of(labels)
-        for metric in cube.numbers:
+        for metric in cube.comparable(name):
             for variant, label in enumerate(cube.variants):
                 slab = slab_of(cube, name, metric, variant)
                 for level in others:
                     yield from effect_of(slab, (start, level), (name, labels[start], labels[level], label, metric))
-    for metric in cube.numbers:
+    for metric in cube.comparable(VARIANT):
         slab = slab_of(cube, VARIANT, metric, 0)
         for variant, label in enumerate(cube.variants[1:], 1):
             yield from effect_of(slab, (0, variant), (VARIANT, cube.variants[0], label, label, metric))

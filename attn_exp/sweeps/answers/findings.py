@@ -42,9 +42,16 @@ def findings(profiles: Sequence[Profile], family: Family) -> list[Finding]:
 def of_profile(profile: Profile, family: Family) -> Iterator[Finding]:
     """Yield what is found of one metric along one setting."""
     bare = Finding("", "", profile.metric, (profile.variant,), profile.weight, seeds=profile.seeds)
-    if any(estimate.few for estimate in profile.pairs.values()):
-        yield from too_few(profile, family, bare)
-    elif profile.ordered and not any(sure_dependences(change, family) for change in profile.changes):
+    few = tuple(change for change in profile.changes if change.estimate.few)
+    yield from too_few(replace(profile, changes=few), family, bare)
+    profile = replace(
+        profile,
+        changes=tuple(change for change in profile.changes if not change.estimate.few),
+        pairs={pair: estimate for pair, estimate in profile.pairs.items() if not estimate.few},
+    )
+    if not profile.changes or (few and profile.ordered):
+        return
+    if profile.ordered and not any(sure_dependences(change, family) for change in profile.changes):
         yield of_shape(profile, shape_of(profile, family), family, bare)
     else:
         yield from of_changes(profile, family, bare)
@@ -236,6 +243,8 @@ def too_few(profile: Profile, family: Family, bare: Finding) -> Iterator[Finding
         if not change.estimate.nothing:
             shown = ", ".join(map(signed, change.estimate.numbers))
             says = f"the {spoken(profile.metric)} ({shown}{unit(profile.metric)}{alone(change)})"
-            needed = seeds_needed(change.estimate, family.each)
+            needed, count = seeds_needed(change.estimate, family.each), change.estimate.count
             over = change.slab.bearing(change.slab.difference(change.start, change.end))
-            yield replace(named(bare, profile, change), says=says, sure=FEW_SEEDS, needed=needed, over=over)
+            yield replace(
+                named(bare, profile, change), says=says, sure=FEW_SEEDS, needed=needed, over=over, seeds=count
+            )

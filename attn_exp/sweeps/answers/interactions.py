@@ -37,6 +37,12 @@ SLIGHT = 0.02
 """What an effect varies by over another setting is not worth a word below this share of its largest."""
 MOST_CELLS = 4
 """Effects at other settings that a sentence lists; of more, the ends and what lies beyond them."""
+GROWS = {
+    "head": "{grows} with more heads",
+    "kv_head": "{grows} with more key/value heads",
+    "tokens": "{grows} with more tokens",
+}
+"""How it is said that an effect is larger at larger values of a setting; of other settings, `the more the larger d`."""
 MOST_PLACES = 2
 """Places where nothing changes, or nothing is sure, that a sentence names one by one."""
 
@@ -172,9 +178,9 @@ def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], fam
     if len(two) == 1:
         text = in_a_row(told, cells)
         if way := growth(told, two[0]):
-            text = f"the {'more' if way > 0 else 'less'} the larger {called(two[0].setting)}: {text}"
-            grows = claim_of(profile, change, way * told.sign, depends=(two[0].setting,))
-            claims.append(replace(grows, kind="grows"))
+            name, grows = called(two[0].setting), "more" if way > 0 else "less"
+            text = f"{GROWS.get(name, 'the {grows} the larger {name}').format(grows=grows, name=name)}: {text}"
+            claims.append(replace(claim_of(profile, change, way * told.sign, depends=(two[0].setting,)), kind="grows"))
     else:
         text = in_turn(told, cells) if len(cells) <= MOST_CELLS else from_to(told, cells)
     bearing = [one for one, _ in sure_beside(change, family)]
@@ -435,6 +441,8 @@ def matters(
         much, little = ("up to", "from") if turned else ("from", "up to")
         says = f"{says} {along(much, name, levels, first)}, by more than {line}"
         says = f"{says}; {along(little, name, levels, last)} by less"
+        if between := levels[min(first, last) + 1 : max(first, last)]:
+            says += f", and at {name}={listed(between)} that is not sure"
         claims = [
             replace(claim_of(profile, change, 0, Cell(((each.setting, each.levels[at]),), each.at[at])), kind=kind)
             for at, kind in ((first, "matters"), (last, "matters not"))

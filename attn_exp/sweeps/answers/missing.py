@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 import numpy as np
@@ -10,16 +10,23 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.column import spoken
 from attn_exp.report.words import listed
-from attn_exp.sweeps.answers.cube import METRICS, OF_ANSWERS, Cube
+from attn_exp.sweeps.answers.cube import METRICS, OF_ANSWERS, OF_SHARES, Cube
 from attn_exp.sweeps.answers.phrases import called, place, short
-from attn_exp.sweeps.answers.profiles import SPOKEN
+from attn_exp.sweeps.answers.profiles import SPOKEN, VARIANT
 
+WHY = {
+    False: ("each is taken over other queries", "both are taken over the same queries"),
+    True: ("weights that do not sum to 1 are no shares", "the weights of both sum to 1, or of neither"),
+}
+"""Why metrics, of shares or not, are not compared between any values, and where they are between some."""
 OF_WEIGHTS = SPOKEN[:2]
 """Metrics of the weights alone: the entropy of those that share out 1, and the largest of any."""
 
 
 def missing(cube: Cube) -> Iterator[str]:
     """Yield a sentence for each reason why metrics that sentences speak of were not compared somewhere."""
+    if len(cube.names) > 1 and len(cube.comparable(VARIANT)) < len(cube.numbers):
+        yield "Errors are compared between values of dtype alone: those of another type are of another size."
     yield from of_other_queries(cube)
     groups: dict[tuple[str, str], list[str]] = {}
     for metric in spoken_of(cube):
@@ -44,9 +51,16 @@ def apart(cube: Cube) -> dict[str, Array]:
 
 def of_other_queries(cube: Cube) -> Iterator[str]:
     """Yield between which values of a setting, or which variants, metrics are taken over other queries."""
-    sets = apart(cube)
-    if not sets:
-        return
+    groups: dict[bool, dict[str, Array]] = {}
+    for name, sets in apart(cube).items():
+        mixed = name in OF_SHARES and len(np.unique(cube.sums_to_one[cube.resolved >= 0])) > 1
+        groups.setdefault(mixed, {})[name] = sets
+    for mixed, metrics in groups.items():
+        yield from not_compared(cube, metrics, *WHY[mixed])
+
+
+def not_compared(cube: Cube, sets: Mapping[str, Array], why: str, both: str) -> Iterator[str]:
+    """Yield between which values, or which variants, metrics of different sets of rows are not compared, and why."""
     names = listed([f"the {spoken(name)}" for name in sets])
     subject = f"{names[:1].upper()}{names[1:]} {'is' if len(sets) == 1 else 'are'}"
     partly = []
@@ -56,11 +70,11 @@ def of_other_queries(cube: Cube) -> Iterator[str]:
         if others and all(other.all() for other in others):
             first = f"{called(setting)}={short(labels[0])}" if setting else labels[0]
             values = listed([first, *map(short, labels[1:])])
-            yield f"{subject} not compared between {values}: each is taken over other queries."
+            yield f"{subject} not compared between {values}: {why}."
         elif any(other.any() for other in others):
             partly.append(f"values of {called(setting)}" if setting else "variants")
     if partly:
-        yield f"{subject} compared between {listed(partly)} only where both are taken over the same queries."
+        yield f"{subject} compared between {listed(partly)} only where {both}."
 
 
 def of_others(sets: Array, first: Array) -> Array:

@@ -300,7 +300,7 @@ def of_setting(cube: Cube, setting: str, variants: Sequence[int], thresholds: Ma
         asked, own = [name for name in asked if name not in known or not known[name].relative], own[:2]
     said = 0
     for metric in (*asked, *own):
-        if metric not in cube.numbers or (metric in SPOKEN and said == MOST_METRICS):
+        if metric not in cube.comparable(setting) or (metric in SPOKEN and said == MOST_METRICS):
             continue
         found = [
             profile

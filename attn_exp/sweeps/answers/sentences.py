@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 
@@ -35,7 +36,7 @@ def sentences(
     if len(cube.seeds) == 1 and found:
         yield "All of this is of one seed: where it draws anything, others may give other numbers."
     for finding in in_several([each for each in found if each.sure in (SURE, FEW_SEEDS)]):
-        key = (finding.sure, finding.subject, finding.variants, finding.aside)
+        key = (finding.sure, finding.subject, finding.variants, finding.aside, finding.seeds)
         groups.setdefault(key, []).append(finding)
     said = []
     for group in groups.values():
@@ -86,7 +87,7 @@ def said_together(cube: Cube, group: Sequence[Finding]) -> str:
     over = tuple(dict.fromkeys(name for finding in group for name in finding.over))
     mean = f", each a mean over {listed([called(name) for name in over])}" if over else ""
     rest = f"what {subject} does to {' and '.join(says)}{inside}{mean}{would_tell(group)}"
-    return f"{first.seeds} seeds are too few to say {rest}."
+    return f"{f'{first.seeds} seeds are' if first.seeds > 1 else 'One seed is'} too few to say {rest}."
 
 
 def not_sure(cube: Cube, found: Sequence[Finding]) -> Iterator[str]:
@@ -177,8 +178,7 @@ def wrong(cube: Cube) -> Iterator[str]:
     errors, far = cube.numbers.get("error"), cube.numbers.get("error_ulp")
     if errors is None or far is None or not (bad := far > WRONG).any():
         return
-    places = where(cube, bad, "everywhere")
-    yield f"The output is wrong {places}: by up to {float(np.nanmax(errors[bad])):.2g}."
+    yield f"The output is wrong {where(cube, bad, 'everywhere')}: by up to {float(np.nanmax(errors[bad])):.2g}."
 
 
 WRONG = 1e6
@@ -211,11 +211,39 @@ def note(cube: Cube, family: Family, found: Sequence[Finding]) -> str:
     parts += [
         DRAWN_ONCE.format(value=f"{name}={label}", seed=f"{name}.{label}.seed") for name, label in drawn_once(cube)
     ]
-    parts += missing(cube)
+    parts += [*cautions(cube, found), *missing(cube)]
     if cube.left_out:
         seeds = len(cube.seeds)
         parts.append(f"These sentences compare the first {seeds:,} of {seeds + cube.left_out:,} seeds.")
     return " ".join(parts)
+
+
+CAUTIONS = (
+    (
+        {"mask", "past", "tokens"},
+        (
+            "How many keys a query sees depends on {settings}, and that alone changes the entropy, the largest weight, "
+            "the sink, the distance and the attention to itself, even of uniform weights; "
+            "metrics=[normalized_entropy] allows for it."
+        ),
+    ),
+    ({"head"}, "At a fixed d_model, d_head = d_model / head changes too: what is said of {settings} may be due to it."),
+)
+"""What else settings change that may explain their effects."""
+UNAFFECTED = {"normalized_entropy", "error", "error_ulp", "shift", "cosine"}
+"""Metrics that need no caution."""
+
+
+def cautions(cube: Cube, found: Sequence[Finding]) -> Iterator[str]:
+    """Yield the cautions about settings of which something is said."""
+    subjects = {re.split("[ =]", each.subject)[0] for each in found if each.metric not in UNAFFECTED}
+    for settings, caution in CAUTIONS:
+        if some := [
+            called(name)
+            for name in cube.names
+            if called(name) in subjects and {called(name), name.split(".")[0]} & settings
+        ]:
+            yield caution.format(settings=listed(some))
 
 
 DRAWN_ONCE = (
