@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from attn_exp.api import assert_attention, check, explain, load, run, sheet, sweep
-    from attn_exp.errors import UserError
+    from attn_exp.errors import NotVerifiedError, UserError, WrongAttentionError
     from attn_exp.experiment.verdict import Verdict
     from attn_exp.forms._blocks.memory import keep_memory
     from attn_exp.forms._operator.functional import Traced, attention, trace
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from attn_exp.runs.result import Result
 
 __all__ = [
+    "NotVerifiedError",
     "Result",
     "Traced",
     "UserError",
     "Verdict",
+    "WrongAttentionError",
     "assert_attention",
     "attention",
     "check",
@@ -35,10 +37,12 @@ __all__ = [
 ]
 
 HOMES = {
+    "NotVerifiedError": "errors",
     "Result": "runs.result",
     "Traced": "forms._operator.functional",
     "UserError": "errors",
     "Verdict": "experiment.verdict",
+    "WrongAttentionError": "errors",
     "assert_attention": "api",
     "attention": "forms._operator.functional",
     "check": "api",

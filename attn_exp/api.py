@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
-from attn_exp.errors import UserError, worded
+from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAttentionError, worded
 from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
 from attn_exp.machine import resolved
@@ -87,8 +87,8 @@ def load(folder: str | Path) -> Result | Swept:
 def check(function: Any, *words: str, quick: bool = False, against: Any = None, **settings: Any) -> Verdict:
     """Check a function, a module or its class, and name the mistake where there is one.
 
-    `against` is another implementation: then the verdict says where the two agree and what parts them, and it passes
-    where they agree on all that both were asked.
+    `against` is another implementation: then the verdict says where the two agree and what parts them. `ignore` names
+    arguments of the function that need not be verified: `check(mine, ignore=["past_key_value"])`.
 
     Words and settings say what it should compute, as on the command line: `check(mine, "mask=causal", kv_head=2)`.
     `layout` is `bhtd`, `bthd`, `htd`, `td` or `btm`, `takes` is `numpy`, `torch` or `jax`; `dtype` and `device` are
@@ -142,16 +142,24 @@ def sheet(*words: str, **settings: Any) -> Exercise:
     return exercise.exercise(as_words(words, settings))
 
 
-def assert_attention(function: Any, *words: str, **settings: Any) -> None:
+def assert_attention(function: Any, *words: str, allow_not_verified: bool = False, **settings: Any) -> None:
     """Check a function as `check` does, in a test of your own.
 
+    `allow_not_verified` accepts a function that is right as far as it was asked.
+
     Raises:
-        AssertionError: it did not pass; the message is the verdict.
+        WrongAttentionError: an answer contradicts the definition; the message is the verdict in about five lines.
+        NotVerifiedError: nothing is wrong, but not all could be verified, or the function could not be called.
         UserError: as `check`.
     """
-    verdict = check(function, *words, **settings)
-    if not verdict.passed:
-        raise AssertionError(str(verdict))
+    try:
+        verdict = check(function, *words, **settings)
+    except UncalledError as error:
+        raise NotVerifiedError(str(error)) from error
+    if verdict.is_wrong:
+        raise WrongAttentionError(verdict.summary)
+    if not (verdict.passed or (allow_not_verified and verdict.verified)):
+        raise NotVerifiedError(verdict.summary)
 
 
 def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:

@@ -38,7 +38,7 @@ LOOK = 0.2
 LAST_WORDS = 1.0
 """Seconds that a child has to end by itself when nothing more is asked of it: files are closed, hooks are called."""
 ORPHANED = 5.0
-"""Seconds after its time is over at which a child ends by itself, if nobody is left to end it."""
+"""Seconds after its longest time is over at which a child ends by itself, if nobody is left to end it."""
 
 
 class NoAnswerError(Exception):
@@ -93,19 +93,26 @@ class Child:
                     self.heard.put(message)
         self.heard.put(None)
 
-    def ask(self, argument: Any, seconds: float, hear: Tell = lambda said: None) -> Any:
+    def ask(
+        self, argument: Any, seconds: float, hear: Callable[[Any], Any] = lambda said: None, before: float = 0.0
+    ) -> Any:
         """Return what the function answers within so many seconds; `hear` gets what it says before.
+
+        The clock starts anew where `hear` returns True; until it first does, there are `before` seconds, if these are
+        more.
 
         Raises:
             NoAnswerError: the child ended without an answer, the time was over, or it ran out of memory or of depth.
             UserError: the function raised one; a FaultError where it raised anything else, which is an error of ours.
         """
-        end = time.monotonic() + seconds
-        self.send({"ask": argument, "seconds": seconds})
+        whole = max(before, seconds)
+        end = time.monotonic() + whole
+        self.send({"ask": argument, "seconds": whole + 2 * seconds})
         while True:
-            message = self.next_message(end, seconds)
+            message = self.next_message(end, whole)
             if "said" in message:
-                hear(message["said"])
+                if hear(message["said"]) is True:
+                    whole, end = seconds, time.monotonic() + seconds
             elif "refused" in message:
                 raise UserError(str(message["refused"]))
             elif "fault" in message:

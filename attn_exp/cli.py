@@ -223,8 +223,8 @@ def complain(message: str, code: int = USAGE) -> NoReturn:
 class Command(NamedTuple):
     """A command beside the run: where it lives, how many words it takes, and what its help says.
 
-    `place` is `module:function`. The function takes the words, and returns what to print; or that, and whether it
-    passed: the exit code is 1 where not. `usage` is the command's name and its words, `meaning` what it is for.
+    `place` is `module:function`. The function takes the words, and returns what to print; or that, and the exit code,
+    for which True stands for 0 and False for 1. `usage` is the command's name and its words, `meaning` what it is for.
     """
 
     place: str
@@ -233,10 +233,10 @@ class Command(NamedTuple):
     usage: str
     meaning: str
 
-    def obey(self, words: Sequence[str]) -> str | tuple[str, bool]:
+    def obey(self, words: Sequence[str]) -> str | tuple[str, int]:
         """Load the command, which no other needs, and do what it is for."""
         module, _, function = self.place.partition(":")
-        obeyed: str | tuple[str, bool] = getattr(import_module(f"attn_exp.{module}"), function)(words)
+        obeyed: str | tuple[str, int] = getattr(import_module(f"attn_exp.{module}"), function)(words)
         return obeyed
 
 
@@ -252,13 +252,14 @@ def command(named: Command, words: Sequence[str]) -> int:
     if not named.least <= len(rest) <= named.most:
         raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {named.usage}")
     reply = named.obey(rest)
-    text, passed = reply if isinstance(reply, tuple) else (reply, True)
+    text, ended = reply if isinstance(reply, tuple) else (reply, DONE)
     if text:
         say(text)
-    return DONE if passed else FAILED
+    return int(not ended) if isinstance(ended, bool) else ended
 
 
-MANY, CHECK = 99, "check FILE.py[:FUNCTION] [--against OTHER] [SETTINGS] [timeout=60] [--quick] [--json]"
+MANY = 99
+CHECK = "check FILE.py[:FUNCTION] [--against OTHER] [SETTINGS] [ignore=[ARGUMENT]] [timeout=60] [-v] [--quick] [--json]"
 SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [turned=true] [exam=true] [to=DIR]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"

@@ -18,12 +18,25 @@ PLAIN = ("bool", "bytes", "dict", "float", "int", "list", "set", "str", "tuple")
 """Types whose values are shown as they are where they do not belong."""
 
 
+RIGHT, WRONG, NOT_VERIFIED = "right", "wrong", "not verified"
+EXIT_CODES = {RIGHT: 0, WRONG: 1, NOT_VERIFIED: 3}
+"""The outcome of a check, and the exit code of the command; 2 is a usage error."""
+
+
 class UserError(ValueError):
     """A mistake of the user, said in one line; the command line prints it and exits with 2."""
 
 
 class UncalledError(UserError):
     """A function of the user's own that nobody knows how to call as attention."""
+
+
+class WrongAttentionError(AssertionError):
+    """`assert_attention` found a function that is wrong."""
+
+
+class NotVerifiedError(AssertionError):
+    """`assert_attention` found nothing wrong with a function, and could not verify all of it."""
 
 
 class OwnCodeError(UserError):

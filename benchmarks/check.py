@@ -35,7 +35,8 @@ import world  # noqa: E402 - beside this file; some environments have another pa
 import attn_exp  # noqa: E402 - from the checkout
 from attn_exp.diagnosis.asking.request import understood  # noqa: E402
 from attn_exp.diagnosis.judging.check import check  # noqa: E402
-from attn_exp.experiment.verdict import Verdict  # noqa: E402
+from attn_exp.errors import UncalledError  # noqa: E402
+from attn_exp.experiment.verdict import Verdict, unfinished  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator.functional import attention  # noqa: E402
 from attn_exp.mistakes.precision import rounded  # noqa: E402
@@ -85,7 +86,11 @@ def odd_named(place: int) -> tuple[str, bool, str]:
 
 def checked(function: Callable[..., Any], settings: Iterable[str], *more: str) -> Verdict:
     """Check a function; among the settings may be how it wants its arrays."""
-    return check(function_at_hand(function), understood([*settings, *more]))
+    own = function_at_hand(function)
+    try:
+        return check(own, understood([*settings, *more]))
+    except UncalledError as error:
+        return unfinished(own.name, str(error), " ".join(settings))
 
 
 def judged(case: Case, function: Callable[..., Any]) -> tuple[str, bool, str]:
@@ -117,7 +122,7 @@ def passes(place: int) -> tuple[str, bool, str]:
     """Return whether one right function passes."""
     case = EVERY_RIGHT[place]
     verdict = checked(case.function, case.settings)
-    return f"{name_of(case)} {' '.join(case.settings)}", verdict.passed, verdict.computes
+    return f"{name_of(case)} {' '.join(case.settings)}", not verdict.is_wrong, verdict.computes
 
 
 def name_of(case: Case) -> str:
@@ -188,7 +193,7 @@ def over_seeds(unit: tuple[int, range]) -> tuple[str, bool, str]:
     name, function, settings = lent()[place]
     for seed in seeds:
         verdict = checked(function, settings, f"seed={seed}")
-        if not verdict.passed:
+        if verdict.is_wrong:
             return name, False, f"seed={seed}: {verdict.computes}"
     return name, True, ""
 

@@ -35,8 +35,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from attn_exp.errors import UserError
-from attn_exp.experiment.verdict import ANSWERED
+from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.mistakes import CATALOGUE
 from attn_exp.own_imports import keras_with_what_is_installed
 
@@ -45,10 +44,11 @@ LIMIT = 60.0
 LIBRARIES = ("torch", "keras", "jax", "flax", "haiku", "equinox")
 """Imported before the first check, where they are installed and a `framework` names them."""
 COLUMNS = ("file", "name", "right_or_wrong", "grade", "names", "right_under", "computes", "error", "seconds")
-RIGHT, ALARM, WRONG, UNCALLED = "judged right", "false alarms", "wrong names", "not callable"
+RIGHT, ALARM, WRONG, UNCALLED, OPEN = "judged right", "false alarms", "wrong names", "not callable", NOT_VERIFIED
 FULL, PART, LOCATED = "named in full", "named in part", "located"
 UNEXPLAINED, UNSEEN = "unexplained", "not seen"
-OF_RIGHT, OF_BUGS = (RIGHT, ALARM, WRONG, UNCALLED), (FULL, PART, LOCATED, WRONG, UNEXPLAINED, UNSEEN, UNCALLED)
+OF_RIGHT = (RIGHT, OPEN, ALARM, WRONG, UNCALLED)
+OF_BUGS = (FULL, PART, LOCATED, OPEN, WRONG, UNEXPLAINED, UNSEEN, UNCALLED)
 GOALS = {("right", RIGHT): "90 %", ("right", UNCALLED): "5 %", ("right", ALARM): "0", ("right", WRONG): "0",
          ("bugs", FULL): "80 %", ("bugs", WRONG): "0"}  # fmt: skip
 
@@ -61,12 +61,6 @@ class Checked:
     seconds: float
     verdict: Mapping[str, Any]
     error: str
-
-    @property
-    def is_called(self) -> bool:
-        """Whether it answered anything."""
-        findings = self.verdict.get("findings", ())
-        return bool(self.verdict) and not any(one["rung"] == ANSWERED and one["state"] == "broken" for one in findings)
 
 
 def measure(folder: Path, only: str, table: Path | None, verdicts: Path | None = None) -> None:
@@ -131,8 +125,8 @@ def checked(words: Sequence[str]) -> tuple[int, str, str]:
     except SystemExit as error:
         return 1, "", f"it exits with {error.code!r}"
     if reply["uncalled"]:
-        return 2, reply["text"], reply["uncalled"]
-    return 0 if reply["passed"] else 1, reply["text"], ""
+        return 3, reply["text"], reply["uncalled"]
+    return reply["code"], reply["text"], ""
 
 
 def in_a_fork(work: Callable[[], tuple[int, str, str]]) -> Checked:
@@ -152,7 +146,7 @@ def in_a_fork(work: Callable[[], tuple[int, str, str]]) -> Checked:
     seconds = time.monotonic() - start
     if not text:
         late = seconds >= LIMIT
-        return Checked(1, seconds, {}, f"no answer in {LIMIT:g} s" if late else f"it ended with exit code {status}")
+        return Checked(3, seconds, {}, f"no answer in {LIMIT:g} s" if late else f"it ended with exit code {status}")
     code, said, error = json.loads(text)
     return Checked(code, seconds, json.loads(said) if said else {}, error)
 
@@ -195,16 +189,18 @@ def graded(row: Mapping[str, str], made: Checked) -> dict[str, Any]:
     """Return a row of the table: what was said of a file, and whether that is true of it."""
     verdict = made.verdict
     names, under = list(verdict.get("mistakes", ())), verdict.get("right_under", "")
-    if made.code == 2:
+    outcome = verdict.get("outcome", NOT_VERIFIED)
+    if made.code == 2 or (made.error and verdict):
         grade = UNCALLED
     elif row["right_or_wrong"] == "right":
-        right = verdict.get("passed") or (under and made.is_called)
-        grade = RIGHT if right else WRONG if names else ALARM
+        grade = WRONG if names else ALARM
+        grade = RIGHT if outcome == "right" else OPEN if outcome == NOT_VERIFIED else grade
     else:
         expected = row.get("expected", "")
         alike = [name for group in verdict.get("alike", ()) for name in group] if under else []
         also = [name for name in alike if name in re.split(r"[ |]", expected)]  # a bug as often as a convention
-        grade = grade_of_names([*names, *also], expected, bool(verdict.get("passed")))
+        grade = grade_of_names([*names, *also], expected, outcome == "right")
+        grade = OPEN if outcome == NOT_VERIFIED and grade == UNEXPLAINED else grade
         grade = (
             LOCATED
             if grade == UNEXPLAINED and is_located(verdict.get("stage", ""), expected, row.get("stage") or "")

@@ -64,4 +64,6 @@ DEEDS: dict[str, Callable[[], Any]] = {
 
 def behave(argument: str, tell: Tell) -> Any:
     """Do in the child what the argument says."""
-    return DEEDS[argument]()
+    if argument.startswith("begin and "):
+        tell("begun")
+    return DEEDS[argument.removeprefix("begin and ")]()

@@ -44,21 +44,19 @@ def test_names_tell_all_a_part_or_something_else(names: list[str], expected: str
 @pytest.mark.parametrize(
     ("kind", "verdict", "grade"),
     [
-        ("right", {"passed": True, "mistakes": ["nan_leaks"]}, world.RIGHT),
-        ("right", {"passed": False, "mistakes": [], "right_under": "convention=torch_mha"}, world.RIGHT),
-        ("right", {"passed": False, "mistakes": []}, world.ALARM),
-        ("right", {"passed": False, "mistakes": ["no_scale"]}, world.WRONG),
-        ("wrong", {"passed": False, "right_under": "convention=torch_mha", "alike": [["mask_inverted"]]}, world.FULL),
+        ("right", {"outcome": "right", "mistakes": ["nan_leaks"]}, world.RIGHT),
+        ("right", {"outcome": "not verified", "right_under": "convention=torch_mha"}, world.OPEN),
+        ("right", {"outcome": "wrong", "mistakes": []}, world.ALARM),
+        ("right", {"outcome": "wrong", "mistakes": ["no_scale"]}, world.WRONG),
+        ("right", {}, world.OPEN),
+        ("wrong", {"outcome": "not verified", "right_under": "-", "alike": [["mask_inverted"]]}, world.FULL),
+        ("wrong", {"outcome": "not verified"}, world.OPEN),
+        ("wrong", {"outcome": "right"}, world.UNSEEN),
     ],
 )
-def test_a_right_function_may_pass_under_other_words(kind: str, verdict: dict[str, object], grade: str) -> None:
+def test_a_verdict_is_graded_by_its_outcome(kind: str, verdict: dict[str, object], grade: str) -> None:
     row = {"file": "a", "name": "a", "right_or_wrong": kind, "expected": "mask_inverted"}
-    assert (
-        world.graded(row, world.Checked(int(not verdict["passed"]) if "passed" in verdict else 1, 0.1, verdict, ""))[
-            "grade"
-        ]
-        == grade
-    )
+    assert world.graded(row, world.Checked(1, 0.1, verdict, ""))["grade"] == grade
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,7 @@ def test_a_right_function_may_pass_under_other_words(kind: str, verdict: dict[st
 )
 def test_a_bug_without_a_name_is_located_by_its_stage(stage: str, expected: str, grade: str) -> None:
     row = {"file": "a", "name": "a", "right_or_wrong": "wrong", "expected": expected}
-    verdict = {"passed": False, "mistakes": [], "stage": stage}
+    verdict = {"outcome": "wrong", "mistakes": [], "stage": stage}
     assert world.graded(row, world.Checked(1, 0.1, verdict, ""))["grade"] == grade
 
 
@@ -98,7 +96,7 @@ def test_a_folder_is_asked_file_by_file(tmp_path: Path) -> None:
     )  # fmt: skip
     with (tmp_path / "table.csv").open(newline="", encoding="utf-8") as file:
         grades = {row["file"][:3]: row["grade"] for row in csv.DictReader(file)}
-    assert grades == {"001": world.RIGHT, "002": world.FULL, "003": world.UNEXPLAINED, "004": world.UNCALLED}
+    assert grades == {"001": world.RIGHT, "002": world.FULL, "003": world.OPEN, "004": world.UNCALLED}
     assert "3 bugs" in measured.stdout, measured.stderr
     assert world.chosen("right/004_odd.py", "even") and not world.chosen("right/004_odd.py", "odd")
 

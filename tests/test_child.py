@@ -42,6 +42,7 @@ def test_an_answer_comes_back_and_one_child_answers_several_times() -> None:
         pytest.param("give up", "SIGABRT", marks=POSIX),
         ("wait", "it did not end within 0.5 seconds"),
         ("hold on", "it did not end within 0.5 seconds"),
+        ("begin and wait", "it did not end within 0.5 seconds"),
     ],
 )
 def test_how_it_ended_is_told(argument: str, how: str) -> None:
@@ -49,7 +50,8 @@ def test_how_it_ended_is_told(argument: str, how: str) -> None:
         assert child.ask("", 20) == "an answer"  # so that what it imports takes none of the time
         start = time.monotonic()
         with pytest.raises(NoAnswerError) as ended:
-            child.ask(argument, 0.5 if "within" in how else 20)
+            before = 600.0 if "begin" in argument else 0.0  # the clock starts when it says that it begins
+            child.ask(argument, 0.5 if "within" in how else 20, lambda said: said == "begun", before)
     assert ended.value.how.startswith(how)
     assert ended.value.late == ("within" in how)
     assert time.monotonic() - start < 300  # and not the 600 seconds that it sleeps

@@ -36,8 +36,8 @@ ORDER = (
 """Every room and every file beside them: each imports only from those above it."""
 
 ROOMS_OF_DIAGNOSIS = (
-    "code", "asking", "sheets", "recipes", "matrices", "calling", "inside",
-    "making", "reading", "finding", "explaining", "judging", "pairs", "classroom",
+    "code", "observe", "asking", "bind", "locate", "sheets", "recipes",
+    "calling", "finding", "explaining", "judging", "pairs", "classroom",
 )  # fmt: skip
 """The rooms inside `diagnosis`: each imports only from those above it, and from no file that stands beside them."""
 

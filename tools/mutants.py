@@ -58,7 +58,7 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
-    Mutant("softmax over queries", "rules/normalizers/softmax.py", "powers.sum(axis=-1, keepdims=True)", "powers.sum(axis=-2, keepdims=True)"),
+    Mutant("softmax over queries", "rules/normalizers/softmax.py", "total = add_up(powers)", "total = powers.sum(axis=-2, keepdims=True)"),
     Mutant("no scale", "experiment/settling.py", "return 1 / math.sqrt(size) if scale else 1.0", "return 1.0"),
     Mutant("scale by d", "experiment/settling.py", "1 / math.sqrt(size)", "1 / size"),
     Mutant("scale by d_model in multi-head", "experiment/settling.py", "problem.q.shape[-1] // shares.query", "problem.q.shape[-1]"),
@@ -91,7 +91,7 @@ MUTANTS = [
     Mutant("ALiBi by the closed formula", "rules/scores/alibi.py", "2 ** math.floor(math.log2(heads))", "heads", RULES),
     Mutant("T5 counts the query as later", "rules/scores/t5.py", "np.where(ahead > 0", "np.where(ahead >= 0", RULES),
     Mutant("soft-cap at 1", "rules/scores/softcap.py", "np.tanh(logits / kind(self.cap)) * kind(self.cap)", "np.tanh(logits / kind(self.cap))", RULES),
-    Mutant("sink forgotten", "rules/normalizers/softmax.py", "total = total + np.exp(extra - anchor).sum(axis=-1, keepdims=True)", "total = total + 0", RULES),
+    Mutant("sink forgotten", "rules/normalizers/softmax.py", "total = total + add_up(np.exp(extra - anchor))", "total = total + 0", RULES),
     Mutant("sparsemax off the simplex", "rules/normalizers/sparsemax.py", "axis=-1) - 1) / np.maximum(kept, 1)", "axis=-1)) / np.maximum(kept, 1)", RULES),
     Mutant("sigmoid turned", "rules/normalizers/sigmoid.py", "np.where(masked < 0, powers, one)", "np.where(masked > 0, powers, one)", RULES),
     Mutant("rope turns the other way", "rules/positions/rope.py", "cosines - heads[..., second] * sines", "cosines + heads[..., second] * sines", RULES),

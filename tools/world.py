@@ -48,7 +48,8 @@ that is wrong, or out of date, is worth an issue.
 SOURCE = re.compile(r"(?P<home>\S+) (?P<path>.*?) ?commit (?P<commit>[0-9a-f]{7,40})$")
 RELEASE = re.compile(r"(?P<home>\S+) (?P<path>\S+) commit pip (?P<release>.*)$")
 RIGHT = "judged right"
-ASKED = (RIGHT, "false alarms", "wrong names")
+NOTHING_WRONG = (RIGHT, "not verified")
+ASKED = (*NOTHING_WRONG, "false alarms", "wrong names")
 """Grades of `benchmarks/world.py`: a verdict that is not right is not repeated on the page."""
 NOT_SAID = "-"
 SEEN_INSIDE = r"attention .*?of the queries, keys and values that it makes of x in a way of its own"
@@ -90,7 +91,7 @@ def whose(row: Sequence[str]) -> tuple[str, str]:
 
 def cells(row: Mapping[str, str], said: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a row of the table: what was measured where that is right, else what was read."""
-    verdict = said.get("verdict", {}) if said.get("grade") == RIGHT else {}
+    verdict = said.get("verdict", {}) if said.get("grade") in NOTHING_WRONG else {}
     by_hand = row["what_is_true"]
     findings = {one["rung"]: one for one in verdict.get("findings", ())}
     empty = findings.get("rows without keys", {}).get("said", "")

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
-from time import monotonic
 from typing import Any
 
-from attn_exp.child import Child, NoAnswerError, count_of_seconds
-from attn_exp.errors import FaultError, UserError, brief
+from attn_exp.child import Child, NoAnswerError
+from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, RIGHT, WRONG, FaultError, UserError, brief, printable
 from attn_exp.own_code import split_files, with_other_joined
 
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
-"""Seconds that a check may take, and the most that can be asked for."""
+"""Seconds that a function may take to be asked, and the most that can be given."""
+PREPARING = 300.0
+"""Seconds for what is not counted: importing the file and its libraries, building and compiling."""
 WORD = "timeout="
 JSON = "--json"
 CHECK_IN_CHILD = "attn_exp.cli:check_in_child"
@@ -30,32 +32,48 @@ def child_that_asks() -> Child:
     return Child(CHECK_IN_CHILD, variables=ALONE)
 
 
-def checked(words: Sequence[str]) -> tuple[str, bool]:
-    """Check the function that the first word names in a child, and return what to print and whether it passed.
+def checked(words: Sequence[str]) -> tuple[str, int]:
+    """Check the function that the first word names in a child, and return what to print and the exit code.
 
-    Of what could not be called a wrapper is printed, to be completed: the error is the one line of a user's mistake.
-    Where JSON is asked for it holds both, so that programs have something to read.
+    If the function cannot be called, a wrapper to be completed goes to stdout, or JSON that holds it, and the error to
+    stderr.
 
     Raises:
-        UserError: a function or a setting that is not there, one that cannot be asked of a function, or a function that
-            cannot be called.
+        UserError: a function or a setting that is not there, or one that cannot be asked of a function.
         FaultError: an error of our own, there too.
     """
-    seconds, words = time_of(words), with_other_joined(words)
+    seconds, words = time_of(words), with_other_joined(["--verbose" if word == "-v" else word for word in words])
     heard: dict[str, Any] = {}
     rest = [word for word in words if not word.startswith(WORD)]
     if is_file(target_of(rest)):
         return every_one_checked(rest, seconds)
     with child_that_asks() as child:
         try:
-            reply: dict[str, Any] = child.ask(rest, seconds, heard.update)
+            reply: dict[str, Any] = ask(child, rest, seconds, heard)
         except NoAnswerError as ended:
             return without_answer(rest, ended, seconds, heard)
     if not reply["uncalled"]:
-        return reply["text"], reply["passed"]
-    if reply["text"] and (JSON in words or "refused" in reply):
-        print(reply["text"], flush=True)
-    raise UserError(reply.get("refused") or f"{reply['name']} could not be called {reply['uncalled']}")
+        return reply["text"], reply["code"]
+    why = reply.get("refused") or f"{reply['name']} could not be called {reply['uncalled']}"
+    return not_called(why, reply["text"] if JSON in words or "refused" in reply else "")
+
+
+def ask(child: Child, words: Sequence[str], seconds: float, heard: dict[str, Any]) -> Any:
+    """Return what a child says of a function; `heard` is what it was doing, and whether its clock runs."""
+
+    def hear(said: dict[str, Any]) -> bool:
+        heard.update(said)
+        return bool(said.get("asking"))
+
+    return child.ask(list(words), seconds, hear, PREPARING)
+
+
+def not_called(why: str, text: str) -> tuple[str, int]:
+    """Say on stderr why nothing could be called, and return what to print and the exit code."""
+    if text:
+        print(text, flush=True)
+    print(f"attn_exp: {NOT_VERIFIED}: {brief(printable(why), 280)}", file=sys.stderr)
+    return "", EXIT_CODES[NOT_VERIFIED]
 
 
 def time_of(words: Sequence[str]) -> float:
@@ -76,7 +94,7 @@ def time_of(words: Sequence[str]) -> float:
 
 def without_answer(
     words: Sequence[str], ended: NoAnswerError, seconds: float, heard: dict[str, Any]
-) -> tuple[str, bool]:
+) -> tuple[str, int]:
     """Return the verdict on a function that ended the process, or did not end; `heard` is what it was doing.
 
     Raises:
@@ -87,12 +105,12 @@ def without_answer(
     from attn_exp.experiment.verdict import unfinished  # noqa: PLC0415
 
     progress()("")
-    how = how_without(ended, seconds)
-    doing = f" {heard['doing']}" if "doing" in heard else " before it was imported"
+    how = how_without(ended, seconds, heard)
+    doing = heard.get("doing", "before it was imported")
     target = target_of(words)
     name, settings = target.rpartition(":")[2], [word for word in words if word != target and not word.startswith("-")]
     asked = heard.get("asked", " ".join(settings))
-    return shown(unfinished(name, f"{how}{doing}", asked), words), False
+    return shown(unfinished(name, f"{how} {doing}", asked), words, target), EXIT_CODES[NOT_VERIFIED]
 
 
 def nothing_imported(ended: NoAnswerError, heard: dict[str, Any]) -> None:
@@ -105,11 +123,14 @@ def nothing_imported(ended: NoAnswerError, heard: dict[str, Any]) -> None:
         raise FaultError(f"the process in which attn_exp asks ended before it imported anything ({ended.how})")
 
 
-def how_without(ended: NoAnswerError, seconds: float) -> str:
+def how_without(ended: NoAnswerError, seconds: float, heard: dict[str, Any]) -> str:
     """Say how a child ended that gave no answer."""
-    if ended.late:
-        return f"was ended without an answer after {count_of_seconds(seconds)} ({WORD}{seconds:g})"
-    return f"ended without an answer ({ended.how})"
+    if not ended.late:
+        return f"it ended without an answer ({ended.how})"
+    is_asked = "asking" in heard
+    return (
+        f"no answer within {seconds if is_asked else max(seconds, PREPARING):g} s{f' ({WORD}{seconds:g})' * is_asked}"
+    )
 
 
 # Every attention of a file
@@ -125,51 +146,48 @@ def is_file(target: str) -> bool:
     return target.endswith(".py")
 
 
-def every_one_checked(words: Sequence[str], seconds: float) -> tuple[str, bool]:
-    """Check every attention of a file, and return a table, or a list for JSON, and whether all of them passed.
+def every_one_checked(words: Sequence[str], seconds: float) -> tuple[str, int]:
+    """Check every attention of a file, and return a table, or a list for JSON, and the exit code.
 
-    They share one child and its time, what one leaves is for the others. One that ends the child, or does not end in
-    its share, has failed, and the rest get another child.
+    They share one child, and each has as many seconds. After one that ends the child, or does not end in time, the rest
+    get another child.
 
     Raises:
-        UserError: a file that is not there, or cannot be imported, and one in which nothing could be called.
+        UserError: a file that is not there, or cannot be imported, and one without an attention.
     """
-    from attn_exp.diagnosis.whole_file import kept, table  # noqa: PLC0415 - few checks are of a whole file
+    from attn_exp.diagnosis.whole_file import kept, outcome, table  # noqa: PLC0415 - few checks are of a whole file
 
-    place, start = target_of(words), monotonic()
+    place = target_of(words)
     rows, child, asked, heard = list[dict[str, Any]](), child_that_asks(), "", dict[str, Any]()
     try:
         try:
-            listed = child.ask(list(words), seconds, heard.update)
+            listed = ask(child, words, seconds, heard)
         except NoAnswerError as ended:
             nothing_imported(ended, heard)
-            raise UserError(f"{place}: {how_without(ended, seconds)} while it was imported") from ended
+            raise UserError(f"{place}: {how_without(ended, seconds, heard)} while it was imported") from ended
         names, asked = listed["names"], listed["asked"]
-        for left, one in zip(range(len(names), 0, -1), names, strict=True):
+        for one in names:
             named = [f"{place}:{one['name']}" if word == place else word for word in words]
-            share = max((seconds - (monotonic() - start)) / left, LEAST_SHARE)
-            row, over = one_row(child, named, share, asked)
+            row, over = one_row(child, named, seconds, asked)
             rows.append(one | row)
             if over:
                 child.close()
                 child = child_that_asks()
     finally:
         child.close()
-    shown = kept(rows)
-    called = [row for row in shown if not row["uncalled"]]
-    if JSON in words:
-        text = json.dumps([row["verdict"] or {"name": row["name"], "uncalled": row["uncalled"]} for row in shown])
-    else:
-        text = table(place, rows, asked)
-    if not called:
-        if JSON in words:
-            print(text, flush=True)
-        why = "; ".join(f"{row['name']}: {row['uncalled'].removeprefix(row['name']).strip()}" for row in shown)
-        raise UserError(f"{place}: no attention that can be called{f' ({why})' if why else ''}")
-    return text, all(row["verdict"]["passed"] for row in called)
+    if not (shown := kept(rows)):
+        raise UserError(f"{place}: no attention that can be called")
+    plain = [
+        row["verdict"]
+        or {"name": row["name"], "outcome": NOT_VERIFIED, "reason": row["uncalled"], "uncalled": row["uncalled"]}
+        for row in shown
+    ]
+    outcomes = {outcome(row) for row in shown}
+    code = next(EXIT_CODES[one] for one in (WRONG, NOT_VERIFIED, RIGHT) if one in outcomes)
+    return json.dumps(plain) if JSON in words else table(place, rows, asked), code
 
 
-def one_row(child: Child, words: Sequence[str], share: float, asked: str) -> tuple[dict[str, Any], bool]:
+def one_row(child: Child, words: Sequence[str], seconds: float, asked: str) -> tuple[dict[str, Any], bool]:
     """Return what became of one name, and whether the child ended.
 
     Raises:
@@ -177,7 +195,7 @@ def one_row(child: Child, words: Sequence[str], share: float, asked: str) -> tup
     """
     heard: dict[str, Any] = {}
     try:
-        reply = child.ask(list(words), share, heard.update)
+        reply = ask(child, words, seconds, heard)
     except FaultError:
         raise
     except UserError as error:
@@ -186,11 +204,7 @@ def one_row(child: Child, words: Sequence[str], share: float, asked: str) -> tup
         nothing_imported(ended, heard)
         from attn_exp.experiment.verdict import unfinished  # noqa: PLC0415 - few checks end so
 
-        said = f"{how_without(ended, share)} {heard.get('doing', '')}".rstrip()
+        said = f"{how_without(ended, seconds, heard)} {heard.get('doing', '')}".rstrip()
         name = target_of(words).rpartition(":")[2]
         return {"uncalled": "", "verdict": unfinished(name, said, asked).plain()}, True
     return {"uncalled": reply["uncalled"], "verdict": reply["verdict"]}, False
-
-
-LEAST_SHARE = 2.0
-"""Seconds that each of many gets, however little is left."""

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from attn_exp import machine
+from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, RIGHT
 from attn_exp.own_code import unreadable
 from attn_exp.own_imports import MOST_CODE
 
@@ -143,41 +144,39 @@ Row = Mapping[str, Any]
 
 
 def kept(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of attentions: what is right, and what is wrong or cannot be called and has the code of one."""
-    return [row for row in rows if row["attends"] or (not row["uncalled"] and row["verdict"]["passed"])]
+    """Return the rows of attentions: what is right, and what is not and has the code of one."""
+    return [row for row in rows if row["attends"] or outcome(row) == RIGHT]
 
 
 def table(place: str, rows: Sequence[Row], asked: str) -> str:
     """Return the table of a file: a line for each attention, and which names are none."""
     shown = kept(rows)
-    right = sum(row["verdict"]["passed"] for row in shown if not row["uncalled"])
-    called = [row for row in shown if not row["uncalled"]]
-    uncalled = f", {len(shown) - len(called)} could not be called" if len(called) < len(shown) else ""
+    outcomes = [outcome(row) for row in shown]
+    counts = ", ".join(f"{outcomes.count(one)} {one}" for one in EXIT_CODES if one in outcomes)
     width = max((len(row["name"]) for row in shown), default=0)
-    lines = [f"{Path(place).name}: {right} of {len(called)} passed{uncalled}   (asked: {asked})", ""]
-    lines += [f"  {row['name']:{width}}  {outcome(row):10}  {said_of(row)}".rstrip() for row in shown]
+    lines = [f"{Path(place).name}: {counts}   (asked: {asked})", ""]
+    lines += [f"  {row['name']:{width}}  {outcome(row):12}  {said_of(row)}".rstrip() for row in shown]
     others = [row["name"] for row in rows if row not in shown]
     lines += ["", f"Not attention: {', '.join(others)}"] if others else []
     return "\n".join(lines)
 
 
 def outcome(row: Row) -> str:
-    """Return what became of one name, in a word or two."""
-    return "not called" if row["uncalled"] else "passed" if row["verdict"]["passed"] else "FAILED"
+    """Return the outcome of one name."""
+    return NOT_VERIFIED if row["uncalled"] else str(row["verdict"]["outcome"])
 
 
 def said_of(row: Row) -> str:
-    """Return what a line says of one name: the mistakes, the words to pass, or what it computes."""
-    if row["uncalled"]:
-        return cut(str(row["uncalled"]).removeprefix(f"{row['name']} "))
+    """Return what a line says of one name: the mistakes, what is not verified, or the words to pass."""
     verdict = row["verdict"]
-    names = ", ".join(verdict["mistakes"])
-    under = verdict.get("right_under", "")
-    if verdict["passed"]:
+    if row["uncalled"]:
+        return cut(f"could not be called: {str(row['uncalled']).removeprefix(row['name']).strip()}")
+    if verdict["outcome"] == NOT_VERIFIED:
+        return cut("; ".join(verdict["not_verified"]) or verdict["reason"])
+    names, under = ", ".join(verdict["mistakes"]), verdict.get("right_under", "")
+    if verdict["outcome"] == RIGHT:
         return f"right under {under}" if under else f"remark: {names}" if names else ""
-    return names or (
-        f"right under {under}" if under else cut(str(verdict["computes"]).removeprefix("nothing that is known: it "))
-    )
+    return names or cut(verdict["computes"])
 
 
 def cut(text: str) -> str:

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, widen
 from attn_exp.errors import UserError, unknown
 from attn_exp.forms.pipeline import At, Recipe
 from attn_exp.forms.steps import add_context
@@ -190,7 +190,9 @@ def empty_rows(stages: Trace, rules: Rules, empty: str, attend: Callable[..., Tr
         context, weights = bare.context if bare.masked is None else add_context(bare).context, bare.weights
     elif empty == "mean":
         weights = 1 / keys if keys else 0.0
-        context = None if v is None else np.repeat(v.mean(axis=1, keepdims=True), heads // len(v), axis=0)
+        context = (
+            v if v is None else np.repeat(widen(v).mean(axis=1, keepdims=True), heads // len(v), 0).astype(v.dtype)
+        )
     return stages.replace(
         context=None if stages.context is None else np.where(unseen, context, stages.context),
         weights=None if stages.weights is None else np.where(unseen, weights, stages.weights),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from attn_exp import mistakes
+from attn_exp.errors import NOT_VERIFIED, RIGHT, WRONG
 
 HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
-SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note"}
+SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note", NOT_VERIFIED: "?"}
 
 CALLED, ANSWERED, CHECKED = "it can be called", "it answers", "it can be checked"
 """The first rungs of the ladder: without them nothing else is asked."""
@@ -55,7 +56,7 @@ class Side:
     which the two differ, as it is called with it, with what it gives."""
 
     name: str
-    passed: bool
+    outcome: str
     computes: str
     mistakes: tuple[str, ...] = ()
     right_under: str = ""
@@ -64,17 +65,21 @@ class Side:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a check.
+    """The result of a check.
 
-    `passed`: nothing is broken. `mistakes`: the names of what is wrong, together where there are several; of a function
-    that passed, a remark that a careful reader should know. `alike`: other names that give the very same numbers here.
-    `computes`: what the function computes, in words. `findings`: every question and what came of it. `right_under`: the
-    words under which it is right, where nobody typed them, such as `mask=causal`; passing them holds it to them.
-    `not_asked`: what could not be asked of it, each with the reason. `where`: the condition under which alone it is
-    wrong. `unexplained`: its answers are wrong, and no mistake or setting gives them; `stage` is then the first stage
-    that differs from attention, as far as that is known: `q` for what is made of x, `logits` for all that makes them.
-    `against`: the name of another implementation, and `sides` what either is; then `passed` says that the two agree,
-    `computes` where they part and why, and `findings` are those of both.
+    `outcome` is `right`, `wrong` or `not verified`, and `passed` is true for `right` alone. `reason` is the outcome in
+    one sentence. `verified` names the questions that were answered as the definition does; `not_verified` says what
+    nobody could verify, such as an argument of unknown meaning, each with the reason. `mistakes`: the names of what is
+    wrong, together where there are several; where nothing is, a remark that a careful reader should know. `alike`:
+    other names that give the very same numbers here. `computes`: what the function computes, in words. `findings`:
+    every question and its result. `right_under`: the words under which it is right, where nobody typed them, such as
+    `mask=causal`; passing them holds it to them. `not_asked`: what the function does not offer, each with the reason.
+    `where`: the condition under which alone it is wrong. `unexplained`: its answers are wrong, and no mistake or
+    setting gives them; `stage` is then the first stage that differs from attention, as far as that is known: `q` for
+    what is made of x, `logits` for all that makes them.
+
+    `against`: the name of another implementation, and `sides` what either is; then `right` means that the two agree,
+    `computes` says where they differ and why, and `findings` are those of both.
     """
 
     name: str
@@ -93,6 +98,23 @@ class Verdict:
     where: str = ""
     unexplained: bool = False
     stage: str = ""
+    outcome: str = ""
+    verified: tuple[str, ...] = ()
+    not_verified: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether an answer contradicts the definition."""
+        return self.outcome == WRONG or not (self.outcome or self.passed)
+
+    @property
+    def summary(self) -> str:
+        """The verdict in about five lines: outcome, reason, fix, the smallest input that fails, what is not verified.
+
+        `str(verdict)` has every question too.
+        """
+        return summary_of(self)
 
     @property
     def uncalled(self) -> str:
@@ -100,7 +122,7 @@ class Verdict:
         return next((one.said for one in self.findings if one.rung == CALLED and one.state == BROKEN), "")
 
     def __str__(self) -> str:
-        return "\n".join(lines(self))
+        return text_of(self)
 
     def _repr_html_(self) -> str:
         """Show the verdict in a notebook."""
@@ -111,28 +133,78 @@ class Verdict:
         return asdict(self)
 
 
-def unfinished(name: str, said: str, asked: str, rung: str = ANSWERED) -> Verdict:
-    """Return the verdict of a check that came to no end, for a reason that is said in a few words."""
-    return Verdict(name, False, (), f"nothing that is known: it {said}", (Finding(rung, BROKEN, said),), asked)
+def unfinished(name: str, reason: str, asked: str, rung: str = ANSWERED) -> Verdict:
+    """Return the verdict of a check that ended early: a timeout, the death of the process, or no memory."""
+    computes, findings = f"nothing that is known: {reason}", (Finding(rung, NOT_VERIFIED, reason),)
+    return Verdict(name, False, (), computes, findings, asked, outcome=NOT_VERIFIED, reason=reason)
+
+
+def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "") -> Verdict:
+    """Return the verdict with its outcome.
+
+    `not_verified` is what could not be verified beside what the verdict says; a `reason` leaves everything open.
+    """
+    left = tuple(dict.fromkeys((*verdict.not_verified, *not_verified)))
+    is_open = bool(reason or (verdict.passed and left))
+    outcome = NOT_VERIFIED if is_open else RIGHT if verdict.passed else WRONG
+    return replace(
+        verdict, passed=outcome == RIGHT, outcome=outcome, not_verified=left, reason=reason or what_it_is(verdict),
+        verified=tuple(one.rung for one in verdict.findings if one.state == HELD and one.rung != CALLED),
+    )  # fmt: skip
+
+
+def headline(verdict: Verdict, name: str = "") -> str:
+    """Return the outcome in one line, such as `mine.py:attention: wrong: scale_by_d`."""
+    right, wrong = ("agree", "differ") if verdict.against else (RIGHT, WRONG)
+    name = f"{verdict.name} and {verdict.against}" if verdict.against else name or verdict.name
+    right += f" under {verdict.right_under}" if verdict.right_under else ""
+    if verdict.outcome == NOT_VERIFIED:
+        left = ", ".join(one.partition(" (")[0] for one in verdict.not_verified) or verdict.reason
+        return f"{name}: {f'{right} as far as asked; ' if verdict.verified else ''}{NOT_VERIFIED}: {left}"
+    stage = STAGES.get(verdict.stage, verdict.stage)
+    names = ", ".join(verdict.mistakes) or (f"the {stage} (no known mistake)" if stage else "no known mistake")
+    wrong += f": {names}" if verdict.mistakes or not verdict.against else ""
+    return f"{name}: {wrong if verdict.is_wrong else right}"
+
+
+STAGES = {"q": "queries, keys or values", "k": "keys", "v": "values"}
+"""Stages that have a word of their own in a headline."""
+
+
+def summary_of(verdict: Verdict, name: str = "") -> str:
+    """Return the verdict in about five lines; `name` is how the user named the function."""
+    said = [headline(verdict, name)]
+    said += [verdict.reason] if verdict.reason not in said[0] else []
+    for mistake in verdict.mistakes:
+        known = mistakes.mistake(mistake)
+        said.append(f"fix: {known.fix}" if verdict.is_wrong else f"remark: {mistake}: {known.says}")
+    said += smallest_lines(verdict)
+    alone = [one.rung for one in verdict.findings if one.state == ABSENT] if verdict.against else []
+    said += [f"not compared: {', '.join(alone)}"] if alone else []
+    left = [one for one in verdict.not_verified if one.partition(" (")[2].rstrip(")") not in verdict.reason]
+    said += [f"{NOT_VERIFIED}: {one}" for one in left]
+    return "\n".join(said)
+
+
+def text_of(verdict: Verdict, name: str = "") -> str:
+    """Return the verdict with every question, as `attn-exp check -v` prints it."""
+    said = [headline(verdict, name), f"asked: {verdict.asked}", ""]
+    said += [] if verdict.reason in said[0] else [verdict.reason]
+    return "\n".join([*said, *(lines_of_two if verdict.against else lines)(verdict), *ladder(verdict)])
 
 
 def lines(verdict: Verdict) -> list[str]:
-    """Return the verdict as a reader sees it."""
-    if verdict.against:
-        return lines_of_two(verdict)
-    state = "passed" if verdict.passed else "FAILED"
-    under = f" under {verdict.right_under}" if verdict.passed and verdict.right_under else ""
-    said = [f"{verdict.name}: {state}{under}   (asked: {verdict.asked})", ""]
-    said += ["It could not be called." if verdict.uncalled else what_it_is(verdict)]
+    """Return what there is to say of a function beside its outcome and the reason."""
+    said = list[str]()
     if verdict.stage:
-        said += [f"The first stage that differs: {verdict.stage}."]
+        said += [f"The first stage that differs: {STAGES.get(verdict.stage, verdict.stage)}."]
     if verdict.right_under:
         said += [f"It is right under {verdict.right_under}: pass these words, and it is held to them."]
     for name in verdict.mistakes:
         mistake = mistakes.mistake(name)
         said += [
             "",
-            f"{'remark' if verdict.passed else 'mistake'}: {name}",
+            f"{'mistake' if verdict.is_wrong else 'remark'}: {name}",
             f"  {mistake.says}",
             f"  fix:  {mistake.fix}",
             f"  seen: {mistake.seen}",
@@ -141,34 +213,41 @@ def lines(verdict: Verdict) -> list[str]:
         names = ", or ".join(" with ".join(group) for group in verdict.alike)
         said += ["", f"The same numbers come from {names}."]
     if verdict.smallest is not None:
-        small = verdict.smallest
-        said += ["", "The smallest input that fails:", *(f"  {line}" for line in small.python.splitlines())]
-        said += [
-            f"  # gives {small.mine}",
-            f"  # right {small.right}",
-            *([f"  {small.command}"] if small.command else []),
-        ]
-    if verdict.not_asked:
-        said += ["", *(f"not asked: {one}" for one in verdict.not_asked)]
-    return [*said, *ladder(verdict)]
+        said += ["", "The smallest input that fails:", *smallest_lines(verdict)]
+        said += [f"  {verdict.smallest.command}"] if verdict.smallest.command else []
+    left = [f"{NOT_VERIFIED}: {one}" for one in verdict.not_verified]
+    left += [f"not asked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
+    return [*said, *([""] if left else []), *left]
 
 
 def what_it_is(verdict: Verdict) -> str:
     """Return what a function computes as a sentence; of one that is wrong, its mistakes."""
     plain = verdict.computes.rstrip(".")
     names = " and ".join(verdict.mistakes)
+    if verdict.against:
+        return f"{plain}."
     if names and not verdict.passed and plain.startswith(said := f"attention with {names}"):
         return f"Its mistake{'s are' if len(verdict.mistakes) > 1 else ' is'} {names}{plain.removeprefix(said)}."
     return f"It computes {plain}."
 
 
+def smallest_lines(verdict: Verdict) -> list[str]:
+    """Return the smallest input that fails as lines to paste, with what each function gives."""
+    every = [side.smallest for side in verdict.sides] if verdict.against else [verdict.smallest]
+    small, said = [one for one in every if one is not None], list[str]()
+    for one in small:  # the second function is called with the arrays of the first one, where it takes the same
+        new = [line for line in (f"  {line}" for line in one.python.splitlines()) if line not in said]
+        said += [*new, f"  # gives {one.mine}"]
+    word = "the definition gives" if verdict.against else "right"
+    return [*said, *(f"  # {word} {one.right}" for one in small[:1] if one.right)]
+
+
 def lines_of_two(verdict: Verdict) -> list[str]:
-    """Return the verdict on two implementations as a reader sees it."""
-    head = f"{verdict.name} and {verdict.against}: {'they agree' if verdict.passed else 'THEY PART'}"
-    said = [f"{head}   (asked: {verdict.asked})", "", f"{verdict.computes.rstrip('.')}.", "", "Beside the definition:"]
+    """Return what there is to say of two implementations beside the outcome and the reason."""
+    said = ["", "Beside the definition:"]
     for side in verdict.sides:
-        state = "right" if side.passed and not side.right_under else f"right under {side.right_under}"
-        said.append(f"  {side.name}: {state if side.passed or side.right_under else side.computes.rstrip('.')}.")
+        state = f"right under {side.right_under}" if side.right_under else RIGHT
+        said.append(f"  {side.name}: {side.computes.rstrip('.') if side.outcome == WRONG else state}.")
     for name in verdict.mistakes:
         said += [
             "",
@@ -176,17 +255,8 @@ def lines_of_two(verdict: Verdict) -> list[str]:
             f"  fix:  {mistakes.mistake(name).fix}",
             f"  seen: {mistakes.mistake(name).seen}",
         ]
-    small = [(side.name, side.smallest) for side in verdict.sides if side.smallest is not None]
-    if small:
-        said += ["", "The smallest input on which they differ:"]
-    shown = set[str]()  # the second is called with what stands there already, where it takes the same
-    for _, one in small:
-        new = [line for line in one.python.splitlines() if line not in shown]
-        said += [*(f"  {line}" for line in new), f"  # gives {one.mine}"]
-        shown |= set(new)
-    if small and small[0][1].right:
-        said.append(f"  # the definition gives {small[0][1].right}")
-    return [*said, *ladder(verdict)]
+    small = smallest_lines(verdict)
+    return [*said, *(["", "The smallest input on which they differ:"] if small else []), *small]
 
 
 def ladder(verdict: Verdict) -> list[str]:

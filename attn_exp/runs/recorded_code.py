@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attn_exp import registry
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError, brief
+from attn_exp.errors import EXIT_CODES, RIGHT, WRONG, UserError, brief
 from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.own_code import Named, any_named, fingerprint, fingerprint_of_function, is_code
 from attn_exp.registry import ABSENT, Origin
@@ -40,6 +40,7 @@ SMALLEST = {**dict.fromkeys(("python", "command", "mine", "right"), str), "stage
 VERDICT = {
     "variant": str, "name": str, "passed": bool, "mistakes": [str], "computes": str, "findings": [FINDING],
     "asked": str, "alike": [[str]], "smallest": (dict, NoneType), "seconds": float,
+    "outcome?": str, "not_verified?": [str], "reason?": str,
 }  # fmt: skip
 
 
@@ -230,7 +231,7 @@ def verdict_from(texts: Mapping[str, Any]) -> Verdict:
     """Return the verdict that plain texts and lists hold."""
     from attn_exp.experiment.verdict import Finding, Smallest, Stage, Verdict  # noqa: PLC0415 - most runs have none
 
-    small = texts["smallest"]
+    small, outcome = texts["smallest"], texts.get("outcome", "")
     if small is not None:
         check_shape(small, SMALLEST, f"{VERDICTS}: smallest")
         stages = (Stage(one["name"], cells(one["right"]), cells(one["mine"]), one["parts"]) for one in small["stages"])
@@ -238,6 +239,9 @@ def verdict_from(texts: Mapping[str, Any]) -> Verdict:
     return Verdict(
         name=texts["name"],
         passed=texts["passed"],
+        outcome=outcome if outcome in EXIT_CODES else RIGHT if texts["passed"] else WRONG,
+        not_verified=tuple(texts.get("not_verified", ())),
+        reason=texts.get("reason", ""),
         mistakes=tuple(texts["mistakes"]),
         computes=texts["computes"],
         findings=tuple(Finding(line["rung"], line["state"], line["said"]) for line in texts["findings"]),

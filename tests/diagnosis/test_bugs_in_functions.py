@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,29 +65,6 @@ def test_where_little_but_nan_comes_back_no_mask_is_named_and_the_queries_are(wo
     assert "Every query from which a key is hidden gets NaN" in verdict.computes
 
 
-class Holes:
-    """A layer in which every query from which a key is hidden gets NaN, as one that hides too late does."""
-
-    def __init__(self, d_model: int, num_heads: int) -> None:
-        self.num_heads = num_heads
-        self.W_q, self.W_k, self.W_v, self.W_o = np.random.default_rng(0).standard_normal((4, d_model, d_model)) / 4
-
-    def __call__(self, x: Any, mask: Any = None) -> Any:
-        b, t, width = x.shape
-        cut = (b, t, self.num_heads, width // self.num_heads)
-        q, k, v = ((x @ side).reshape(cut).swapaxes(1, 2) for side in (self.W_q, self.W_k, self.W_v))
-        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-        weights = softmax(scores if mask is None else np.where(mask == 0, np.nan, scores))
-        weights = weights if mask is None else np.where(mask == 0, 0.0, weights)
-        return (weights @ v).swapaxes(1, 2).reshape(b, t, width) @ self.W_o
-
-
-@pytest.mark.long
-def test_a_layer_of_nan_is_not_taken_for_one_that_hides_too_late() -> None:
-    verdict = attn_exp.check(Holes, quick=True)
-    assert not verdict.passed and not verdict.mistakes, verdict
-
-
 def raw(q: Any, k: Any, v: Any) -> Any:
     powers = np.exp(q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5)
     return (powers / powers.sum(axis=-1, keepdims=True)) @ v
@@ -135,3 +114,89 @@ def test_heads_that_are_handed_over_in_another_order_are_named(sides: str, names
         return powers / powers.sum(axis=-1, keepdims=True) @ mixed
 
     assert set(attn_exp.check(attend, quick=True).mistakes) == {"no_scale", *names}
+
+
+@pytest.mark.full_search
+def test_several_mistakes_are_named_and_a_large_fill_is_none_of_them() -> None:
+    def attention(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+        scores = q @ k.reshape(*k.shape[:2], k.shape[3], k.shape[2]) / q.shape[1] ** 0.5
+        scores = scores if mask is None else np.where(mask, scores, -1e9)
+        powers = np.exp(scores - scores.max(axis=-2, keepdims=True))
+        return powers / powers.sum(axis=-2, keepdims=True) @ v
+
+    verdict = attn_exp.check(attention, "layout=bhtd", quick=True)
+    assert set(verdict.mistakes) == {"keys_viewed", "scale_by_sqrt_heads", "softmax_over_queries"}, verdict
+
+
+def late_and_in_place(q: Any, k: Any, v: Any, mask: Any = None, scaling: bool = True) -> Any:
+    """The weights are masked, with a small number; queries are scaled in place if a switch says so."""
+    if scaling:
+        q /= q.shape[-1] ** 0.5
+    weights = softmax(q @ k.swapaxes(-1, -2))
+    return (weights if mask is None else np.where(mask == 0, 1e-9, weights)) @ v
+
+
+def test_a_late_mask_is_named_beside_changed_inputs() -> None:
+    verdict = attn_exp.check(late_and_in_place, quick=True)
+    assert set(verdict.mistakes) == {"mask_after_softmax", "changes_inputs"}, verdict
+
+
+def test_what_is_passed_as_the_scale_may_divide_once() -> None:
+    def attention(q: Any, k: Any, v: Any, scale: float | None = None) -> Any:
+        root = math.sqrt(q.shape[-1]) if scale is None else scale
+        return softmax(q @ k.swapaxes(-1, -2) / root) @ v
+
+    def twice(q: Any, k: Any, v: Any, scale: float | None = None) -> Any:
+        return attention(q / (math.sqrt(q.shape[-1]) if scale is None else scale), k, v, scale)
+
+    verdict = attn_exp.check(attention, quick=True)
+    assert verdict.passed and "what is passed as its scale divides" in str(verdict), verdict
+    assert attn_exp.check(twice, quick=True).mistakes == ("scale_twice",)
+
+
+def by_distance(q: Any, k: Any, v: Any, mask: Any = None, sign: int = 1, signed: bool = False) -> Any:
+    """ALiBi with this sign, of distances or of positions alone."""
+    heads, (rows, keys) = q.shape[1], (q.shape[-2], k.shape[-2])
+    slopes = np.array([2.0 ** (-8 * (head + 1) / heads) for head in range(heads)])[:, None, None]
+    bias = np.arange(keys) if signed else abs(np.arange(rows)[:, None] - np.arange(keys))
+    logits = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1]) + sign * slopes * bias
+    return softmax(logits if mask is None else np.where(mask, logits, -np.inf)) @ v
+
+
+def test_the_sign_of_alibi() -> None:
+    words = ("score=alibi", "head=4")
+    assert attn_exp.check(partial(by_distance, sign=1), *words, quick=True).mistakes == ("alibi_sign",)
+    assert attn_exp.check(partial(by_distance, sign=-1), *words, quick=True).passed
+    verdict = attn_exp.check(partial(by_distance, signed=True), "head=4", quick=True)
+    assert verdict.passed and "score=alibi score.alibi.signed=true" in verdict.right_under, verdict
+
+
+def test_a_letter_that_stands_twice_in_einsum_is_named() -> None:
+    def of_output(x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any) -> Any:
+        return np.einsum("btd,dd->btd", of_weights(x @ W_q, x @ W_k, x @ W_v, "...ts,...sd->...td"), W_o)
+
+    def of_weights(q: Any, k: Any, v: Any, subscripts: str = "bhtt,bhte->bhte") -> Any:
+        return np.einsum(subscripts, softmax(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5), v)
+
+    assert attn_exp.check(of_output, quick=True).mistakes == ("projection_diagonal",)
+    assert attn_exp.check(of_weights, quick=True).mistakes == ("weights_diagonal",)
+
+
+def test_lengths_of_entries_are_asked_where_there_are_no_heads() -> None:
+    def attention(query: Any, key: Any, value: Any, valid_len: Any = None, lost: bool = True) -> Any:
+        scores = query @ key.swapaxes(1, 2) / query.shape[-1] ** 0.5
+        if valid_len is not None:
+            for row, length in zip(scores.copy() if lost else scores, valid_len, strict=True):
+                row[:, int(length) :] = -1e6
+        return softmax(scores) @ value
+
+    verdict = attn_exp.check(attention)
+    assert verdict.mistakes == ("mask_ignored",) and verdict.smallest is not None, verdict
+    assert attn_exp.check(partial(attention, lost=False)).passed
+
+
+def test_what_was_not_asked_is_said_with_its_reason() -> None:
+    verdict = attn_exp.check(raw, quick=True)
+    assert verdict.not_asked[0] == "masks (it has no word for one)"
+    assert verdict.not_asked[1].startswith("fewer key/value heads (ValueError: ")
+    assert "not asked: masks (it has no word for one)" in str(verdict)

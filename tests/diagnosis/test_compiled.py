@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch says that its compi
 class Tokens(torch.nn.Module):
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
-        self.heads, self.norm = heads, torch.nn.LayerNorm(dim)
+        self.heads = heads
         self.packed, self.last = torch.nn.Linear(dim, 3 * dim), torch.nn.Linear(dim, dim)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -54,15 +54,15 @@ def checked(
         ("os._exit(0)", "", "ended without an answer (exit code 0) while odd.py was imported"),
         ("", "os._exit(3)", "ended without an answer (exit code 3) while it was called with q [2, 6, 9, 8], k ["),
         ("", "sys.exit(0)", "ended without an answer (SystemExit: 0)"),
-        ("", "time.sleep(600)", "was ended without an answer after 1 second (timeout=1)"),
+        ("", "time.sleep(600)", "no answer within 1 s (timeout=1) while it was called with q [2, 6, 9, 8], k ["),
     ],
 )  # fmt: skip
 def test_what_ends_the_process_is_a_verdict(code: str, call: str, said: str, tmp_path: Path) -> None:
     start = time.monotonic()
     done = checked(tmp_path, "--json", "timeout=1" if "sleep" in call else "seed=0", code=code, call=call)
     verdict = json.loads(done.stdout)
-    assert (done.returncode, verdict["passed"], done.stderr) == (1, False, "")
-    assert said in verdict["computes"]
+    assert (done.returncode, verdict["outcome"], done.stderr) == (3, "not verified", "")
+    assert said in verdict["reason"]
     assert said in verdict["findings"][0]["said"]
     assert time.monotonic() - start < 300  # and not the 600 seconds that it sleeps
 
@@ -88,12 +88,12 @@ def test_what_it_takes_away_from_python_hinders_no_check(code: str, tmp_path: Pa
 
 
 @pytest.mark.long
-def test_what_cannot_be_called_ends_with_2_and_one_line(tmp_path: Path) -> None:
+def test_what_cannot_be_called_ends_with_3_and_one_line(tmp_path: Path) -> None:
     done = checked(tmp_path, "--json", call="raise ValueError('these are no tensors')")
-    line = "attn_exp: error: attention could not be called with q, k, v [b h t d], numpy, float64: "
-    assert (done.returncode, done.stderr) == (2, f"{line}ValueError: these are no tensors\n")
-    assert json.loads(done.stdout)["passed"] is False
-    assert "and: attn-exp check wrapper.py:attention" in checked(tmp_path, call="raise ValueError").stdout
+    line = "attn_exp: not verified: attention could not be called with q, k, v [b h t d], numpy, float64: "
+    assert (done.returncode, done.stderr) == (3, f"{line}ValueError: these are no tensors\n")
+    assert json.loads(done.stdout)["outcome"] == "not verified"
+    assert "attn-exp check factory.py:make" in checked(tmp_path, call="raise ValueError").stdout
 
 
 BROKEN_THERE = """

@@ -61,13 +61,10 @@ class Settings:
 
 
 class OfSettings(Never):
-    """Takes its settings together, and has a mistake beside the mask."""
+    """Takes its settings together."""
 
     def __init__(self, config: Settings) -> None:
         super().__init__(config.n_embd, config.n_head, config.causal)
-
-    def size(self, x: Any) -> float:
-        return math.sqrt(x.shape[-1])
 
 
 @pytest.mark.parametrize(
@@ -76,7 +73,7 @@ class OfSettings(Never):
         (Told, ()),
         (Next, ("causal_next",)),
         (Never, ("causal_ignored",)),
-        (OfSettings, ("scale_by_sqrt_d_model", "causal_ignored")),
+        (OfSettings, ("causal_ignored",)),
     ],
 )
 def test_a_class_that_may_be_causal_is_asked_both_ways(kind: Any, names: tuple[str, ...]) -> None:

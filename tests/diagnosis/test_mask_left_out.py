@@ -53,4 +53,4 @@ def test_a_causal_mask_that_nothing_is_made_of_is_named(kind: Any) -> None:
 
 def test_a_causal_mask_for_another_way_of_calling_is_no_mistake() -> None:
     verdict = attn_exp.check(ForLater, quick=True)
-    assert verdict.passed, verdict
+    assert verdict.outcome == "not verified" and not verdict.mistakes and "`seen`" in str(verdict), verdict

@@ -136,7 +136,7 @@ def of_whole_shares(x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, num_heads: i
 
 def test_the_size_of_a_head_may_be_a_share_of_x() -> None:
     verdict = attn_exp.check(of_shares_of_x, quick=True)
-    assert verdict.passed, verdict
+    assert not verdict.is_wrong, verdict
     assert "x's width over the heads" in str(verdict)
 
 

@@ -71,7 +71,7 @@ def test_torch_s_own_layer_is_a_row(here: None) -> None:
 
 def test_a_module_of_other_sizes_is_refused_in_one_line(here: None) -> None:
     line = row_of(f"{FILE}:layer", 20, 5, [])
-    assert line.note == "layer: it has 3 heads, and the run has 5"
+    assert line.note == "layer: W_q: the module has [12, 12], the run [20, 20]"
 
 
 @pytest.fixture
@@ -151,14 +151,19 @@ class Deaf(torch.nn.Module):
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
-        self.heads, self.p = heads, torch.nn.Linear(dim, 3 * dim)
+        self.heads, self.p, self.scale = heads, torch.nn.Linear(dim, 3 * dim), 1.0
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> Any:
         q, k, v = self.p(query).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return ((q @ k.mT).softmax(-1) @ v).transpose(1, 2).flatten(2)
+        return ((self.scale * q @ k.mT).softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
-def test_what_makes_keys_of_its_queries_is_asked_as_self_attention_and_it_is_said() -> None:
-    verdict = attn_exp.check(Deaf, quick=True)
-    assert verdict.mistakes == ("no_scale",)
-    assert any("cross attention" in said for said in verdict.not_asked), verdict.not_asked
+class DeafAndScaled(Deaf):
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.scale = (dim // heads) ** -0.5
+
+
+def test_what_makes_keys_of_its_queries_is_wrong_where_it_takes_keys() -> None:
+    assert attn_exp.check(Deaf, quick=True).is_wrong
+    assert attn_exp.check(DeafAndScaled, quick=True).is_wrong

@@ -141,9 +141,9 @@ def merged_wrong(queries: Array, keys: Array, values: Array, n_heads: int = 2) -
 
 def test_heads_may_lie_side_by_side() -> None:
     verdict = attn_exp.check(side_by_side, quick=True)
-    assert verdict.passed
+    assert not verdict.is_wrong
     assert "[b t h*d]" in verdict.findings[0].said
-    assert attn_exp.check(side_by_side, layout="btm", quick=True).passed
+    assert not attn_exp.check(side_by_side, layout="btm", quick=True).is_wrong
     assert attn_exp.check(merged_wrong, quick=True).mistakes == ("heads_merged_wrong",)
 
 

@@ -423,7 +423,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
 def test_the_command_says_it_in_its_exit_code(tmp_path: Path) -> None:
     right = command(*WORDS, f"answer.weights={text(worked()['weights'], 3)}")
     assert (right.returncode, right.stderr) == (0, "")
-    assert right.stdout.startswith("answer.weights: passed   (asked: experiment=the_cat_sat")
+    assert right.stdout.startswith("answer.weights: right\nasked: experiment=the_cat_sat")
     path = write(tmp_path, "mine.csv", text(WRONG["no_scale"]["weights"], 3).strip("[]").replace("],[", "\n"))
     wrong = command(*WORDS, f"answer.weights={path}", "--json")
     assert wrong.returncode == 1

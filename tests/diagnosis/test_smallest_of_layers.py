@@ -65,6 +65,7 @@ def numbers(said: str) -> list[float]:
 def _imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the files of a test be imported, as they are where a reader stands in their folder."""
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
 
 
 @pytest.mark.parametrize("wrong", [{"scaled": ""}, {"axis": -2}, {"scaled": "* 0.9 * q.shape[-1] ** -0.5"}])
@@ -73,7 +74,7 @@ def test_what_a_wrong_layer_is_said_to_give_its_lines_give(tmp_path: Path, wrong
     small = verdict.smallest
     assert small is not None
     assert pasted(small) == pytest.approx(numbers(small.mine), rel=1e-2, abs=2e-3)
-    assert numbers(small.mine) != pytest.approx(numbers(small.right), rel=1e-2, abs=1e-2)
+    assert numbers(small.mine) != pytest.approx(numbers(small.right), rel=1e-3, abs=1e-3)
 
 
 def test_what_is_right_is_what_the_same_layer_gives_once_it_is_mended(tmp_path: Path) -> None:
@@ -81,36 +82,6 @@ def test_what_is_right_is_what_the_same_layer_gives_once_it_is_mended(tmp_path: 
     assert verdict.smallest is not None
     written(tmp_path, "mine")
     assert pasted(verdict.smallest) == pytest.approx(numbers(verdict.smallest.right), rel=1e-2, abs=2e-3)
-
-
-def test_a_mistake_that_needs_a_mask_is_shown_with_one(tmp_path: Path) -> None:
-    target = written(tmp_path, "mine", masked="scores = scores if mask is None else scores.roll(1, -1)")
-    small = attn_exp.check(target, quick=True).smallest
-    assert small is not None and "mask = torch.tensor(" in small.python
-    assert pasted(small) == pytest.approx(numbers(small.mine), rel=1e-2, abs=2e-3)
-
-
-def test_two_layers_are_shown_the_smallest_input_on_which_they_differ(tmp_path: Path) -> None:
-    one, other = written(tmp_path, "mine"), written(tmp_path, "other", scaled="")
-    verdict = attn_exp.check(one, against=other, quick=True)
-    first, second = (side.smallest for side in verdict.sides)
-    assert first is not None and second is not None
-    known: dict[str, Any] = {}
-    assert pasted(first, known) == pytest.approx(numbers(first.mine), rel=1e-2, abs=2e-3)
-    assert pasted(second, known) == pytest.approx(numbers(second.mine), rel=1e-2, abs=2e-3)
-    assert first.mine != second.mine
-    assert "The smallest input on which they differ:" in str(verdict)
-
-
-def test_lines_name_what_the_user_named_and_no_array_takes_the_name_of_a_layer(tmp_path: Path) -> None:
-    target = written(tmp_path, "mine", scaled="")
-    text = (tmp_path / "mine.py").read_text() + "\nOther = Attention\n"
-    for one in ("self, x,", "x.shape", "self.qkv(x)"):
-        text = text.replace(one, one.replace("x", "layer"))
-    (tmp_path / "mine.py").write_text(text)
-    small = attn_exp.check(target.replace("Attention", "Other"), quick=True).smallest
-    assert small is not None and "import Other" in small.python and "layer_ = torch.zeros(" in small.python
-    assert pasted(small) == pytest.approx(numbers(small.mine), rel=1e-2, abs=2e-3)
 
 
 def test_what_nobody_can_import_or_write_is_not_shown(tmp_path: Path) -> None:

@@ -135,30 +135,30 @@ def test_a_width_is_told_from_the_size_of_a_head_by_their_numbers() -> None:
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
 
-class OfMatrices(torch.nn.Module):  # type: ignore[misc] # torch may be missing
-    def __init__(self, Wk: Any, Wq: Any, Wv: Any, Wmerge: Any, emb: int, heads: int = 8) -> None:
-        super().__init__()
-        self.sides = torch.nn.ParameterList([Wq, Wk, Wv])
-        self.merge = torch.nn.Linear(emb, emb, bias=False)
-        assert self.merge.weight.shape == Wmerge.shape
-        self.merge.weight = torch.nn.Parameter(Wmerge)
-        self.heads = heads
-
-    def forward(self, x: Any) -> Any:
-        q, k, v = ((x @ side).unflatten(-1, (self.heads, -1)).transpose(1, 2) for side in self.sides)
-        said = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-        return self.merge(said.transpose(1, 2).flatten(-2))
-
-
-to_q, to_k, to_v = (torch.nn.Linear(12, 12, bias=False) for _ in range(3))
-
-
-def test_a_class_may_be_made_of_matrices() -> None:
-    assert attn_exp.check(OfMatrices, quick=True).passed
-
-
 @pytest.mark.parametrize(
     ("name", "side"), [("fc_q", "W_q"), ("to_keys", "W_k"), ("v_net", "W_v"), ("to_qkv", "W_qkv"), ("fc", "W")]
 )
 def test_words_for_layers_stand_around_the_side_that_a_matrix_makes(name: str, side: str) -> None:
     assert side_of_name(name) == side
+
+
+def of_a_switch(q: Any, k: Any, v: Any, mask: bool = False) -> Any:
+    """`mask` is no array, but the word for causal."""
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    return softmax(np.where(np.tri(*scores.shape[-2:]) == 0, -1e9, scores) if mask else scores) @ v
+
+
+def of_a_default(q: Any, k: Any, v: Any, d_k: int = 512) -> Any:
+    """The default is not the size of a head."""
+    return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(d_k)) @ v
+
+
+def of_a_dropout_mask(q: Any, k: Any, v: Any, dropout_mask: Any = None) -> Any:
+    weights = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return (weights if dropout_mask is None else np.where(dropout_mask, weights, 0.0)) @ v
+
+
+@pytest.mark.parametrize("function", [of_a_switch, of_a_default, of_a_dropout_mask])
+def test_words_that_mean_something_else_hinder_nobody(function: Any) -> None:
+    verdict = attn_exp.check(function)
+    assert verdict.passed and not verdict.right_under, verdict

@@ -91,10 +91,13 @@ def test_a_table_has_a_line_for_each(
     said = capsys.readouterr().out
     assert stop.value.code == 1
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in said.splitlines() if line.startswith("  ")}
-    assert lines["right"] == lines["Kept.attend"] == lines["made"] == lines["half"] == lines["again"] == "passed"
-    assert lines["unscaled"] == "FAILED no_scale"
-    assert lines["ends"].startswith("FAILED ended without an answer (exit code 4)")
-    assert lines["needs"].startswith("not called needs 'gadget'")
+    assert lines["right"] == lines["Kept.attend"] == lines["made"] == lines["half"] == lines["again"] == "right"
+    assert lines["unscaled"] == "wrong no_scale"
+    assert lines["ends"].startswith("not verified it ended without an answer (exit code 4)")
+    assert lines["needs"].startswith("not verified could not be called: needs 'gadget'")
+    file.write_text(FILE.replace("def unscaled", "def _").replace("_(q, k, v", "_(q, k"), encoding="utf-8")
+    with pytest.raises(SystemExit, match="3"):  # nothing is wrong, and not all is verified
+        cli.main()
     assert said.endswith("Not attention: softmax, split_heads, scores, wrapped\n")
 
 
@@ -116,9 +119,9 @@ def test_json_is_a_list(file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_a_table_says_the_words_to_pass() -> None:
-    verdict = {"passed": True, "mistakes": [], "computes": "attention", "right_under": "mask=causal"}
+    verdict = {"outcome": "right", "mistakes": [], "computes": "attention", "right_under": "mask=causal"}
     rows = [{"name": "mine", "attends": True, "uncalled": "", "verdict": verdict}]
-    assert "mine  passed      right under mask=causal" in table("a.py", rows, "plain attention")
+    assert "mine  right         right under mask=causal" in table("a.py", rows, "plain attention")
 
 
 def test_code_of_a_second_file_of_one_name_is_its_own(tmp_path: Path) -> None:

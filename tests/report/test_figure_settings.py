@@ -97,23 +97,6 @@ def test_every_text_of_every_figure_is_read_where_it_is_shown(words: tuple[str, 
 
 
 @pytest.mark.long
-def test_slides_are_16_to_9() -> None:
-    for drawing in drawings_of(comparison(SLIDES)).values():
-        width, height = shown_size(drawing)
-        assert width / height == pytest.approx(16 / 9, rel=1e-3) and width == pytest.approx(13.333, abs=0.01)
-
-
-@pytest.mark.long
-def test_paper_is_as_wide_as_the_text_of_a_page_unless_asked_otherwise() -> None:
-    paper = drawings_of(comparison("figures.preset=paper"))
-    assert max(shown_size(drawing)[0] for drawing in paper.values()) == pytest.approx(6.3, abs=0.01)
-    assert all(
-        drawings_of(comparison())[name].get_size_inches() == pytest.approx(paper[name].get_size_inches())
-        for name in paper
-    )
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "size"),
     [

@@ -33,8 +33,8 @@ class Case:
 
 
 def names_said(verdict: Any) -> tuple[str, ...]:
-    """Return the mistakes that a verdict names; of a mask read as another library has it, the name of that."""
-    as_mistakes = next((group for group in verdict.alike if "mask_inverted" in group), ())
+    """Return the mistakes that a verdict names; where it names a convention, the mistake that it is beside another."""
+    as_mistakes = next((group for group in verdict.alike if {"mask_inverted", "rope_pairing"} & {*group}), ())
     if set(verdict.mistakes) < set(as_mistakes) and not verdict.passed:
         return tuple(as_mistakes)
     return tuple(verdict.mistakes)

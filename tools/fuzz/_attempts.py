@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attn_exp import cli
+from attn_exp.errors import EXIT_CODES
 
 LONGEST = 300
 UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -59,7 +60,7 @@ def fallen(words: Sequence[str], folder: Path, outside: Path) -> str | None:
             return f"{words!r}: said {line[-600:]!r}"
         if entries(folder) != before or out:
             return f"{words!r}: left {sorted(set(entries(folder)) - set(before))[:5]} behind, printed {out[:100]!r}"
-    elif code not in (cli.DONE, cli.FAILED):
+    elif code not in EXIT_CODES.values():
         return f"{words!r}: exit code {code}"
     return None
 

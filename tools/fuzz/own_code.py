@@ -27,7 +27,7 @@ from unittest.mock import patch
 import attn_exp.diagnosis.command  # noqa: F401 - loaded once here, and not in each fork
 from attn_exp import child
 from attn_exp.diagnosis import in_child
-from attn_exp.errors import UserError, printable
+from attn_exp.errors import EXIT_CODES, UserError, printable
 from tools.fuzz._load import others
 from tools.fuzz._processes import AFTER, SECONDS, environment
 
@@ -268,13 +268,13 @@ def tried(places: Places, words: list[str], right: bool, real: bool) -> str | No
     printed, errors = (path.read_text("utf-8", "replace") for path in places[1:])
     ours = [line for line in errors.splitlines() if line.startswith("attn_exp: error:")]
     wrong = {
-        f"exit code {code}": code not in (0, 1, 2),
+        f"exit code {code}": code not in (0, 1, 2, 3),
         f"a traceback: {errors.strip().splitlines()[-1:]}": "Traceback" in errors + printed,
         "it passed": code == 0 and not right,
         "it was never imported": "before it was imported" in printed,
         f"{len(ours)} lines with exit code 2": (code == 2) != (len(ours) == 1),
         "words on stdout with exit code 2": code == 2 and "--json" not in words and not is_wrapper(printed),
-        "no verdict": code != 2 and "--json" not in words and ": " not in printed,
+        "no verdict": code in (0, 1) and "--json" not in words and ": " not in printed,
         "no JSON": "--json" in words and not (is_verdict(printed, code) or (code == 2 and not printed)),
         "an error of ours": "of attn_exp itself" in errors + printed or "in which attn_exp asks" in errors,
         "its words on stdout": "words" in printed.split("It computes")[0] or "\x1b" in printed,
@@ -307,9 +307,8 @@ def by_fork(places: Places, words: list[str], most: float) -> int:
 
     with patch("attn_exp.child.subprocess.Popen", begin), redirect_stdout(printed):
         try:
-            text, passed = in_child.checked(words)
+            text, code = in_child.checked(words)
             print(printable(text))
-            code = 0 if passed else 1
         except UserError as error:
             errors, code = f"attn_exp: error: {' '.join(str(error).splitlines())}\n", 2
     places.out.write_text(printed.getvalue(), "utf-8", "backslashreplace")
@@ -384,8 +383,8 @@ def is_verdict(printed: str, code: int) -> bool:
     except ValueError:
         return False
     if "uncalled" in verdict:
-        return code == 2 and is_wrapper(verdict["wrapper"])
-    return bool(verdict["passed"] == (code == 0) and verdict["findings"])
+        return code == 3 and is_wrapper(verdict["wrapper"])
+    return bool(EXIT_CODES[verdict["outcome"]] == code and verdict["findings"])
 
 
 def processes_in(folder: Path) -> list[str]:

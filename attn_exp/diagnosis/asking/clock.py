@@ -81,12 +81,6 @@ def while_there_is_time(several: Iterable[T], seconds: float, what: str) -> Iter
         yield one
 
 
-def end_of(seconds: float) -> float:
-    """Return when what takes so many seconds of a check ends, however often it is begun anew."""
-    clock = CLOCK.get()
-    return (process_time() if clock is None else clock.start) + seconds * PACE.seconds
-
-
 def is_over(seconds: float, what: str) -> bool:
     """Say whether a check has been at work for so many seconds, and note `what` is left out then."""
     clock = CLOCK.get()

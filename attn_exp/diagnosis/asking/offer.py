@@ -48,7 +48,8 @@ ROLES: dict[str, tuple[str, ...]] = {
     "causal": ("iscausal", "causal", "usecausalmask", "causalmask"),
     "scale": ("scale", "smscale", "softmaxscale", "scaling", "scalefactor"),
     "window": ("window", "windowsize", "localwindowsize", "slidingwindow"),
-    "softcap": ("softcap", "logitcap", "logitsoftcap", "attnlogitsoftcapping", "logitssoftcap", "cap"),
+    "softcap": ("softcap", "logitcap", "attnlogitssoftcap", "logitsoftcap", "attnlogitsoftcapping", "logitssoftcap",
+                "cap"),
     "shared": ("enablegqa", "gqa"),
     "lengths": ("lengths", "seqlens", "seqlengths", "kvlengths", "keylengths", "keyvalueseqlengths", "nonpadkvseqlen",
                 "kvlens", "seqlensk", "seqlenskv", "length", "validlens", "validlen", "validlength", "validlengths",
@@ -178,13 +179,6 @@ def role_of(name: str) -> str:
     return "padding" if words & {"pad", "padding", "key", "keys"} else "mask"
 
 
-def is_of_edges(word: str) -> bool:
-    """Say whether a word for a mask speaks of edges from one token to another: which axis counts which is not said."""
-    return bool({*words_in(word)} & OF_EDGES)
-
-
-OF_EDGES = {"edge", "edges", "adj", "adjacency", "graph", "link", "links", "pair", "pairs", "neighbor", "neighbors",
-            "neighbour", "neighbours", "connection", "connections", "connectivity"}  # fmt: skip
 NO_LENGTH = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
 """Words beside `lengths` of names that hold no lengths of keys: where texts end that lie in a row is none."""
 MASKED = {"token", "tokens"}

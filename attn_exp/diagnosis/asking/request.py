@@ -40,8 +40,8 @@ class Request:
     `head` and `kv_head` are None where they were not asked for. `typed` are the names of the settings that the user
     wrote; `as_typed` says that none but these may be meant. `align` moves the first query beside the first or the last
     key. `size` is how many numbers each head of a module that is made of its class has, where its words fit no others,
-    or 0. `scale_set`: a number of the configuration of such a module, and which power of that size it is. `tell` hears
-    of each call before it is made.
+    or 0. `scale_set`: a number of the configuration of such a module, and which power of that size it is. `ignore`
+    names arguments that need not be verified. `tell` hears of each call before it is made.
     """
 
     masks: tuple[Mask, ...] = ()
@@ -69,6 +69,7 @@ class Request:
     typed: frozenset[str] = frozenset()
     as_typed: bool = False
     few: bool = False
+    ignore: tuple[str, ...] = ()
     tell: Callable[[str], None] | None = field(default=None, compare=False)
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:
@@ -164,9 +165,15 @@ def understood(words: Sequence[str]) -> Request:
     """
     if any(word.startswith("timeout=") for word in words):
         raise UserError("timeout= is for the command, attn-exp check: in Python nothing can end a function of yours")
-    how = {key: value for key, _, value in (word.partition("=") for word in words) if key in HOW}
-    settings = [word for word in words if word.partition("=")[0] not in HOW]
+    how: dict[str, Any] = {key: value for key, _, value in (word.partition("=") for word in words) if key in HOW}
+    names = [word.partition("=")[2].strip("[]()").split(",") for word in words if word.startswith(IGNORE)]
+    how["ignore"] = tuple(filter(None, (name.strip(" '\"") for some in names for name in some)))
+    settings = [word for word in words if word.partition("=")[0] not in HOW and not word.startswith(IGNORE)]
     return request_of(settings_of(settings), settings, **how)
+
+
+IGNORE = "ignore="
+"""What a word begins with that sets arguments aside by name."""
 
 
 def settings_of(words: Sequence[str]) -> Config:

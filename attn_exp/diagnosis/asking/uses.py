@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,11 +68,6 @@ class Use:
     def is_switch(self) -> bool:
         """Whether it is True or False: the code never asks for more."""
         return 0 < self.tested == self.read
-
-    @property
-    def holds_others(self) -> bool:
-        """Whether it is a configuration: a mapping, or an object with fields."""
-        return bool(self.fields or self.keys)
 
 
 MANY = 6
@@ -404,50 +399,5 @@ def numbers_compared(thing: Any) -> list[float]:
     return sorted((number for number in found if number not in (0.0, 1.0)), key=lambda one: not found[one])
 
 
-def lengths_compared(kind: Any) -> list[int]:
-    """Return the whole numbers with which the code of a class compares something: lengths that it insists on, say."""
-    found = set[int]()
-    for home in inspect.getmro(kind) if inspect.isclass(kind) else ():
-        if is_of_a_library(home):
-            continue
-        with suppress(OSError, TypeError, SyntaxError):
-            tree = tree_of(home)
-            sides = (one for node in ast.walk(tree) if isinstance(node, ast.Compare)
-                     for side in (node.left, *node.comparators) for one in ast.walk(side))  # fmt: skip
-            found |= {one.value for one in sides if isinstance(one, ast.Constant) and type(one.value) is int}
-    return sorted(number for number in found if number > FEWEST)
-
-
 FEWEST = 4
 """What is no more than this counts axes rather than what lies along one."""
-
-
-def keys_taken(tree: ast.AST, name: str) -> Iterator[str]:
-    """Yield the keys of which something is taken from a dictionary, and not only asked whether they are there."""
-    for node in ast.walk(tree):
-        home = key = None
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            home, key = node.value, node.slice
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            home, key = node.func.value, next(iter(node.args), None)
-        if isinstance(home, ast.Name) and home.id == name and isinstance(key, ast.Constant):
-            yield str(key.value)
-
-
-def keywords_read(function: Any) -> dict[str, Any]:
-    """Return what a function reads of the keywords that it does not name, with what stands for them where they lack.
-
-    Of `**options` that is `options["heads"]`, or `options.get("mask")`.
-    """
-    parameters = inspect.signature(function).parameters.values()
-    stars = [given.name for given in parameters if given.kind is given.VAR_KEYWORD]
-    try:
-        tree = tree_of(function)
-    except (OSError, TypeError, SyntaxError):
-        return {}
-    found: dict[str, Use] = {}
-    Reader(found, {}).visit(tree)
-    read = set(keys_taken(tree, stars[0])) if stars else set()
-    words = [word for word in found[stars[0]].keys if word in read] if stars and stars[0] in found else []
-    uses = {word: found.get(word, Use()) for word in words}
-    return {word: use.instead if use.optional else inspect.Parameter.empty for word, use in uses.items()}

@@ -28,7 +28,6 @@ from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.code.libraries import DIGITS
 from attn_exp.diagnosis.code.returned import parts_of
-from attn_exp.diagnosis.code.watching import DROPPING, watched
 from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import Given
@@ -92,8 +91,18 @@ def dropped(caller: Caller, case: Case) -> bool:
 
 def draws_what_it_drops(caller: Caller, case: Case) -> bool:
     """Say whether PyTorch draws zeros and ones in a call, as its dropout does."""
-    operations, _ = watched(lambda: caller(case), [])
-    return any(one.name in DROPPING for one in operations)
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function brought it
+
+    names = set[str]()
+
+    class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            names.add(function.__name__.partition(".")[0].rstrip("_"))
+            return function(*args, **(kwargs or {}))
+
+    with Watching():  # type: ignore[no-untyped-call]
+        caller(case)
+    return bool(names & {"bernoulli", "native_dropout"})
 
 
 def one_token(case: Case) -> Case | None:
@@ -408,10 +417,13 @@ def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) ->
         return (output.reshape(-1) * weights).sum()
 
     answer = total(leaves)
-    if not answer.requires_grad:
+    derivatives: Any = (
+        torch.autograd.grad(answer, list(leaves.values()), allow_unused=True) if answer.requires_grad else ()
+    )
+    known = {side: slope for side, slope in zip(sides, derivatives, strict=False) if slope is not None}
+    if not known:
         raise CutError
-    derivatives = torch.autograd.grad(answer, list(leaves.values()))
-    derived = sum(float((slope * direction[side]).sum()) for side, slope in zip(sides, derivatives, strict=True))
+    derived = sum(float((slope * direction[side]).sum()) for side, slope in known.items())
     ends = [
         float(total({side: arguments[side] + sign * STEP * direction[side] for side in sides})) for sign in (1.0, -1.0)
     ]

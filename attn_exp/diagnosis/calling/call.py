@@ -17,10 +17,10 @@ from attn_exp.diagnosis.asking.layouts import is_joined, laid, unlaid
 from attn_exp.diagnosis.asking.masking import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.offer import Offer, at_of, boolean, for_case, plain
 from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.bind.sizes import letter_of
 from attn_exp.diagnosis.code.libraries import Library
 from attn_exp.diagnosis.code.returned import NoNumbersError, numbers_of, parts_of
 from attn_exp.diagnosis.code.traced import called
-from attn_exp.diagnosis.matrices.module_sizes import HEADS, about_heads
 from attn_exp.errors import UserError, words_of_error
 from attn_exp.own_code import LeftError, error_line, held
 
@@ -37,7 +37,7 @@ def size_of_head(made: Any) -> int:
     sizes = [float(said[word]) for word in OF_HEADS if word in said]
     sizes += [float(said[word]) ** 2 for word in DIVIDING if said.get(word)]
     sizes += [float(said[word]) ** -2 for word in MULTIPLYING if said.get(word)]
-    if not any(word in HEADS or about_heads(word) for word in said):
+    if not any(letter_of(word) == "h" for word in said):
         sizes += [float(said[word]) for word in OF_ONE_HEAD if word in said]
     known = [round(size) for size in sizes if 1 < size <= LARGEST and abs(size - round(size)) < 1e-6 * size]
     return next(iter(known), 0)
@@ -89,7 +89,8 @@ class Caller:
     @property
     def size_held(self) -> int:
         """The size of a head for which an object was made, as its own numbers say it; 0 where they do not, or none."""
-        return size_of_head(getattr(self.function, "__self__", self.function)) if self.is_made else 0
+        known: int = getattr(self.function, "head_size", 0)
+        return known or (size_of_head(getattr(self.function, "__self__", self.function)) if self.is_made else 0)
 
     def __call__(self, case: Case) -> Answer:
         """Return what the function says to a case; one that wants a mask beside its word for causal gets both."""

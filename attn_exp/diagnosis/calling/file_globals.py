@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 
 from attn_exp.diagnosis.calling.neutral import (
@@ -21,9 +22,8 @@ from attn_exp.diagnosis.calling.neutral import (
     hinted,
 )
 from attn_exp.diagnosis.code.source import names_in
-from attn_exp.diagnosis.matrices.plain_layers import arrays_in
-from attn_exp.diagnosis.matrices.sizes_of_files import ONE_AT_A_TIME
 
+ONE_AT_A_TIME = RLock()
 SIZES = (HEADS, GROUPS, SHARE, SIZE, WIDTH, BATCH, ROWS, KEYS)
 
 
@@ -47,7 +47,7 @@ def find_global_sizes(function: Any) -> dict[str, Source]:
     """Return the sizes that a function reads from its file, by name; none if the file also holds arrays of them."""
     read = read_globals(function) if inspect.isfunction(inspect.unwrap(function)) else {}
     values = {name: value for name, value in read.items() if not is_definition(value)}
-    if any(array.ndim for _, _, array in arrays_in(values)):
+    if any(getattr(value, "ndim", 0) for value in values.values()):
         return {}
     sizes = {name: size for name, value in read.items() if type(value) is int and (size := size_named(name))}
     heads, head_sizes = ({read[name] for name, size in sizes.items() if size is one} for one in (HEADS, SIZE))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -16,10 +17,17 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.chance import random_key
-from attn_exp.diagnosis.calling.neutral_of_layers import Filled, Make, counted, ends_of, in_matrices, lengths, rotations
-from attn_exp.diagnosis.calling.turning_tables import Turning
-from attn_exp.diagnosis.calling.way import Sizes
+from attn_exp.diagnosis.calling.turning_tables import (
+    Filled,
+    Make,
+    Sizes,
+    Turning,
+    counted,
+    ends_of,
+    in_matrices,
+    lengths,
+    rotations,
+)
 from attn_exp.diagnosis.code.libraries import beside, module_of
 from attn_exp.forms.pipeline import At
 
@@ -182,6 +190,13 @@ def chance(context: Context) -> Any:
 
         return torch.Generator(device=context.first.device).manual_seed(0)
     return np.random.default_rng(0)
+
+
+def random_key(sizes: Any) -> Any:
+    """Return a random key where x is one of JAX's arrays; None of other libraries."""
+    if type(sizes.x).__module__.partition(".")[0] not in ("jax", "jaxlib"):
+        return None
+    return sys.modules["jax"].random.PRNGKey(0)
 
 
 RANDOM_KEY = as_layers("a key", random_key)

@@ -1,4 +1,4 @@
-"""What turns queries and keys where a layer takes it from its caller: cosines and sines of the angles asked for."""
+"""Tables that a caller passes: cosines and sines of rotary angles, masks of one number, positions and lengths."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.code.libraries import beside
 from attn_exp.rules.positions.rope import Rope
 
 
@@ -37,7 +38,7 @@ def as_asked(positions: tuple[Any, ...], size: int) -> Turning | None:
     return None if rope is None else Turning(rope, size if rope.size is None else rope.size)
 
 
-def filled(
+def fill_table(
     shape: str, lengths: dict[str, int], turning: Turning, made_of: Callable[[Array], Array]
 ) -> Array | None:  # fmt: skip
     """Return a table of what is made of the angles; None where the shape is that of no table."""
@@ -60,13 +61,7 @@ def complex_numbers(letters: list[str], lengths: dict[str, int], turning: Turnin
     return np.broadcast_to(laid, [lengths[one] for one in letters]).copy()
 
 
-def in_pairs(rows: int, count: int, turning: Turning) -> Array | None:
-    """Return cosines and sines beside each other, `[t pairs 2]`."""
-    angles = turning.angles(rows, count)
-    return None if angles is None else np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-
-
-def in_matrices(rows: int, count: int, turning: Turning) -> Array | None:
+def turn_pairs(rows: int, count: int, turning: Turning) -> Array | None:
     """Return a matrix for each pair of each token, `[t pairs 2 2]`, that turns a column."""
     angles = turning.angles(rows, count)
     if angles is None:
@@ -74,3 +69,94 @@ def in_matrices(rows: int, count: int, turning: Turning) -> Array | None:
     cosines, sines = np.cos(angles), np.sin(angles)
     rows_of = partial(np.stack, axis=-1)
     return np.stack([rows_of([cosines, -sines]), rows_of([sines, cosines])], axis=-2)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a call, and one of its arrays, which says the library and the type; how tables turn, if they do."""
+
+    batch: int
+    rows: int
+    keys: int
+    x: Any
+    turning: Turning | None = None
+
+    def array(self, array: Array) -> Any:
+        """Return an array of NumPy in the library of x; numbers in its type."""
+        return beside(array, self.x)
+
+
+Make = Callable[[Sizes], Any]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What makes an array of one number; `shape` is in the letters of axes, `turns` is the size of a head.
+
+    r counts the distances between queries and keys, as those need who code places by them.
+    """
+
+    shape: str
+    value: float | bool
+    turns: int = 0
+    of_angles: bool = False
+    """Whether it is a table of angles themselves, where they are asked for; others are of cosines, or of sines."""
+
+    def __call__(self, sizes: Sizes) -> Any:
+        lengths = {"b": sizes.batch, "t": sizes.rows, "s": sizes.keys, "1": 1, "d": self.turns,
+                   "m": sizes.x.shape[-1], "r": sizes.rows + sizes.keys - 1}  # fmt: skip
+        lengths["h"] = sizes.x.shape[-1] // self.turns if self.turns else 1
+        lengths["n"] = sizes.batch * lengths["h"]
+        if sizes.turning is not None and isinstance(self.value, float):
+            made_of = partial(np.multiply, 1.0) if self.of_angles else np.cos if self.value else np.sin
+            table = fill_table(self.shape, lengths, sizes.turning, made_of)
+            if table is not None:
+                return sizes.array(table)
+        kind = np.bool_ if isinstance(self.value, bool) else np.int64 if isinstance(self.value, int) else np.float64
+        return sizes.array(np.full([lengths[letter] for letter in self.shape.split()], self.value, kind))
+
+
+def counted(shape: str) -> Make:
+    """Return what makes the places of tokens."""
+
+    def make(sizes: Sizes) -> Any:
+        places = np.arange(sizes.rows)
+        return sizes.array(np.tile(places, (sizes.batch, 1)) if shape == "b t" else places)
+
+    return make
+
+
+def rotations(shape: str, size: int) -> Make:
+    """Return what makes complex numbers that turn nothing."""
+
+    def make(sizes: Sizes) -> Any:
+        lengths = {"t": sizes.rows, "e": size // 2, "1": 1, "b": sizes.batch}
+        turned = None if sizes.turning is None else complex_numbers(shape.split(), lengths, sizes.turning)
+        ones = np.ones([lengths[letter] for letter in shape.split()], np.complex128)
+        return sizes.array(ones if turned is None else turned)
+
+    return make
+
+
+def in_matrices(size: int, more: int = 2) -> Make:
+    """Return what makes a matrix for each two numbers of a head that turns them by no angle, `[1 1 t d/2 2 2]`.
+
+    `more`: how many axes of length 1 stand before.
+    """
+
+    def make(sizes: Sizes) -> Any:
+        turned = None if sizes.turning is None else turn_pairs(sizes.rows, size // 2, sizes.turning)
+        matrices = np.tile(np.eye(2), (sizes.rows, size // 2, 1, 1)) if turned is None else turned
+        return sizes.array(matrices.reshape(*[1] * more, *matrices.shape))
+
+    return make
+
+
+def lengths(sizes: Sizes) -> Any:
+    """Return the length of each entry of a batch: all keys."""
+    return sizes.array(np.full(sizes.batch, sizes.keys, np.int64))
+
+
+def ends_of(side: str) -> Make:
+    """Return what makes where each of the texts ends that lie one after the other, from 0 on: here there is one."""
+    return lambda sizes: sizes.array(np.array([0, getattr(sizes, side)], np.int32))

@@ -19,7 +19,7 @@ from attn_exp.diagnosis.sheets.worksheet import Sheet, stages
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.recipes import STAGES, follows_steps
 from attn_exp.experiment.variant import Settled
-from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict
+from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict, decide
 from attn_exp.problem.problem import Problem
 
 
@@ -36,7 +36,7 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
     sheet = filled_in(variants[0], problem, answers)
     verdict = verdict_on(sheet, {variant.name: variant for variant in variants})
     name = " and ".join(f"answer.{one.stage}" for one in sheet.boxes)
-    return replace(verdict, name=name, asked=asked or variants[0].name, seconds=perf_counter() - start)
+    return decide(replace(verdict, name=name, asked=asked or variants[0].name, seconds=perf_counter() - start))
 
 
 def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -> Sheet:

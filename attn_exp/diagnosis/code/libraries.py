@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.errors import UserError, first_line, unknown
+from attn_exp.errors import UncalledError, UserError, first_line, unknown
 
 LIBRARIES = ("numpy", "torch", "jax")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -94,7 +94,8 @@ def of_torch(device: str) -> Library:
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise UserError(f"device={device}: torch cannot use it here ({first_line(error)})") from error
+        kind = UserError if "Expected one of" in str(error) else UncalledError  # no such device; none here
+        raise kind(f"device={device}: torch cannot use it here ({first_line(error)})") from error
 
     def into(array: Array, kind: str) -> Any:
         tensor = torch.from_numpy(np.array(array, copy=True))

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 
-from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Case
-from attn_exp.diagnosis.asking.questions import CROSS, layer_cases
+from attn_exp.diagnosis.asking.questions import CROSS
+from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.code.libraries import DIGITS
 from attn_exp.diagnosis.explaining.answers import Answers
 from attn_exp.diagnosis.explaining.smallest import fresh
 from attn_exp.diagnosis.finding import ways_to_call
 from attn_exp.diagnosis.finding.ways_to_call import Seen, Tried
-from attn_exp.diagnosis.inside import inner
-from attn_exp.diagnosis.matrices.bound import Bound
-from attn_exp.diagnosis.reading.read_layers import no_queries, positive_values, with_matrices
 from attn_exp.rules.masks.array import Allowed
 
 Pair = tuple[Case, Answer]
@@ -36,9 +33,8 @@ def evidence_of(
     @cache  # each view of the evidence asks, and a layer would be made anew for each
     def ask() -> Seen:
         asked = of_one_input(wrong)
-        others = in_other_sizes(caller, function, {case.rung for case, _ in asked})
         holes = asked_of_holes(caller, function, wrong)
-        return [*fresh(caller, function, asked), *others, *([small] if small else []), *holes]
+        return [*fresh(caller, function, asked), *([small] if small else []), *holes]
 
     def ask_right() -> Seen:
         return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
@@ -48,7 +44,7 @@ def evidence_of(
 
     return Answers(
         promised(wrong) + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
-        ask_equal=ask_equal, is_seen=cache(partial(inner.leaves_nothing_open, function.look)),
+        ask_equal=ask_equal,
     )  # fmt: skip
 
 
@@ -62,32 +58,17 @@ def of_one_input(wrong: Seen) -> Seen:
     return [(case, answer) for case, answer in wrong if case.rung != CROSS] or wrong
 
 
-def in_other_sizes(caller: Caller, function: Bound, rungs: Collection[str]) -> Seen:
-    """Ask these kinds of questions of a layer of the same class in other sizes, if it can be made so.
-
-    Where names say what the matrices are in these sizes, they say it in others too.
-    """
-    other, inside = function.again(), function.inside
-    if other is None or inside is None or other.inside is None or other.offer is None:
-        return []
-    is_guessed = other.roles is not None and not other.roles.sure
-    found = (other.named if function.named is None and is_guessed else None) or other.inside
-    if other.offer.parameters != caller.offer.parameters or bool(found.around) != bool(inside.around):
-        return []
-    of_other = replace(caller, function=other.call, offer=other.offer)
-    cases = [case for case in layer_cases(caller.request, other.offer, True, found) if case.rung in rungs]
-    return [(case, of_other(case)) for case in cases[:MOST_OTHERS]]
-
-
-MOST_OTHERS = 4
-"""So many questions are asked of a layer in other sizes."""
-
-
 def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> tuple[Case, Answer] | None:
     """Return a question whose scores are all equal, with its answer: equal inputs, or a layer whose W_q is 0."""
     if caller.offer.core:
         return next((pair for pair in seen if pair[0].rung == "equal inputs"), None)
-    return asked_with(caller, function, case, no_queries)
+    if function.inside is not None:  # its matrices are its own
+        return None
+    arrays = {
+        name: np.zeros_like(array) if name in ("W_q", "b_q") else array for name, array in case.given.arrays.items()
+    }
+    other = replace(case, given=replace(case.given, arrays=arrays))
+    return other, caller(other)
 
 
 def asked_of_holes(caller: Caller, function: Bound, wrong: Seen) -> Seen:
@@ -102,10 +83,15 @@ def asked_of_holes(caller: Caller, function: Bound, wrong: Seen) -> Seen:
         other = case.with_masks(tuple(seeing_all(mask) if isinstance(mask, Allowed) else mask for mask in masks))
         if other.given.x is None:
             return [(other, caller(other))]
-        positive = replace(other, given=replace(other.given, x=np.abs(other.given.x)))
-        asked = asked_with(caller, function, positive, positive_values)
-        return [asked] if asked else []
+        if function.inside is not None:
+            return []
+        arrays = {name: np.abs(array) if name in OF_VALUES else array for name, array in other.given.arrays.items()}
+        positive = replace(other, given=replace(other.given, x=np.abs(other.given.x), arrays=arrays))
+        return [(positive, caller(positive))]
     return []
+
+
+OF_VALUES = ("W_v", "b_v", "W_o", "b_o")
 
 
 def seeing_all(mask: Allowed) -> Allowed:
@@ -113,18 +99,3 @@ def seeing_all(mask: Allowed) -> Allowed:
     values = mask.values.copy()
     values[..., 0, :] = True
     return Allowed(values)
-
-
-def asked_with(
-    caller: Caller, function: Bound, case: Case, change: Callable[[str, Array], Array]
-) -> tuple[Case, Answer] | None:
-    """Ask a layer a question with other matrices; None where those inside it cannot be others."""
-    arrays = {name: change(name, array) for name, array in case.given.arrays.items()}
-    other = replace(case, given=replace(case.given, arrays=arrays))
-    if function.inside is None:
-        return other, caller(other)
-    if function.layer is None or function.roles is None:
-        return None
-    with with_matrices(function.layer, function.roles, change) as held_now:
-        same = all(np.array_equal(array, held_now.get(name, 0.0)) for name, array in arrays.items())
-        return (other, caller(other)) if same else None

@@ -16,8 +16,8 @@ from attn_exp.diagnosis.asking.layouts import has_heads
 from attn_exp.diagnosis.asking.offer import at_of, for_case
 from attn_exp.diagnosis.asking.repeat import command, numbers
 from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.recipes.candidates import Change
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.experiment.verdict import Cells, Smallest, Stage

@@ -5,12 +5,10 @@ Names are hints: they say what is tried first. What an argument is that nobody k
 
 from __future__ import annotations
 
-import copy
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain, combinations, permutations, product
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +26,7 @@ from attn_exp.diagnosis.asking.offer import (
 from attn_exp.diagnosis.asking.sides import biases_of, side_of_name
 from attn_exp.diagnosis.asking.uses import Use, uses_of
 from attn_exp.diagnosis.calling import mappings, turning_tables
+from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import holds_size
 from attn_exp.diagnosis.calling.file_globals import find_global_sizes, is_cache_name, next_caches, replace_globals
 from attn_exp.diagnosis.calling.neutral import (
@@ -40,7 +39,6 @@ from attn_exp.diagnosis.calling.neutral import (
     ROOM_FOR_ANSWER,
     ROOT,
     SIZE,
-    TRUE,
     WIDTH,
     Context,
     Source,
@@ -50,10 +48,6 @@ from attn_exp.diagnosis.calling.neutral import (
 from attn_exp.diagnosis.calling.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.code.libraries import stack
 from attn_exp.diagnosis.code.returned import hidden, parts_of
-from attn_exp.diagnosis.matrices.bound import Bound
-from attn_exp.diagnosis.matrices.module_sizes import MASKED, is_switch_of_causal
-from attn_exp.diagnosis.matrices.plain_layers import keeps_what_it_makes, method_of
-from attn_exp.diagnosis.matrices.pure_layers import as_called
 from attn_exp.forms.pipeline import At
 from attn_exp.own_code import LeftError, held
 from attn_exp.rules.rules import Rules
@@ -99,22 +93,12 @@ class Adapter:
         core = {role: given.pop(own(role)) for role in (*CORE, *WHOLE_LAYER) if own(role) in given}
         given.pop(own("heads"), None)
         context = Context(at, library, core, turning_tables.as_asked(positions, at.size))
-        if self.step is not None and self.step.place and self.step.layout.startswith("b") and at.batch > 1:
-            return self.of_each_entry(context, given)
         function = self.function.of(context) if isinstance(self.function, Making) else self.function
         if self.step is not None:
             return self.of_each_token(self.step, function, context, given)
         if self.one_query:
             return self.of_each_query(function, context, given)
         return self.answer(function, context, given)
-
-    def of_each_entry(self, context: Context, given: Mapping[str, Any]) -> Any:
-        """Return the answers to the entries of a batch, for each of which the object keeps what it is given anew."""
-        at, said = replace(context.at, batch=1), list[Any]()
-        for place in range(context.at.batch):
-            entry = {own(role): array[place : place + 1] for role, array in context.given.items()}
-            said.append(self(**given, **entry, **{own(SIZES): (at, context.library, ())})[0])
-        return stack(said, 0)
 
     def of_each_query(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
         """Return the answers to the queries, each of which is a call.
@@ -148,12 +132,11 @@ class Adapter:
             raise ValueError("a call takes one token")
         axis, answers = step.layout.index("t"), list[Any]()
         state = {name: self.sources[name].make(context) for name in step.caches if name in self.sources}
-        function = copy.deepcopy(function) if step.place else function
         for place in range(context.at.rows):
             one = (*[slice(None)] * axis, slice(place, place + 1) if step.keeps_axis else place)
             token = {role: array[one] for role, array in context.given.items()}
             of_token = Context(replace(context.at, rows=1, keys=1), context.library, token)
-            said = self.answer(function, of_token, {**given, **state, **({step.place: place} if step.place else {})})
+            said = self.answer(function, of_token, {**given, **state})
             output, *rest = said if isinstance(said, tuple) else (said,)
             state |= next_caches(rest, step.caches) if step.caches else {}
             answers.append(output[(*[slice(None)] * axis, 0)] if step.keeps_axis else output)
@@ -199,30 +182,23 @@ class Step:
     layout: str
     keeps_axis: bool
     caches: tuple[str, ...] = ()
-    place: str = ""
-    """The argument that says which token it is, where the object keeps what earlier ones left."""
 
 
 @dataclass(frozen=True)
 class Making:
-    """A class, or a function that returns one, and what it is made of: an object for each number of heads."""
+    """A function that returns a function, and what it is given: one is made for each number of heads."""
 
     function: Callable[..., Any]
     sources: Mapping[str, Source]
     made: dict[tuple[int, ...], Any] = field(default_factory=dict, compare=False)
-    method: str = ""
 
     def of(self, context: Context) -> Any:
         """Return what is called, made for the sizes of a call, and made once for each."""
         sizes: tuple[int, ...] = (context.at.heads, context.at.groups, context.at.size)
         sizes += (context.at.rows, context.at.keys) if any(one in OF_LENGTH for one in self.sources.values()) else ()
         if sizes not in self.made:
-            made = self.function(**{name: source.make(context) for name, source in self.sources.items()})
-            made = getattr(made, self.method) if self.method else made
-            made = as_called(made)
-            self.made[sizes] = made.eval() if hasattr(made, "eval") and hasattr(made, "forward") else made
-        made = self.made[sizes]
-        return partial(made.apply, {}) if is_flax(made) else made
+            self.made[sizes] = self.function(**{name: source.make(context) for name, source in self.sources.items()})
+        return self.made[sizes]
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={source.text}" for name, source in self.sources.items())
@@ -232,11 +208,6 @@ def of_row(value: Any, place: int, rows: int) -> Any:
     """Return what a mask `[... t s]` says of one query; all else as it is."""
     shape = tuple(getattr(value, "shape", ()))
     return value[..., place, :] if len(shape) > 1 and shape[-2] == rows else value
-
-
-def is_flax(made: Any) -> bool:
-    """Say whether an object is a module of Flax, which is called with its parameters: here it has none."""
-    return any(base.__module__.startswith("flax.linen") for base in type(made).__mro__)
 
 
 def own(role: str) -> str:
@@ -261,22 +232,19 @@ class Arrangement:
     step: Step | None = None
 
 
-def adapted(function: Any, name: str, causal: bool = False) -> Iterator[Bound]:
+def adapted(function: Any, name: str) -> Iterator[Bound]:
     """Yield a function as one of q, k, v or of x and matrices, in every way that its signature leaves open.
-
-    A class that takes a causal flag is made with `causal`.
 
     Raises:
         UserError: what it takes is not known.
     """
-    for called, parameters in targets(function, name, causal):
+    for called, parameters in targets(function, name):
         told = find_global_sizes(called)
         uses = uses_of(function) if any(map(is_required, parameters)) else {}
         roles = roles_taken(parameters)
         for arrangement in chain(
             of_mappings(parameters, uses),
             of_steps(parameters),
-            of_places(function, parameters),
             of_kept(parameters, uses),
             arrangements(parameters),
         ):
@@ -306,35 +274,21 @@ def adapted(function: Any, name: str, causal: bool = False) -> Iterator[Bound]:
                 yield bound_of(called, function, parameters, arrangement, passed | needed, next(choices(unknown)))
 
 
-def targets(function: Any, name: str, causal: bool = False) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
-    """Yield what may be called, with its parameters: the function, or what a class or a maker of functions makes.
-
-    A class that takes a causal flag is made with `causal`.
-    """
-    function = as_called(function)
-    forward = getattr(function, "forward", None)
-    parameters = parameters_of(forward if callable(forward) and not inspect.isclass(function) else function, name)
-    if not inspect.isclass(function):
-        yield function, parameters
-        if any(side_of_name(given.name) and is_required(given) for given in parameters):
-            return
-    uses = uses_of(function) if causal and inspect.isclass(function) else {}
-    switches = {given.name: TRUE for given in parameters if causal and (
-        is_switch_of_causal(given) or (given.name in MASKED and uses.get(given.name, Use()).is_switch))}  # fmt: skip
-    for others in choices(told_when_made(parameters), is_made=True):
-        sources = others | switches
-        homes = inspect.getmro(function) if inspect.isclass(function) else ()
-        is_called = not homes or any(callable(vars(home).get("__call__")) for home in homes)
-        making = Making(function, sources, method="" if is_called else method_of(function))
+def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
+    """Yield what may be called, with its parameters: the function, or what a maker of functions makes."""
+    parameters = parameters_of(function, name)
+    yield function, parameters
+    if any(side_of_name(given.name) and is_required(given) for given in parameters):
+        return
+    for sources in choices(told_when_made(parameters), is_made=True):
+        making = Making(function, sources)
         try:
             with held():
                 made = making.of(NOMINAL)
-            made = next(iter(making.made.values())) if isinstance(made, partial) else made
         except (Exception, LeftError):
             continue
         if callable(made) and not inspect.isclass(made):
-            forward = getattr(made, "forward", None)
-            yield making, parameters_of(forward if callable(forward) else made, name)
+            yield making, parameters_of(made, name)
             return
 
 
@@ -523,26 +477,6 @@ def of_steps(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
     for layout, keeps_axis in product(OF_ONE_QUERY, (False, True)):
         step = Step(layout, keeps_axis, caches)
         yield Arrangement(True, sources, (layout,), guessed=True, step=step)
-
-
-def of_places(function: Any, parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
-    """Yield objects that take q, k and v of one token and its place, and keep what earlier tokens left."""
-    if not (inspect.isclass(function) and keeps_what_it_makes(function)):
-        return
-    needed = [given for given in parameters if is_required(given)]
-    named = sides_of(needed)
-    others = [given.name for given in needed if given.name not in named.values()]
-    if set(named) != set(CORE) or len(others) != 1 or not OF_PLACE.fullmatch(others[0]):
-        return
-    sources = {named[role]: direct(role) for role in CORE}
-    for layout, keeps_axis in product(("bhtd", "bthd", "btd", "htd", "thd", "td"), (True, False)):
-        step = Step(layout, keeps_axis, place=others[0])
-        yield Arrangement(True, {**sources, others[0]: PLACE}, (layout,), guessed=True, step=step)
-
-
-PLACE = Source("its place", lambda _: 0)
-OF_PLACE = re.compile(r"(?i)(cur(rent)?_?|start_?|cache_?|token_?)?(t|i|n|pos|position|step|idx|index|place|offset)")
-"""What people call the place of a token."""
 
 
 def kept(k: str, v: str, keys: Sequence[str]) -> Source:

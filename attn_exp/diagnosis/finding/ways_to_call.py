@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,26 +20,16 @@ from attn_exp.diagnosis.asking.masking import AXES, MASKINGS, PADDINGS, attribut
 from attn_exp.diagnosis.asking.offer import Offer, at_of, kept_by, offered, parameters_of
 from attn_exp.diagnosis.asking.questions import PADDED, SIZE, core_cases, layer_cases
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.asking.uses import uses_of
+from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import TOKENS_FIRST, Caller
 from attn_exp.diagnosis.calling.file_globals import find_global_sizes
 from attn_exp.diagnosis.code.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
-from attn_exp.diagnosis.finding.adapting import NOMINAL, Making, adapted, is_size, targets
-from attn_exp.diagnosis.inside.other_words import gives
-from attn_exp.diagnosis.making.constructing import construct
-from attn_exp.diagnosis.making.guessing import takes_projection
-from attn_exp.diagnosis.making.told_sizes import is_module, sizes_of
-from attn_exp.diagnosis.matrices.bound import Bound
-from attn_exp.diagnosis.matrices.layers import with_drawn_tensors_held, with_listed_layers_held
-from attn_exp.diagnosis.matrices.plain_layers import may_be_layer
-from attn_exp.diagnosis.matrices.pure_layers import kind_of
-from attn_exp.diagnosis.reading.layers_of_jax import filled
-from attn_exp.diagnosis.reading.modules import bound
-from attn_exp.diagnosis.reading.read_layers import taken_by
+from attn_exp.diagnosis.finding.adapting import adapted, is_size
+from attn_exp.diagnosis.finding.other_words import gives
 from attn_exp.diagnosis.recipes.candidates import every_mistake
 from attn_exp.errors import UncalledError, UserError, unknown
 from attn_exp.mistakes import mistake
-from attn_exp.own_code import LeftError, OwnFunction, held, unreadable
+from attn_exp.own_code import OwnFunction, unreadable
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
 
@@ -136,29 +125,21 @@ def refused_with_mask(tried: Tried) -> bool:
     return bool(tried.answer.output is None and tried.case.recipe.rules.masks and offer.takes("mask"))
 
 
-def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterator[Bound]:
+def functions(own: OwnFunction, known: Bound | None) -> Iterator[Bound]:
     """Yield what may be called: the function by the names of its parameters, then in every way that they leave open.
 
     Raises:
-        UserError: a module whose matrices are not known, or a function whose parameters cannot be read.
+        UserError: its parameters cannot be read.
     """
-    causal = request.is_causal
-    if known is None and without_parameters(own.function):
-        function = own.function if inspect.isclass(own.function) else own.function.eval()
-        yield from adapted(function, own.name, causal)
+    if known is not None:
+        yield known
         return
-    first = known or bound(own, request)
-    may_differ = first.inside is None and known is None
-    called = own.function if inspect.isclass(own.function) else first.call
-    ways = adapted(called, own.name, causal) if may_differ else iter(())
-    others = (replace(way, look=first.look) for way in ways)
-    if may_differ and (takes_size(first.call, own.name) or find_global_sizes(first.call)):
-        yield from others
-    if known is not None or is_named(own, first):
+    first, ways = Bound(own.function, own.function), adapted(own.function, own.name)
+    if takes_size(own.function, own.name) or find_global_sizes(own.function):
+        yield from ways
+    if is_named(own, first):
         yield first
-        yield from others
-        return
-    yield from others
+    yield from ways
 
 
 def takes_size(function: Any, name: str) -> bool:
@@ -169,42 +150,10 @@ def takes_size(function: Any, name: str) -> bool:
         return False
 
 
-def if_right(own: OwnFunction, request: Request) -> list[Bound]:
-    """Return the ways to call what is made of a class as a function of q, k and v, of which only right ones count."""
-    ways = adapted(own.function, own.name, request.is_causal) if inspect.isclass(own.function) else iter(())
-    return [replace(way, offer=replace(way.offer, only_if_right=True)) for way in ways if way.offer is not None]
-
-
-def offer_by_names(own: OwnFunction, request: Request) -> Offer | None:
-    """Return what the names of a function's parameters say that it takes; None where they do not, and of a module."""
-    if is_module(own.function) or may_be_layer(own.function):
-        return None
-    function = bound(own, request)
-    return offer_of(own, function) if function.offer is None and is_named(own, function) else None
-
-
-def without_parameters(function: Any) -> bool:
-    """Say whether something is a module of PyTorch that holds no numbers, or a class whose modules hold none."""
-    if not is_module(function) or kind_of(function):  # those of JAX and Keras have none before a call
-        return False
-    if inspect.isclass(function) and any(map(takes_projection, parameters_of(function, ""))):
-        return False
-    try:
-        with held():
-            made = next(iter(targets(function, "")))[0] if inspect.isclass(function) else function
-            module = made.of(NOMINAL) if isinstance(made, Making) else made
-            if inspect.isclass(function):
-                module = with_drawn_tensors_held(with_listed_layers_held(module))
-            if any(True for _ in module.parameters()):
-                return False
-            if inspect.isclass(function) and any(use.made_from for use in uses_of(function).values()):
-                module = construct(function, "", sizes_of(Request()), lambda one, _: one)  # of the layers that it needs
-            forward = taken_by(module.forward, "")
-            if sum(given.default is given.empty for given in forward) == 1:  # it may make its layers when it is called
-                module = filled(copy.deepcopy(module).double(), forward, sizes_of(Request()))
-            return not any(True for _ in module.parameters())
-    except (Exception, LeftError):
-        return False
+def offer_by_names(own: OwnFunction) -> Offer | None:
+    """Return what the names of a function's parameters say that it takes; None where they do not."""
+    function = Bound(own.function, own.function)
+    return offer_of(own, function) if is_named(own, function) else None
 
 
 FIRST_FEW, FEWER = 5, ("htd", "td")
@@ -281,12 +230,8 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     nearly, shaped, spoke, silent = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
     causal, unscaled, unmasked, idle = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
     start = thread_time()
-    misfit: UserError | None = None
     with unreadable(own.name):
-        try:
-            several = list(functions(own, request, known))
-        except UserError as error:  # a layer without the matrices of one: perhaps it is a function in a layer's clothes
-            several, misfit = if_right(own, request), error
+        several = list(functions(own, known))
     for function in several:
         is_late = bool(shaped or spoke or silent) and thread_time() - start > MOST_SECONDS
         if is_late or not may_tell_more(function, shaped):
@@ -314,14 +259,14 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     is_only = not shaped and (not spoke or speaks_of_heads(own.function))
     rare = [] if is_usual else in_rare_layouts(own, request, several, as_many_axes(shaped), is_only)
     first = silent[0].function if silent else None
-    is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
+    is_meant = first and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
     alike = nearly or rare or causal or unscaled or unmasked
     likeliest = [] if alike else as_a_mistake_shows(whatever_the_width(shaped))
     found = alike or prefer_explained_steps(likeliest) or spoke or meant(idle) or last
     if found:
         return with_tokens_first(found[0])
-    raise misfit or unmade(own, request) or unfit(own, silent)
+    raise unfit(own, silent)
 
 
 def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
@@ -335,16 +280,6 @@ def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
     if layout in FEWER:
         return any(one.caller.layout not in FEWER for one in before)
     return any(one.caller.layout == WIDE and not has_one_mistake(one, "single_head") for one in before)
-
-
-def unmade(own: OwnFunction, request: Request) -> UserError | None:
-    """Return why nothing can be made of a class: what it is made of that nobody knows, with its constructor's error."""
-    if inspect.isclass(own.function):
-        try:
-            construct(own.function, own.name, sizes_of(request), lambda made, _: made)
-        except UserError as error:
-            return error
-    return None
 
 
 def with_tokens_first(tried: Tried) -> Tried:

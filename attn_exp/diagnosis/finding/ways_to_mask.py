@@ -14,9 +14,9 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Case, expected, predicted, same_numbers, without_blind
 from attn_exp.diagnosis.asking.masking import ADDED, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.asking.uses import numbers_compared
+from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.finding.ways_to_call import cases, is_near, of_kept_queries, rounded
-from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.recipes.candidates import Change
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from attn_exp.diagnosis.asking.layouts import axes
 from attn_exp.diagnosis.asking.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE, WIDTH
 from attn_exp.diagnosis.calling.behaviour import IN_THREADS, behaviours, gradients, remarks
+from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Answers
 from attn_exp.diagnosis.explaining.clipped import clipped_at
@@ -21,14 +21,9 @@ from attn_exp.diagnosis.explaining.explanations import explained
 from attn_exp.diagnosis.explaining.located import located, sees_itself_alone
 from attn_exp.diagnosis.explaining.precision import SILENT, bits_to_judge_by, error
 from attn_exp.diagnosis.explaining.smallest import shown, smallest_wrong
-from attn_exp.diagnosis.explaining.smallest_of_layers import smallest_of_layer
-from attn_exp.diagnosis.finding import ways_to_call, ways_to_mask
+from attn_exp.diagnosis.finding import other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.finding.ways_to_call import Seen, Tried, failing
-from attn_exp.diagnosis.inside import other_words
-from attn_exp.diagnosis.judging.unasked import unasked
-from attn_exp.diagnosis.matrices.bound import Bound
-from attn_exp.diagnosis.matrices.layers import TorchLayer
-from attn_exp.diagnosis.matrices.plain_layers import PlainLayer
+from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import OF_ZEROS, Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake
@@ -54,12 +49,14 @@ def verdict_on_answers(
     digits, rounding = bits_to_judge_by(caller, seen)
     lenient = function.inside is not None  # this check made the module's numbers float64, not its author
     wrong = failing(seen, digits)
+    seen, wrong, overflows = without_overflow(seen, wrong, digits)
     tell("how it behaves")
     behaved = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), digits))
-    if isinstance(function.layer, PlainLayer | TorchLayer) and not inspect.isroutine(own.function):
+    if function.inside is not None:
         behaved = [as_kept_by_object(*pair) for pair in behaved]
     learned = gradients(caller, tried.case, digits)
     edges = list(remarks(caller, tried.case))
+    edges += [(Finding(LARGE, REMARK, FITS.format(caller.dtype)), "")] if overflows else []
     again = asked_again(caller, seen)
     broken = tuple(dict.fromkeys(name for finding, name in (*behaved, learned) if finding.state == BROKEN and name))
     tell("which mistake it is")
@@ -101,17 +98,27 @@ def verdict_on_answers(
         computes = what_it_computes(found, bool(wrong)) if told is None else told.said
     else:
         computes = f"the right numbers, but look at: {', '.join(names or failed)}"
-    smallest = (
-        shown(own, caller, *small, found.change, digits) if small
-        else smallest_of_layer(own, caller, function, wrong, digits) if wrong else None
-    )  # fmt: skip
+    smallest = shown(own, caller, *small, found.change, digits) if small else None
     tell("")
     return Verdict(
         name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
         not_asked=unasked(caller, function, seen), unexplained=told is not None,
-        stage="" if told is None else told.stage,
+        stage="" if told is None else told.stage, not_verified=unverified(caller, function, seen),
     )  # fmt: skip
+
+
+def without_overflow(seen: Seen, wrong: Seen, digits: int) -> tuple[Seen, Seen, bool]:
+    """Return the questions without those whose large logits overflow, where other answers are wrong too.
+
+    Overflow alone is a remark, so beside a mistake it is none either.
+    """
+    over = [case for case, answer in wrong if case.rung == LARGE and answer.output is not None
+            and not np.isfinite(answer.output).all() and np.isfinite(expected(case)["output"]).all()]  # fmt: skip
+    if digits < SINGLE or not over or all(case.rung == LARGE for case, _ in wrong):
+        return seen, wrong, False
+    kept, lost = ([pair for pair in pairs if pair[0] not in over] for pairs in (seen, wrong))
+    return kept, lost, True
 
 
 def names_of(found: Explained, broken: Sequence[str]) -> tuple[str, ...]:

@@ -10,11 +10,9 @@ from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.evidence import evidence_of
 from attn_exp.diagnosis.explaining.explanations import explained
 from attn_exp.diagnosis.explaining.precision import bits_to_judge_by
-from attn_exp.diagnosis.finding import ways_to_call, ways_to_mask
+from attn_exp.diagnosis.finding import other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.finding.ways_to_call import Tried, failing
-from attn_exp.diagnosis.inside import inner, other_words
 from attn_exp.diagnosis.judging.judge_answers import Tell, verdict_on_answers
-from attn_exp.diagnosis.matrices.bound import Bound
 from attn_exp.diagnosis.recipes.candidates import Explained
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.mistakes import mistake
@@ -28,7 +26,7 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     """
     verdict = verdict_on_answers(own, caller, tried, quick, tell)
     masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
-    if verdict.passed or not masks or not may_be_written_otherwise(verdict, tried.function):
+    if verdict.passed or not masks or not may_be_written_otherwise(verdict):
         return verdict
     known = mistake_without_masks(caller, tried, masks)
     if known is None or known.change is None:
@@ -52,13 +50,13 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     return replace(other_words.under(again, request, words), alike=(inverted, *again.alike))
 
 
-def may_be_written_otherwise(verdict: Verdict, function: Bound) -> bool:
+def may_be_written_otherwise(verdict: Verdict) -> bool:
     """Say whether how a function wants its mask may not have been seen: nothing is named, or masks beside others.
 
     Booleans that are added to the logits look like a small fill beside any other mistake.
     """
     if not verdict.mistakes:
-        return not inner.tells_all(function.look())
+        return True
     of_masks = {name for name in verdict.mistakes if mistake(name).group == "masks"}
     return bool(of_masks) and of_masks != set(verdict.mistakes)
 

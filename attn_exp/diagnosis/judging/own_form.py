@@ -18,13 +18,15 @@ from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.code.libraries import DTYPES
 from attn_exp.diagnosis.finding import ways_to_call
 from attn_exp.diagnosis.judging.check import check
+from attn_exp.diagnosis.judging.check_layer import is_layer
+from attn_exp.diagnosis.judging.layer_form import as_function
 from attn_exp.errors import OwnCodeError, first_line
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.number_types import kind
 from attn_exp.experiment.progress import Patience
 from attn_exp.experiment.variant import Bind, Settled
-from attn_exp.experiment.verdict import BROKEN, Finding, Verdict
+from attn_exp.experiment.verdict import CHECKED, Verdict, unfinished
 from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.trace import Trace
@@ -93,10 +95,9 @@ class OwnForm:
         try:
             with self.patience:
                 quick = check(self.own, request, quick=True)
-                return quick if quick.passed or quick.mistakes else check(self.own, request)  # more may name it
+                return quick if not quick.is_wrong or quick.mistakes else check(self.own, request)  # more may name it
         except (ValueError, IndexError, ArithmeticError) as error:  # sizes that only this run's input has
-            finding = Finding("it can be checked", BROKEN, first_line(error))
-            return Verdict(self.own.name, False, (), "what could not be checked", (finding,), request.words)
+            return unfinished(self.own.name, f"it could not be checked: {first_line(error)}", request.words, CHECKED)
 
     def attend(self, q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         """Return what the function makes of heads, `[h t d]`, `[g s d]` and `[g s e]`.
@@ -180,11 +181,8 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     with patience, held(), warnings.catch_warnings(), np.errstate(all="ignore"):
         function = replace(find_function(settled.form), target=str(settled.form))
         warnings.simplefilter("ignore")
-        tried = ways_to_call.how_to_call(function, request)
-        if tried.function.inside is not None:
-            from attn_exp.diagnosis.reading.module_as_function import as_function  # noqa: PLC0415 - most functions are no modules
-
-            tried = ways_to_call.how_to_call(function, request, as_function(function, request, tried.function))
+        known = as_function(function, request) if is_layer(function.function) else None
+        tried = ways_to_call.how_to_call(function, request, known)
     return OwnForm(function, tried.caller, request, patience, tried.answer.dtype)
 
 

@@ -1,20 +1,27 @@
-"""What a check could not ask of a function, each with the reason: a verdict says nothing of it."""
+"""What a check could not ask or verify, each with the reason, and the outcome that follows."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from inspect import isroutine
+from typing import Any
 
+from attn_exp.diagnosis.asking import unread
 from attn_exp.diagnosis.asking.layouts import has_batch, has_heads
-from attn_exp.diagnosis.asking.offer import parameters_of, plain, words_set_aside
+from attn_exp.diagnosis.asking.offer import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
 from attn_exp.diagnosis.asking.questions import CROSS
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.finding import other_words
 from attn_exp.diagnosis.finding.ways_to_call import Seen
 from attn_exp.diagnosis.finding.ways_to_mask import ANY_IS_CAUSAL
-from attn_exp.diagnosis.matrices.bound import Bound
-from attn_exp.diagnosis.matrices.plain_layers import held_by
-from attn_exp.errors import UserError
+from attn_exp.errors import NOT_VERIFIED, UserError
+from attn_exp.experiment.verdict import ANSWERED, BROKEN, REMARK, Verdict, decide
+from attn_exp.own_code import OwnFunction
 
 MOST = 90
 """Letters of an error that are shown."""
@@ -35,7 +42,7 @@ ASKED = {
 
 def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     """Return what could not be asked, in words such as `cross attention (it takes one input)`."""
-    every = (no_word_for(caller, function), refused(seen), words_left_out(caller, function), never_read(function))
+    every = (no_word_for(caller, function), refused(seen), never_read(function))
     return tuple(dict.fromkeys(said for some in every for said in some))
 
 
@@ -44,37 +51,92 @@ OF_LAYERS = ("call", "forward", "__call__")
 
 def never_read(function: Bound) -> Iterator[str]:
     """Yield the words for masks that the code of a function takes and never reads, where another one counts."""
-    made = getattr(function.layer, "module", function.origin)
-    if not isroutine(made):
-        made = next((one for word in OF_LAYERS if isroutine(one := held_by(made, word))), made)
     with suppress(UserError):  # what it takes is not known
+        made = routine_of(function.origin)
         yield from (f"{word} (its code never reads it)" for word in words_set_aside(made))
 
 
-def words_left_out(caller: Caller, function: Bound) -> Iterator[str]:
-    """Yield the words that a module may be given and was not, as nobody knows what they do."""
-    forward = getattr(function.origin, "forward", None)
-    if caller.offer.core or function.layer is None or forward is None:
-        return
-    known = {*caller.offer.parameters.values(), *function.given}
-    words = [one.name for one in parameters_of(forward, "")
-             if one.name not in known and (one.default is None or one.default is False)]  # fmt: skip
-    words += other_masks(caller, function)
-    words += [word for word in function.masked if word not in words]
-    words = [word for word in words if not any(part in plain(word) for part in SHOWN)]
-    if words:
-        yield f"what {', '.join(words[:MOST_WORDS])} would do"
+def routine_of(made: Any) -> Any:
+    """Return the function that runs in a call: of a layer or its class a method, `forward` for instance."""
+    return (
+        made
+        if isroutine(made)
+        else next((one for word in OF_LAYERS if isroutine(one := getattr(made, word, None))), made)
+    )
 
 
-def other_masks(caller: Caller, function: Bound) -> list[str]:
-    """Return the words for masks that a module is always given as nobody knows what they say: what hides nothing."""
-    asked = caller.offer.parameters.values()
-    return [word for word in function.given if "mask" in plain(word) and word not in (*asked, *function.masked)]
+def arguments_of(function: Any) -> list[str]:
+    """Return the names of the arguments of a call; none where they are not known."""
+    with suppress(UserError):
+        given = parameters_of(routine_of(function), "")
+        return [one.name for one in given if not is_starred(one) and one.name != "self"]
+    return []
 
 
-SHOWN = ("weights", "output", "return", "training", "attn", "attentions", "verbose", "deterministic")
-"""Parts of words that say what is returned, or in which mode."""
-MOST_WORDS = 4
+def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
+    """Return the arguments that the code reads and no question verified, each with the reason."""
+    made = routine_of(function.origin)
+    offer, left = caller.offer, list[str]()
+    with suppress(UserError):
+        optional = [one.name for one in parameters_of(made, "") if not is_starred(one) and one.default is not one.empty]
+        known = {*offer.parameters.values(), *unread.never_read(made, optional)}
+        known |= set() if function.unknown is None else {*optional} - {*function.unknown}
+        known |= {word for word in optional if f"{word}=" in offer.said or HARMLESS & {plain(word), *words_in(word)}}
+        open_words = [word for word in optional if word not in known]
+        left += [f"cache `{word}` (never passed)" if CACHES & {*words_in(word)} else
+                 f"argument `{word}` (its meaning is not known)" for word in open_words]  # fmt: skip
+    for rung, role in REFUSED.items():
+        errors = [answer.error for case, answer in seen if case.rung == rung and answer.output is None]
+        answered = any(case.rung == rung and answer.output is not None for case, answer in seen)
+        if offer.takes(role) and errors and not answered and not errors[0].startswith("NotImplementedError"):
+            left.append(f"mask `{offer.parameters[role]}` ({shortened(errors[0])})")
+    return tuple(left)
+
+
+REFUSED = {"masks": "mask", "padding": "padding", "causal": "causal"}
+CACHES = {"past", "cache", "caches", "cached"}
+HARMLESS = {
+    "return", "output", "outputs", "weights", "need", "verbose", "training", "train", "deterministic", "dropout", "eps",
+    "epsilon", "block", "chunk", "tile", "dtype", "device", "precision", "backend", "rng", "rngs", "generator", "out",
+    "name", "interpret", "implementation", "flash", "inference", "warps", "stages", "inplace", "debug",
+}  # fmt: skip
+"""Words of names of arguments that say what is returned, with which numbers, or where and how fast."""
+
+
+def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdict:
+    """Return the verdict with its outcome; what the user set aside by name need not be verified."""
+    if verdict.outcome == NOT_VERIFIED:
+        return verdict
+    if verdict.uncalled:
+        return decide(verdict, reason=f"it could not be called {verdict.uncalled}")
+    broken = [one for one in verdict.findings if one.state == BROKEN]
+    if broken and all(OUTSIDE.search(one.said) for one in broken):
+        said = [one.said.partition(": ")[2] if one.rung == ANSWERED else f"{one.rung}: {one.said}" for one in broken]
+        findings = tuple(replace(one, state=NOT_VERIFIED) if one in broken else one for one in verdict.findings)
+        return decide(replace(verdict, findings=findings), reason="; ".join(said))
+    left = [*verdict.not_verified]
+    remarks = [one for one in verdict.findings if one.state == REMARK and one.rung.startswith("masks as ")]
+    left += [f"what True means in `{one.rung.removeprefix('masks as ')}` ({one.said})" for one in remarks]
+    is_open = not (verdict.passed or verdict.mistakes) and bool(verdict.right_under and verdict.alike)
+    meanings = TWO_MEANINGS if other_words.BLOCKS in verdict.right_under else TWO_PAIRINGS
+    if is_open:
+        masks = [f"`{word}`" for word in arguments_of(own.function) if role_of(word) in ("mask", "padding")]
+        what = f"what True means in {' and '.join(masks) or 'its mask'}"
+        left.append(f"{what if meanings is TWO_MEANINGS else 'which numbers rotate together'} ({meanings})")
+        found = tuple(replace(one, state=REMARK) if one.state == BROKEN else one for one in verdict.findings)
+        verdict = replace(verdict, passed=True, findings=found, smallest=None)
+    kept = tuple(one for one in left if not any(f"`{word}`" in one for word in request.ignore))
+    reason = f"It is {meanings}." if is_open and kept else ""
+    return decide(replace(verdict, not_verified=kept), reason=reason)
+
+
+OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
+"""What an error says that is none of the function's, but of this machine and what is installed."""
+TWO_PAIRINGS = (
+    "right if neighbours 2i, 2i+1 rotate together and wrong if i, i + d/2 do: "
+    "pass position.rope.interleaved=true or false"
+)
+TWO_MEANINGS = f"right if True hides and wrong if True attends: pass {other_words.BLOCKS} or convention=none"
 
 
 def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
@@ -85,7 +147,7 @@ def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
     if ANY_IS_CAUSAL in offer.said:
         yield f"other masks ({ANY_IS_CAUSAL})"
     takes_any = any(offer.takes(role) for role in ("mask", "padding", "causal", "lengths"))
-    if not takes_any and not other_masks(caller, function) and not function.masked:
+    if not takes_any:
         yield "other masks (it has no word for one)" if caller.request.masks else "masks (it has no word for one)"
     if offer.core and not has_heads(layout):
         yield "several heads (it takes one)"
@@ -103,8 +165,12 @@ def refused(seen: Seen) -> Iterator[str]:
     for case, answer in seen:
         what = OF_ANOTHER_LENGTH if case.rung == CROSS and case.rung in answered else ASKED.get(case.rung, "")
         if answer.output is None and what and (case.rung not in answered or what == OF_ANOTHER_LENGTH):
-            said = answer.error if len(answer.error) <= MOST else f"{answer.error[:MOST].rstrip()} ..."
-            yield f"{what} ({said})"
+            yield f"{what} ({shortened(answer.error)})"
+
+
+def shortened(error: str) -> str:
+    """Return the beginning of an error."""
+    return error if len(error) <= MOST else f"{error[:MOST].rstrip()} ..."
 
 
 OF_ANOTHER_LENGTH = "keys of another length"

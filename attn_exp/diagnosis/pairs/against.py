@@ -26,7 +26,6 @@ from attn_exp.diagnosis.calling.behaviour import leak, masked
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import SINGLE
 from attn_exp.diagnosis.explaining.smallest import MOST_CALLS, as_python, small_case, smaller
-from attn_exp.diagnosis.explaining.smallest_of_layers import smallest_of_two_layers
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.judge_answers import Tell
 from attn_exp.diagnosis.pairs.both import (
@@ -35,12 +34,12 @@ from attn_exp.diagnosis.pairs.both import (
     asked_of_both,
     called,
     common_request,
-    exchanged,
     matrices_of_both,
     names_of,
     rules_of,
 )
 from attn_exp.diagnosis.pairs.parting import EMPTY_ROWS, FOLLOWS, Cause, Pair, causes, first_stage
+from attn_exp.errors import NOT_VERIFIED, RIGHT
 from attn_exp.experiment.verdict import (
     ABSENT,
     ANSWERED,
@@ -52,6 +51,7 @@ from attn_exp.experiment.verdict import (
     Side,
     Smallest,
     Verdict,
+    decide,
 )
 from attn_exp.own_code import OwnFunction, held
 
@@ -109,10 +109,10 @@ def apart(own: OwnFunction) -> OwnFunction:
 
 def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
     """Compare two functions that were checked."""
-    silent = [side for side in both if (ANSWERED, BROKEN) in states_of(side)]
+    silent = [side for side in both if has_no_answer(side.verdict)]
     if silent:
-        said = ". ".join(f"{side.name} gives no answer: it computes {side.verdict.computes}" for side in silent)
-        return verdict_of(both, request, [Cause((), said)], [], None)
+        said = ". ".join(f"{side.name} gives no answer: {side.verdict.computes.rstrip('.')}" for side in silent)
+        return verdict_of(both, request, [], [], None, reason=f"{said}.")
     tell("both, the same questions")
     first, second = (called(side, request) for side in both)
     common = common_request((first, second), request)
@@ -129,10 +129,9 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
         found.append(Cause((), f"Asked under {' '.join(sorted(common.typed))} they agree", known=True))
     if rules_of(both[0]) != rules_of(both[1]) and common is request:
         parted = []  # what only one of them does unasked, the other cannot be asked for
-    elif plain_part(parted, pairs) and how and all(verdict.passed or verdict.right_under for verdict in verdicts):
-        found.append(
-            Cause(tuple({pair.case.rung: 0 for pair in parted}), otherwise_read(both, common, how), known=True)
-        )
+    elif plain_part(parted, pairs) and how and not any(map(is_unlike_definition, verdicts)):
+        said = f"Each is right with its own matrices, but not {how}: they read them in another order"
+        found.append(Cause(tuple({pair.case.rung: 0 for pair in parted}), said, known=True))
     else:
         found += causes(parted, pairs, verdicts, names, digits)
     if parted and not any(cause.known for cause in found):
@@ -143,7 +142,20 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
     lost = parted or [pair for pair in pairs if pair.part(digits)]
     small = smallest_of_both(both, lost, digits) if lost else None
     tell("")
-    return verdict_of(both, request, found, findings, small)
+    return verdict_of(both, request, found, findings, small, alone=answered_by_one(pairs, names))
+
+
+def answered_by_one(pairs: Sequence[Pair], names: tuple[str, str]) -> tuple[str, ...]:
+    """Return the questions that nobody may refuse and that only one function answered."""
+    alone = {pair.case.rung: pair.answers[1].output is None for pair in pairs if not (pair.both or pair.case.optional)}
+    if not any(pair.both for pair in pairs):
+        return ("every question (there is none that both answered)",)
+    return tuple(f"{rung} (only {names[not is_first]} answers)" for rung, is_first in alone.items())
+
+
+def is_unlike_definition(verdict: Verdict) -> bool:
+    """Say whether a function is wrong and not right under other words either."""
+    return verdict.is_wrong and not verdict.right_under
 
 
 def compared(both: Both, common: Request, quick: bool) -> tuple[list[Pair], list[Pair], int, str]:
@@ -157,20 +169,6 @@ def compared(both: Both, common: Request, quick: bool) -> tuple[list[Pair], list
 def plain_part(parted: Sequence[Pair], pairs: Sequence[Pair]) -> bool:
     """Say whether two implementations part on the plainest question."""
     return bool(parted) and parted[0].case.rung == pairs[0].case.rung
-
-
-def otherwise_read(both: Both, common: Request, how: str) -> str:
-    """Say that two modules, each right with its own matrices, make others of the same parameters; `how` they got them.
-
-    Then each matrix is put where the other one has its part: with those they may agree.
-    """
-    names, said = names_of(both), f"Each is right with its own matrices, but not {how}: they read them in another order"
-    if both[0].function is None or both[1].owned is None:
-        return said
-    if not exchanged(both[0].function, both[1].owned, names, by_role=True):
-        return said
-    parted = compared(both, common, True)[1]
-    return said if parted else f"{said}; with each matrix put where the other has its part they agree"
 
 
 def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
@@ -216,9 +214,9 @@ def differently_given(both: Both) -> bool:
     return all(side.caller for side in both) and len({side.called.offer.said for side in both}) > 1
 
 
-def states_of(side: Asked) -> set[tuple[str, str]]:
-    """Return what was asked of one of the two alone, and what came of it."""
-    return {(one.rung, one.state) for one in side.verdict.findings}
+def has_no_answer(verdict: Verdict) -> bool:
+    """Say whether a function answered nothing, or its check ended early."""
+    return any((one.rung, one.state) == (ANSWERED, BROKEN) or one.state == NOT_VERIFIED for one in verdict.findings)
 
 
 def said_of_calls(both: Both, how: str) -> str:
@@ -284,25 +282,28 @@ def verdict_of(
     found: Sequence[Cause],
     findings: Sequence[Finding],
     small: tuple[Smallest, Smallest] | None,
+    *,
+    alone: tuple[str, ...] = (),
+    reason: str = "",
 ) -> Verdict:
-    """Return what is said of both."""
+    """Return what is said of both; `alone` are questions that one answered, a `reason` why nothing was compared."""
     first, second = both
     passed = not found
-    shared = passed and first.verdict.mistakes == second.verdict.mistakes and not first.verdict.passed
-    agree = "They agree on all that both were asked"
+    shared = passed and first.verdict.mistakes == second.verdict.mistakes and first.verdict.is_wrong
+    agree = "They agree on all questions that both answered"
     agree += ", each given its input in its own way" if differently_given(both) else ""
     agree += f"; both compute {first.verdict.computes}" if shared else ""
-    said = ". ".join(cause.sentence().rstrip(".") for cause in found) or agree
-    names = dict.fromkeys(name for side in both if not side.verdict.passed for name in side.verdict.mistakes)
+    said = ". ".join(cause.sentence().rstrip(".") for cause in found) or reason or agree
+    names = dict.fromkeys(name for side in both if side.verdict.is_wrong for name in side.verdict.mistakes)
     own = [side.verdict for side in both]
     sides = tuple(
-        Side(side.name, verdict.passed, verdict.computes, verdict.mistakes, verdict.right_under, one)
+        Side(side.name, verdict.outcome, verdict.computes, verdict.mistakes, verdict.right_under, one)
         for side, verdict, one in zip(both, own, small or (None, None), strict=True)
     )
-    return Verdict(
+    return decide(Verdict(
         first.name, passed, () if passed else tuple(names), said, tuple(findings), request.words,
         against=second.name, sides=sides,
-    )  # fmt: skip
+    ), alone, reason)  # fmt: skip
 
 
 def by_definition(both: Both, request: Request) -> Verdict:
@@ -318,24 +319,22 @@ def by_definition(both: Both, request: Request) -> Verdict:
         elif set(states) == {HELD, BROKEN}:
             findings.append(Finding(rung, BROKEN, f"{both[states.index(BROKEN)].name} does not follow the definition"))
     found = by_themselves(both)
-    wrong = [side for side in both if not (side.verdict.passed or side.verdict.right_under)]
+    wrong = [side for side in both if is_unlike_definition(side.verdict)]
     names = [side.verdict.mistakes for side in both]
     if wrong and (len(wrong) == 1 or names[0] != names[1] or not names[0]):
         words = {side.name: f"computes {side.verdict.computes.rstrip('.')}" for side in wrong}
         said = "; ".join(f"{side.name} {words.get(side.name, FOLLOWS)}" for side in both)
         found.append(Cause((), said, known=True))
-    return verdict_of(both, request, found, findings, None)
+    alone = () if all(side.verdict.outcome == RIGHT for side in both) else (f"the same input ({why})",)
+    return verdict_of(both, request, found, findings, None, alone=alone)
 
 
 # The smallest input on which they differ
 
 
 def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int) -> tuple[Smallest, Smallest] | None:
-    """Return the smallest input on which two functions or layers differ, as lines to paste for either."""
+    """Return the smallest input on which two functions differ, as lines to paste for either."""
     first, second = both
-    if first.function is not None and first.function.inside is not None and second.owned is not None:
-        places = ((first.own, first.called, first.function), (second.own, second.called, second.owned))
-        return smallest_of_two_layers(places, parted[0].case)
     if first.function is None or first.function.inside is not None:
         return None
     case = parted[0].case

@@ -9,20 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Case
 from attn_exp.diagnosis.asking.layouts import WIDE, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.offer import Offer, at_of
 from attn_exp.diagnosis.asking.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.calling.behaviour import masked
+from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.finding import ways_to_call, ways_to_mask
-from attn_exp.diagnosis.matrices.bound import Bound
-from attn_exp.diagnosis.matrices.named_matrices import matrices, put_matrices
+from attn_exp.diagnosis.judging.check_layer import is_layer, look
 from attn_exp.diagnosis.pairs.parting import EMPTY_ROWS, Pair
-from attn_exp.diagnosis.reading.module_as_function import put_by_roles
-from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.own_code import OwnFunction
 from attn_exp.rules.masks.causal import Causal
@@ -91,7 +88,8 @@ def called(side: Asked, common: Request) -> Asked:
     """Return one of the two with how it is called, under its own convention."""
     own = [word for word in side.verdict.right_under.split() if word.partition("=")[0] in OWN]
     request = with_words(common, " ".join(own)) if own else common
-    tried = ways_to_call.how_to_call(side.own, request)
+    known = look(side.own, request) if is_layer(side.own.function) else None
+    tried = ways_to_call.how_to_call(side.own, request, known)
     caller = ways_to_mask.with_its_mask(tried.caller, tried.function)
     return replace(side, function=tried.function, caller=caller)
 
@@ -180,46 +178,15 @@ def joint_layout(both: Both) -> str:
 
 # The same matrices in both, so that the same x must come to the same answer
 
-MISFITS = (UserError, RuntimeError, ValueError, AttributeError, KeyError, TypeError)
-"""What comes of matrices that have no place in a module."""
 
-
-def exchanged(first: Bound, second: Bound, names: tuple[str, str], by_role: bool = False) -> str:
-    """Write the matrices of the first module into the second, and say how; nothing where that cannot be done.
-
-    Parameters that have the same names and shapes are copied as they are; else each matrix goes to the projection that
-    has its part in the other one, and with `by_role` always.
-    """
+def exchanged(first: Bound, second: Bound, names: tuple[str, str]) -> str:
+    """Write the parameters of the first module into the second, and say so; nothing where names or shapes differ."""
     one, other = parameters(first.origin), parameters(second.origin)
-    if one and sizes(one) == sizes(other) and not by_role:
+    if one and sizes(one) == sizes(other):
         with suppress(RuntimeError, ValueError):
             second.origin.load_state_dict(one)
             return f"with the parameters of {names[0]} in both"
-    if first.inside is None or second.inside is None or not one or not other:
-        return ""
-    if first.inside.around is not None or second.inside.around is not None:
-        return ""  # a norm of one has numbers of its own
-    if (first.inside.heads, first.inside.groups) != (second.inside.heads, second.inside.groups):
-        return ""
-    try:
-        now = with_matrices(second, first.inside.arrays, names[1])
-    except MISFITS:
-        return ""
-    same = all(name in now and np.array_equal(array, now[name]) for name, array in first.inside.arrays.items())
-    return f"with the matrices of {names[0]} in both" if same else ""
-
-
-def with_matrices(module: Bound, arrays: Mapping[str, Array], name: str) -> dict[str, Array]:
-    """Write matrices into a module, and return those that it has then, read where they were found."""
-    import torch  # noqa: PLC0415 - it is a module of PyTorch
-
-    tensors = {part: torch.as_tensor(np.array(array)) for part, array in arrays.items()}
-    if module.layer is None or module.roles is None:
-        put_matrices(module.origin, tensors)
-        return matrices(module.origin, name)
-    put_by_roles(module.layer, module.roles, tensors)
-    own = {part: np.array(array) for part, array in module.layer.parameters.items()}
-    return dict(module.roles.arrays(own))
+    return ""
 
 
 def parameters(module: Any) -> dict[str, Any]:

@@ -199,7 +199,7 @@ class Reader:
                 return Reading(words, blind=self.blind_rows(here, change))
         if is_right(list(here), self.digits):
             return Reading(FOLLOWS)
-        if self.verdict.mistakes and not self.verdict.passed:
+        if self.verdict.mistakes and self.verdict.is_wrong:
             return self.named(here)
         return self.found
 
@@ -239,7 +239,7 @@ class Reader:
         lost = [pair for pair in self.seen if pair[1].output is not None and not is_right([pair], self.digits)]
         held = [pair for pair in self.seen if not any(pair is other for other in lost)]
         answers = Answers([*lost, *held], self.digits, self.digits)
-        if not self.verdict.passed:  # its verdict found no mistake; a setting has no name there
+        if self.verdict.is_wrong:  # its verdict found no mistake; a setting has no name there
             setting = answers.setting_that_fits()
             return Reading(f"computes {what_a_setting_computes(setting.setting)}") if setting else UNKNOWN
         found = explained(answers)

@@ -6,6 +6,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from attn_exp import mistakes
+from attn_exp.errors import NOT_VERIFIED, RIGHT, WRONG
 from attn_exp.experiment.verdict import BROKEN, Stage, Verdict
 from attn_exp.report import words
 from attn_exp.report.sections.section import Material, Section
@@ -36,7 +37,7 @@ def story(variant: str, verdict: Verdict) -> dict[str, Any]:
     """Return what there is to say of one function."""
     small = verdict.smallest
     return {
-        "title": f"{'Nothing' if verdict.passed else 'What'} is wrong with {variant}",
+        "title": TITLES[verdict.outcome].format(variant=variant),
         "sentence": sentence(verdict),
         "named": [explained(name) for name in verdict.mistakes],
         "parting": "" if small is None else parting(small.stages),
@@ -47,11 +48,19 @@ def story(variant: str, verdict: Verdict) -> dict[str, Any]:
     }
 
 
+TITLES = {
+    RIGHT: "Nothing is wrong with {variant}", WRONG: "What is wrong with {variant}",
+    NOT_VERIFIED: "{variant} is not verified",
+}  # fmt: skip
+
+
 def sentence(verdict: Verdict) -> str:
     """Say what a function computes, or that it could not be called."""
     if verdict.uncalled:
         return f"The function {verdict.name} could not be called."
-    if verdict.mistakes and not verdict.passed:
+    if verdict.outcome == NOT_VERIFIED:
+        return f"{verdict.name}: {'; '.join(verdict.not_verified) or verdict.reason.rstrip('.')}."
+    if verdict.mistakes and verdict.is_wrong:
         names = f" {words.AND} ".join(verdict.mistakes)
         return words.MISTAKES_OF.format(name=verdict.name, names=names, several="s" * (len(verdict.mistakes) > 1))
     return f"The function {verdict.name} computes {verdict.computes.rstrip('.')}."

@@ -1,0 +1,179 @@
+"""Arguments of a layer's call: the role of each by its name, and neutral values for those that are required."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.offer import BY_NAME, plain, role_of
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.asking.sides import side_of_name
+
+ROLE_NAMES: dict[str, tuple[str, ...]] = {
+    "memory": ("context", "memory", "encoderhiddenstates", "kv", "y", "xa", "keyvaluestates", "inputskv", "xkv",
+               "encoderoutput", "encoderoutputs", "encoutput", "encout", "encoutputs", "crossinput", "kvinput",
+               "inputkv", "crossattentionstates", "cond", "source", "memories", "keyvalue", "other", "crossx",
+               "encoderstates"),
+    "memory_mask": ("contextmask", "encoderattentionmask", "memorymask", "encodermask", "encmask", "crossattnmask"),
+    "rotary": ("positionembeddings", "rotaryposemb", "rotaryemb", "rope", "posemb", "positionembedding", "rotary",
+               "cossin", "ropecossin", "sincos"),
+    "complex": ("freqscis", "freqscomplex", "freqs", "freqcis", "precomputedfreqs", "ropefreqs", "freqscisq"),
+    "cos": ("cos", "freqscos", "ropecos", "cosine", "coscached"),
+    "sin": ("sin", "freqssin", "ropesin", "sine", "sincached"),
+    "position_ids": ("positionids", "cacheposition", "inputpos", "positions", "pos", "position", "tokenpositions"),
+    "cache": ("pastkeyvalue", "pastkeyvalues", "layerpast", "past", "cache", "kvcache", "pastkv", "layercache", "kvc",
+              "prevkv", "incrementalstate", "state"),
+    "use_cache": ("usecache", "usekvcache", "returncache"),
+    "start": ("startpos", "offset", "startposition", "cachelen", "curpos", "startidx"),
+    "head_mask": ("headmask", "layerheadmask"),
+    "return_weights": ("needweights", "outputattentions", "returnattention", "returnweights", "returnattn",
+                       "returnattentionscores", "returnattnweights", "averageattnweights", "outputattention",
+                       "returnattentions", "sowweights", "needheadweights"),
+    "training": ("training", "train", "istraining", "isdropout", "istrain"),
+    "deterministic": ("deterministic", "inference", "evaluate"),
+    "decode": ("decode",),
+    "random": ("rng", "dropoutrng", "prngkey", "rngs", "dropoutkey"),
+}  # fmt: skip
+"""Roles of arguments beside those of `asking.offer`, with the names that people give them."""
+ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
+ARRAYS = ("q", "k", "v", "x", "memory")
+MASKS = ("mask", "padding", "query_padding", "memory_mask", "lengths")
+ROTARY = ("rotary", "complex", "cos", "sin")
+REPEATED = ("training", "deterministic", "random", "return_weights")
+"""Roles that several arguments may have."""
+TO_EVALUATE = {"training": False, "deterministic": True, "decode": False}
+"""What is said to a layer, so that nothing is dropped."""
+STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def role_of_argument(name: str) -> str:
+    """Return the role of an argument by its name: one of ARRAYS, of ROLE_NAMES, of `offer.ROLES`, or nothing."""
+    word = plain(name)
+    if BY_NAME.get(word) in ARRAYS or word in ROLE_OF:
+        return ROLE_OF.get(word) or BY_NAME[word]
+    role, side = role_of(name), side_of_name(name)
+    return role or (side if side in ARRAYS else "memory" if side == "kv" else "")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of a call: `arrays` by role are passed in each call, `keywords` give the others by role.
+
+    `required` are the roles that have no default; `unknown` the optional arguments whose meaning is not known.
+    """
+
+    parameters: Mapping[str, inspect.Parameter]
+    arrays: Mapping[str, str]
+    keywords: Mapping[str, str]
+    required: tuple[str, ...]
+    unknown: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The default of each optional keyword, by role."""
+        optional = ((role, name) for role, name in self.keywords.items() if role not in self.required)
+        return {role: self.parameters[name].default for role, name in optional}
+
+
+def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
+    """Return the roles of a call's arguments; what repeats a role, or has none, is unknown.
+
+    Memory that is optional is a keyword, as are keys and values beside an `x`. A single required argument is x.
+    """
+    named = {one.name: one for one in parameters if one.kind not in STARS}
+    needed = [name for name, one in named.items() if one.default is one.empty]
+    by_role: dict[str, str] = {}
+    unknown = list[str]()
+    for name in sorted(named, key=lambda one: one not in needed):
+        role = role_of_argument(name)
+        if role == "causal" and named[name].default is None and "mask" in name:
+            role = ""  # an array, and no switch
+        first = by_role.setdefault(role, name) if role else ""
+        is_key = role == "k" and "key" in str(named[name].annotation).lower()  # of JAX's random numbers
+        unknown += [] if first == name or role in REPEATED or is_key else [name]
+    if not {"q", "x"} & by_role.keys() and needed:
+        first = next((name for name in needed if name in unknown), needed[0])
+        by_role = {**{role: name for role, name in by_role.items() if name != first}, "x": first}
+    unknown = [name for name in unknown if name != by_role.get("x")]
+    arrays = choose_arrays(by_role, needed)
+    keywords = {role: name for role, name in by_role.items() if name not in arrays.values()}
+    return Arguments(
+        named, arrays, keywords, required=tuple(role for role, name in keywords.items() if name in needed),
+        unknown=tuple(one for one in unknown if one not in needed), missing=tuple(set(unknown) & set(needed)),
+    )  # fmt: skip
+
+
+def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, str]:
+    """Return the arrays that each call passes, by role."""
+    if {"q", "k", "v"} <= by_role.keys() and ("x" not in by_role or by_role["q"] in needed):
+        return {role: by_role[role] for role in "qkv"}
+    first = [by_role[role] for role in "xq" if role in by_role]
+    memory = [by_role[role] for role in ("memory", "k", "v") if by_role.get(role) in needed]
+    return {role: names[0] for role, names in (("x", first), ("memory", memory)) if names}
+
+
+# Values for arguments that are required, and mean nothing
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """What neutral values depend on: lengths of the call, sizes, source, and which shape of a mask to try."""
+
+    lengths: Mapping[str, int]
+    sizes: Mapping[str, int]
+    source: str
+    request: Request
+    level: int
+
+    def value(self, role: str, name: str) -> Any:
+        """Return a value that changes nothing, as NumPy arrays and plain values; `...` where none is known."""
+        lengths, heads = self.lengths, self.sizes.get("h", 1)
+        values: dict[str, Any] = {
+            **TO_EVALUATE, "causal": self.request.is_causal, "heads": heads, "kv_heads": self.sizes.get("g", heads),
+            "scale": self.sizes.get("d", 1) ** -0.5, "window": lengths["s"], "start": 0, "dropout": 0.0,
+            "position_ids": np.broadcast_to(np.arange(lengths["t"]), (lengths["b"], lengths["t"])).copy(),
+            **dict.fromkeys(("return_weights", "use_cache"), False),
+            **dict.fromkeys(("cache", "head_mask", "random", "added", "softcap")),
+            **dict.fromkeys(MASKS, self.mask(role, name) if self.level and role in MASKS else None),
+        }  # fmt: skip
+        return self.rotary(role) if role in ROTARY else values.get(role, ...)
+
+    def mask(self, role: str, name: str) -> Array:
+        """Return a mask that hides nothing: by its name, by what the code does with it, and in three shapes."""
+        b, t, s = (self.lengths[letter] for letter in "bts")
+        shapes = {"padding": (b, s), "query_padding": (b, t), "lengths": (b,)}
+        shape = shapes.get(role, {1: (t, s), 2: (b, t, s)}.get(self.level, (b, 1, t, s)))
+        use = rf"\b{re.escape(name)}\b(\.\w+\([^()]*\))*"
+        hides, added = rf"masked_fill_?\(\s*{use}\s*(==\s*(1|True)\s*)?,", rf"[+]=?\s*{use}\s*($|[#)\n])"
+        fills = ((hides, False), (added, 0.0), ("", True))
+        found = next(fill for pattern, fill in fills if re.search(pattern, self.source))
+        return np.full(shape, s if role == "lengths" else found)
+
+    def rotary(self, role: str) -> Any:
+        """Return rotary tables in a usual layout for each level: angles of the positions asked for, or 0.
+
+        Cosines and sines have one angle for each number, or for each pair; both in one argument they are two arrays,
+        the angles themselves, or complex numbers, which lie in two real ones elsewhere.
+        """
+        size, rows = self.sizes.get("r") or self.sizes.get("d", 2), self.lengths["t"]
+        base = float(getattr(next(iter(self.request.positions), None), "base", 1e4))
+        pairs = np.arange(rows)[:, None] * base ** (-np.arange(0, size, 2) / size) * bool(self.request.positions)
+        wide, turned = np.concatenate([pairs, pairs], -1), np.exp(1j * pairs)
+
+        def both(angles: Array) -> tuple[Array, ...]:
+            shape = (self.lengths["b"], *angles.shape)
+            return tuple(np.broadcast_to(one, shape).copy() for one in (np.cos(angles), np.sin(angles)))
+
+        values: dict[str, list[Any]] = {
+            "cos": [np.cos(wide), np.cos(pairs)], "sin": [np.sin(wide), np.sin(pairs)],
+            "complex": [turned, np.stack([turned.real, turned.imag], -1), both(pairs)],
+            "rotary": [both(wide), both(pairs), wide, turned],
+        }  # fmt: skip
+        return values[role][self.level % len(values[role])]

@@ -1,0 +1,316 @@
+"""From somebody's class, object, method or factory to a `Layer`: a few attempts, decided by names and annotations."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.offer import every_parameter, parameters_of
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.bind.arguments import MASKS, ROTARY, TO_EVALUATE, Arguments, Neutral, read_arguments
+from attn_exp.diagnosis.bind.construct import call_text
+from attn_exp.diagnosis.bind.factory import bind_factory, is_factory
+from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.diagnosis.bind.runners import (
+    Recipe,
+    Runner,
+    forward_source,
+    make_runner,
+    recipe_for,
+    widths_of_weights,
+)
+from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, settings_of, sizes_of_layer, sizes_to_try
+from attn_exp.diagnosis.code.libraries import library
+from attn_exp.errors import UncalledError, UserError
+from attn_exp.own_code import OwnFunction, error_line, held
+
+MOST_CALLS = 16
+"""Attempts to call one layer."""
+
+
+def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False, drops: bool = True) -> Layer:
+    """Build or copy what somebody named, find out how it is called, and return it as a layer.
+
+    Args:
+        own: a class, an object, a method, or a factory (a function without required parameters).
+        request: what is asked for; heads, key/value heads, size, positions and a causal mask decide how it is built.
+        with_memory: pass tokens of another input too, where that is optional.
+        drops: build a class with dropout, which must be off in evaluation.
+
+    Raises:
+        UncalledError: it cannot be built or called; the line says what is missing.
+    """
+    if is_factory(own.function):
+        return bind_factory(own)
+    owner, method = owner_and_method(own.function)
+    errors = list[UncalledError]()
+    for sizes in sizes_to_try(owner, request) if inspect.isclass(owner) else [None]:
+        if sizes is not None and sizes.dropout and not drops:
+            continue
+        try:
+            layer = bind_with(own, recipe_for(owner, method, sizes, request.seed), sizes, request, with_memory)
+            refused = str(errors[0]) if errors and re.search("(?i)dropout|rng", str(errors[0])) else ""
+            return replace(layer, dropout_error=refused)
+        except UserError as error:
+            errors.append(error if isinstance(error, UncalledError) else UncalledError(str(error)))
+    raise errors[0]
+
+
+def owner_and_method(function: Any) -> tuple[Any, str]:
+    """Return the class or object that is to be called, and the name of its method where one was named."""
+    if inspect.ismethod(function):
+        return function.__self__, function.__name__
+    path = function.__qualname__.split(".")[:-1] if inspect.isfunction(function) else []
+    module: Any = sys.modules.get(function.__module__) if path else None
+    owner = reduce(lambda space, part: getattr(space, part, None), path, module)
+    return (owner, function.__name__) if inspect.isclass(owner) else (function, "")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One way to call: axes, whether keys may be as many as they like, and how much is said beside the arrays.
+
+    Level 0 says nothing optional and no mask; higher levels pass masks in other shapes, and optional rotary tables.
+    `more` are optional keywords that are passed too.
+    """
+
+    layout: str
+    square: bool
+    level: int
+    wide: bool = True
+    more: tuple[str, ...] = ()
+
+
+def bind_with(
+    own: OwnFunction, recipe: Recipe, sizes: Sizes | None, request: Request, with_memory: bool = False
+) -> Layer:  # fmt: skip
+    """Call a layer that is built one way, until an attempt runs.
+
+    Raises:
+        UncalledError: none did, or a required argument has no known meaning.
+    """
+    runner = make_runner(recipe)
+    arguments = read_arguments(parameters_of(runner.forward, own.name))
+    missing = ", ".join(f"`{name}`" for name in arguments.missing)
+    if missing or not arguments.arrays:
+        lacks = f"needs {missing}, whose meaning is not known" if missing else "takes no array that could be the input"
+        raise UncalledError(f"{own.name} {lacks}")
+    numbers = layer_sizes(runner, recipe, sizes, request)
+    first = ""
+    for attempt in attempts(runner, recipe, arguments):
+        if with_memory and MEMORY not in attempt.more:
+            continue
+        try:
+            layer = try_call(own, replace(recipe, wide=attempt.wide), (arguments, attempt), numbers, request)
+            return replace(layer, default_error=first if attempt.more else "")
+        except UncalledError:
+            raise
+        except Exception as error:
+            first = first or error_line(error)
+    raise UncalledError(f"{own.name} could not be called: {first}")
+
+
+def layer_sizes(runner: Runner, recipe: Recipe, sizes: Sizes | None, request: Request) -> dict[str, int]:
+    """Return the sizes of a layer: what it was built with, and for the rest what its attributes say.
+
+    Heads that neither its constructor nor its attributes mention are none of its sizes.
+    """
+    found = sizes_of_layer(runner.target, arguments_of(recipe))
+    widths = widths_of_weights(runner.target)  # the author's own default may be another
+    is_as_told = sizes is not None and (recipe.kind != "torch" or not widths or sizes.m in widths)
+    width = sizes.m if is_as_told and sizes is not None else next(iter(widths), None) or found.get("m")
+    if sizes is not None and ("h" in found or "h" in sizes.told or runner.bare):
+        found = {"d": sizes.d, "g": sizes.g, **found, "h": sizes.h}
+    found = {"h": 4, "d": 8, **found} if runner.bare and sizes is None else found
+    found |= {"h": request.head} if request.head else {}
+    numbers = {**found, "m": width or found.get("h", 4) * found.get("d", 6)}
+    if "h" in numbers:
+        numbers = {"d": max(1, numbers["m"] // numbers["h"]), "g": numbers["h"], **numbers}
+    return {letter: numbers[letter] for letter in "mhgdr" if letter in numbers and (letter != "g" or "h" in numbers)}
+
+
+def arguments_of(recipe: Recipe) -> dict[str, Any]:
+    """Return the arguments with which a class is built, and the defaults of the others; nothing of an object."""
+    parameters = every_parameter(recipe.owner, "") if recipe.is_class else []
+    return {**{one.name: one.default for one in parameters}, **recipe.arguments}
+
+
+def attempts(runner: Runner, recipe: Recipe, arguments: Arguments) -> Iterator[Attempt]:
+    """Yield the attempts in their order, at most MOST_CALLS."""
+    keywords, required = arguments.keywords, arguments.required
+    levels = [0, 1, 2, 3] if set(required) & set(MASKS) else [0]
+    levels = [0, 1, 2, 3] if set(keywords) & set(ROTARY) else levels
+    squares = [False, True] if len(arguments.arrays) > 1 else [True]
+    usual = [Attempt(layout, square, level) for layout in layouts_of(runner, recipe, arguments)
+             for square in squares for level in levels]  # fmt: skip
+    choices = {MEMORY: levels if memory_roles(arguments) else [], "mask": [1, 2, 3] if "mask" in keywords else []}
+    more = [replace(usual[0], square=usual[0].square and role != MEMORY, level=level, more=(role,))
+            for role in choices if role not in required for level in choices[role]]  # fmt: skip
+    narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if recipe.library == "torch"]
+    yield from [*usual[: MOST_CALLS - len(narrow) - len(more)], *more, *narrow]
+
+
+MEMORY = "memory"
+
+
+def memory_roles(arguments: Arguments) -> list[str]:
+    """Return the optional arguments for tokens of another input: keys and values, or both in one."""
+    if "x" not in arguments.arrays:
+        return []
+    apart = {"k", "v"} <= arguments.keywords.keys()
+    return ["k", "v"] if apart else [role for role in (MEMORY,) if role in arguments.keywords]
+
+
+def layouts_of(runner: Runner, recipe: Recipe, arguments: Arguments) -> list[str]:
+    """Return the axes to try, the likeliest first: by the lines that unpack a shape, by attributes, by the library."""
+    source = forward_source(runner)
+    unpacked = UNPACKED.finditer(re.sub(r"\s*#.*", "", source))
+    shapes = [re.sub(r"\s", "", one[1]).lower() for one in unpacked if one[2] in arguments.arrays.values()]
+    likely = [next((layout for pattern, layout in LAYOUTS if pattern.fullmatch(names)), "") for names in shapes]
+    likely = [layout for layout in likely if layout and ("d" not in layout or runner.bare)]
+    modules = {type(one).__name__ for one in runner.target.modules()} if recipe.kind == "torch" else set()
+    if runner.bare and "q" in arguments.arrays:
+        return list(dict.fromkeys([*(layout for layout in likely if "d" in layout), "bhtd", "btd", "bthd", "td"]))
+    if getattr(runner.target, "batch_first", True) is False:
+        likely = ["tbm", *likely]
+    elif recipe.kind == "equinox":
+        likely = ["tm", *likely]
+    elif not likely and re.search(r"\[\s*(seq\w*|length|tgt_len)\s*,\s*(batch\w*|bsz)\s*,", source):
+        likely = ["tbm"]
+    convolved = ["bchw" for _ in modules & {"Conv2d"}] + ["bct" for _ in modules & {"Conv1d"}]
+    return list(dict.fromkeys([*likely, *convolved, "btm", "tm", "bct", "bchw", "bhwc", "tbm"]))
+
+
+UNPACKED = re.compile(r"^\s*\(?((?:\*?\w+\s*,\s*)+\*?\w+)\s*\)?\s*=\s*(\w+)\.(?:shape|size\(\))\s*$", re.MULTILINE)
+"""The names into which code unpacks the shape of an array: `b, t, c = x.shape`."""
+HEIGHT, WIDTH = "(?:h|hh|height|rows)", "(?:w|ww|width|columns)"
+BATCH = r"(?:b|bs|bsz|bn|nb|n|n?_?batch\w*)"
+TOKENS = r"(?:t|l|s|tl|seq\w*|len\w*|\w*_len\w*|\w*length|tgt\w*|tokens?|time\w*|num_tokens)"
+CHANNELS = r"(?:c|ch|\w*channels?|dim|d_model|embed\w*|emb\w*|hidden\w*)"
+LAYOUTS = tuple((re.compile(pattern), layout) for pattern, layout in (
+    (r"\w+,\w+", "tm"),
+    (rf"{TOKENS},{BATCH},\w+", "tbm"),
+    (rf"\w+,{CHANNELS},(?!_|{CHANNELS}$)\w+", "bct"),
+    (r"\w+,\w+,\w+", "btm"),
+    (rf"\w+,{HEIGHT},{WIDTH},\w+", "bhwc"),
+    (rf"\w+,\w+,{HEIGHT},{WIDTH}", "bchw"),
+    (r"\w+,\w+,(\w*head\w*|h|nh),\w+", "bthd"),
+    (r"\w+,\w+,\w+,\w+", "bhtd"),
+))  # fmt: skip
+"""The axes that the names of an unpacked shape say; the first pattern that fits holds."""
+
+
+def try_call(
+    own: OwnFunction, recipe: Recipe, way: tuple[Arguments, Attempt], sizes: Mapping[str, int], request: Request
+) -> Layer:
+    """Build the layer anew, call it once, and return it if nothing was raised."""
+    arguments, attempt = way
+    runner, forms = make_runner(recipe), library(recipe.library)
+    if MEMORY in attempt.more:
+        roles = {role: arguments.keywords[role] for role in memory_roles(arguments)}
+        arguments = replace(arguments, arrays={**arguments.arrays, **roles})
+    axes = {role: attempt.layout if role in "qx" or attempt.square else attempt.layout.replace("t", "s")
+            for role in arguments.arrays}  # fmt: skip
+
+    def convert(array: Array) -> Any:
+        return forms.into(array, forms.widest if recipe.wide else "float32")
+
+    call = Call(runner, arguments, attempt, axes, sizes, request, convert)
+    rng = np.random.default_rng(request.seed)
+    pairs = [one for one in recipe.arguments.values() if isinstance(one, tuple)]  # height and width of a window
+    fixed = {"t": pairs[0][0] * pairs[0][1]} if pairs else {}
+    example = {role: rng.standard_normal(shape_of(letters, {**sizes, **fixed}, role)) for role, letters in axes.items()}
+    with held(), warnings.catch_warnings(action="ignore"):
+        call({role: convert(array) for role, array in example.items()}, {})
+        runner.finish()
+    return Layer(
+        own.name, recipe.library, runner.target, axes, dict(sizes), call, convert, dict(arguments.keywords),
+        arguments.defaults, call.words(example), unknown=arguments.unknown, lengths=lengths_of(example, axes),
+        made=call_text(recipe.owner.__name__, recipe.arguments) if recipe.is_class else "",
+        settings=settings_of(arguments_of(recipe) or fields_of(runner.target)),
+    )  # fmt: skip
+
+
+def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> tuple[int, ...]:
+    """Return the shape of an example: `c` is the width, and of keys and values `h` counts their own heads."""
+    lengths = Sizes(sizes.get("h", 1), sizes.get("d", 1), sizes["m"], sizes.get("g", 1)).lengths()
+    heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)
+    named = {**lengths, **sizes, "h": heads, "c": sizes["m"], "w": lengths["x"]}
+    return tuple(named[letter] for letter in letters)
+
+
+def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, int]:
+    """Return batch, queries and keys of some inputs; of an image rows and columns too, whose points are the tokens."""
+    lengths = {"b": 1}
+    for role, array in inputs.items():
+        found = dict(zip(axes.get(role, ""), map(int, array.shape), strict=False))
+        found |= {"t": found["h"] * found["w"]} if "w" in found else {}
+        kept = {"s" if one == "t" and role not in "qx" else one: found[one] for one in found if one in "btsw"}
+        lengths |= kept | ({"h": found["h"]} if "w" in found else {})
+    return {"t": 1, "s": lengths.get("t", 1), **lengths}
+
+
+@dataclass(frozen=True)
+class Call:
+    """The call of a layer by roles; what is required and not said gets a neutral value of the right shape."""
+
+    runner: Runner
+    arguments: Arguments
+    attempt: Attempt
+    axes: Mapping[str, str]
+    sizes: Mapping[str, int]
+    request: Request
+    convert: Callable[[Array], Any]
+
+    def __call__(self, inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
+        neutral = {role: converted(value, self.convert) for role, value in self.neutral(inputs).items()}
+        names = {**self.arguments.keywords, **self.arguments.arrays}
+        by_name = {names.get(role, role): value for role, value in {**neutral, **keywords, **inputs}.items()}
+        ordered = OrderedDict((name, by_name[name]) for name in self.arguments.parameters if name in by_name)
+        kinds = {name: one.kind for name, one in self.arguments.parameters.items()}
+        first = [value for name, value in ordered.items() if kinds[name] is inspect.Parameter.POSITIONAL_ONLY]
+        rest = {name: value for name, value in ordered.items() if kinds[name] is not inspect.Parameter.POSITIONAL_ONLY}
+        return self.runner.run(*first, **rest)
+
+    def neutral(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return by role what is said beside the arrays: what is required, what evaluates, and rotary tables."""
+        level, source = self.attempt.level, forward_source(self.runner)
+        values = Neutral(lengths_of(inputs, self.axes), self.sizes, source, self.request, level)
+        turns = ROTARY if level or self.request.positions else ()
+        words = {role: name for role, name in self.arguments.keywords.items() if role != "memory"}
+        defaults = self.arguments.defaults
+        off = {**TO_EVALUATE, **({"dropout": 0.0} if type(defaults.get("dropout")) is float else {})}
+        switches = {role for role, best in off.items() if role in defaults and defaults[role] is not best}
+        always = {*self.arguments.required, *self.attempt.more, *turns, *switches}
+        said = {role: values.value(role, name) for role, name in words.items() if role in always}
+        unknown = [words[role] for role, value in said.items() if value is ...]
+        if unknown:
+            raise UncalledError(f"the call needs `{unknown[0]}`, for which no neutral value is known")
+        return said
+
+    def words(self, inputs: Mapping[str, Any]) -> str:
+        """Say which other arguments the call is given."""
+        texts = {"position_ids": "0, 1, 2, ..."} | dict.fromkeys(MASKS, "hides nothing")
+        texts |= dict.fromkeys(ROTARY, "the angles of RoPE" if self.request.positions else "angles of 0")
+        said = ((role, self.arguments.keywords[role], value) for role, value in self.neutral(inputs).items())
+        return ", ".join(f"{name}: {texts.get(role)}" if isinstance(value, np.ndarray | tuple) else f"{name}={value!r}"
+                         for role, name, value in said)  # fmt: skip
+
+
+def converted(value: Any, convert: Callable[[Array], Any]) -> Any:
+    """Return arrays in the library of the layer, complex ones and pairs of tables too; other values as they are."""
+    if isinstance(value, tuple):
+        return tuple(converted(one, convert) for one in value)
+    if np.iscomplexobj(value):
+        return convert(value.real) + 1j * convert(value.imag)
+    return convert(value) if isinstance(value, np.ndarray) else value

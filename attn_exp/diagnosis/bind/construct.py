@@ -1,0 +1,190 @@
+"""Build a stranger's class: constructor arguments by name, configurations, and projections that it wants."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import typing
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import is_dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.diagnosis.asking.offer import every_parameter, plain
+from attn_exp.diagnosis.asking.sides import side_of_name
+from attn_exp.diagnosis.bind.sizes import (
+    CONFIG,
+    ROOM,
+    Sizes,
+    fields_of,
+    instead_of_default,
+    letter_of,
+    source_of,
+    value_of,
+)
+from attn_exp.errors import UncalledError
+from attn_exp.own_code import error_line, held
+
+STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Bag(dict[str, Any]):
+    """A configuration of no class: answers attributes and keys by the table of sizes, and notes what was read."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        vars(self)["sizes"] = sizes
+
+    def __getattr__(self, name: str) -> Any:
+        value = ... if name.startswith("__") else value_of(name, vars(self)["sizes"])
+        if value is ...:
+            raise AttributeError(f"the configuration needs `{name}`, whose meaning is not known")
+        return dict.setdefault(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a field that is a size; of others the default."""
+        is_size = letter_of(name) in ("h", "g", "d", "m", "room", "dropout")
+        return self[name] if name in self or is_size else default
+
+
+def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: bool = False) -> dict[str, Any]:
+    """Return what a class is given, by the names, annotations and defaults of its parameters.
+
+    What a configuration requires that no table knows is most likely for other parts of a model: its type decides.
+
+    Raises:
+        UncalledError: it requires something whose meaning is not known.
+    """
+    parameters = [one for one in every_parameter(kind, kind.__name__) if one.kind not in STARS]
+    siblings = [one.name for one in parameters]
+    chosen = {one.name: required(one, kind, sizes, siblings, library) if one.default is one.empty
+              else instead_of_default(one, sizes, siblings) for one in parameters}  # fmt: skip
+    if of_config:
+        chosen = {one.name: value_of_type(str(one.annotation)) if one.default is one.empty and chosen[one.name] is ...
+                  else chosen[one.name] for one in parameters}  # fmt: skip
+    missing = [one.name for one in parameters if one.default is one.empty and chosen[one.name] is ...]
+    if missing:
+        raise UncalledError(f"{kind.__name__} could not be built: needs `{missing[0]}`, whose meaning is not known")
+    if "w_init" in chosen and "haiku" in sys.modules:
+        chosen["w_init"] = sys.modules["haiku"].initializers.VarianceScaling(1.0)
+    return {name: value for name, value in chosen.items() if value is not ...}
+
+
+def value_of_type(annotation: str) -> Any:
+    """Return a value for a field of a configuration by its type; None where the type tells nothing."""
+    values = {"bool": False, "int": ROOM, "float": 0.0, "str": "", "list": [], "tuple": (), "dict": {}}
+    literal = re.search(r"Literal\[\s*(['\"]?)(\w+)\1", annotation)
+    return literal[2] if literal else next((value for kind, value in values.items() if kind in annotation), None)
+
+
+def required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
+    """Return what a parameter without a default is given, or `...` where nobody knows."""
+    word, note, written = plain(given.name), annotation_of(given, kind), str(given.annotation).lower()
+    value = value_of(given.name, sizes, siblings)
+    if re.search(rf"\b{given.name}\[[01]\]", source_of(kind)):  # height and width
+        return 2, 3
+    if CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
+        return configuration(note, kind, sizes)
+    if library == "jax" and (word in ("key", "rng", "rngs", "prngkey") or "key" in written):
+        return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
+    if library == "torch" and ("module" in written or "linear" in written) and word.endswith("proj"):
+        return projection(side_of_name(given.name).removeprefix("W_"), sizes)
+    is_switch = value is ... and (note is bool or word.endswith("mask"))
+    return sizes.causal if is_switch else np.random.default_rng(0) if word in ("rng", "generator") else value
+
+
+def annotation_of(given: inspect.Parameter, kind: Any) -> Any:
+    """Return the class that an annotation names, also where it is written as text; None where it names none."""
+    space, note = vars(sys.modules.get(kind.__module__, typing)), given.annotation
+    note = space.get(note.strip("'\" ")) if isinstance(note, str) else note
+    return note if inspect.isclass(note) and note not in (given.empty, Any) else None
+
+
+def configuration(note: Any, kind: Any, sizes: Sizes) -> Any:
+    """Return a configuration of the annotated class, of the `XConfig` beside the layer, or one of no class."""
+    space = vars(sys.modules.get(kind.__module__, typing))
+    beside = [one for name, one in space.items() if inspect.isclass(one) and CONFIG.match(plain(name))
+              and one is not kind]  # fmt: skip
+    of_name = [one for one in beside if re.match(re.split("Config|Args", one.__name__)[0], kind.__name__)]
+    own = [one for one in beside if one.__module__ == kind.__module__]
+    found: Any = note or max(of_name, key=lambda one: len(one.__name__), default=[*own, None][0])
+    if found in (None, dict, object, Mapping):
+        return Bag(sizes)
+    made = build(found, constructor_arguments(found, sizes, "", of_config=True), 0)
+    if getattr(made, "_attn_implementation", "") is None:
+        made._attn_implementation = "eager"
+    return made
+
+
+def projection(side: str, sizes: Sizes) -> Any:
+    """Return the linear layer that a constructor wants for queries, keys, values or the output."""
+    heads = {"k": sizes.g, "v": sizes.g, "kv": 2 * sizes.g, "qkv": sizes.h + 2 * sizes.g}.get(side, sizes.h)
+    ends = (sizes.m, heads * sizes.d)
+    return sys.modules["torch"].nn.Linear(*(ends[::-1] if side == "o" else ends))
+
+
+def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
+    """Call a class with its arguments, and the global random generators seeded.
+
+    Raises:
+        UncalledError: it raised an error.
+    """
+    parameters = {one.name: one for one in every_parameter(kind, kind.__name__) if one.name in arguments}
+    by_place = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_ONLY]
+    places, named = map(arguments.get, by_place), {key: arguments[key] for key in arguments if key not in by_place}
+    with fixed_seed(seed):
+        return run_foreign(lambda: kind(*places, **named), f"{kind.__name__} could not be built")
+
+
+def run_foreign(make: Callable[[], Any], failure: str) -> Any:
+    """Run code of others; whatever it raises becomes one line that begins with `failure`.
+
+    Raises:
+        UncalledError: it raised an error.
+    """
+    try:
+        with held(), warnings.catch_warnings(action="ignore"):
+            return make()
+    except Exception as error:
+        raise UncalledError(f"{failure}: {error_line(error)}") from error
+
+
+@contextmanager
+def fixed_seed(seed: int) -> Iterator[None]:
+    """Seed the global generators of NumPy and PyTorch, and put their states back at the end."""
+    torch = sys.modules.get("torch")
+    with ExitStack() as stack:
+        stack.callback(np.random.set_state, np.random.get_state())
+        np.random.seed(seed)
+        if torch is not None:
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            torch.random.default_generator.manual_seed(seed)
+        yield
+
+
+def call_text(name: str, arguments: Mapping[str, Any]) -> str:
+    """Write a constructor call as the user would."""
+    return f"{name}({', '.join(f'{key}={shown_value(value)}' for key, value in arguments.items())})"
+
+
+def shown_value(value: Any) -> str:
+    """Write an argument; of a configuration, its class and the fields that are sizes."""
+    name, held_fields = type(value).__name__, fields_of(value).items()
+    fields = {key: one for key, one in held_fields if isinstance(value, Bag) or letter_of(key) in tuple("hgdm")}
+    if name != "Linear" and (fields or isinstance(value, Bag)):
+        return call_text(name.replace("Bag", "SimpleNamespace"), fields)
+    is_plain = isinstance(value, int | float | str | list | tuple | None)
+    return repr(value) if is_plain else f"nn.{value}" if name == "Linear" else f"{name}(...)"

@@ -1,0 +1,196 @@
+"""Factories: functions that return a callable and example inputs, and the draft of one for what cannot be bound."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.offer import every_parameter, is_required
+from attn_exp.diagnosis.bind.arguments import ARRAYS, read_arguments
+from attn_exp.diagnosis.bind.construct import STARS, call_text, run_foreign
+from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.diagnosis.bind.runners import METHODS, kind_of, library_of_kind
+from attn_exp.diagnosis.bind.sizes import Sizes, instead_of_default, value_of
+from attn_exp.diagnosis.code.libraries import library, library_of
+from attn_exp.errors import UncalledError
+from attn_exp.own_code import OwnFunction
+
+AXES = {"q": {4: "bhtd", 3: "btd", 2: "td"}, "x": {4: "bchw", 3: "btm", 2: "tm"}}
+OPTIONS = ("layout", "mask", "weights", "heads", "vary")
+POLARITIES = ("attends", "hides", "added")
+
+
+def is_factory(function: Any) -> bool:
+    """Say whether a target is a factory: a plain function that requires nothing."""
+    if not inspect.isfunction(function) or "." in function.__qualname__.rpartition("<locals>.")[2]:
+        return False
+    return not any(is_required(one) or one.kind is one.VAR_POSITIONAL for one in every_parameter(function, ""))
+
+
+def bind_factory(own: OwnFunction) -> Layer:
+    """Call a factory and return the layer that it describes.
+
+    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. The callable takes the inputs by position
+    in their order, or by the names of its parameters where those have the same roles.
+
+    Raises:
+        UncalledError: it raised an error or returned something else, or its callable does not take its inputs.
+    """
+    made = run_foreign(own.function, f"{own.name}() raised an error")
+    is_pair = isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0]) and isinstance(made[1], Mapping)
+    if not is_pair or not made[1]:
+        raise UncalledError(f"{own.name}() returned no pair; a factory returns (callable, inputs) or (callable, "
+                            "inputs, options)")  # fmt: skip
+    target, inputs, options = (*made, {})[:3]
+    wrong = [*(f"input `{one}`" for one in set(inputs) - set(ARRAYS)),
+             *(f"option `{one}`" for one in set(options) - set(OPTIONS))]  # fmt: skip
+    if wrong:
+        raise UncalledError(f"{own.name}() returned {wrong[0]}; inputs are {', '.join(ARRAYS)}; "
+                            f"options are {', '.join(OPTIONS)}")  # fmt: skip
+    return layer_of_factory(own, target, inputs, axes_of_inputs(own, inputs, options), options)
+
+
+def axes_of_inputs(own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the axes of each input: `options["layout"]`, a text for all or one per role, or the usual by dimensions.
+
+    Raises:
+        UncalledError: a layout has another number of axes than its array.
+    """
+    layout = options.get("layout", "")
+    usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() else "x"]
+    told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
+    axes = {role: re.sub(r"[^a-z]", "", told[role]) or usual.get(inputs[role].ndim, "") for role in inputs}
+    wrong = [role for role, letters in axes.items() if len(letters) != inputs[role].ndim]
+    if wrong:
+        raise UncalledError(f"{own.name}(): layout {axes[wrong[0]]!r} does not fit `{wrong[0]}`, "
+                            f"which has {inputs[wrong[0]].ndim} axes")  # fmt: skip
+    counts = [array.shape[axes[role].index("t")] for role, array in inputs.items() if "t" in axes[role]]
+    if len(set(counts)) > 1:
+        axes = {role: letters if role in "qx" else letters.replace("t", "s") for role, letters in axes.items()}
+    return axes
+
+
+def layer_of_factory(
+    own: OwnFunction, target: Any, inputs: Mapping[str, Any], axes: dict[str, str], options: Mapping[str, Any]
+) -> Layer:
+    """Return the layer of a factory, after one call with its own inputs.
+
+    Raises:
+        UncalledError: that call raised an error.
+    """
+    first = next(iter(inputs.values()))
+    name, dtype = library_of(first), str(first.dtype).removeprefix("torch.")
+    forms = library(name)
+    has_signature = hasattr(target, "forward") or hasattr(target, "__code__")
+    arguments = read_arguments(every_parameter(getattr(target, "forward", target), "") if has_signature else [])
+    by_name = all(role in arguments.arrays for role in inputs)
+    keyword, polarity = mask_option(own, options.get("mask"))
+    names = {**arguments.keywords, **({"mask": keyword} if keyword else {}), **arguments.arrays}
+
+    def call(arrays: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
+        said = {names.get(role, role): value for role, value in {**keywords, **(arrays if by_name else {})}.items()}
+        return target(*([] if by_name else arrays.values()), **said)
+
+    def convert(array: Array) -> Any:
+        return forms.into(np.asarray(array), dtype)
+
+    run_foreign(lambda: call(inputs, {}), f"what {own.name}() returned could not be called")
+    found = {(role, letter): int(size)
+             for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
+    lengths = {letter: size for (_, letter), size in found.items()}
+    keys = [found[role, "h"] for role in "kv" if (role, "h") in found]
+    heads = options.get("heads") or found.get(("q", "h"))
+    sizes = {"m": lengths.get("m") or lengths.get("c"), "h": heads, "g": [*keys, heads][0], "d": lengths.get("d")}
+    keywords = {role: word for role, word in names.items() if role not in arguments.arrays}
+    return Layer(
+        own.name, name, target, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
+        keywords, arguments.defaults, made=f"{own.name}()", unknown=arguments.unknown, mask_true=polarity,
+        lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
+        weights=dict(options.get("weights", {})), vary=options.get("vary"),
+    )  # fmt: skip
+
+
+def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:
+    """Return the keyword and the polarity of the option `mask`: `"attn_mask"` or `("attn_mask", "hides")`.
+
+    Raises:
+        UncalledError: another polarity than `attends`, `hides` (what True says) or `added`.
+    """
+    keyword, polarity = (told or "", "") if told is None or isinstance(told, str) else told
+    if polarity not in ("", *POLARITIES):
+        raise UncalledError(f"{own.name}(): mask polarity {polarity!r}; expected one of {', '.join(POLARITIES)}")
+    return str(keyword), str(polarity)
+
+
+# The draft
+
+
+EXAMPLES = {
+    "torch": ("import torch", "torch.randn({shape}, dtype=torch.float64)"),
+    "jax": ("import jax", "jax.random.normal(jax.random.PRNGKey({seed}), ({shape}))"),
+    "numpy": ("import numpy as np", "np.random.default_rng({seed}).standard_normal(({shape}))"),
+}
+
+
+def describe_factory(own: OwnFunction, layer_error: str) -> str:
+    """Return a factory to complete: imports, constructor and call as far as they are known, and `...` for the rest.
+
+    Args:
+        own: what could not be bound.
+        layer_error: why, in one line.
+    """
+    owner, kind = own.function, kind_of(own.function)
+    library_name = library_of_kind(kind, owner)
+    module = Path(own.file).stem if own.file else getattr(owner, "__module__", "...")
+    methods = (getattr(owner, name, None) for name in ("__call__", *METHODS) if kind == "plain" or name != "__call__")
+    method = next((one for one in methods if inspect.isfunction(one) or inspect.ismethod(one)), None)
+    is_function = inspect.isroutine(owner)
+    method = owner if is_function else method
+    parameters = [one for one in every_parameter(method, "") if one.name != "self"] if method else []
+    arrays = read_arguments(parameters).arrays or {"x": "x"}
+    needed = [one.name for one in parameters if is_required(one) and one.name not in arrays.values()]
+    given = ", ".join([*(f"{name}={role}" for role, name in arrays.items()), *(f"{name}=..." for name in needed)])
+    lines = [f"layer = target{draft_arguments(owner) if inspect.isclass(owner) else ''}"]
+    lines += ["layer = layer.double().eval()"] if kind == "torch" else []
+    for seed, role in enumerate(arrays):
+        rows = (5, "t") if role in "qx" else (7, "s")
+        of_heads = is_function and role in "qkv"
+        shape, axes = (f"2, 4, {rows[0]}, 6", "b h {} d") if of_heads else (f"2, {rows[0]}, 24", "b {} m")
+        lines.append(f"{role} = {EXAMPLES[library_name][1].format(shape=shape, seed=seed)}  # [{axes.format(rows[1])}]")
+    return f'''# {layer_error}
+import importlib
+{EXAMPLES[library_name][0]}
+
+
+def make():
+    target = importlib.import_module("{module}").{own.name}
+    {NEXT_LINE.join(lines)}
+
+    def call({", ".join(arrays)}):
+        return layer({given})
+
+    return call, {{{", ".join(f'"{role}": {role}' for role in arrays)}}}, {{"heads": 4}}
+
+
+# Save this as factory.py beside {Path(own.file).name or module}, replace each `...`, and run:
+# attn-exp check factory.py:make
+'''
+
+
+NEXT_LINE = "\n    "
+
+
+def draft_arguments(owner: Any) -> str:
+    """Write the constructor's arguments in brackets: what is known, and `...` for what is required and is not."""
+    parameters = [one for one in every_parameter(owner, owner.__name__) if one.kind not in STARS]
+    names, sizes = [one.name for one in parameters], Sizes(4, 6, 24, 4)
+    chosen = {one.name: value_of(one.name, sizes, names) if is_required(one) else instead_of_default(one, sizes, names)
+              for one in parameters}  # fmt: skip
+    shown = {one.name: chosen[one.name] for one in parameters if is_required(one) or chosen[one.name] is not ...}
+    return call_text("", shown).replace("ellipsis(...)", "...")

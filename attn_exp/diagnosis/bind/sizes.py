@@ -1,0 +1,195 @@
+"""Sizes by name: what `d_model`, `n_heads` or `head_dim` of a constructor or a configuration is given."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attn_exp.diagnosis.asking.offer import ROLES, every_parameter, plain
+from attn_exp.diagnosis.asking.request import Request
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "h": (*ROLES["heads"], "nattentionheads", "nh", "numattnheads", "nqheads", "numqueryheads", "numhead", "headnum",
+          "headsnum", "headcount"),
+    "g": (*ROLES["kv_heads"], "nkvhead", "numkvgroups", "nkvgroups", "kvgroups", "nkv", "numkv", "numquerygroups",
+          "multiquerygroupnum"),
+    "groups": ("numgroups", "ngroups", "groups"),
+    "d": ("dk", "dv", "dq", "dkv", "dqk", "dhead", "dkey", "dvalue", "dkeys", "dvalues", "headdim", "dimhead",
+          "headsize", "sizeperhead", "dimperhead", "headhiddendim", "hd", "keydim", "valuedim", "qkvdim", "projdim",
+          "attndim", "keyvaluedim"),
+    "side": ("dimq", "dimk", "dimv", "querysize", "keysize", "valuesize", "qsize", "ksize", "vsize", "qdim", "kdim",
+             "vdim", "dimkey", "dimvalue", "dimquery"),
+    "m": ("dmodel", "dim", "dims", "embeddim", "hiddensize", "nembd", "nembed", "modeldim", "din", "dout", "dimin",
+          "dimout", "indim", "outdim", "inputdim", "outputdim", "infeatures", "outfeatures", "inputsize", "outputsize",
+          "inchannels", "outchannels", "channels", "nchannels", "numchannels", "embsize", "embedsize", "emb", "embdim",
+          "embeddingdim", "embeddingsize", "embed", "hiddim", "hiddendim", "hiddenunits", "hidden", "hid", "nhid",
+          "numhiddens", "querydim", "contextdim", "crossattentiondim", "dimcontext", "nstate", "nx", "width", "size",
+          "modelsize", "units", "feats", "features", "numfeatures", "dimmodel", "demb", "dembed", "ndim", "numdims",
+          "innerdim", "qkvfeatures", "dmod", "modeldimension", "embeddingdimension", "planes", "d", "m", "c", "e", "k",
+          "attentiondim", "ninp", "insize", "outsize", "filters", "inchannel", "outchannel", "dimension", "dimensions"),
+    "r": ("qkropeheaddim", "ropeheaddim", "ropedim", "rotarydim", "dimrope", "drope", "roped"),
+    "room": ("blocksize", "nctx", "maxlen", "maxseqlen", "seqlen", "contextlength", "maxpositionembeddings", "ctxlen",
+             "maxseqlength", "npositions", "maxlength", "sequencelength", "seqlength", "numtokens", "contextsize",
+             "contextwindow", "maxpositions", "maxsequencelength", "ctxsize", "maxt"),
+    "bias": ("bias", "qkvbias", "usebias", "attentionbias", "withbias", "projbias"),
+    "causal": (*ROLES["causal"], "masked", "ismasked", "usemask", "autoregressive", "unidirectional"),
+    "evaluates": ("deterministic", "inference"),
+    "trains": ("train", "training"),
+    "dropout": ("p", "rate", "keeprate"),
+}  # fmt: skip
+"""Letters of `Layer.sizes`, and other kinds of settings, with the names that people give them."""
+LETTER_OF = {name: letter for letter, names in reversed(NAMES.items()) for name in names}
+WIDTHS = {"dmodel", "embeddim", "hiddensize"}
+FIXED: dict[str, Any] = {
+    "layeridx": 0, "layeridxs": 0, "idx": 0, "index": 0, "layer": 0, "layerid": 0, "layernumber": 1, "i": 0, "depth": 0,
+    "nlayer": 1, "nlayers": 1, "numlayers": 1, "numhiddenlayers": 1, "batchsize": 8, "maxbatchsize": 8, "bs": 8,
+    "device": "cpu", "dtype": None, "seed": 0, "name": "attention", "eps": 1e-5, "layernormeps": 1e-5, "normeps": 1e-5,
+    "rmsnormeps": 1e-5, "layernormepsilon": 1e-5, "epsilon": 1e-5, "ropetheta": 1e4, "theta": 1e4, "base": 1e4,
+    "ropebase": 1e4, "slidingwindow": None, "ropescaling": None, "vocabsize": 11, "windowsize": 4, "window": 4,
+    "clipqkv": None, "attentiontype": "full_attention", "layertypes": ["full_attention"], "attnimplementation": "eager",
+    "scaleattnweights": True, "partialrotaryfactor": 1.0, "batchfirst": True, "kernelsize": 1, "numclasses": 11,
+}  # fmt: skip
+"""Settings that are no size and get one value where they are required."""
+CONFIG = re.compile("(conf|params|opts?|options)$|.*(config|cfg|args|hparams)$")
+"""Names of what holds all settings, in small letters without underscores."""
+ROOM = 40
+"""Tokens for which a layer makes its masks and tables."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a layer is built with: `h` heads of `d` numbers, width `m`, `g` key/value heads.
+
+    `told` are the letters that the user or the file fixed, so that a default of the constructor is no reason to differ.
+    """
+
+    h: int
+    d: int
+    m: int
+    g: int
+    dropout: float = 0.0
+    causal: bool = False
+    told: frozenset[str] = frozenset()
+
+    def lengths(self) -> dict[str, int]:
+        """Return lengths of batch, queries and keys, and the sides of an image, that equal no other size."""
+        taken = {self.h, self.d, self.m, self.g}
+        choices = {"b": (2, 3), "t": (5, 9), "s": (7, 11), "y": (3, 7), "x": (4, 5)}
+        return {letter: next((one for one in some if one not in taken), some[-1]) for letter, some in choices.items()}
+
+
+def letter_of(name: str, siblings: Collection[str] = ()) -> str:
+    """Return what kind of setting a name is: a letter of `Layer.sizes`, another key of NAMES, or nothing.
+
+    `siblings` are all names of the same constructor: `dim_k` beside `dim_q`, but no `d_model`, is a width.
+    """
+    word = re.sub("^(number|numbers|nb|no|count)(of|(?=heads))", "num", plain(name))
+    exact = LETTER_OF.get(word, "")
+    if exact == "side":
+        others = {plain(one) for one in siblings} & {"dimq", "querysize", "qsize", "qdim", "dimquery", *WIDTHS}
+        return "m" if others and not others & WIDTHS else "d"
+    return exact or next((letter for pattern, letter in PARTS if re.search(pattern, word)), "")
+
+
+PARTS = (
+    ("drop", "dropout"),
+    ("rope|base|theta|scale|talk|maxhead|headtype|^headmask", ""),
+    ("^(use|is|return|with|log|has|do|apply|output)", "flag"),
+    ("head.*(dim|size)|(dim|size).*head", "d"),
+    ("(kv|keyvalue|group).*head|head.*(kv|keyvalue|group)", "g"),
+    ("head(?!.*norm)", "h"),
+    ("^(?!max|n)\\w*(model|embd|embed|embdim|embeddim|hiddensize|hiddendim|features|channels|width)$", "m"),
+)
+"""Patterns of names, and the letter or kind of setting that each says; the first that fits holds."""
+
+
+def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
+    """Return what a required setting of that name is given, or `...` where its meaning is not known."""
+    word = plain(name)
+    known: Mapping[str, Any] = {
+        "r": sizes.d // 2, "h": sizes.h, "g": sizes.g, "groups": sizes.g, "d": sizes.d, "m": sizes.m, "room": ROOM,
+        "bias": True, "causal": sizes.causal, "evaluates": True, "trains": False, "dropout": sizes.dropout,
+        "flag": False,
+    }  # fmt: skip
+    scales = {"temperature": sizes.d**0.5} | dict.fromkeys(("scale", "scaling", "softmaxscale"), sizes.d**-0.5)
+    return FIXED[word] if word in FIXED else scales.get(word, known.get(letter_of(name, siblings), ...))
+
+
+def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collection[str]) -> Any:
+    """Return what replaces a default, or `...` where the author's own stays: all but sizes that must fit, and dropout.
+
+    Key/value heads stay where they divide the heads. None is replaced where the user named that size.
+    """
+    letter, default, word = letter_of(given.name, siblings), given.default, plain(given.name)
+    is_size = letter in ("h", "g", "d", "m") and type(default) is int and (len(word) > 1 or letter == "h")
+    fits = letter == "g" and is_size and "g" not in sizes.told and 0 < default < sizes.h and sizes.h % default == 0
+    is_named = letter in ("h", "g", "d") and letter in sizes.told and default is None and word not in ("kdim", "vdim")
+    is_state = default is None and (letter in ("evaluates", "trains") or word in ("layeridx", "layerid")
+                                    or (letter == "room" and sizes.causal))  # fmt: skip
+    is_masked = isinstance(default, bool) and sizes.causal and (letter == "causal" or word == "mask")
+    is_replaced = (
+        (is_size and not fits) or is_named or is_state or (letter == "dropout" and type(default) in (int, float))
+    )
+    return True if is_masked else value_of(given.name, sizes, siblings) if is_replaced else ...
+
+
+def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
+    """Yield the sizes for a class: heads of 6 numbers, or 8 where it rotates, with and without dropout; 8; its own."""
+    defaults = {letter_of(one.name): one.default for one in every_parameter(owner, owner.__name__)}
+    file = {letter: size for letter, size in sizes_of_file(owner).items() if letter not in defaults}
+    h = request.head or file.get("h", 4)
+    named = {"h": request.head, "d": request.size, "g": request.kv_head}
+    told = frozenset({*file, *(letter for letter, size in named.items() if size)})
+    turns = bool(request.positions) or bool(re.search(r"(?i)rotary|(?<![a-z])rope|freqs", source_of(owner)))
+    first = request.size or file.get("d", 0) or file.get("m", 0) // h
+    usual = [first, first] if first else [8, 16] if turns or h == 6 else [6, 8]
+    tries = [(h, usual[0], 0.3), (h, usual[0], 0.0), (h, usual[1], 0.0)]
+    own = defaults.get("h") if not request.head else None
+    tries += [(own, max(1, 32 // own), 0.0)] if type(own) is int and own > 0 else []
+    for heads, d, dropout in tries:
+        yield Sizes(heads, d, file.get("m", heads * d), request.kv_head or heads, dropout, request.is_causal, told)
+
+
+def sizes_of_file(owner: Any) -> dict[str, int]:
+    """Return the sizes among the whole numbers of a file that the code of its class reads: `n_embd = 384`."""
+    space = vars(sys.modules.get(getattr(owner, "__module__", ""), object()) or object) if owner else {}
+    source = source_of(owner)
+    numbers = {name: value for name, value in space.items() if type(value) is int and value > 0}
+    return {letter_of(name): value for name, value in numbers.items() if letter_of(name) in ("h", "d", "m")
+            and re.search(rf"(?<![\w.])\b{name}\b(?!\s*=[^=])", source)}  # fmt: skip
+
+
+def source_of(owner: Any) -> str:
+    """Return the source of a class, or of the class of an object; nothing where there is none."""
+    try:
+        return inspect.getsource(owner if inspect.isclass(owner) or inspect.isroutine(owner) else type(owner))
+    except (OSError, TypeError):
+        return ""
+
+
+def sizes_of_layer(target: Any, arguments: Mapping[str, Any]) -> dict[str, int]:
+    """Return the sizes that a layer was built with, or else holds: in its attributes, configurations and modules."""
+    modules = list(target.modules()) if hasattr(target, "modules") and callable(target.modules) else [target]
+    fields = [fields_of(module) for module in modules]
+    found: dict[str, int] = {}
+    for name, value in (pair for one in (arguments, *fields) for pair in settings_of(one).items()):
+        letter, word = letter_of(str(name)), plain(str(name))
+        is_clear = letter in ("h", "r") or (letter in ("g", "d", "m") and len(word) > 1 and word not in NAMES["side"])
+        if type(value) is int and value > 0 and is_clear:
+            found.setdefault(letter, value)
+    return found
+
+
+def settings_of(fields: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return arguments, or what an object holds, with the fields of the configurations among them."""
+    held_by = (fields_of(value) for name, value in fields.items() if CONFIG.match(plain(str(name))))
+    return {name: value for one in (fields, *held_by) for name, value in one.items()}
+
+
+def fields_of(one: Any) -> dict[Any, Any]:
+    """Return what an object or a mapping holds by name."""
+    return dict(one) if isinstance(one, Mapping) else getattr(one, "__dict__", {})

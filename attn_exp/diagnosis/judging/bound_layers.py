@@ -1,0 +1,215 @@
+"""A layer as what a check can ask: recorded, its matrices read, and called as a function of x and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.offer import Offer
+from attn_exp.diagnosis.asking.questions import Inside
+from attn_exp.diagnosis.asking.sides import side_of_name
+from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.diagnosis.calling.bound import Bound
+from attn_exp.diagnosis.calling.call import IS_LAYER
+from attn_exp.diagnosis.code.libraries import stack
+from attn_exp.diagnosis.code.returned import parts_of
+from attn_exp.diagnosis.code.traced import compiled
+from attn_exp.diagnosis.locate.cores import MixedTokensError, Pair, arrange_core, find_pairs
+from attn_exp.diagnosis.locate.matrices import Matrices, UnreadMatricesError, fit_matrices, read_matrices
+from attn_exp.diagnosis.locate.recording import DifferentPathsError, Recording, lay, record_layer, unlay
+from attn_exp.diagnosis.locate.surroundings import find_surroundings, output_inputs
+from attn_exp.errors import UncalledError
+
+BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
+"""Entries of an example, and its tokens and those of a memory; some layers take as many of both, or an even number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A layer recorded, and the attention in it."""
+
+    layer: Layer
+    recording: Recording
+    pairs: Sequence[Pair]
+
+
+def observe(layer: Layer, more: int = 0) -> Seen:
+    """Record a layer and find the attention in it; `more` runs have tokens of other numbers.
+
+    Raises:
+        UncalledError: it takes no tokens of these numbers, or its operations depend on them.
+    """
+    problem: Exception | None = None
+    for length, keys in LENGTHS:
+        try:
+            recording = record_layer(layer, BATCH, length, keys, {}, more=more)
+        except DifferentPathsError:
+            raise UncalledError(f"{layer.name} does other operations for other numbers") from None
+        except Exception as error:  # whatever the layer raises
+            problem = problem or error
+        else:
+            return Seen(layer, recording, find_pairs(recording))
+    raise UncalledError(f"{layer.name} cannot be called: {type(problem).__name__}: {problem}")
+
+
+def read_inside(seen: Seen) -> tuple[Inside, frozenset[str]]:
+    """Return the matrices of a layer with what stands around its attention, and which of q, k and v rotate.
+
+    Raises:
+        UnreadMatricesError: why they cannot be read.
+    """
+    if not seen.pairs:
+        raise UnreadMatricesError("no scores and weights are found among the operations")
+    try:
+        found = read_matrices(seen.recording, seen.pairs)
+    except UnreadMatricesError as error:
+        seen = observe(seen.layer, seen.layer.sizes["m"])  # a fit takes more tokens than x has numbers
+        try:
+            found = fit_matrices(seen.recording, seen.pairs)
+        except UnreadMatricesError:
+            raise error from None
+    heads, groups = seen.layer.sizes.get("h", found.heads), found.groups
+    if found.heads != 1 or found.arrays["W_q"].shape[1] % heads:
+        heads = found.heads
+    size = found.arrays["W_q"].shape[1] // heads
+    groups = max(1, found.arrays["W_k"].shape[1] // max(size, 1)) if heads != found.heads else groups
+    context = find_context(seen)
+    rows = None if context is None else context.transpose(0, 2, 1, 3).reshape(-1, context.shape[1] * context.shape[3])
+    around = find_surroundings(seen.recording, found, rows)
+    return Inside(order_output(seen, found, context), heads, groups, around), found.turns
+
+
+def find_context(seen: Seen) -> Array | None:
+    """Return the context of the first run, `[b h t e]`; None where the rows of a product are of several tokens."""
+    try:
+        return arrange_core(seen.recording, seen.pairs).context
+    except MixedTokensError:
+        return None
+
+
+def order_output(seen: Seen, found: Matrices, context: Array | None) -> dict[str, Array]:
+    """Return the matrices with the rows of W_o head by head, where an einsum put the numbers of a head first."""
+    arrays = dict(found.arrays)
+    if found.output is None or context is None or not has_wide_kernel(seen.layer.target):
+        return arrays
+    rows = output_inputs(seen.recording, found.output)[0]
+    batch, heads, length, size = context.shape
+    turned = context.transpose(0, 2, 3, 1).reshape(batch * length, size * heads)
+    if rows.shape == turned.shape and np.allclose(rows, turned, atol=1e-6):
+        arrays["W_o"] = arrays["W_o"].reshape(size, heads, -1).swapaxes(0, 1).reshape(arrays["W_o"].shape)
+    return arrays
+
+
+def has_wide_kernel(target: Any) -> bool:
+    """Say whether a layer has a parameter with an axis for heads of its own."""
+    parameters: Any = getattr(target, "weights", None) or getattr(target, "parameters", list)
+    every = parameters() if callable(parameters) else parameters
+    return any(len(getattr(one, "shape", ())) == len("hdm") for one in every)
+
+
+def bound_layer(layer: Layer, inside: Inside) -> Bound:
+    """Return a layer as a function of x `[b t m]` and of masks."""
+    roles = {role: layer.keywords[role] for role in ("mask", "padding", "causal") if role in layer.keywords}
+    words = {word: role for role, word in roles.items()}
+    has_memory = len(layer.inputs) > 1
+    ask = compiled(layer.call) if layer.library == "jax" else layer.call
+
+    def call(x: Any, memory: Any = None, **named: Any) -> Any:
+        other = x if memory is None else memory
+        rows = {role: x if role in ("x", "q") else other for role in layer.inputs}
+        given = {words[word]: value for word, value in named.items()}
+        axes = layer.inputs[next(iter(rows))]
+        entries = range(x.shape[0]) if "b" not in axes else (None,)
+        made = list[Any]()
+        for entry in entries:
+            chosen = {role: one if entry is None else one[entry : entry + 1] for role, one in rows.items()}
+            said = parts_of(ask({role: lay(one, layer.inputs[role]) for role, one in chosen.items()}, given))
+            first = next(iter(said), "")
+            made.append({**said, first: unlay(said[first], axes)} if said else said)
+        if len(made) == 1:
+            return made[0]
+        first = next(iter(made[0]))
+        return stack([one[first][0] for one in made], 0)
+
+    vars(call)[IS_LAYER] = True
+    defaults = {role: layer.defaults[role] for role in roles if role in layer.defaults}
+    parameters = {"x": "x", **({"memory": "memory"} if has_memory else {}), **roles}
+    offer = Offer(False, parameters, (), {**({"memory": None} if has_memory else {}), **defaults}, said=layer.said)
+    return Bound(call, layer.target, offer, inside, layer.made, layer.unknown)
+
+
+def bound_function(layer: Layer) -> Bound:
+    """Return a layer without parameters as a function of q, k and v."""
+    roles = {role: layer.keywords[role] for role in ("mask", "padding", "causal") if role in layer.keywords}
+    words = {word: role for role, word in roles.items()}
+
+    def call(q: Any, k: Any, v: Any, **named: Any) -> Any:
+        return layer.call({"q": q, "k": k, "v": v}, {words[word]: value for word, value in named.items()})
+
+    vars(call).update(holds_size=True, head_size=layer.sizes.get("d", 0))
+    defaults = {role: layer.defaults[role] for role in roles if role in layer.defaults}
+    offer = Offer(True, {side: side for side in "qkv"} | roles, (), defaults, said=layer.said)
+    return Bound(call, layer.target, offer, unknown=layer.unknown)
+
+
+def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
+    """Return the matrices that a layer's parameters say by their names, where they are others than it computes with.
+
+    A weight of `nn.Linear` is `[out in]`; which way another lies no name says. None where a name is missing or unclear,
+    or the number of heads, where nothing was read off the layer.
+    """
+    parameters, arrays, sides = list(parameters_of_layer(layer.target)), dict[str, Array](), dict[str, str]()
+    for path, _, _ in parameters:
+        owner, _, last = path.rpartition(".")
+        name = owner.rpartition(".")[2] if owner and last in ("weight", "bias") else last
+        sides[path] = side_of_name(name).removeprefix("W_").removeprefix("b_") or name
+    others = {side for side in sides.values() if side not in ("q", "k", "v", "o")}
+    if len(others) == 1 and "o" not in sides.values():  # what is none of q, k and v is the output
+        sides = {path: "o" if side in others else side for path, side in sides.items()}
+    for path, array, is_linear in parameters:
+        is_bias = array.ndim == 1
+        role = f"{'b' if is_bias else 'W'}_{sides[path]}"
+        if sides[path] not in ("q", "k", "v", "o") or array.ndim > len("mn") or role in arrays:
+            return None
+        arrays[role] = array.T if is_linear and not is_bias else array
+    if not {"W_q", "W_k", "W_v"} <= set(arrays):
+        return None
+    if inside is None:
+        heads, wide = layer.sizes.get("h", 0), arrays["W_q"].shape[1]
+        is_clear = heads and wide % heads == 0 and all(one[2] for one in parameters)
+        return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // wide, None) if is_clear else None
+    for role, array in arrays.items():
+        known = inside.arrays.get(role)
+        if known is not None and not all(one[2] for one in parameters) and are_same(known, array.T):
+            arrays[role] = known
+    equal = (are_same(one, inside.arrays.get(role, np.zeros(0))) for role, one in arrays.items())
+    fits = all(arrays[f"W_{side}"].shape == inside.arrays[f"W_{side}"].shape for side in "qkv")
+    is_same = set(arrays) == set(inside.arrays) and all(equal)
+    return None if is_same or not fits else replace(inside, arrays=arrays)
+
+
+def are_same(one: Array, other: Array) -> bool:
+    """Say whether two matrices hold the same numbers, but for rounding."""
+    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-6)
+
+
+def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
+    """Yield the path of each parameter of a PyTorch module, and whether it lies as that of an `nn.Linear`."""
+    if hasattr(target, "named_parameters") and hasattr(target, "named_modules"):
+        modules = dict(target.named_modules())
+        for path, tensor in target.named_parameters():
+            if not tensor.is_floating_point():  # such as the state of a generator
+                continue
+            owner = modules[path.rpartition(".")[0]]
+            array, last = tensor.detach().double().cpu().numpy(), path.rpartition(".")[2]
+            if last in ("in_proj_weight", "in_proj_bias"):  # as nn.MultiheadAttention packs them
+                kind = last.removeprefix("in_proj_")
+                yield from (
+                    (f"{side}_proj.{kind}", one, True) for side, one in zip("qkv", np.split(array, 3), strict=True)
+                )
+            else:
+                yield path, array, hasattr(owner, "in_features")

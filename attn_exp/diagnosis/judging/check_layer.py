@@ -1,0 +1,254 @@
+"""The verdict on a layer: its matrices are read off a trace, and its answers held to the definition with them.
+
+Where the matrices cannot be read, or explain nothing, the attention inside is compared by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from attn_exp.diagnosis.asking.case import expected
+from attn_exp.diagnosis.asking.questions import Inside, layer_cases
+from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.bind.arguments import ROTARY
+from attn_exp.diagnosis.bind.binding import bind_layer
+from attn_exp.diagnosis.bind.factory import is_factory
+from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.diagnosis.bind.sizes import letter_of
+from attn_exp.diagnosis.calling.bound import Bound
+from attn_exp.diagnosis.finding.other_words import CAUSAL, under
+from attn_exp.diagnosis.judging.bound_layers import (
+    Seen,
+    bound_function,
+    bound_layer,
+    name_matrices,
+    observe,
+    read_inside,
+)
+from attn_exp.diagnosis.judging.decoding import check_decoding
+from attn_exp.diagnosis.judging.inside import check_inside, find_own_steps, has_own_mask
+from attn_exp.diagnosis.judging.layer_passes import PASSES
+from attn_exp.diagnosis.judging.own_settings import ROTATIONS, find_own_words
+from attn_exp.diagnosis.locate.matrices import UnreadMatricesError
+from attn_exp.diagnosis.locate.surroundings import answer_rows, are_close
+from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
+from attn_exp.errors import UncalledError
+from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict
+from attn_exp.mistakes import mistake
+from attn_exp.own_code import OwnFunction
+
+Check = Callable[[Bound, Request], Verdict]
+
+
+def is_layer(function: Any) -> bool:
+    """Say whether a target is a class, an object or a factory, and no function of arrays."""
+    if inspect.isclass(function) or is_factory(function):
+        return True
+    is_function = inspect.isroutine(function) or hasattr(function, "__wrapped__") or hasattr(function, "func")
+    is_function |= type(function).__name__ == "ScriptFunction"  # of PyTorch's own compiler
+    return not is_function and type(function).__module__.partition(".")[0] not in ("jax", "jaxlib", "numpy")
+
+
+def look(own: OwnFunction, request: Request) -> Bound | None:
+    """Return a layer as what can be asked; None where its matrices cannot be read.
+
+    Raises:
+        UncalledError: it cannot be built or called.
+    """
+    layer = bind_layer(own, request)
+    if "q" in layer.inputs and "m" not in layer.inputs["q"]:
+        return bound_function(layer)
+    try:
+        return bound_layer(layer, read_inside(observe(layer))[0])
+    except UnreadMatricesError:
+        return None
+
+
+def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
+    """Check a layer; and where it is right, again in each other way in which it says that it can be called.
+
+    Raises:
+        UncalledError: it cannot be built or called, or no attention is found among its operations.
+    """
+    layer, verdict = check_built(own, request, check)
+    for one in WAYS:
+        verdict = one(verdict, own, layer, request, check) if verdict.passed else verdict
+    return verdict
+
+
+def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer, Verdict]:
+    """Check a layer that is built with dropout, and where that is wrong or fails, one without it."""
+    layer = bind_layer(own, request)
+    drops = any(letter_of(str(name)) == "dropout" and value for name, value in layer.settings.items())
+    try:
+        verdict = check_bound(own, layer, request, check)
+    except UncalledError as error:
+        if not drops:
+            raise
+        layer = replace(bind_layer(own, request, drops=False), dropout_error=str(error))
+        verdict = check_bound(own, layer, request, check)
+    else:
+        if drops and not verdict.passed and DROPPED not in verdict.mistakes:
+            without = check_bound(own, bind_layer(own, request, drops=False), request, check)
+            if without.passed:
+                computes = what_mistakes_compute((DROPPED,))
+                verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
+    if layer.dropout_error:
+        left = f"dropout in evaluation (built with dropout, {layer.dropout_error})"
+        verdict = replace(verdict, not_verified=(*verdict.not_verified, left))
+    return layer, verdict
+
+
+def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Check a layer as it is bound."""
+    if "q" in layer.inputs and "m" not in layer.inputs["q"]:
+        return check(bound_function(layer), request)
+    return check_seen(own, observe(layer), request, check)
+
+
+def ask_rotated(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Check a layer that takes rotary tables with tables that rotate."""
+    tables = [layer.keywords[role] for role in ROTARY if role in layer.keywords]
+    if request.positions or not tables:
+        return verdict
+    asked = [with_words(request, words) for words in ROTATIONS]
+    rotated = [check_seen(own, observe(bind_layer(own, one)), one, check) for one in asked]
+    if any(one.passed for one in rotated):
+        return replace(verdict, findings=(*verdict.findings, Finding("with rotary tables", HELD)))
+    wrong = next((one for one in rotated if len(one.mistakes) == 1 and mistake(one.mistakes[0]).group == "positions"
+                  and one.mistakes[0] != "position_missing"), None)  # fmt: skip
+    left = f"rotation by `{tables[0]}` (its layout is not known)"
+    return wrong or replace(verdict, not_verified=(*verdict.not_verified, left))
+
+
+def ask_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Check a class that has a switch for a causal mask with the switch on."""
+    switches = (value is False and (letter_of(str(name)) == "causal" or name == "mask")
+                for name, value in layer.settings.items())  # fmt: skip
+    if request.masks or CAUSAL in verdict.right_under or not inspect.isclass(own.function) or not any(switches):
+        return verdict
+    asked = with_words(request, CAUSAL)
+    try:
+        causal = check_bound(own, bind_layer(own, asked), asked, check)
+    except UncalledError:  # it refuses to be causal
+        return verdict
+    if causal.passed:
+        return replace(verdict, findings=(*verdict.findings, Finding("made causal", HELD)))
+    return under(causal, request, CAUSAL)
+
+
+def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Check a layer whose keys and values may come from another input with one."""
+    words = [layer.keywords[role] for role in ("memory", "k", "v") if role in layer.keywords]
+    if not words or len(layer.inputs) > 1:
+        return verdict
+    rung = "keys of another input"
+    try:
+        other = check_bound(own, bind_layer(own, request, with_memory=True), request, check)
+    except UncalledError as error:
+        return replace(verdict, not_verified=(*verdict.not_verified, f"`{words[0]}` ({error})"))
+    if other.passed:
+        return replace(verdict, findings=(*verdict.findings, Finding(rung, HELD)))
+    kept = [one for one in other.findings if one.rung != rung]
+    return replace(other, findings=(*kept, Finding(rung, BROKEN)))
+
+
+DROPPED = "dropout_on"
+WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ...] = (
+    ask_rotated, ask_causal, ask_with_memory,
+)  # fmt: skip
+"""Other ways to call a layer that is right in the plainest one: what its arguments offer is asked, or not verified."""
+
+
+def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> Verdict:
+    """Check a recorded layer: its answers with `check`, and what is inside where these are explained by nothing."""
+    if not seen.pairs:
+        raise UncalledError(f"{own.name}: no scores and weights are found among its operations")
+    try:
+        inside, turns = read_inside(seen)
+    except UnreadMatricesError as error:
+        return check_unread(own, seen, request, check, str(error))
+    bound = bound_layer(seen.layer, inside)
+    named = check_named(seen, inside, request, check)
+    if named is not None:
+        return named
+    verdict = check(bound, request)
+    if verdict.unexplained or verdict.uncalled or is_about_scale(verdict):
+        verdict = explain_layer(own, seen, (bound, turns), request, check, verdict)
+    verdict = check_decoding(verdict, seen.layer, bound, request)
+    for one in PASSES:
+        verdict = one(verdict, seen, own, request)
+    return verdict
+
+
+def check_unread(own: OwnFunction, seen: Seen, request: Request, check: Check, reason: str) -> Verdict:
+    """Check a layer whose matrices cannot be read: with those that its parameters name, and the attention inside."""
+    return check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
+
+
+def check_named(seen: Seen, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
+    """Return the verdict that names a mistake with the matrices that a layer's parameters say; None where none is."""
+    named = name_matrices(seen.layer, inside)
+    if named is None:
+        return None
+    verdict = check(bound_layer(seen.layer, named), request)
+    return verdict if verdict.mistakes and not verdict.passed and not verdict.unexplained else None
+
+
+def is_about_scale(verdict: Verdict) -> bool:
+    """Say whether a scale is what is wrong, or a scale beside something else."""
+    return not verdict.passed and any("scale" in name for name in verdict.mistakes)
+
+
+def explain_layer(
+    own: OwnFunction, seen: Seen, read: tuple[Bound, frozenset[str]], request: Request, check: Check, verdict: Verdict
+) -> Verdict:  # fmt: skip
+    """Return the verdict under settings of the layer's own, where nothing explained it or its scale is another."""
+    bound, turns = read
+    explained: Verdict | None = None
+    for words in find_own_words(seen, request, is_masked=has_own_mask(seen), turns=bool(turns)):
+        other = check(bound, with_words(request, words))
+        if other.passed:
+            return under(other, request, words)
+        if other.mistakes and not other.unexplained and explained is None:
+            explained = under(other, request, words)
+    if not verdict.unexplained and not verdict.uncalled:
+        return verdict
+    return explained or explain_inside(own, seen, read, request, verdict)
+
+
+def explain_inside(
+    own: OwnFunction, seen: Seen, read: tuple[Bound, frozenset[str]], request: Request, verdict: Verdict
+) -> Verdict:  # fmt: skip
+    """Return a verdict that nothing explained with what the attention inside tells: a mistake, numbers added to the
+    logits where those explain the whole answer, or what the layer does besides that has no definition here."""
+    bound, turns = read
+    inside, reading = check_inside(own, seen, request, "")
+    if reading is None or not (inside.mistakes or inside.passed):
+        return verdict
+    if inside.mistakes:
+        heads = {case.recipe.heads for case, _ in reading.wrong}
+        mistakes = (("single_head",) if heads == {1} and seen.layer.sizes.get("h", 1) > 1 else ()) + inside.mistakes
+        return replace(inside, mistakes=mistakes, findings=(*verdict.findings, *inside.findings))
+    if gives_answer(seen, bound, reading.request):
+        return inside
+    own_steps = [*([ROTATED] if turns and not request.positions else []), *find_own_steps(seen)]
+    if own_steps:
+        return replace(inside, not_verified=(*inside.not_verified, *own_steps))
+    return replace(verdict, stage="q" if request.positions else "output")
+
+
+ROTATED = "how queries and keys depend on their positions (the rotation is not that of RoPE with base 10000)"
+
+
+def gives_answer(seen: Seen, bound: Bound, request: Request) -> bool:
+    """Say whether the definition under a request, with the layer's matrices, gives the recorded answer."""
+    assert bound.inside is not None and bound.offer is not None
+    given, answer = list(seen.recording.given[0].values()), answer_rows(seen.recording)
+    case = next(layer_cases(request, bound.offer, True, bound.inside))
+    memory = given[-1] if len(given) > 1 else None
+    right = expected(replace(case, given=replace(case.given, x=given[0], memory=memory)))["output"]
+    return answer is not None and are_close(right.reshape(-1, right.shape[-1]), answer[0], 1e-5)

@@ -1,0 +1,245 @@
+"""The attention inside a layer, beside the definition on the layer's own queries, keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, without_blind
+from attn_exp.diagnosis.asking.masking import MASKINGS, PADDINGS, Masking
+from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.code.libraries import library
+from attn_exp.diagnosis.explaining.answers import Answers
+from attn_exp.diagnosis.explaining.explanations import explained
+from attn_exp.diagnosis.finding.other_words import BLOCKS, CAUSAL, INVERTED, UNSCALED, are_open
+from attn_exp.diagnosis.judging.bound_layers import BATCH, Seen
+from attn_exp.diagnosis.judging.own_settings import find_score_words
+from attn_exp.diagnosis.locate.cores import Core, MixedTokensError, arrange_core, find_pairs
+from attn_exp.diagnosis.locate.matrices import find_output
+from attn_exp.diagnosis.locate.recording import FINE as EXACT
+from attn_exp.diagnosis.locate.recording import record_layer
+from attn_exp.diagnosis.locate.surroundings import output_inputs
+from attn_exp.diagnosis.recipes.candidates import Explained, what_mistakes_compute
+from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, unfinished
+from attn_exp.forms.pipeline import At, Given, Recipe
+from attn_exp.own_code import OwnFunction
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.scores.added import Added
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.scores.sink import Sink
+
+FINE, COARSE = 44, 22
+"""Bits to which what is seen inside is held, and where a step is one of float32."""
+INSIDE = "attention inside"
+ADDED = "numbers added to the logits, or a logit beside them (they are the layer's own)"
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """How the attention inside a layer may be meant: under `words` that nobody typed, `request` is what is asked.
+
+    `wrong` are the questions that it answers otherwise, `others` the rest. `added`: the layer adds numbers of its own
+    to the logits.
+    """
+
+    words: str
+    request: Request
+    wrong: Sequence[tuple[Case, Answer]]
+    others: Sequence[tuple[Case, Answer]]
+    added: bool = False
+
+
+def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) -> tuple[Verdict, Reading | None]:
+    """Return the verdict on the attention inside a layer, beside the definition on its own queries, keys and values.
+
+    `reason` says why more is not verified.
+    """
+    try:
+        core = arrange_core(seen.recording, seen.pairs)
+    except MixedTokensError as error:
+        return unfinished(own.name, f"inside {own.name}, {error}", request.words), None
+    readings = list[Reading]()
+    for one in read_core(core, seen, request):
+        readings.append(one)
+        if not one.wrong:
+            break
+    chosen, found = readings[-1], Explained()
+    for one in readings if chosen.wrong else ():
+        found = explained(Answers([*one.wrong, *one.others], bits_of(seen), bits_of(seen)))
+        chosen = one
+        if found.names:
+            break
+    is_right, names = not chosen.wrong, found.names
+    chosen = chosen if is_right or names else readings[0]
+    lost = ", ".join(dict.fromkeys(case.rung for case, _ in chosen.wrong))
+    finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context is another: {lost}")
+    computes = "attention of its own queries, keys and values" if is_right else "something else"
+    stage = "" if is_right or names else first_difference(core, chosen.wrong[0][0])
+    left = (f"how queries, keys and values are made ({reason})",) if reason else ()
+    verdict = Verdict(
+        own.name, is_right, names, what_mistakes_compute(names) if names else computes, (finding,), request.words,
+        alike=found.alike, unexplained=bool(stage), stage=stage,
+        not_verified=(*left, *((ADDED,) if chosen.added else ())),
+    )  # fmt: skip
+    if is_right and BLOCKS in chosen.words:  # which way True is meant the caller has to say
+        verdict = replace(verdict, passed=False, alike=((INVERTED,),))
+    return replace(verdict, right_under=chosen.words) if is_right else verdict, chosen
+
+
+def read_core(core: Core, seen: Seen, request: Request) -> Iterator[Reading]:
+    """Yield how the attention inside a layer may be meant, the plainest first."""
+    words = ["", CAUSAL] if not request.masks and hides_keys(core) else [""]
+    if are_open(request) and {"mask", "padding"} & {*seen.layer.keywords}:
+        words += [f"{one} {BLOCKS}".strip() for one in words]
+    scores = list(find_score_words(seen, request))
+    for one in [*words, *(f"{one} {score}".strip() for score in scores for one in words)]:
+        under = with_words(request, one) if one else request
+        yield hold(one, under, [ask_core(core, under), *ask_with_masks(seen, under)], bits_of(seen))
+    for one in [*words, *(f"{one} {UNSCALED}".strip() for one in words if are_open(request, "scale"))]:
+        under = with_words(request, one) if one else request
+        added = find_added(core, under)
+        if added is not None:
+            other = replace(under, scores=(*under.scores, added))
+            yield replace(hold(one, other, [ask_core(core, other)], bits_of(seen)), added=True)
+
+
+def hold(words: str, request: Request, pairs: Sequence[tuple[Case, Answer]], bits: int) -> Reading:
+    """Return a reading with the questions that are answered otherwise."""
+    wrong = [one for one in pairs if is_wrong(*one, bits)]
+    return Reading(words, request, wrong, [one for one in pairs if one not in wrong])
+
+
+def bits_of(seen: Seen) -> int:
+    """Return to how many bits the attention inside a layer is held."""
+    return FINE if seen.recording.exact == EXACT else COARSE
+
+
+def hides_keys(core: Core) -> bool:
+    """Say whether a layer hides keys from queries without being asked."""
+    return bool((core.weights == 0).any()) or any(bool((array < LOWEST).any()) for array in core.between)
+
+
+def has_own_mask(seen: Seen) -> bool:
+    """Say whether a layer hides keys from queries without being asked, as far as its attention is found."""
+    try:
+        return hides_keys(arrange_core(seen.recording, seen.pairs))
+    except MixedTokensError:
+        return False
+
+
+def find_added(core: Core, request: Request) -> Score | None:
+    """Return what a layer adds to the logits of each head in every entry, or beside them; None for nothing."""
+    case, _ = ask_core(core, request)
+    right = expected(case)
+    logits, total = right["masked"], core.weights.sum(axis=-1)
+    if core.weights.shape == logits.shape and (total > 0).all() and (total < 1 - CLOSE).all():
+        sinks = np.logaddexp.reduce(logits, axis=-1) + np.log(1 / total - 1)
+        if np.allclose(sinks, sinks[:1, :, :1], rtol=0, atol=CLOSE):
+            return Sink([float(one) for one in sinks[0, :, 0]])
+    for array in reversed(core.between):
+        if array.shape == logits.shape:
+            added = np.where(np.isfinite(array) & (array > LOWEST), array - right["logits"], 0.0)
+            if np.allclose(added, added[:1], rtol=0, atol=CLOSE) and np.abs(added).max() > CLOSE:
+                return Added(added[0])
+    return None
+
+
+CLOSE = 1e-6
+"""Of logits that are the same in all entries."""
+LOWEST = -1e4
+"""Logits below are those of hidden keys."""
+
+
+def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
+    """Say whether the attention inside a layer is another; what a query gives that sees no key is open."""
+    right = expected(case)
+    assert answer.output is not None
+    kept = {**right, "output": without_blind(right["output"], right)}
+    return differs(without_blind(answer.output, right), kept, bits)
+
+
+def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), rung: str = "values") -> tuple[Case, Answer]:
+    """Return the question that the attention inside a layer was asked, and its answer."""
+    heads, rows, keys, size = core.q.shape[1], core.q.shape[2], core.k.shape[2], core.q.shape[3]
+    rules = replace(request.rules(size, rows, keys), masks=(*request.masks, *masks))
+    case = Case(rung, Recipe(rules, heads, heads), Given(core.q, core.k, core.v))
+    return case, Answer(core.context, {"weights": core.weights})
+
+
+def ask_with_masks(seen: Seen, request: Request) -> Iterator[tuple[Case, Answer]]:
+    """Yield what the attention inside a layer was asked with each of its masks, as it was written in the first way in
+    which the layer takes one and hides what it should; else in the first way in which it takes one."""
+    for role in ("mask", "padding"):
+        if role in seen.layer.keywords:
+            pairs = [("mask", one) for one in MASKINGS[:MOST_MASKS]] if role == "mask" else []
+            first: tuple[Case, Answer] | None = None
+            for kind, masking in [*pairs, *(("padding", one) for one in PADDINGS[:MOST_MASKS])]:
+                asked = ask_with_mask(seen, request, (role, kind), masking)
+                first = first or asked
+                if asked is not None and not is_wrong(*asked, bits_of(seen)):
+                    first = asked
+                    break
+            if first is not None:
+                yield first
+
+
+MOST_MASKS = 16
+
+
+def ask_with_mask(
+    seen: Seen, request: Request, role: tuple[str, str], masking: Masking
+) -> tuple[Case, Answer] | None:  # fmt: skip
+    """Return what the attention inside a layer was asked with a mask, and its answer; None where it takes none so.
+
+    `role` is that of the argument, and what is hidden: keys of each query ("mask"), or keys of an entry ("padding").
+    """
+    first = seen.recording.given[0]
+    rows, keys = next(iter(first.values())).shape[1], list(first.values())[-1].shape[1]
+    allowed = np.random.default_rng(3).random((BATCH, 1, 1 if role[1] == "padding" else rows, keys)) < 0.6
+    allowed[..., 0] = True
+    heads = seen.layer.sizes.get("h", 1)
+    at = At(Recipe(request.rules(1, rows, keys)).rules, BATCH, heads, heads, rows, keys, 1, heads)
+    said = np.broadcast_to(allowed ^ request.blocks, (BATCH, 1, rows, keys))  # True hides where masks block
+    value = masking.write(said, at, request.blocks)
+    lent = library(seen.layer.library)
+    given = lent.into(value, "float64") if isinstance(value, np.ndarray) else value
+    try:
+        masked = record_layer(seen.layer, BATCH, rows, keys, {role[0]: given})
+        core = arrange_core(masked, find_pairs(masked))
+    except Exception:  # whatever the layer raises
+        return None
+    return ask_core(core, request, (Allowed(np.broadcast_to(allowed, (BATCH, 1, rows, keys))),), "masks")
+
+
+def find_own_steps(seen: Seen) -> Iterator[str]:
+    """Yield what a layer does to the context before the output projection, beside moving its numbers."""
+    output = find_output(seen.recording, seen.pairs)
+    context = np.concatenate([pair.context.ravel() for pair in seen.pairs])
+    if output is None:
+        return
+    rows = output_inputs(seen.recording, output)[0].ravel()
+    if rows.size == context.size and not np.allclose(np.sort(rows), np.sort(context), rtol=0, atol=1e-6):
+        last = max(pair.second for pair in seen.pairs)
+        names = dict.fromkeys(one.name for one in seen.recording.first.operations[last + 1 : output.operation])
+        yield f"what happens to the context before the output projection ({', '.join(names)})"
+
+
+def first_difference(core: Core, case: Case) -> str:
+    """Return the first stage of attention that is another inside a layer."""
+    right = expected(case)
+    if core.weights.shape != right["weights"].shape or not np.allclose(core.weights, right["weights"], atol=1e-9):
+        return "weights" if any(close_rows(one, right["masked"]) for one in core.between) else "logits"
+    return "context"
+
+
+def close_rows(logits: Array, right: Array) -> bool:
+    """Say whether logits are the right ones, but for a number for each row that a softmax takes away."""
+    if logits.shape != right.shape:
+        return False
+    known = np.isfinite(logits) & np.isfinite(right)
+    gap = np.where(known, logits - right, np.nan)
+    return bool(known.any() and np.nanmax(np.nanmax(gap, -1) - np.nanmin(gap, -1)) < 1e-9)

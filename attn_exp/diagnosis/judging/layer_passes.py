@@ -1,0 +1,139 @@
+"""What is asked of a layer beside its answers, each a pass over its verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.case import differs, expected
+from attn_exp.diagnosis.asking.questions import layer_cases
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.bind.binding import bind_layer
+from attn_exp.diagnosis.bind.sizes import source_of
+from attn_exp.diagnosis.explaining.smallest import module_of
+from attn_exp.diagnosis.judging.bound_layers import Seen, bound_layer, observe, parameters_of_layer, read_inside
+from attn_exp.diagnosis.locate.matrices import read_projection
+from attn_exp.diagnosis.locate.products import find_ancestors
+from attn_exp.diagnosis.locate.recording import unlay
+from attn_exp.experiment.verdict import BROKEN, Finding, Smallest, Verdict
+from attn_exp.own_code import OwnFunction, held
+
+Pass = Callable[[Verdict, Seen, OwnFunction, Request], Verdict]
+CAUSAL = "causal_ignored"
+LENGTHS = (2, 3, 4)
+"""Tokens of the smallest inputs that are tried."""
+
+
+def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+    """Say which parameters of a layer no operation of the call reads: they could hold anything."""
+    if not verdict.passed:
+        return verdict
+    inputs = [one.ravel() for operation in seen.recording.first.operations for one in operation.inputs]
+    read = np.unique(np.concatenate(inputs))
+    unused = [
+        path
+        for path, array, _ in parameters_of_layer(seen.layer.target)
+        if array.size > 1 and not np.isin(array, read).all()
+    ]
+    left = [f"parameter `{path}` (the call never reads it)" for path in unused]
+    if not unused and any(read_projection(seen.recording, place) for place in find_unused_operations(seen)):
+        left.append("a projection (nothing is made of what it gives)")
+    return replace(verdict, not_verified=(*verdict.not_verified, *left))
+
+
+def find_unused_operations(seen: Seen) -> list[int]:
+    """Return the operations of a call of which no answer is made."""
+    trace = seen.recording.first
+    used = find_ancestors(trace, tuple(producer for producer, _ in trace.outputs))
+    return [place for place in range(len(trace.operations)) if place not in used]
+
+
+def find_ignored_causal_mask(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+    """Name a causal mask that the layer makes or keeps, where every query sees every key all the same."""
+    is_told = request.masks or {"mask", "causal"} & set(seen.layer.keywords)
+    if not verdict.passed or verdict.right_under or is_told:
+        return verdict
+    operations = seen.recording.first.operations
+    unused = (operations[place] for place in find_unused_operations(seen))
+    given = (pair for one in unused for pair in zip(one.inputs, one.producers, strict=True))
+    is_lost = any(producer is None and is_triangle(array) for array, producer in given)
+    buffers = [name for name, array in find_buffers(seen) if is_triangle(array)]
+    source = source_of(type(seen.layer.target))
+    read = [name for name in buffers if re.search(rf"\.{name}\b(?!\s*=[^=])", source)]
+    if read and not is_lost:  # in a branch that the call did not take
+        left = tuple(f"buffer `{name}` (the call never reads it)" for name in read)
+        return replace(verdict, not_verified=(*verdict.not_verified, *left))
+    if not is_lost and not buffers:
+        return verdict
+    finding = Finding("a causal mask of its own", BROKEN, "the layer has one, and every query sees every key")
+    return replace(
+        verdict,
+        passed=False,
+        mistakes=(CAUSAL,),
+        computes=f"{verdict.computes}, but look at: {CAUSAL}",
+        findings=(*verdict.findings, finding),
+    )
+
+
+def find_buffers(seen: Seen) -> Iterator[tuple[str, Array]]:
+    """Yield the buffers of a PyTorch module, and their names."""
+    for path, tensor in getattr(seen.layer.target, "named_buffers", dict)() or ():
+        yield path.rpartition(".")[2], tensor.detach().double().cpu().numpy()
+
+
+def is_triangle(array: Array) -> bool:
+    """Say whether matrices hold one number up to the diagonal, or below it, and another elsewhere."""
+    if array.ndim < len("ts") or array.shape[-1] != array.shape[-2] or array.shape[-1] < len("qkv"):
+        return False
+    first = array.reshape(-1, *array.shape[-2:])
+    later = np.triu(np.ones(array.shape[-2:], bool), 1)
+    with np.errstate(all="ignore"):
+        return any(
+            bool((first == np.where(places, first[:, -1:, :1], first[:, :1, -1:])).all())
+            and bool((first[:, 0, -1] != first[:, -1, 0]).all())
+            for places in (~later, later.T)
+        )
+
+
+def show_smallest_input(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+    """Add lines that build the layer and call it on few tokens, with its answer and the right one."""
+    layer = seen.layer
+    is_shown = verdict.mistakes and not verdict.passed and layer.library == "torch" and set(layer.inputs) == {"x"}
+    for length in LENGTHS if is_shown and layer.made else ():
+        shape = [{"b": 1, "t": length}.get(letter, layer.sizes["m"]) for letter in layer.inputs["x"]]
+        name = layer.made.partition("(")[0]
+        lines = [
+            "import torch",
+            f"from {module_of(own)} import {name}",
+            f"torch.manual_seed({length})",
+            f"layer = {layer.made}.double().eval()",
+            f"x = torch.randn({', '.join(map(str, shape))}, dtype=torch.float64)",
+        ]
+        space: dict[str, Any] = {}
+        with suppress(Exception), held():
+            exec("\n".join(lines), space)  # what the user is shown, run before it is printed
+            again = bind_layer(OwnFunction(space["layer"], own.name, own.file, ""), request)
+            bound = bound_layer(again, read_inside(observe(again))[0])
+            rows = unlay(space["x"], layer.inputs["x"])
+            first = next(layer_cases(request, bound.offer, True, bound.inside))  # type: ignore[arg-type]
+            right = expected(replace(first, given=replace(first.given, x=rows.numpy())))
+            mine = next(iter(bound.call(rows).values())).detach().numpy()
+            if differs(mine, right, 20):
+                small = Smallest("\n".join([*lines, "layer(x)"]), "", round_row(mine), round_row(right["output"]))
+                return replace(verdict, smallest=small)
+    return verdict
+
+
+def round_row(rows: Array) -> str:
+    """Return the first numbers of the last token of an answer."""
+    return f"[{', '.join(f'{number:.4f}' for number in rows[0, -1, :6])}, ...] for token {rows.shape[1] - 1}"
+
+
+PASSES: tuple[Pass, ...] = (report_unused_parameters, find_ignored_causal_mask, show_smallest_input)
+"""Unused parameters and ignored masks can turn a right verdict into another one; then the smallest input is shown."""

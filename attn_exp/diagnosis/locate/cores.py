@@ -1,0 +1,278 @@
+"""Attention in a trace: pairs of products with weights between them, and what they compute in `[b h t s]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.locate.follow import follow, spread_labels, take_labelled
+from attn_exp.diagnosis.locate.products import find_ancestors, find_axes
+from attn_exp.diagnosis.locate.recording import Recording
+
+MOST_PRODUCTS = 150
+"""Products of two arrays that depend on tokens; a layer with more is computed in pieces that are too small."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """One input of a product in every run, `[n r k]`, and the token of each row, `[n r]`."""
+
+    operation: int
+    place: int
+    values: Sequence[Array]
+    tokens: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A product of queries and keys, and one of weights and values.
+
+    `scores`, `weights` and `context` are those of the first run, with the axes `[n t s]`, `[m t s]` and `[m t e]`.
+    `places` gives for each weight the place in the scores of which it is made, `[m t s]`, or -1. `between` are the
+    arrays from the scores to the weights, each in the places of the weights.
+    """
+
+    q: Rows
+    k: Rows
+    v: Rows
+    scores: Array
+    weights: Array
+    context: Array
+    places: Array
+    between: Sequence[Array]
+    first: int
+    second: int
+
+
+def find_pairs(recording: Recording) -> list[Pair]:
+    """Return the pairs of products that are attention, in the order of the operations."""
+    trace = recording.first
+    live = [place for place, one in enumerate(trace.operations) if one.product is not None
+            and recording.is_live(place, one.product.left) and recording.is_live(place, one.product.right)]  # fmt: skip
+    if len(live) > MOST_PRODUCTS:
+        return []
+    behind = {place: [find_ancestors(trace, (producer,)) & set(live) for producer in sides_of(recording, place)]
+              for place in live}  # fmt: skip
+    first = [place for place in live if not any(behind[place])]
+    pairs = list[Pair]()
+    for place in live:
+        made = [side for side, others in enumerate(behind[place]) if others]
+        if len(made) == 1:
+            sources = sorted(behind[place][made[0]] & set(first))
+            found = (find_pair(recording, source, place, made[0]) for source in reversed(sources))
+            pairs += [one for one in found if one is not None][:1]
+    return pairs
+
+
+def sides_of(recording: Recording, place: int) -> tuple[int | str | None, int | str | None]:
+    """Return the producers of the two inputs of a product."""
+    operation = recording.first.operations[place]
+    assert operation.product is not None
+    return operation.producers[operation.product.left], operation.producers[operation.product.right]
+
+
+def find_rows(recording: Recording, operation: int, side: int) -> Rows | None:
+    """Return one side of a product, 0 the left, as rows `[n r k]` with their tokens."""
+    return read_rows(recording, operation, side, is_summed=False)
+
+
+def find_values(recording: Recording, operation: int, side: int) -> Rows | None:
+    """Return the values of the second product, whose rows lie along the axis that it sums over."""
+    return read_rows(recording, operation, side, is_summed=True)
+
+
+def read_rows(recording: Recording, operation: int, side: int, *, is_summed: bool) -> Rows | None:
+    """Return one side of a product in every run; None where runs differ in shape."""
+    product = recording.first.operations[operation].product
+    axes = find_axes(recording.first.operations[operation])
+    if product is None or axes is None:
+        return None
+    place, arrange = ((product.left, axes.left), (product.right, axes.right))[side]
+    every = [arrange(one) for one in recording.inputs(operation, place)]
+    every = [one.swapaxes(1, 2) for one in every] if is_summed else every
+    tokens = recording.find_tokens(every)
+    return None if tokens is None else Rows(operation, place, every, tokens)
+
+
+def find_factor(recording: Recording, rows: Rows) -> float:
+    """Return by what number queries or keys were multiplied since the last product, as by who scales them first."""
+    factor, producer = 1.0, recording.first.operations[rows.operation].producers[rows.place]
+    while isinstance(producer, int) and recording.first.operations[producer].product is None:
+        operation = recording.first.operations[producer]
+        live = [place for place in range(len(operation.inputs)) if recording.is_live(producer, place)]
+        if not live:
+            break
+        given, made = operation.inputs[live[0]], operation.output
+        if given.shape == made.shape and (ratio := constant_ratio(made, given)):
+            factor *= ratio
+        producer = operation.producers[live[0]]
+    return factor
+
+
+def constant_ratio(made: Array, given: Array) -> float:
+    """Return the one number by which an array was multiplied; 0 where it is not one."""
+    known = (given != 0) | (made != 0)
+    with np.errstate(all="ignore"):
+        ratios = np.asarray(made, float)[known] / np.asarray(given, float)[known]
+    first = float(ratios[0]) if ratios.size else 0.0
+    return first if np.isfinite(first) and np.allclose(ratios, first, rtol=1e-4, atol=0) else 0.0
+
+
+def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair | None:
+    """Return the attention of two products, where the weights are the left (0) or right input of the second one."""
+    trace = recording.first
+    one, two = trace.operations[first], trace.operations[second]
+    axes, later = find_axes(one), find_axes(two)
+    if axes is None or later is None or two.product is None:
+        return None
+    shape = axes.output(one.output).shape
+    numbered = np.arange(one.output.size).reshape(one.output.shape)
+    labels = spread_labels(axes.output(numbered), one.output.size).reshape(one.output.shape)
+    known = follow(trace, first, labels, second)
+    place = (two.product.left, two.product.right)[side]
+    producer = two.producers[place]
+    lying = known.get(producer) if isinstance(producer, int) else None
+    if lying is None or lying.shape != two.inputs[place].shape:
+        return None
+    weigh = (later.left, later.right)[side]
+    places = weigh(lying)
+    left, right = find_rows(recording, first, 0), find_rows(recording, first, 1)
+    values = find_values(recording, second, 1 - side)
+    if left is None or right is None or values is None:
+        return None
+    is_turned = lies_turned(places, shape)
+    scores = axes.output(one.output)
+    if is_turned:
+        left, right, scores = right, left, scores.swapaxes(1, 2)
+        n, t, s = np.unravel_index(np.maximum(places, 0), shape)
+        places = np.where(places < 0, -1, np.ravel_multi_index((n, s, t), scores.shape))
+    between = [
+        arrange_between(trace.operations[at].output, known[at], shape, places, is_turned) for at in sorted(known)
+    ]
+    context = later.output(two.output)
+    context = context if side == 0 else context.swapaxes(1, 2)
+    weights = weigh(np.asarray(two.inputs[place], float))
+    return Pair(left, right, values, scores, weights, context, places, between, first, second)
+
+
+def arrange_between(array: Array, labels: Array, shape: tuple[int, ...], places: Array, is_turned: bool) -> Array:
+    """Return an array between scores and weights in the places of the weights."""
+    whole = take_labelled(array, labels, shape)
+    whole = whole.swapaxes(1, 2) if is_turned else whole
+    return np.where(places < 0, np.nan, whole.reshape(-1)[places])
+
+
+def lies_turned(places: Array, shape: tuple[int, ...]) -> bool:
+    """Say whether each row of weights is a column of the scores: the product was k q^T, or it was transposed."""
+    _, rows, columns = np.unravel_index(np.maximum(places, 0), shape)
+
+    def spread(array: Array) -> int:
+        known = np.ma.masked_where(places < 0, array)
+        return int(np.ma.filled(np.ma.max(known, axis=2) - np.ma.min(known, axis=2), 0).max(initial=0))
+
+    return spread(rows) > 0 and spread(columns) == 0
+
+
+# What pairs compute, in the axes of attention
+
+
+@dataclass(frozen=True, eq=False)
+class Core:
+    """Attention in standard axes: q `[b h t d]`, k `[b h s d]`, v `[b h s e]`, and for each query the weights
+    `[b h t s]` and the context `[b h t e]`.
+
+    q and k are those before they were scaled. `scores` are what their product was, and `between` the arrays from there
+    to the weights. `where` gives the pair, the place n and the row of each query, `[b h t 3]`.
+    """
+
+    q: Array
+    k: Array
+    v: Array
+    scores: Array
+    weights: Array
+    context: Array
+    between: Sequence[Array]
+    where: Array
+
+
+class MixedTokensError(Exception):
+    """Rows of a product are no queries, keys or values of single tokens."""
+
+
+def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
+    """Return what pairs compute in standard axes.
+
+    Raises:
+        MixedTokensError: a row depends on several tokens, keys are those of other entries, or heads differ in number.
+    """
+    rows = dict[tuple[int, int], list[tuple[int, int, int]]]()
+    for at, pair in enumerate(pairs):
+        for m in range(pair.weights.shape[0]):
+            for row in range(pair.weights.shape[1]):
+                token = token_of(recording, query_token(pair, m, row))
+                rows.setdefault(token, []).append((at, m, row))
+    heads = {len(one) for one in rows.values()}
+    entries, positions = sorted({entry for entry, _ in rows}), sorted({position for _, position in rows})
+    if len(heads) != 1 or len(rows) != len(entries) * len(positions):
+        raise MixedTokensError("queries have different numbers of heads")
+    count = heads.pop()
+    where = np.array([[[rows[entry, at][head] for at in positions] for head in range(count)] for entry in entries])
+    parts = [[[read_row(recording, pairs[at], m, row, entry) for at, m, row in of_head]
+              for of_head in of_entry] for entry, of_entry in zip(entries, where.tolist(), strict=True)]  # fmt: skip
+    made = {name: stack_parts(parts, name) for name in ("q", "k", "v", "scores", "weights", "context")}
+    steps = range(min(len(pair.between) for pair in pairs))
+    between = [stack_parts(parts, f"between{step}") for step in steps]
+    for side in ("k", "v"):
+        if not (made[side] == made[side][:, :, :1]).all():
+            raise MixedTokensError(f"queries of one head have different {side}")
+    scaled = {side: find_factor(recording, getattr(pairs[0], side)) for side in "qk"}
+    q, k = made["q"] / scaled["q"], made["k"][:, :, 0] / scaled["k"]
+    return Core(q, k, made["v"][:, :, 0], made["scores"], made["weights"], made["context"], between, where)
+
+
+def stack_parts(parts: Sequence[Sequence[Sequence[dict[str, Array]]]], name: str) -> Array:
+    """Return one array of every query, `[b h t ...]`."""
+    try:
+        return np.array([[[row[name] for row in head] for head in entry] for entry in parts])
+    except ValueError:
+        raise MixedTokensError("queries have different numbers of keys") from None
+
+
+def query_token(pair: Pair, m: int, row: int) -> int:
+    """Return the token of a query, by the row of its weights."""
+    known = pair.places[m, row]
+    known = known[known >= 0]
+    if not known.size:
+        raise MixedTokensError("a row of weights is made of no scores")
+    n, t, _ = np.unravel_index(known, pair.scores.shape)
+    if len(set(zip(n.tolist(), t.tolist(), strict=True))) > 1:
+        raise MixedTokensError("a row of weights is made of several rows of scores")
+    return int(pair.q.tokens[n[0], t[0]])
+
+
+def token_of(recording: Recording, number: int) -> tuple[int, int]:
+    """Return the entry and the position of a token."""
+    if number < 0:
+        raise MixedTokensError("rows depend on several tokens, or on none")
+    return recording.tokens[number][1:]
+
+
+def read_row(recording: Recording, pair: Pair, m: int, row: int, entry: int) -> dict[str, Array]:
+    """Return what one query has: its q, and k, v and weights in the order of the tokens."""
+    known = pair.places[m, row]
+    n, t, s = np.unravel_index(np.maximum(known, 0), pair.scores.shape)
+    first = int(np.argmax(known >= 0))
+    query, of_n = pair.q.values[0][n[first], t[first]], n[first]
+    columns = np.where(known >= 0, s, np.arange(len(known)))  # what is masked keeps its column
+    keys = [token_of(recording, int(pair.k.tokens[of_n, column])) for column in columns]
+    values = [token_of(recording, int(number)) for number in pair.v.tokens[m]]
+    if any(one[0] != entry for one in (*keys, *values)):
+        raise MixedTokensError("keys or values are those of another entry")
+    order, late = np.argsort([at for _, at in keys], kind="stable"), np.argsort([at for _, at in values], kind="stable")
+    made = {"q": query, "k": pair.k.values[0][of_n, columns][order], "v": pair.v.values[0][m][late],
+            "weights": pair.weights[m, row][late], "context": pair.context[m, row],
+            "scores": pair.scores[of_n, t[first]][columns][order]}  # fmt: skip
+    return made | {f"between{at}": one[m, row][late] for at, one in enumerate(pair.between)}

@@ -1,0 +1,97 @@
+"""Where numbers move: each operation is applied to the places of its inputs instead of their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.observe.trace import Operation, Trace
+
+MOST = 0.9
+"""The share of the places that an operation must keep as they are to be one that moves numbers."""
+
+
+def follow(trace: Trace, source: int, labels: Array, last: int) -> dict[int, Array]:
+    """Return labels of the outputs of later operations, given those of one: -1 where nothing of it is."""
+    found = {source: labels}
+    for place in range(source + 1, last):
+        operation = trace.operations[place]
+        known = [found.get(one) if isinstance(one, int) else None for one in operation.producers]
+        fitting = [one if one is not None and one.shape == given.shape else None
+                   for one, given in zip(known, operation.inputs, strict=True)]  # fmt: skip
+        if any(one is not None for one in fitting):
+            made = move_labels(operation, fitting)
+            if made is not None and (made >= 0).any():
+                found[place] = made
+    return found
+
+
+def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
+    """Return the labels of an output, given those of the inputs; None where each number is made of several.
+
+    An operation that moves numbers is applied to their places; one that keeps the shape of an input, such as a scale, a
+    softmax or a mask, keeps its labels.
+    """
+    if operation.product is not None:
+        return None
+    moved = move_places(operation, labels)
+    if moved is not None:
+        return moved
+    for known in labels:
+        if known is not None and known.ndim and operation.output.ndim >= known.ndim:
+            try:
+                return np.broadcast_to(known, operation.output.shape).copy()
+            except ValueError:
+                continue
+    return None
+
+
+def move_places(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
+    """Return the labels of an output that holds numbers of its inputs as they are; None where it does not."""
+    given = list(operation.inputs)
+    table, numbers, start = [np.array([-1])], [np.array([np.nan])], 1
+    for place, known in enumerate(labels):
+        if known is not None:
+            size = operation.inputs[place].size
+            given[place] = np.arange(start, start + size, dtype=float).reshape(operation.inputs[place].shape)
+            table.append(known.ravel())
+            numbers.append(np.asarray(operation.inputs[place], float).ravel())
+            start += size
+    try:
+        with np.errstate(all="ignore"):
+            places = np.asarray(operation.redo(given), float)
+    except Exception:  # whatever it is that takes no such numbers
+        return None
+    if places.shape != operation.output.shape or not places.size:
+        return None
+    whole = np.isfinite(places) & (places == np.round(places)) & (places >= 1) & (places < start)
+    at = np.where(whole, places, 0).astype(int)
+    read, output = np.concatenate(numbers)[at], np.asarray(operation.output, float)
+    same = whole & ((read == output) | (np.isnan(read) & np.isnan(output)))
+    if not same.any() or same.sum() < MOST * whole.sum() or len(np.unique(at[same])) < 0.3 * len(np.unique(at[whole])):
+        return None
+    made: Array = np.where(same, np.concatenate(table)[at], -1)
+    for known, array in zip(labels, operation.inputs, strict=True):
+        if known is not None and array.shape == operation.output.shape:  # such as what a mask fills in
+            return np.where(same, made, known)
+    return made
+
+
+def spread_labels(axes_output: Array, size: int) -> Array:
+    """Return labels that number an array's places in standard axes, laid as the array itself lies.
+
+    `axes_output` holds the places of the array, in standard axes.
+    """
+    labels = np.empty(size, int)
+    labels[axes_output.ravel()] = np.arange(size)
+    return labels
+
+
+def take_labelled(array: Array, labels: Array, shape: tuple[int, ...]) -> Array:
+    """Return an array in the places that its labels say, NaN where nothing is."""
+    made = np.full(shape, np.nan)
+    known = labels >= 0
+    made.reshape(-1)[labels[known]] = np.asarray(array, float)[known]
+    return made

@@ -1,0 +1,339 @@
+"""The projections of a layer, read off its trace: which columns of which parameter make each number of q, k and v.
+
+Each number of q, k or v is, over all runs, what one column of a parameter makes of its token, but for a factor and a
+bias; so no names are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.locate.cores import Pair, Rows, find_factor
+from attn_exp.diagnosis.locate.follow import follow
+from attn_exp.diagnosis.locate.products import find_axes
+from attn_exp.diagnosis.locate.recording import Recording, tokens_given
+from attn_exp.diagnosis.observe.trace import Producer, Trace
+
+Key = tuple[int, int]
+"""A column: the operation of its projection, and its place there."""
+
+
+class UnreadMatricesError(Exception):
+    """The projections cannot be read: why, as the end of a sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """A product of tokens with a parameter: `weight` `[m n]` and `bias` `[n]`; `side` 0 says that tokens stand left."""
+
+    operation: int
+    weight: Array
+    bias: Array | None
+    side: int
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """How q, k or v of each head is made: `columns` of the projections for each rank of a head, and their `factor`.
+
+    The rank of a row counts the rows before it that are made of the same token. `turns`: rows of later tokens are made
+    of these columns and others, as rotary positions make them.
+    """
+
+    columns: Mapping[int, tuple[Key, ...]]
+    factor: float
+    turns: bool
+    inputs: Array
+
+
+def find_projections(recording: Recording, producer: Producer) -> list[Projection]:
+    """Return the products with a parameter of which an array is made directly."""
+    trace = recording.first
+    found, ahead, met = list[Projection](), [producer], set[int]()
+    while ahead:
+        place = ahead.pop()
+        if not isinstance(place, int) or place in met:
+            continue
+        met.add(place)
+        made = read_projection(recording, place)
+        if made is not None:
+            found.append(made)
+        else:
+            ahead += trace.operations[place].producers
+    return sorted(found, key=lambda one: one.operation)
+
+
+def read_projection(recording: Recording, place: int) -> Projection | None:
+    """Return the product with a parameter that an operation is; None of others."""
+    operation = recording.first.operations[place]
+    product, axes = operation.product, find_axes(operation)
+    if product is None or axes is None or any(axes.lengths[letter] > 1 for letter in axes.batch):
+        return None
+    live = [recording.is_live(place, one) for one in (product.left, product.right)]
+    if sum(live) != 1:
+        return None
+    given = axes.right(operation.inputs[product.right]) if live[0] else axes.left(operation.inputs[product.left])
+    return Projection(
+        place, np.asarray(given[0].T, float), find_bias(recording.first, place, live[0], recording.exact), 1 - live[0]
+    )
+
+
+def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array | None:
+    """Return what is added to each token of a product, `[n]`: by the operation itself, or by the next one.
+
+    `are_rows`: the tokens are the rows of the product, and not its columns.
+    """
+    operation = trace.operations[place]
+    axes = find_axes(operation)
+    assert operation.product is not None and axes is not None
+    left, right, output = operation.product.subscripts
+    made = np.einsum(f"{left},{right}->{output}", operation.inputs[operation.product.left],
+                     operation.inputs[operation.product.right])  # fmt: skip
+    gap = axes.output(operation.output - made)[0]
+    if np.abs(gap).max(initial=0.0) <= exact * max(np.abs(operation.output).max(initial=0.0), 1.0):
+        later = added_later(trace, place)
+        if later is None:
+            return None
+        gap = axes.output(later)[0]
+    rows = gap if are_rows else gap.T
+    return np.asarray(rows[0]) if np.allclose(rows, rows[:1], rtol=0, atol=1e-6) else None
+
+
+def added_later(trace: Trace, place: int) -> Array | None:
+    """Return what the next operations add to the output of a product, in its places; None where they add nothing."""
+    output, last = trace.operations[place].output, min(place + NEAR, len(trace.operations))
+    known = follow(trace, place, np.arange(output.size).reshape(output.shape), last)
+    for one in trace.operations[place + 1 : last]:
+        for producer in (made for made in one.producers if isinstance(made, int)):
+            labels = known.get(producer)
+            if labels is None:
+                continue
+            if one.product is not None or one.output.size != output.size:
+                return None
+            if one.name.startswith("add") and one.output.shape == labels.shape:
+                added = np.empty(output.size)
+                added[labels.ravel()] = (one.output - trace.operations[producer].output).ravel()
+                return added.reshape(output.shape)
+    return None
+
+
+NEAR = 5
+"""Operations behind a product among which its bias is added."""
+
+
+def find_ranks(tokens: Array) -> Array:
+    """Return for each row `[n r]` how many rows before it are made of the same token."""
+    seen, ranks = dict[int, int](), np.empty(tokens.size, int)
+    for place, number in enumerate(tokens.ravel().tolist()):
+        ranks[place] = seen.get(number, 0)
+        seen[number] = ranks[place] + 1
+    return ranks.reshape(tokens.shape)
+
+
+def read_side(recording: Recording, rows: Rows) -> Side:
+    """Return how q, k or v is made of projections.
+
+    Raises:
+        UnreadMatricesError: it is made of none, or not by their columns and one factor.
+    """
+    projections = find_projections(recording, recording.first.operations[rows.operation].producers[rows.place])
+    if not projections:
+        raise UnreadMatricesError("made by no product with a parameter")
+    if (rows.tokens < 0).any():
+        raise UnreadMatricesError("made of several tokens")
+    every = [token_rows(recording, one) for one in projections]
+    inputs = every[0]
+    if any(one.shape != inputs.shape or not np.array_equal(one, inputs, equal_nan=True) for one in every):
+        raise UnreadMatricesError("made by several products of different inputs")
+    keys = [(one.operation, column) for one in projections for column in range(one.weight.shape[1])]
+    weight = np.concatenate([one.weight for one in projections], axis=1)
+    ranks, positions = find_ranks(rows.tokens), np.array([at for _, _, at in recording.tokens])[rows.tokens]
+    columns, factors, unread = dict[int, tuple[Key, ...]](), list[float](), False
+    for rank in range(int(ranks.max()) + 1):
+        for position in np.unique(positions[ranks == rank]).tolist():
+            chosen = (ranks == rank) & (positions == position)
+            matched = match_columns(rows, chosen, inputs, weight, recording.exact)
+            if matched is None:
+                unread = True
+                continue
+            found = tuple(keys[column] for column in matched[0].tolist())
+            factors += matched[1].tolist()
+            if columns.setdefault(rank, found) != found:
+                raise UnreadMatricesError("made of other columns at other positions")
+    if len(columns) <= ranks.max():
+        raise UnreadMatricesError("not the columns of a parameter")
+    if max(factors) - min(factors) > max(1e-6, 100 * recording.exact) * abs(factors[0]):
+        raise UnreadMatricesError("scaled by different factors")
+    return Side(columns, factors[0], unread, inputs)
+
+
+def token_rows(recording: Recording, projection: Projection) -> Array:
+    """Return the row that goes into a projection for each token and run, `[runs tokens m]`.
+
+    Raises:
+        UnreadMatricesError: its inputs have other shapes in other runs.
+    """
+    operation = recording.first.operations[projection.operation]
+    product, axes = operation.product, find_axes(operation)
+    assert product is not None and axes is not None
+    place, arrange = ((product.left, axes.left), (product.right, axes.right))[projection.side]
+    every = [arrange(one) for one in recording.inputs(projection.operation, place)]
+    tokens = recording.find_tokens(every)
+    if tokens is None:
+        raise UnreadMatricesError("made by a product that is not the same in each run")
+    made = np.full((len(every), len(recording.tokens), every[0].shape[-1]), np.nan)
+    for row, number in enumerate(tokens[0].tolist()):
+        if number >= 0:
+            made[:, number] = [one[0, row] for one in every]
+    return made
+
+
+def match_columns(rows: Rows, chosen: Array, inputs: Array, weight: Array, exact: float) -> tuple[Array, Array] | None:
+    """Return which column of a weight `[m c]` makes each number of some rows, and the factors.
+
+    None where a number is not, but for a factor and a constant, what one column makes of the rows' tokens in every run.
+    """
+    x = np.concatenate([inputs[:, number] for number in rows.tokens[chosen].tolist()])
+    y = np.concatenate(
+        [np.array([one[place] for one in rows.values]) for place in zip(*np.nonzero(chosen), strict=True)]
+    )
+    made = x @ weight
+    made, y = made - made.mean(axis=0), np.asarray(y - y.mean(axis=0), float)
+    lengths = np.maximum(np.linalg.norm(made, axis=0), 1e-300)
+    along = y.T @ (made / lengths)
+    columns = np.abs(along).argmax(axis=1)
+    best = along[np.arange(len(columns)), columns]
+    if not np.isfinite(y).all() or (np.abs(best) < (1 - exact) * np.linalg.norm(y, axis=0)).any():
+        return None
+    return columns, best / lengths[columns]
+
+
+# The matrices of a whole layer
+
+
+@dataclass(frozen=True, eq=False)
+class Matrices:
+    """The matrices of a layer as `x W + b` has them, and how many heads it has; `turns` says which sides rotate.
+
+    `inputs` are the rows that go into the projections of q, k and v, `[runs tokens m]`; `output` is the output
+    projection.
+    """
+
+    arrays: Mapping[str, Array]
+    heads: int
+    groups: int
+    turns: frozenset[str]
+    inputs: Mapping[str, Array]
+    output: Projection | None
+
+
+def fit_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
+    """Return the matrices of a layer whose projections are no columns of one parameter each, such as those of low rank.
+
+    They are fitted to the queries, keys and values of each token, of which there must be more than x has numbers.
+
+    Raises:
+        UnreadMatricesError: queries, keys or values are no affine function of the tokens.
+    """
+    given, arrays, counts = tokens_given(recording), dict[str, Array](), dict[str, int]()
+    for name in ("q", "k", "v"):
+        weights, biases = list[Array](), list[Array]()
+        for pair in pairs:
+            rows: Rows = getattr(pair, name)
+            if (rows.tokens < 0).any():
+                raise UnreadMatricesError(f"{NAMES[name]} are made of several tokens")
+            ranks, factor = find_ranks(rows.tokens), 1.0 if name == "v" else find_factor(recording, rows)
+            for rank in range(int(ranks.max()) + 1):
+                weight, bias = fit_affine(rows, ranks == rank, given, recording.exact)
+                if not any(np.allclose(weight / factor, one) for one in weights):
+                    weights.append(weight / factor)
+                    biases.append(bias / factor)
+        counts[name], arrays[f"W_{name}"] = len(weights), np.concatenate(weights, axis=1)
+        if np.abs(np.concatenate(biases)).max() > recording.exact:
+            arrays[f"b_{name}"] = np.concatenate(biases)
+    return Matrices(with_output(recording, pairs, arrays), counts["q"], counts["k"], frozenset(),
+                    dict.fromkeys("qkv", given), find_output(recording, pairs))  # fmt: skip
+
+
+def fit_affine(rows: Rows, chosen: Array, given: Array, exact: float) -> tuple[Array, Array]:
+    """Return the matrix `[m k]` and the bias that make some rows of their tokens, in every run.
+
+    Raises:
+        UnreadMatricesError: there are none.
+    """
+    x = np.concatenate([given[:, number] for number in rows.tokens[chosen].tolist()])
+    y = np.concatenate(
+        [np.array([one[place] for one in rows.values]) for place in zip(*np.nonzero(chosen), strict=True)]
+    )
+    lines = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    if len(lines) < 2 * lines.shape[1] or not np.isfinite(y).all():
+        raise UnreadMatricesError("too few tokens to fit a matrix")
+    solved = np.linalg.lstsq(lines, y, rcond=None)[0]
+    if np.abs(lines @ solved - y).max() > exact * max(np.abs(y).max(), 1.0):
+        raise UnreadMatricesError("no affine function of the token")
+    return solved[:-1], solved[-1]
+
+
+def with_output(recording: Recording, pairs: Sequence[Pair], arrays: dict[str, Array]) -> dict[str, Array]:
+    """Return the matrices of a layer with those of its output projection, if it has one."""
+    output = find_output(recording, pairs)
+    if output is None:
+        return arrays
+    return arrays | {"W_o": output.weight} | ({} if output.bias is None else {"b_o": output.bias})
+
+
+def read_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
+    """Return the matrices of a layer, each of columns of a parameter.
+
+    Raises:
+        UnreadMatricesError: why they cannot be read.
+    """
+    known = {
+        one.operation: one
+        for pair in pairs
+        for rows in (pair.q, pair.k, pair.v)
+        for one in find_projections(recording, recording.first.operations[rows.operation].producers[rows.place])
+    }
+    arrays, turns, inputs = dict[str, Array](), set[str](), dict[str, Array]()
+    heads = dict[str, list[tuple[Key, ...]]]()
+    for name in ("q", "k", "v"):
+        heads[name] = []
+        for pair in pairs:
+            try:
+                side = read_side(recording, getattr(pair, name))
+            except UnreadMatricesError as error:
+                raise UnreadMatricesError(f"{NAMES[name]} are {error}") from None
+            heads[name] += [side.columns[rank] for rank in sorted(side.columns)]
+            turns |= {name} if side.turns else set()
+            inputs[name] = side.inputs
+        used = sorted({key for columns in heads[name] for key in columns})
+        arrays[f"W_{name}"] = np.array([known[place].weight[:, column] for place, column in used]).T
+        biases = [bias[column] if (bias := known[place].bias) is not None else None for place, column in used]
+        if any(bias is not None for bias in biases):
+            arrays[f"b_{name}"] = np.array([bias or 0.0 for bias in biases])
+    of_keys = len(dict.fromkeys(frozenset(columns) for columns in heads["k"]))
+    return Matrices(with_output(recording, pairs, arrays), len(set(heads["q"])), of_keys, frozenset(turns), inputs,
+                    find_output(recording, pairs))  # fmt: skip
+
+
+NAMES = {"q": "queries", "k": "keys", "v": "values"}
+
+
+def find_output(recording: Recording, pairs: Sequence[Pair]) -> Projection | None:
+    """Return the product with a parameter behind the context: the output projection; None where there is none."""
+    return next(products_behind(recording, {pair.second for pair in pairs}), None)
+
+
+def products_behind(recording: Recording, made: set[int]) -> Iterator[Projection]:
+    """Yield the products with a parameter that are made of some operations, in their order."""
+    reached = set(made)
+    for place in range(min(made) + 1, len(recording.first.operations)):
+        if reached & {one for one in recording.first.operations[place].producers if isinstance(one, int)}:
+            reached.add(place)
+            found = read_projection(recording, place)
+            if found is not None and place not in made:
+                yield found

@@ -1,0 +1,164 @@
+"""A layer recorded on random tokens, again with half of the tokens changed, and on tokens of other numbers.
+
+Which tokens an array's rows depend on is read off the runs in which they change: each token has a number, and in two
+runs for each of its bits those tokens are changed that have the bit, then those that have it not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.diagnosis.observe.recorders import RECORDERS
+from attn_exp.diagnosis.observe.trace import Trace
+from attn_exp.own_code import held
+
+FINE, COARSE = 1e-9, 1e-5
+"""Of the largest number: what rounding may change in float64, and in float32 or less."""
+NONE, SEVERAL = -1, -2
+"""In place of a token's number: an array's row depends on no token, or on several."""
+GRID = 2
+"""Rows of an image whose points are tokens."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Traces of a layer on inputs of one shape.
+
+    `given` are the inputs of each trace by role `[b t m]`, those of `first` in front. `bits` pairs of traces are behind
+    it, one pair for each bit of a token's number. `tokens` are the input, the entry and the position of each number.
+    """
+
+    layer: Layer
+    traces: Sequence[Trace]
+    given: Sequence[Mapping[str, Array]]
+    bits: int
+    tokens: Sequence[tuple[str, int, int]]
+
+    @property
+    def first(self) -> Trace:
+        """The trace that the others are compared with."""
+        return self.traces[0]
+
+    @property
+    def exact(self) -> float:
+        """How near numbers must be to be the same but for rounding, in the coarsest type of the operations."""
+        kinds = [one.output.dtype for one in self.first.operations if one.output.dtype.kind == "f"]
+        return FINE if all(kind.itemsize >= np.dtype(np.float64).itemsize for kind in kinds) else COARSE
+
+    def inputs(self, operation: int, place: int) -> list[Array]:
+        """Return one input of an operation in each run."""
+        return [one.operations[operation].inputs[place] for one in self.traces]
+
+    def is_live(self, operation: int, place: int) -> bool:
+        """Say whether an input of an operation depends on any token."""
+        first, *others = self.inputs(operation, place)[:3]
+        return any(not np.array_equal(one, first, equal_nan=True) for one in others)
+
+    def find_tokens(self, rows: Sequence[Array]) -> Array | None:
+        """Return the number of the token on which each row depends, given the rows `[... k]` in each run."""
+        base, *others = rows[: 2 * self.bits + 1]
+        if any(one.shape != base.shape for one in others):
+            return None
+        changed = [np.any((one != base) & ~(np.isnan(one) & np.isnan(base)), axis=-1) for one in others]
+        first, second = np.array(changed[::2]), np.array(changed[1::2])
+        numbers = np.array((first * 2 ** np.arange(self.bits).reshape(-1, *[1] * (first.ndim - 1))).sum(axis=0))
+        numbers[~(first ^ second).all(axis=0)] = SEVERAL
+        numbers[~(first | second).any(axis=0)] = NONE
+        return numbers
+
+
+class DifferentPathsError(Exception):
+    """The layer does other operations on other numbers."""
+
+
+def record_layer(
+    layer: Layer, batch: int, length: int, keys: int, keywords: Mapping[str, Any], *, more: int = 0, seed: int = 0
+) -> Recording:  # fmt: skip
+    """Record a layer on `length` tokens, and `keys` of a memory or of keys that are given apart.
+
+    Raises:
+        DifferentPathsError: its operations depend on the numbers.
+        Exception: whatever the layer raises.
+    """
+    rng = np.random.default_rng([seed, 46])
+    width, batch = layer.sizes["m"], batch if "b" in next(iter(layer.inputs.values())) else 1
+    lengths = {role: length if role in ("x", "q") else keys for role in layer.inputs}
+    tokens = [(role, entry, at) for role, count in lengths.items() for entry in range(batch) for at in range(count)]
+    bits = max(1, int(np.ceil(np.log2(len(tokens)))))
+
+    def draw() -> dict[str, Array]:
+        return {role: rng.standard_normal((batch, count, width)) for role, count in lengths.items()}
+
+    base, given = draw(), list[dict[str, Array]]()
+    for bit in range(bits):
+        numbers = np.arange(len(tokens)) >> bit & 1
+        given += [mix(base, draw(), numbers == one) for one in (1, 0)]
+    given = [base, *given, *(draw() for _ in range(more))]
+    cache = dict[Any, Any]()
+    traces = [record_once(layer, one, keywords, cache) for one in given]
+    paths = {tuple(each.name for each in one.operations) for one in traces}
+    if len(paths) > 1:
+        raise DifferentPathsError
+    return Recording(layer, traces, given, bits, tokens)
+
+
+def mix(base: Mapping[str, Array], other: Mapping[str, Array], is_changed: Array) -> dict[str, Array]:
+    """Return inputs of which the tokens of some numbers are others."""
+    made, start = dict[str, Array](), 0
+    for role, array in base.items():
+        count = array.shape[0] * array.shape[1]
+        chosen = is_changed[start : start + count].reshape(*array.shape[:2], 1)
+        made[role], start = np.where(chosen, other[role], array), start + count
+    return made
+
+
+def record_once(layer: Layer, given: Mapping[str, Array], keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
+    """Record one call of a layer."""
+    arrays = {role: layer.convert(lay(array, layer.inputs[role])) for role, array in given.items()}
+    recorder = RECORDERS[layer.library]
+    with held(), np.errstate(all="ignore"):
+        return recorder(lambda tracked: layer.call(tracked, keywords), arrays, cache)
+
+
+def lay(rows: Any, axes: str) -> Any:
+    """Return tokens `[b t m]` of any library with the axes of a layer: `btm`, `tbm`, `bmt`, or those of an image.
+
+    Of axes without b that is the first entry. c is another name for m, and s for t.
+    """
+    axes = axes.replace("s", "t").replace("c", "m")
+    if "b" not in axes:
+        return lay(rows[:1], f"b{axes}")[0]
+    batch, length, width = rows.shape
+    height = GRID if length % GRID == 0 else 1
+    if axes == "bhwm":
+        return rows.reshape(batch, height, length // height, width)
+    if axes == "bmhw":
+        return rows.swapaxes(1, 2).reshape(batch, width, height, length // height)
+    return {"btm": rows, "tbm": rows.swapaxes(0, 1), "bmt": rows.swapaxes(1, 2)}[axes]
+
+
+def unlay(array: Any, axes: str) -> Any:
+    """Return a layer's answer as `[b t n]`; as it is where it has another number of axes."""
+    axes = axes.replace("s", "t").replace("c", "m")
+    if len(array.shape) != len(axes):
+        return array
+    if "b" not in axes:
+        return unlay(array[None], f"b{axes}")
+    if axes == "bhwm":
+        return array.reshape(array.shape[0], -1, array.shape[-1])
+    if axes == "bmhw":
+        return array.reshape(array.shape[0], array.shape[1], -1).swapaxes(1, 2)
+    return {"btm": array, "tbm": array.swapaxes(0, 1), "bmt": array.swapaxes(1, 2)}[axes]
+
+
+def tokens_given(recording: Recording) -> Array:
+    """Return the tokens in the type in which the layer got them, `[runs tokens m]`."""
+    axes = recording.layer.inputs
+    return np.array([np.concatenate([rows.reshape(-1, rows.shape[-1]) for role, array in one.inputs.items()
+                                     for rows in [unlay(array, axes[role])]]) for one in recording.traces])  # fmt: skip

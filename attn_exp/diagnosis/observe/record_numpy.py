@@ -1,0 +1,194 @@
+"""Record a call of NumPy: its arrays are of a subclass that NumPy asks to run each function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial, wraps
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.code.jaxprs import is_half, is_number
+from attn_exp.diagnosis.observe.memory import Place, Recording, map_arrays
+from attn_exp.diagnosis.observe.recorders import LARGEST, Call, find_outputs
+from attn_exp.diagnosis.observe.subscripts import Subscripts, contract_axes, resolve_subscripts
+from attn_exp.diagnosis.observe.trace import Product, Trace
+
+METHODS = (
+    "__copy__", "__deepcopy__", "__getitem__", "all", "any", "argmax", "argmin", "argsort", "astype", "choose", "clip",
+    "compress", "conj", "copy", "cumprod", "cumsum", "diagonal", "dot", "flatten", "max", "mean", "min", "prod",
+    "ravel", "repeat", "reshape", "round", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace",
+    "transpose", "var", "view",
+)  # fmt: skip
+WRITING_METHODS = ("__setitem__", "fill", "partition", "put", "sort")
+WRITING_FUNCTIONS = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")
+"""Functions that write into their first argument."""
+CREATORS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "full", "ones", "zeros")
+"""Functions that take no tracked array, or do not ask it: their results are tracked, too."""
+
+current: ContextVar[Recording | None] = ContextVar("current", default=None)
+
+
+def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
+    """Record a call of NumPy, see `Recorder`. Meanwhile, functions that create arrays return tracked ones."""
+    recording = Recording(is_array, locate_array, copy_array, np.array)
+    tracked = {name: np.array(array).view(Tracked) for name, array in inputs.items()}
+    recording.add_inputs(tracked)
+    originals = {name: getattr(np, name) for name in CREATORS}
+    vars(np).update({name: make_creator(name, function) for name, function in originals.items()})
+    token = current.set(recording)
+    try:
+        outputs = find_outputs(call(tracked))
+    finally:
+        current.reset(token)
+        vars(np).update(originals)
+    return recording.make_trace(outputs)
+
+
+def make_creator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    return wraps(function)(lambda *args, **kwargs: perform(name, function, args, kwargs))
+
+
+class Dispatch:
+    """Records what NumPy does with an instance."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        return perform(name, getattr(ufunc, method), args, kwargs, is_writer=method == "at")
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        name = function.__name__
+        return perform(name, function, args, kwargs, is_writer=name in WRITING_FUNCTIONS)
+
+
+class Tracked(Dispatch, np.ndarray[Any, Any]):
+    """An array whose operations are recorded."""
+
+    T = property(lambda self: self.transpose())
+    mT = property(lambda self: self.swapaxes(-1, -2))  # noqa: N815 - NumPy's name
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
+
+
+class TrackedNumber(np.float64):
+    """A number whose operations are recorded; like other numbers, it cannot be written into."""
+
+
+def make_method(name: str) -> Callable[..., Any]:
+    function, is_writer = getattr(np.ndarray, name), name in WRITING_METHODS
+    return lambda self, *args, **kwargs: perform(name.strip("_"), function, (self, *args), kwargs, is_writer=is_writer)
+
+
+for _name in (*METHODS, *WRITING_METHODS):
+    setattr(Tracked, _name, make_method(_name))
+for _name, _method in (*vars(NDArrayOperatorsMixin).items(), *vars(Dispatch).items()):
+    if callable(_method) and not _name.startswith("__i"):  # a number has no in-place operators
+        setattr(TrackedNumber, _name, _method)
+
+
+def perform(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_writer: bool = False
+) -> Any:
+    """Call a function of NumPy with plain arrays, and record it if a recording is under way.
+
+    A writer overwrites its first argument and returns None.
+    """
+    recording, out = current.get(), kwargs.get("out")
+    if recording is None:
+        args, kwargs = strip((args, kwargs))
+        return function(*args, **kwargs)
+    outs = out if isinstance(out, tuple) else (out,)
+    targets = args[:1] if is_writer else tuple(one for one in outs if isinstance(one, np.ndarray))
+    run = again = partial(write_first if is_writer else run_plain, function)
+    options = kwargs
+    if targets and not is_writer and "where" not in kwargs:  # with `where`, the result depends on what `out` holds
+        run, options = partial(run, out=out), {key: value for key, value in kwargs.items() if key != "out"}
+    token = current.set(None)
+    try:
+        returned = recording.run(
+            name, run, (args, options), writes=targets, again=again, reads=not name.endswith("_like"),
+            product=find_product(name, args, kwargs),
+        )  # fmt: skip
+    finally:
+        current.reset(token)
+    return None if is_writer else returned if not targets else out if len(outs) > 1 else outs[0]
+
+
+def run_plain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    args, kwargs = strip((args, kwargs))
+    return map_arrays(function(*args, **kwargs), is_result, track)
+
+
+def write_first(function: Callable[..., Any], target: Any, *args: Any, **kwargs: Any) -> Any:
+    run_plain(function, target, *args, **kwargs)
+    return target
+
+
+def strip(value: Any) -> Any:
+    """Replace tracked arrays and numbers by plain ones."""
+    return map_arrays(value, lambda one: isinstance(one, Tracked | TrackedNumber), lambda one: (
+        np.ndarray.view(one, np.ndarray) if isinstance(one, Tracked) else np.float64(float(one))
+    ))  # fmt: skip
+
+
+def is_result(value: Any) -> bool:
+    return type(value) is np.float64 or (type(value) is np.ndarray and is_number(value.dtype))
+
+
+def track(value: Any) -> Any:
+    return TrackedNumber(value) if isinstance(value, np.float64) else value.view(Tracked)
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray | TrackedNumber) and is_number(value.dtype)
+
+
+def locate_array(array: Any) -> Place:
+    if isinstance(array, TrackedNumber):
+        return Place(id(array), 0, (), (), "number")
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return Place(id(owner), array.__array_interface__["data"][0], array.shape, array.strides, str(array.dtype))
+
+
+def copy_array(array: Any) -> Array:
+    plain = np.asarray(strip(array))
+    return np.array(plain, np.float32 if is_half(plain.dtype) else None, copy=True if plain.size <= LARGEST else None)
+
+
+def find_product(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Product | None:
+    is_einsum = name == "einsum" and isinstance(args[0], str)
+    operands = args[1:] if is_einsum else args[:2] if name != "einsum" else ()
+    if len(operands) != 2 or not all(is_array(one) and one.ndim for one in operands):
+        return None
+    axes = args[0] if is_einsum else kwargs.get("axes", args[2] if len(args) > 2 else 2)
+    if name not in PRODUCTS or (name in ("matmul", "vecdot") and not {"axes", "axis"}.isdisjoint(kwargs)):
+        return None
+    return Product(0, 1, PRODUCTS[name]((operands[0].ndim, operands[1].ndim), axes))
+
+
+def find_matrix_subscripts(ndims: Sequence[int], _: Any) -> Subscripts:
+    rows, columns = "t" * (ndims[0] > 1), "s" * (ndims[1] > 1)
+    return resolve_subscripts(f"...{rows}d,...d{columns}->...{rows}{columns}", ndims)
+
+
+def find_tensordot_subscripts(ndims: Sequence[int], axes: Any) -> Subscripts:
+    if isinstance(axes, int):
+        axes = range(ndims[0] - axes, ndims[0]), range(axes)
+    return contract_axes(ndims, [[one] if isinstance(one, int) else [*one] for one in axes])
+
+
+PRODUCTS: dict[str, Callable[[Sequence[int], Any], Subscripts]] = {
+    "matmul": find_matrix_subscripts,
+    "vecdot": lambda ndims, _: resolve_subscripts("...d,...d->...", ndims),
+    "dot": lambda ndims, _: contract_axes(ndims, ([ndims[0] - 1], [max(ndims[1] - 2, 0)])),
+    "inner": lambda ndims, _: contract_axes(ndims, ([ndims[0] - 1], [ndims[1] - 1])),
+    "tensordot": find_tensordot_subscripts,
+    "einsum": lambda ndims, subscripts: resolve_subscripts(subscripts, ndims),
+}
+"""The subscripts of each product of two arrays, by their numbers of axes and by what else the call says."""

@@ -1,0 +1,126 @@
+"""Record a call of PyTorch: the ATen operations that it dispatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.attention.flex_attention as flex
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.observe.memory import Place, Recording
+from attn_exp.diagnosis.observe.recorders import LARGEST, Call, find_outputs
+from attn_exp.diagnosis.observe.subscripts import resolve_subscripts
+from attn_exp.diagnosis.observe.trace import Product, Trace
+
+PRODUCTS = {
+    "mm": (0, "td,ds->ts"), "addmm": (1, "td,ds->ts"), "bmm": (0, "ntd,nds->nts"), "baddbmm": (1, "ntd,nds->nts"),
+    "mv": (0, "td,d->t"), "addmv": (1, "td,d->t"), "dot": (0, "d,d->"), "linear": (0, "...d,sd->...s"),
+}  # fmt: skip
+"""Where the factors of each product are among its arguments, and their subscripts."""
+
+
+SUMS: dict[str, Callable[..., Any]] = {"addmm": torch.mm, "baddbmm": torch.bmm, "addmv": torch.mv}
+"""Those that add `beta` times a bias to `alpha` times a product; if alpha is not 1, both steps are recorded."""
+
+
+def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
+    """Record a call of PyTorch, see `Recorder`. Fused attention runs as its separate operations."""
+    recording = Recording(is_dense, locate_tensor, copy_tensor, restore_tensor)
+    tracked = {name: tensor.detach().clone() for name, tensor in inputs.items()}
+    recording.add_inputs(tracked)
+    was_fast, was_eager = torch.backends.mha.get_fastpath_enabled(), flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG
+    torch.backends.mha.set_fastpath_enabled(value=False)
+    flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Dispatch(recording):
+            returned = call(tracked)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(value=was_fast)
+        flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = was_eager
+    return recording.make_trace(find_outputs(returned))
+
+
+class Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records each operation that PyTorch dispatches."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.recording = recording
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise PyTorch imports its compiler, which takes seconds
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, run = kwargs or {}, self.recording.run
+        name, writes = function.__name__.partition(".")[0].rstrip("_"), find_written(function, args, kwargs)
+        is_scaled = name in SUMS and kwargs.get("alpha", 1) != 1
+        if writes or not is_scaled:
+            reads, product = not is_constant(function, name), None if is_scaled else find_product(name, args)
+            return run(name, function, (args, kwargs), writes=writes, reads=reads, product=product)
+        multiply, alpha, beta = SUMS[name], kwargs["alpha"], kwargs.get("beta", 1)
+        raw = run(multiply.__name__, multiply, (args[1:], {}), product=find_product(multiply.__name__, args[1:]))
+        return run(  # PyTorch ignores the bias if beta is 0, even if it is NaN
+            name, lambda bias, product: alpha * product + (beta * bias if beta else 0), ((args[0], raw), {})
+        )
+
+
+def find_written(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    arguments = getattr(getattr(function, "_schema", None), "arguments", ())
+    values = dict(zip((one.name for one in arguments), args, strict=False)) | dict(kwargs)
+    names = [one.name for one in arguments if one.alias_info is not None and one.alias_info.is_write]
+    return [values[one] for one in names if is_dense(values.get(one))]
+
+
+def is_constant(function: Any, name: str) -> bool:
+    """Return whether the result does not depend on what is in the arguments: it is new, or drawn at random."""
+    tags = getattr(function, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags or name.endswith("_like") or name.startswith("new_")
+
+
+def find_product(name: str, args: Sequence[Any]) -> Product | None:
+    if name == "convolution":
+        return find_pointwise_product(*args)
+    if name not in PRODUCTS:
+        return None
+    left, subscripts = PRODUCTS[name]
+    return Product(left, left + 1, resolve_subscripts(subscripts, [one.ndim for one in args[left : left + 2]]))
+
+
+def find_pointwise_product(x: Any, kernel: Any, bias: Any, stride: Any, padding: Any, *options: Any) -> Product | None:
+    """Return the product that a convolution is, if its kernel has length 1 along each axis."""
+    _, is_transposed, _, groups = options
+    if is_transposed or groups != 1 or max(padding) > 0 or max(*stride, *kernel.shape[2:]) > 1:
+        return None
+    places, ones = "tuv"[: x.ndim - 2], "xyz"[: x.ndim - 2]
+    return Product(0, 1, (f"bc{places}", f"oc{ones}", f"bo{places}"))
+
+
+def is_dense(value: Any) -> bool:
+    is_strided = isinstance(value, torch.Tensor) and value.layout == torch.strided
+    return is_strided and not (value.is_nested or value.is_quantized or value.is_meta)
+
+
+def locate_tensor(tensor: Any) -> Place:
+    strides = tuple(stride * tensor.itemsize for stride in tensor.stride())
+    kind = f"{tensor.dtype} {tensor.is_conj()} {tensor.is_neg()}"
+    return Place(tensor.untyped_storage()._cdata, tensor.data_ptr(), tuple(tensor.shape), strides, kind)
+
+
+def copy_tensor(tensor: Any) -> Array:
+    held = tensor.detach().resolve_conj().resolve_neg().cpu()
+    array: Array = (held.float() if held.is_floating_point() and held.itemsize < 4 else held).numpy()
+    return array.copy() if array.size <= LARGEST else array
+
+
+def restore_tensor(array: Array) -> Any:
+    return torch.from_numpy(np.array(array, order="C"))

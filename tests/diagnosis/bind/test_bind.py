@@ -1,0 +1,206 @@
+"""Small classes, one per rule by which somebody's layer is built and called."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_exp.diagnosis.asking.request import understood
+from attn_exp.diagnosis.bind.binding import bind_layer
+from attn_exp.diagnosis.bind.factory import describe_factory
+from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.errors import UncalledError
+from attn_exp.own_code import find_function, function_at_hand
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+
+def bound(target: Any, words: str = "") -> Layer:
+    return bind_layer(function_at_hand(target), understood(words.split()))
+
+
+def called(layer: Layer, **keywords: Any) -> Any:
+    """Call a layer with random inputs of lengths that it was not tried with."""
+    lengths = {"b": 3, "t": 9, "s": 11, "c": layer.sizes["m"], **layer.sizes}
+    shapes = {role: [lengths[letter] for letter in axes] for role, axes in layer.inputs.items()}
+    rng = np.random.default_rng(1)
+    return layer.call({role: layer.convert(rng.standard_normal(shape)) for role, shape in shapes.items()}, keywords)
+
+
+class Heads(nn.Module):
+    """Multi-head attention with a required mask, and sizes of its own."""
+
+    def __init__(self, d_model: int = 512, n_heads: int = 8, window: int = 5, dropout: float = 0.0) -> None:
+        super().__init__()
+        assert d_model % n_heads == 0
+        self.n_heads, self.window, self.drop = n_heads, window, nn.Dropout(dropout)
+        self.q, self.k, self.v = (nn.Linear(d_model, d_model) for _ in range(3))
+        nn.init.zeros_(self.q.bias)
+
+    def forward(self, query: Any, key: Any, value: Any, mask: Any) -> Any:
+        sides = zip((self.q, self.k, self.v), (query, key, value), strict=True)
+        q, k, v = (layer(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for layer, x in sides)
+        weights = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(mask == 0, -1e9).softmax(-1)
+        return (self.drop(weights) @ v).transpose(1, 2).flatten(2)
+
+
+def test_sizes_replace_defaults_that_must_fit_and_nothing_else() -> None:
+    layer = bound(Heads, "head=2")
+    assert layer.made == "Heads(d_model=12, n_heads=2, dropout=0.3)"
+    assert (layer.target.window, layer.target.training) == (5, False)
+    assert layer.sizes == {"m": 12, "h": 2, "g": 2, "d": 6}
+    assert (layer.target.q.bias.dtype, bool(layer.target.q.bias.all())) == (torch.float64, True)
+
+
+def test_a_required_mask_is_neutral_and_keys_have_a_length_of_their_own() -> None:
+    layer = bound(Heads)
+    assert (layer.inputs, layer.said) == ({"q": "btm", "k": "bsm", "v": "bsm"}, "mask: hides nothing")
+    assert called(layer).shape == (3, 9, 24)
+    hidden = called(layer, mask=torch.arange(11) < 4)
+    assert not torch.allclose(hidden, called(layer))
+
+
+def test_an_instance_is_copied_and_not_changed() -> None:
+    mine = Heads(16, 4).train()
+    layer = bound(mine)
+    assert (layer.sizes["m"], layer.sizes["h"], mine.training, mine.q.bias.dtype) == (16, 4, True, torch.float32)
+    assert not layer.target.q.bias.any()  # nothing of a trained layer is filled
+
+
+@dataclass
+class Settings:
+    hidden_size: int = 768
+    num_attention_heads: int = 12
+    num_key_value_heads: int = 2
+    rate: str = "none"
+
+
+class OfSettings(nn.Module):
+    def __init__(self, config: Settings) -> None:
+        super().__init__()
+        self.size = config.hidden_size // config.num_attention_heads
+        self.out = nn.Linear(config.hidden_size, config.num_key_value_heads * self.size)
+
+    def forward(
+        self, hidden_states: Any, position_embeddings: Any = None, use_cache: bool = False, foo: int = 1
+    ) -> Any:
+        cos, sin = position_embeddings
+        return self.out(hidden_states) * foo + cos[..., :1] + sin[..., :1]
+
+
+def test_a_configuration_and_rotary_tables() -> None:
+    still = bound(OfSettings)
+    assert still.made == "OfSettings(config=Settings(hidden_size=24, num_attention_heads=4, num_key_value_heads=2))"
+    assert still.said == "position_embeddings: angles of 0"
+    assert (still.sizes["g"], still.keywords["use_cache"], still.unknown) == (2, "use_cache", ("foo",))
+    turned = bound(OfSettings, "position=rope")
+    assert turned.said == "position_embeddings: the angles of RoPE"
+    assert bound(OfSettings, "kv_head=4").sizes["g"] == 4
+
+
+class OfBag(nn.Module):
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.out = nn.Linear(config.n_embd, config["n_embd"], bias=config.get("strange", True))
+
+    def forward(self, x: Any) -> Any:
+        n, b, _ = x.shape
+        return self.out(x).reshape(n, b, -1)
+
+
+def test_settings_of_no_class_and_what_they_lack() -> None:
+    assert bound(OfBag).made == "OfBag(config=SimpleNamespace(n_embd=24))"
+
+    class Lacks(OfBag):
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.known = config.frobnication
+
+    with pytest.raises(UncalledError, match=r"could not be built.*`frobnication`, whose meaning is not known"):
+        bound(Lacks)
+
+
+@pytest.mark.parametrize(("names", "axes"), [("t, b, c", "tbm"), ("b, c, t", "bct"), ("b, t, c", "btm"), ("n, d", "tm"),
+                                             ("b, c, h, w", "bchw"), ("b, h, w, c", "bhwc")])  # fmt: skip
+def test_axes_follow_the_line_that_unpacks_the_shape(tmp_path: Path, names: str, axes: str) -> None:
+    file = tmp_path / f"unpacks_{axes}.py"
+    file.write_text(f"class Layer:\n    def __init__(self, dim):\n        self.w = dim\n\n"
+                    f"    def __call__(self, x):\n        {names} = x.shape\n        return x\n")  # fmt: skip
+    layer = bind_layer(find_function(f"{file}:Layer"), understood([]))
+    assert (layer.inputs, layer.library) == ({"x": axes}, "numpy")
+
+
+def test_heads_of_a_module_without_parameters_and_batch_first() -> None:
+    class Dot(nn.Module):
+        def __init__(self, temperature: float) -> None:
+            super().__init__()
+            self.temperature = temperature
+
+        def forward(self, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+            return (q @ k.mT / self.temperature).softmax(-1) @ v
+
+    assert bound(Dot).inputs["k"] == "bhsd"
+    assert bound(Dot).target.temperature == math.sqrt(bound(Dot).sizes["d"])
+    assert bound(nn.MultiheadAttention).inputs["q"] == "tbm"
+    assert bound(nn.MultiheadAttention(12, 3, batch_first=True)).inputs["q"] == "btm"
+
+
+def test_memory_that_the_call_cannot_do_without() -> None:
+    class Cross(nn.Module):
+        def __init__(self, dim: int) -> None:
+            super().__init__()
+            self.dense = nn.Linear(dim, dim)
+
+        def forward(self, x: Any, context: Any = None) -> Any:
+            return self.dense(x) + context.mean(1, keepdim=True)
+
+    layer = bound(Cross)
+    assert (layer.inputs, layer.keywords) == ({"x": "btm", "memory": "bsm"}, {"memory": "context"})
+    assert ("NoneType" in layer.default_error, called(layer).shape) == (True, (3, 9, 24))
+
+
+class Strange:
+    def __init__(self, d_model: int) -> None:
+        self.W_q = np.eye(d_model)
+
+    def forward(self, x: Any, zorble: Any, quux: Any) -> Any:
+        return x @ self.W_q
+
+
+def test_what_is_missing_is_said_and_a_factory_is_drafted() -> None:
+    with pytest.raises(UncalledError, match=r"Strange needs `.*`, whose meaning is not known"):
+        bound(Strange)
+    draft = describe_factory(function_at_hand(Strange), "Strange needs `zorble`")
+    compile(draft, "factory.py", "exec")
+    assert "layer = target(d_model=24)" in draft
+    assert "layer(x=x, zorble=..., quux=...)" in draft
+    assert "attn-exp check factory.py:make" in draft
+
+
+def test_factories() -> None:
+    def make() -> Any:
+        q, k = np.ones((2, 4, 5, 6)), np.ones((2, 4, 7, 6))
+        options = {"mask": ("keep", "attends"), "weights": {"W_q": q}, "heads": 4}
+        return (lambda q, k, v, keep=None: q), {"q": q, "k": k, "v": k}, options
+
+    layer = bound(make)
+    assert (layer.inputs, layer.mask_true) == ({"q": "bhtd", "k": "bhsd", "v": "bhsd"}, "attends")
+    assert layer.sizes == {"h": 4, "g": 4, "d": 6}
+    assert (layer.keywords["mask"], layer.library, list(layer.weights)) == ("keep", "numpy", ["W_q"])
+    with pytest.raises(UncalledError, match="input `queries`; inputs are q, k, v"):
+        bound(lambda: (print, {"queries": np.ones(3)}))
+
+
+@pytest.mark.long
+def test_flax_and_keras() -> None:
+    flax, keras = pytest.importorskip("flax.linen"), pytest.importorskip("keras")
+    assert bound(flax.MultiHeadDotProductAttention).inputs == {"q": "btm", "k": "bsm", "v": "bsm"}
+    layer = bound(keras.layers.MultiHeadAttention, "head=2")
+    assert (layer.sizes["h"], layer.said) == (2, "training=False")
+    assert all(weight.value.detach().abs().min() > 0 for weight in layer.target.trainable_weights)

@@ -1,0 +1,98 @@
+"""Mistakes in rotary positions, caches and windows that engineers make: no layer with one is called right."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import attn_exp
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor, nn
+
+from tests.diagnosis import planted_layers as layers
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [(layers.Rotary, layers.ROPE), (layers.Cached, ()), (layers.Kept, ()), (layers.Windowed, layers.WINDOW)],
+)
+def test_without_a_mistake_each_layer_is_right(kind: type[layers.Base], words: tuple[str, ...]) -> None:
+    verdict = attn_exp.check(kind, *words)
+    assert (verdict.outcome, verdict.mistakes) == ("right", ())
+    if kind in (layers.Cached, layers.Kept):
+        assert "decoding with a cache" in verdict.verified
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "words", "fault"), layers.PLANTED)
+def test_no_planted_layer_is_called_right(kind: type[layers.Base], words: tuple[str, ...], fault: str) -> None:
+    assert attn_exp.check(layers.plant(kind, fault), *words).outcome != "right"
+
+
+class WithBias(layers.Base):
+    """A learned number for each pair of positions is added to the logits."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.table = nn.Parameter(torch.randn(num_heads, 256, 256))
+        self.spare = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        rows = x.shape[1]
+        weights = (q @ k.mT / math.sqrt(self.head_dim) + self.table[:, :rows, :rows]).softmax(-1)
+        result: Tensor = self.out_proj((weights @ v).transpose(1, 2).reshape(x.shape))
+        return result
+
+
+def test_numbers_added_to_the_logits_and_unused_parameters_are_not_verified() -> None:
+    verdict = attn_exp.check(WithBias)
+    assert verdict.outcome == "not verified"
+    assert "numbers added to the logits" in str(verdict.not_verified)
+    assert "`spare.weight`" in str(verdict.not_verified)
+
+
+class CausalAndScaled(layers.Base):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        return self.attend(q / math.sqrt(self.num_heads), k, v, layers.causal(x.shape[1], x.shape[1]))
+
+
+class MaskForgotten(layers.Base):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        (q @ k.mT).masked_fill(~layers.causal(x.shape[1], x.shape[1]), -math.inf)
+        return self.attend(q, k, v, torch.ones(x.shape[1], x.shape[1]).bool())
+
+
+def test_a_mistake_is_named_beside_a_causal_mask_of_the_layers_own() -> None:
+    verdict = attn_exp.check(CausalAndScaled, "head=4")
+    assert verdict.mistakes in (("scale_other",), ("scale_fixed",), ("scale_by_sqrt_d_model",))  # 2 sqrt(6) = sqrt(24)
+    assert attn_exp.check(MaskForgotten).mistakes == ("causal_ignored",)
+
+
+def test_the_lines_that_show_a_wrong_layer_run_and_differ_from_the_right_numbers() -> None:
+    small = attn_exp.check(CausalAndScaled, "head=4").smallest
+    assert small is not None and small.mine != small.right
+    space: dict[str, object] = {}
+    exec(small.python.rpartition("\n")[0], space)
+    layer, x = space["layer"], space["x"]
+    assert isinstance(layer, nn.Module) and isinstance(x, Tensor)
+    first = f"{layer(x)[0, -1, 0].item():.4f}"
+    assert small.mine.startswith(f"[{first}")
+
+
+def test_a_factory_says_how_a_layer_is_built_and_called() -> None:
+    def make() -> tuple[object, dict[str, Tensor], dict[str, int]]:
+        layer = CausalAndScaled(24, 4).double()
+        return layer, {"x": torch.randn(2, 5, 24, dtype=torch.float64)}, {"heads": 4}
+
+    def other() -> tuple[object, dict[str, Tensor]]:
+        return layers.Windowed(24, 4).double(), {"x": torch.randn(2, 5, 24, dtype=torch.float64)}
+
+    assert attn_exp.check(make).is_wrong
+    assert attn_exp.check(other, *layers.WINDOW).passed
