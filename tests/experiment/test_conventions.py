@@ -62,11 +62,11 @@ def in_turns(q, k, v):
 def test_a_check_holds_a_function_to_the_order_of_steps_of_its_convention(tmp_path: Path) -> None:
     (tmp_path / "late.py").write_text(LATE)
     late, cap = f"{tmp_path}/late.py:attention", ("score=softcap", "score.softcap.cap=2")
-    assert checked([late, *cap, "convention=onnx_old", "--quick"])[1]
-    said, passed = checked([late, *cap, "convention=onnx", "--quick"])
-    assert "softcap_after_mask" in said and not passed
+    assert checked([late, *cap, "convention=onnx_old", "--quick"])[1] == 0
+    said, code = checked([late, *cap, "convention=onnx", "--quick"])
+    assert "softcap_after_mask" in said and code == 1
     turns = f"{tmp_path}/late.py:in_turns"
-    assert checked([turns, "head=4", "kv_head=2", "convention=onnx_old", "--quick"])[1]
+    assert checked([turns, "head=4", "kv_head=2", "convention=onnx_old", "--quick"])[1] == 0
     assert "kv_heads_tiled" in checked([turns, "head=4", "kv_head=2", "convention=onnx", "--quick"])[0]
 
 

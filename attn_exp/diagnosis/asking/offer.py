@@ -57,7 +57,8 @@ ROLES: dict[str, tuple[str, ...]] = {
                 "memorylens", "enclens", "encoderlengths", "klens", "keylens", "actuallengths", "xlens"),
     "alibi": ("alibislopes", "slopes", "alibi"),
     "sinks": ("sinks", "sink", "sinklogits", "attentionsinks", "sinklogit"),
-    "heads": ("numheads", "nheads", "head", "heads", "nhead", "nbheads", "nhheads", "h", "numattentionheads"),
+    "heads": ("numheads", "nheads", "head", "heads", "nhead", "nbheads", "nhheads", "h", "numattentionheads",
+              "numberofheads", "numofheads"),
     "kv_heads": ("numkvheads", "nkvheads", "kvheads", "kvhead", "numkeyvalueheads"),
     "dropout": ("dropoutp", "dropout", "pdropout", "dropoutrate"),
 }  # fmt: skip

@@ -18,8 +18,8 @@ from attn_exp.diagnosis.asking.sides import side_of_name
 ROLE_NAMES: dict[str, tuple[str, ...]] = {
     "memory": ("context", "memory", "encoderhiddenstates", "kv", "y", "xa", "keyvaluestates", "inputskv", "xkv",
                "encoderoutput", "encoderoutputs", "encoutput", "encout", "encoutputs", "crossinput", "kvinput",
-               "inputkv", "crossattentionstates", "cond", "source", "memories", "keyvalue", "other", "crossx",
-               "encoderstates"),
+               "inputkv", "crossattentionstates", "source", "memories", "keyvalue", "other", "crossx",
+               "encoderstates", "mdata", "c", "cond"),
     "memory_mask": ("contextmask", "encoderattentionmask", "memorymask", "encodermask", "encmask", "crossattnmask"),
     "rotary": ("positionembeddings", "rotaryposemb", "rotaryemb", "rope", "posemb", "positionembedding", "rotary",
                "cossin", "ropecossin", "sincos"),
@@ -146,15 +146,16 @@ class Neutral:
         return self.rotary(role) if role in ROTARY else values.get(role, ...)
 
     def mask(self, role: str, name: str) -> Array:
-        """Return a mask that hides nothing: by its name, by what the code does with it, and in three shapes."""
+        """Return a mask that hides nothing, by its name and by what the code does with it, in four shapes.
+
+        From level 5 on True and False change places.
+        """
         b, t, s = (self.lengths[letter] for letter in "bts")
         shapes = {"padding": (b, s), "query_padding": (b, t), "lengths": (b,)}
-        shape = shapes.get(role, {1: (t, s), 2: (b, t, s)}.get(self.level, (b, 1, t, s)))
-        use = rf"\b{re.escape(name)}\b(\.\w+\([^()]*\))*"
-        hides, added = rf"masked_fill_?\(\s*{use}\s*(==\s*(1|True)\s*)?,", rf"[+]=?\s*{use}\s*($|[#)\n])"
-        fills = ((hides, False), (added, 0.0), ("", True))
-        found = next(fill for pattern, fill in fills if re.search(pattern, self.source))
-        return np.full(shape, s if role == "lengths" else found)
+        shape = shapes.get(role, [(b, s), (t, s), (b, t, s), (b, 1, t, s)][self.level % 4])
+        fill = fill_of_mask(name, self.source)
+        turned = isinstance(fill, bool) and self.level > len("btsh")
+        return np.full(shape, s if role == "lengths" else fill ^ turned if isinstance(fill, bool) else fill)
 
     def rotary(self, role: str) -> Any:
         """Return rotary tables in a usual layout for each level: angles of the positions asked for, or 0.
@@ -171,9 +172,22 @@ class Neutral:
             shape = (self.lengths["b"], *angles.shape)
             return tuple(np.broadcast_to(one, shape).copy() for one in (np.cos(angles), np.sin(angles)))
 
+        behind = tuple(one[:1, :, None] for one in both(pairs))  # heads lie behind tokens
         values: dict[str, list[Any]] = {
             "cos": [np.cos(wide), np.cos(pairs)], "sin": [np.sin(wide), np.sin(pairs)],
             "complex": [turned, np.stack([turned.real, turned.imag], -1), both(pairs)],
-            "rotary": [both(wide), both(pairs), wide, turned],
+            "rotary": [both(wide), both(pairs), wide, turned, behind],
         }  # fmt: skip
         return values[role][self.level % len(values[role])]
+
+
+def fill_of_mask(name: str, source: str) -> float | bool:
+    """Return the number of which a mask is full that hides nothing, by what the code does with it."""
+    use = rf"\b{re.escape(name)}\b(\.\w+\([^()]*\))*"
+    fills = (
+        (rf"\b{re.escape(name)}\s*=.*\b{re.escape(name)}\s*==\s*0", True),
+        (rf"masked_fill_?\(\s*{use}\s*(==\s*(1|True)\s*)?,", False),
+        (rf"1(\.0*)?\s*-\s*{use}", 1.0),
+        (rf"[+]=?\s*{use}\s*($|[#)\n])", 0.0),
+    )
+    return next((fill for pattern, fill in fills if re.search(pattern, source)), True)

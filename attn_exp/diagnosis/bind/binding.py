@@ -31,6 +31,7 @@ from attn_exp.diagnosis.bind.runners import (
 )
 from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, settings_of, sizes_of_layer, sizes_to_try
 from attn_exp.diagnosis.code.libraries import library
+from attn_exp.diagnosis.code.returned import parts_of
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction, error_line, held
 
@@ -148,8 +149,8 @@ def arguments_of(recipe: Recipe) -> dict[str, Any]:
 def attempts(runner: Runner, recipe: Recipe, arguments: Arguments) -> Iterator[Attempt]:
     """Yield the attempts in their order, at most MOST_CALLS."""
     keywords, required = arguments.keywords, arguments.required
-    levels = [0, 1, 2, 3] if set(required) & set(MASKS) else [0]
-    levels = [0, 1, 2, 3] if set(keywords) & set(ROTARY) else levels
+    levels = [0, 1, 2, 3, 4, 5, 6, 7] if set(required) & set(MASKS) else [0]
+    levels = [0, 1, 2, 3, 4] if set(keywords) & set(ROTARY) else levels
     squares = [False, True] if len(arguments.arrays) > 1 else [True]
     usual = [Attempt(layout, square, level) for layout in layouts_of(runner, recipe, arguments)
              for square in squares for level in levels]  # fmt: skip
@@ -231,7 +232,9 @@ def try_call(
     fixed = {"t": pairs[0][0] * pairs[0][1]} if pairs else {}
     example = {role: rng.standard_normal(shape_of(letters, {**sizes, **fixed}, role)) for role, letters in axes.items()}
     with held(), warnings.catch_warnings(action="ignore"):
-        call({role: convert(array) for role, array in example.items()}, {})
+        said = parts_of(call({role: convert(array) for role, array in example.items()}, {}))
+        if set(arguments.required) & set(MASKS) and all(is_nan(one) for one in said.values()):
+            raise ValueError("the answer is NaN")  # every key is hidden
         runner.finish()
     return Layer(
         own.name, recipe.library, runner.target, axes, dict(sizes), call, convert, dict(arguments.keywords),
@@ -239,6 +242,12 @@ def try_call(
         made=call_text(recipe.owner.__name__, recipe.arguments) if recipe.is_class else "",
         settings=settings_of(arguments_of(recipe) or fields_of(runner.target)),
     )  # fmt: skip
+
+
+def is_nan(array: Any) -> bool:
+    """Say whether an array holds NaN alone."""
+    numbers = array.detach().cpu() if hasattr(array, "detach") else array
+    return bool(np.isnan(np.asarray(numbers, float)).all())
 
 
 def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> tuple[int, ...]:

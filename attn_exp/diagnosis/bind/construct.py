@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import is_dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,12 @@ def required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: Sequen
         return configuration(note, kind, sizes)
     if library == "jax" and (word in ("key", "rng", "rngs", "prngkey") or "key" in written):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
+    if library == "torch" and "module" in written and letter_of(given.name) == "dropout":
+        return sys.modules["torch"].nn.Dropout(sizes.dropout)
+    if value is ... and isinstance(note, type(Enum)) and len(note):
+        return next(iter(note))
+    if value is None and written == "int":
+        return ROOM
     if library == "torch" and ("module" in written or "linear" in written) and word.endswith("proj"):
         return projection(side_of_name(given.name).removeprefix("W_"), sizes)
     is_switch = value is ... and (note is bool or word.endswith("mask"))

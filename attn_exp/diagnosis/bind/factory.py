@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.offer import every_parameter, is_required
-from attn_exp.diagnosis.bind.arguments import ARRAYS, read_arguments
+from attn_exp.diagnosis.bind.arguments import ARRAYS, MASKS, Arguments, fill_of_mask, read_arguments
 from attn_exp.diagnosis.bind.construct import STARS, call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.bind.runners import METHODS, kind_of, library_of_kind
-from attn_exp.diagnosis.bind.sizes import Sizes, instead_of_default, value_of
+from attn_exp.diagnosis.bind.sizes import Sizes, instead_of_default, sizes_of_layer, source_of, value_of
 from attn_exp.diagnosis.code.libraries import library, library_of
-from attn_exp.errors import UncalledError
+from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction
 
 AXES = {"q": {4: "bhtd", 3: "btd", 2: "td"}, "x": {4: "bchw", 3: "btm", 2: "tm"}}
@@ -36,24 +36,75 @@ def is_factory(function: Any) -> bool:
 def bind_factory(own: OwnFunction) -> Layer:
     """Call a factory and return the layer that it describes.
 
-    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. The callable takes the inputs by position
-    in their order, or by the names of its parameters where those have the same roles.
+    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. The inputs are arrays by role, or what
+    the callable is called with, in its order: those are the arrays that its parameters name, and values that stay.
 
     Raises:
         UncalledError: it raised an error or returned something else, or its callable does not take its inputs.
     """
     made = run_foreign(own.function, f"{own.name}() raised an error")
-    is_pair = isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0]) and isinstance(made[1], Mapping)
-    if not is_pair or not made[1]:
+    is_pair = isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0])
+    if not is_pair or not isinstance(made[1], Mapping | tuple | list) or not made[1]:
         raise UncalledError(f"{own.name}() returned no pair; a factory returns (callable, inputs) or (callable, "
                             "inputs, options)")  # fmt: skip
-    target, inputs, options = (*made, {})[:3]
+    target, given, options = (*made, {})[:3]
+    arguments = read_arguments(signature_of(target))
+    if isinstance(given, Mapping):
+        inputs, kept = given, dict[str, Any]()
+    else:
+        inputs, kept = split_inputs(own, target, arguments, given)
     wrong = [*(f"input `{one}`" for one in set(inputs) - set(ARRAYS)),
              *(f"option `{one}`" for one in set(options) - set(OPTIONS))]  # fmt: skip
     if wrong:
         raise UncalledError(f"{own.name}() returned {wrong[0]}; inputs are {', '.join(ARRAYS)}; "
                             f"options are {', '.join(OPTIONS)}")  # fmt: skip
-    return layer_of_factory(own, target, inputs, axes_of_inputs(own, inputs, options), options)
+    return layer_of_factory(own, (target, arguments, kept), inputs, axes_of_inputs(own, inputs, options), options)
+
+
+def signature_of(target: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a callable; none where they are not known."""
+    inner = getattr(target, "call" if kind_of(target) == "keras" else "forward", target)
+    try:
+        return every_parameter(inner, "")
+    except UserError:
+        return []
+
+
+def split_inputs(
+    own: OwnFunction, target: Any, arguments: Arguments, given: Sequence[Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
+    """Return the arrays by role among what a callable is called with, and the other values by name.
+
+    A mask that need not be passed is left out, and one that must be hides nothing: questions pass their own.
+
+    Raises:
+        UncalledError: which are the arrays is not known.
+    """
+    values = dict(zip(arguments.parameters, given, strict=False))
+    roles = {name: role for role, name in {**arguments.keywords, **arguments.arrays}.items()}
+    inputs = {roles[name]: value for name, value in values.items()
+              if roles.get(name) in ARRAYS and len(getattr(value, "shape", ())) > 1}  # fmt: skip
+    if not inputs:  # the signature says nothing: tokens, tokens and a memory, or queries, keys and values
+        count = next((at for at, one in enumerate(given) if getattr(one, "ndim", 0) != given[0].ndim
+                      or "float" not in str(one.dtype)), len(given))  # fmt: skip
+        known = {1: ("x",), 2: ("x", "memory"), 3: ("q", "k", "v")}.get(count, ())
+        if len(given) > len(known):
+            raise UncalledError(f"{own.name}() returned inputs without names, and its callable has none for them; "
+                                "return a dictionary by role")  # fmt: skip
+        return dict(zip(known, given, strict=True)), {}
+    kept = {name: value for name, value in values.items() if roles.get(name) not in inputs
+            and not (roles.get(name) in MASKS and roles[name] not in arguments.required)}  # fmt: skip
+    source = source_of(getattr(target, "forward", target))
+    return inputs, {name: open_mask(name, value, source) if roles.get(name) in MASKS else value
+                    for name, value in kept.items()}  # fmt: skip
+
+
+def open_mask(name: str, mask: Any, source: str) -> Any:
+    """Return a mask like another one that hides nothing, as far as its numbers and the code tell."""
+    if not hasattr(mask, "dtype"):
+        return mask
+    is_added = "float" in str(mask.dtype) and float(mask.min()) < -100
+    return mask * 0 + (0 if is_added else fill_of_mask(name, source))
 
 
 def axes_of_inputs(own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, str]:
@@ -64,6 +115,8 @@ def axes_of_inputs(own: OwnFunction, inputs: Mapping[str, Any], options: Mapping
     """
     layout = options.get("layout", "")
     usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() else "x"]
+    if {"q", "k"} <= inputs.keys() and len(inputs["q"].shape) == len(inputs["k"].shape) == len("bhtd"):
+        usual = usual | ({4: "bthd"} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # no heads to share
     told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
     axes = {role: re.sub(r"[^a-z]", "", told[role]) or usual.get(inputs[role].ndim, "") for role in inputs}
     wrong = [role for role, letters in axes.items() if len(letters) != inputs[role].ndim]
@@ -77,25 +130,25 @@ def axes_of_inputs(own: OwnFunction, inputs: Mapping[str, Any], options: Mapping
 
 
 def layer_of_factory(
-    own: OwnFunction, target: Any, inputs: Mapping[str, Any], axes: dict[str, str], options: Mapping[str, Any]
-) -> Layer:
-    """Return the layer of a factory, after one call with its own inputs.
+    own: OwnFunction, made: tuple[Any, Arguments, Mapping[str, Any]], inputs: Mapping[str, Any], axes: dict[str, str],
+    options: Mapping[str, Any],
+) -> Layer:  # fmt: skip
+    """Return the layer of a factory, after one call with its own inputs; `made` is its callable with what stays.
 
     Raises:
         UncalledError: that call raised an error.
     """
+    target, arguments, kept = made
     first = next(iter(inputs.values()))
     name, dtype = library_of(first), str(first.dtype).removeprefix("torch.")
     forms = library(name)
-    has_signature = hasattr(target, "forward") or hasattr(target, "__code__")
-    arguments = read_arguments(every_parameter(getattr(target, "forward", target), "") if has_signature else [])
-    by_name = all(role in arguments.arrays for role in inputs)
+    by_name = bool(kept) or all(role in arguments.arrays for role in inputs)
     keyword, polarity = mask_option(own, options.get("mask"))
     names = {**arguments.keywords, **({"mask": keyword} if keyword else {}), **arguments.arrays}
 
     def call(arrays: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
         said = {names.get(role, role): value for role, value in {**keywords, **(arrays if by_name else {})}.items()}
-        return target(*([] if by_name else arrays.values()), **said)
+        return target(*([] if by_name else arrays.values()), **{**kept, **said})
 
     def convert(array: Array) -> Any:
         return forms.into(np.asarray(array), dtype)
@@ -105,9 +158,12 @@ def layer_of_factory(
              for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
     lengths = {letter: size for (_, letter), size in found.items()}
     keys = [found[role, "h"] for role in "kv" if (role, "h") in found]
-    heads = options.get("heads") or found.get(("q", "h"))
-    sizes = {"m": lengths.get("m") or lengths.get("c"), "h": heads, "g": [*keys, heads][0], "d": lengths.get("d")}
-    keywords = {role: word for role, word in names.items() if role not in arguments.arrays}
+    known = sizes_of_layer(target, {})
+    heads = options.get("heads") or found.get(("q", "h")) or known.get("h")
+    sizes = {"m": lengths.get("m") or lengths.get("c"), "h": heads, "g": [*keys, known.get("g"), heads][0],
+             "d": lengths.get("d") or known.get("d")}  # fmt: skip
+    keywords = {role: word for role, word in names.items() if role not in inputs and word not in kept}
+    keywords |= {role: word for role, word in names.items() if role in MASKS and role not in inputs}
     return Layer(
         own.name, name, target, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
         keywords, arguments.defaults, made=f"{own.name}()", unknown=arguments.unknown, mask_true=polarity,

@@ -16,7 +16,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.offer import every_parameter, plain
 from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
-from attn_exp.diagnosis.bind.sizes import Sizes, source_of
+from attn_exp.diagnosis.bind.sizes import Sizes, modules_of, source_of
 from attn_exp.diagnosis.code.libraries import library, wanted
 from attn_exp.errors import UncalledError
 
@@ -138,11 +138,18 @@ def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
         target.double()
     target.eval()
     for module in target.modules():
+        if type(module) is torch.nn.GroupNorm:
+            vars(module)["forward"] = leave_out
         for name, value in list(vars(module).items()) if wide else []:
             if torch.is_tensor(value) and value.is_floating_point():  # neither a parameter nor a buffer
                 setattr(module, name, value.detach().double())
     if fresh:
         fill_torch(target)
+
+
+def leave_out(x: Any) -> Any:
+    """Return what a norm of groups is given, which mixes tokens: what an attention layer does behind it is checked."""
+    return x
 
 
 def fill_torch(target: Any) -> None:
@@ -182,14 +189,16 @@ def prepare_plain(target: Any, fresh: bool, wide: bool, depth: int = 3) -> None:
     """Switch an object of no library to evaluation; its tensors become float64, and biases that are 0 are filled."""
     torch, fields = sys.modules.get("torch"), target if isinstance(target, dict) else getattr(target, "__dict__", {})
     for place, (name, value) in enumerate(list(fields.items())):
-        if hasattr(value, "modules") and kind_of(value) == "torch":
+        if kind_of(value) == "torch":
             prepare_torch(value, fresh, wide)
         elif depth and (isinstance(value, dict) or type(value).__module__ == type(target).__module__):
             prepare_plain(value, fresh, wide, depth - 1)
         elif torch is not None and torch.is_tensor(value) and value.is_floating_point() and wide:
             fields[name] = value.detach().double()
         else:
-            is_bias = getattr(value, "dtype", None) == np.float64 and re.match("(?i)b_?.?$|.*bias", str(name))
+            is_bias = (
+                isinstance(value, np.ndarray) and value.dtype == np.float64 and re.match("(?i)b_?.?$|.*bias", str(name))
+            )
             trains = value is True and plain(str(name)) in ("training", "istraining", "train")
             fields[name] = filled(value, place) if is_bias and fresh else False if trains else value
 
@@ -260,6 +269,6 @@ def widths_of_weights(target: Any) -> list[int]:
 def forward_source(runner: Runner) -> str:
     """Return the source of the forward method, or of the class, then of its parts; nothing where there is none."""
     own = source_of(inspect.unwrap(runner.forward)) or source_of(runner.target)
-    kinds = {type(one) for one in getattr(runner.target, "modules", list)()} - {type(runner.target)}
+    kinds = {type(one) for one in modules_of(runner.target)} - {type(runner.target)}
     parts = [source_of(kind.forward) for kind in kinds if not kind.__module__.startswith("torch.")]
     return "\n".join([own, *sorted(parts)])

@@ -173,8 +173,7 @@ def source_of(owner: Any) -> str:
 
 def sizes_of_layer(target: Any, arguments: Mapping[str, Any]) -> dict[str, int]:
     """Return the sizes that a layer was built with, or else holds: in its attributes, configurations and modules."""
-    modules = list(target.modules()) if hasattr(target, "modules") and callable(target.modules) else [target]
-    fields = [fields_of(module) for module in modules]
+    fields = [fields_of(module) for module in modules_of(target)]
     found: dict[str, int] = {}
     for name, value in (pair for one in (arguments, *fields) for pair in settings_of(one).items()):
         letter, word = letter_of(str(name)), plain(str(name))
@@ -182,6 +181,12 @@ def sizes_of_layer(target: Any, arguments: Mapping[str, Any]) -> dict[str, int]:
         if type(value) is int and value > 0 and is_clear:
             found.setdefault(letter, value)
     return found
+
+
+def modules_of(target: Any) -> list[Any]:
+    """Return a PyTorch module with those within it; of others, the object itself."""
+    is_torch = any(kind.__module__.startswith("torch.") for kind in type(target).__mro__)
+    return list(target.modules()) if is_torch and hasattr(target, "modules") else [target]
 
 
 def settings_of(fields: Mapping[Any, Any]) -> dict[Any, Any]:

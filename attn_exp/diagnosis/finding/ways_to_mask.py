@@ -32,8 +32,9 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
 
     Booleans, where it is right with them; numbers to add, where it adds those booleans to its logits. Else the first
     way that gives the right answer, or the right one if True hides; and then a mask of keys alone, `[b s]`, so too. One
-    that answers to booleans is judged by them: other axes are tried, and no other numbers. Where nothing fits, booleans
-    if it answers to them, or the first way to which it does. A layer may take any mask as its word for causal.
+    that answers to booleans is judged by them: other axes are tried, and ones and zeros where booleans do nothing.
+    Where nothing fits, booleans if it answers to them, or the first way to which it does. A layer may take any mask as
+    its word for causal.
     """
     case = question(caller, function, "masks", change)
     if case is None:
@@ -53,7 +54,10 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     others = [(replace(caller, masking=one.like(known)), case) for one in MASKINGS]
     keyed = list(of_keys_alone(caller, function, change))
     ways = [*others, *keyed, *of_entries(caller, function, change)]
-    found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) == {"booleans"}])
+    asked = {"booleans"}
+    if is_judged and same_numbers(answer.output, caller(case.with_masks(case.recipe.rules.masks[:-1])).output):
+        asked |= {"ones and zeros", "integers"}  # -inf among booleans is True: it may take numbers alone
+    found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) <= asked])
     found = None if found and is_judged and says_less(found, caller, keyed) else found
     found = found and as_ones_and_zeros(found, "masking", case)
     if not found and is_judged and means_causal(caller, case, answer):

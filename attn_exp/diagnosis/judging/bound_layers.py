@@ -30,11 +30,12 @@ BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A layer recorded, and the attention in it."""
+    """A layer recorded, and the attention in it; `tokens` is their number where it took no other."""
 
     layer: Layer
     recording: Recording
     pairs: Sequence[Pair]
+    tokens: int = 0
 
 
 def observe(layer: Layer, more: int = 0) -> Seen:
@@ -44,15 +45,17 @@ def observe(layer: Layer, more: int = 0) -> Seen:
         UncalledError: it takes no tokens of these numbers, or its operations depend on them.
     """
     problem: Exception | None = None
-    for length, keys in LENGTHS:
+    own = layer.lengths.get("t", 0)
+    fixed = [(layer.lengths.get("b", 1), own, layer.lengths.get("s", own))] if own else []
+    for batch, length, keys in (*((BATCH, *one) for one in LENGTHS), *fixed):
         try:
-            recording = record_layer(layer, BATCH, length, keys, {}, more=more)
+            recording = record_layer(layer, batch, length, keys, {}, more=more)
         except DifferentPathsError:
             raise UncalledError(f"{layer.name} does other operations for other numbers") from None
         except Exception as error:  # whatever the layer raises
             problem = problem or error
         else:
-            return Seen(layer, recording, find_pairs(recording))
+            return Seen(layer, recording, find_pairs(recording), 0 if problem is None else length)
     raise UncalledError(f"{layer.name} cannot be called: {type(problem).__name__}: {problem}")
 
 
@@ -80,7 +83,7 @@ def read_inside(seen: Seen) -> tuple[Inside, frozenset[str]]:
     context = find_context(seen)
     rows = None if context is None else context.transpose(0, 2, 1, 3).reshape(-1, context.shape[1] * context.shape[3])
     around = find_surroundings(seen.recording, found, rows)
-    return Inside(order_output(seen, found, context), heads, groups, around), found.turns
+    return Inside(order_output(seen, found, context), heads, groups, around, seen.tokens), found.turns
 
 
 def find_context(seen: Seen) -> Array | None:

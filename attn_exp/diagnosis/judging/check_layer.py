@@ -142,8 +142,9 @@ def ask_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Reques
 
 def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
     """Check a layer whose keys and values may come from another input with one."""
-    words = [layer.keywords[role] for role in ("memory", "k", "v") if role in layer.keywords]
-    if not words or len(layer.inputs) > 1:
+    roles = ["memory"] if "memory" in layer.keywords else ["k", "v"]
+    words = [layer.keywords.get(role, "") for role in roles]
+    if not all(words) or len(layer.inputs) > 1:
         return verdict
     rung = "keys of another input"
     try:

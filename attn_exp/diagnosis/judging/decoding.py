@@ -15,7 +15,7 @@ from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.code.libraries import library
+from attn_exp.diagnosis.code.libraries import join, library
 from attn_exp.diagnosis.code.returned import parts_of
 from attn_exp.diagnosis.locate.recording import lay, unlay
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict
@@ -78,12 +78,32 @@ def find_ways(layer: Layer) -> Iterator[Step]:
         yield beside_start(layer)
         return
     yield lambda at, last: beside(at, None if last is None else returned_cache(last))
+    yield grown(beside)
     kept: dict[str, Any] = {}
     yield lambda at, last: beside(at, kept)
     kind = getattr(sys.modules.get("transformers"), "DynamicCache", None)
     if kind is not None:
         object_kept = kind()
         yield lambda at, last: beside(at, object_kept)
+
+
+def grown(beside: Callable[[int, Any], dict[str, Any]]) -> Step:
+    """Return what is passed where a call returns the keys and values of its own tokens alone: all that came before."""
+    known = list[Any]()
+
+    def step(at: int, last: Any) -> dict[str, Any]:
+        known[:] = known if last is None else [join_tokens(known[0], one) if known else one
+                                               for one in [returned_cache(last)]]  # fmt: skip
+        return beside(at, known[0] if known else None)
+
+    return step
+
+
+def join_tokens(before: Any, new: Any) -> Any:
+    """Return caches of earlier and of one more token, one behind the other, along the axis before the last."""
+    if isinstance(before, tuple | list):
+        return type(before)(join_tokens(*pair) for pair in zip(before, new, strict=True))
+    return join([before, new], len(before.shape) - 2)
 
 
 def beside_start(layer: Layer) -> Step:

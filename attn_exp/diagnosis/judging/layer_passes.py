@@ -15,6 +15,7 @@ from attn_exp.diagnosis.asking.case import differs, expected
 from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.binding import bind_layer
+from attn_exp.diagnosis.bind.runners import leave_out
 from attn_exp.diagnosis.bind.sizes import source_of
 from attn_exp.diagnosis.explaining.smallest import module_of
 from attn_exp.diagnosis.judging.bound_layers import Seen, bound_layer, observe, parameters_of_layer, read_inside
@@ -36,15 +37,28 @@ def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, req
         return verdict
     inputs = [one.ravel() for operation in seen.recording.first.operations for one in operation.inputs]
     read = np.unique(np.concatenate(inputs))
+    left_out = tuple(f"{name}." for name in norms_left_out(seen))
     unused = [
         path
         for path, array, _ in parameters_of_layer(seen.layer.target)
-        if array.size > 1 and not np.isin(array, read).all()
+        if array.size > 1 and not path.startswith(left_out or "?") and not np.isin(array, read).all()
     ]
     left = [f"parameter `{path}` (the call never reads it)" for path in unused]
     if not unused and any(read_projection(seen.recording, place) for place in find_unused_operations(seen)):
         left.append("a projection (nothing is made of what it gives)")
     return replace(verdict, not_verified=(*verdict.not_verified, *left))
+
+
+def report_left_out(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+    """Say which norms were left out, because they mix tokens."""
+    left = tuple(f"norm `{name}` (it mixes tokens, and was left out)" for name in norms_left_out(seen))
+    return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
+
+
+def norms_left_out(seen: Seen) -> list[str]:
+    """Return the paths of the norms that were left out of a PyTorch module."""
+    modules = getattr(seen.layer.target, "named_modules", dict)() or ()
+    return [path for path, module in modules if vars(module).get("forward") is leave_out]
 
 
 def find_unused_operations(seen: Seen) -> list[int]:
@@ -135,5 +149,5 @@ def round_row(rows: Array) -> str:
     return f"[{', '.join(f'{number:.4f}' for number in rows[0, -1, :6])}, ...] for token {rows.shape[1] - 1}"
 
 
-PASSES: tuple[Pass, ...] = (report_unused_parameters, find_ignored_causal_mask, show_smallest_input)
+PASSES: tuple[Pass, ...] = (report_unused_parameters, report_left_out, find_ignored_causal_mask, show_smallest_input)
 """Unused parameters and ignored masks can turn a right verdict into another one; then the smallest input is shown."""
