@@ -101,16 +101,20 @@ def required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: Sequen
         return configuration(note, kind, sizes)
     if library == "jax" and (word in ("key", "rng", "rngs", "prngkey") or "key" in written):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
-    if library == "torch" and "module" in written and letter_of(given.name) == "dropout":
-        return sys.modules["torch"].nn.Dropout(sizes.dropout)
+    if library == "torch" and ("module" in written or "linear" in written):
+        value = made_module(given.name, sizes, value)
     if value is ... and isinstance(note, type(Enum)) and len(note):
-        return next(iter(note))
-    if value is None and written == "int":
-        return ROOM
-    if library == "torch" and ("module" in written or "linear" in written) and word.endswith("proj"):
-        return projection(side_of_name(given.name).removeprefix("W_"), sizes)
+        value = next(iter(note))
     is_switch = value is ... and (note is bool or word.endswith("mask"))
+    value = ROOM if value is None and written == "int" else value
     return sizes.causal if is_switch else np.random.default_rng(0) if word in ("rng", "generator") else value
+
+
+def made_module(name: str, sizes: Sizes, value: Any) -> Any:
+    """Return the module of PyTorch that a constructor wants: a projection, or dropout; else the value as it is."""
+    if plain(name).endswith("proj"):
+        return projection(side_of_name(name).removeprefix("W_"), sizes)
+    return sys.modules["torch"].nn.Dropout(sizes.dropout) if letter_of(name) == "dropout" else value
 
 
 def annotation_of(given: inspect.Parameter, kind: Any) -> Any:

@@ -15,7 +15,7 @@ from attn_exp.diagnosis.asking.offer import every_parameter, is_required
 from attn_exp.diagnosis.bind.arguments import ARRAYS, MASKS, Arguments, fill_of_mask, read_arguments
 from attn_exp.diagnosis.bind.construct import STARS, call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import Layer
-from attn_exp.diagnosis.bind.runners import METHODS, kind_of, library_of_kind
+from attn_exp.diagnosis.bind.runners import METHODS, has_parameters, kind_of, leave_out_norms, library_of_kind
 from attn_exp.diagnosis.bind.sizes import Sizes, instead_of_default, sizes_of_layer, source_of, value_of
 from attn_exp.diagnosis.code.libraries import library, library_of
 from attn_exp.errors import UncalledError, UserError
@@ -58,7 +58,11 @@ def bind_factory(own: OwnFunction) -> Layer:
     if wrong:
         raise UncalledError(f"{own.name}() returned {wrong[0]}; inputs are {', '.join(ARRAYS)}; "
                             f"options are {', '.join(OPTIONS)}")  # fmt: skip
-    return layer_of_factory(own, (target, arguments, kept), inputs, axes_of_inputs(own, inputs, options), options)
+    projects = has_parameters(target) or any(getattr(one, "ndim", 0) == len("mn") for one in kept.values())
+    if kind_of(target) == "torch":
+        leave_out_norms(target)
+    axes = axes_of_inputs(own, inputs, options, projects=projects)
+    return layer_of_factory(own, (target, arguments, kept), inputs, axes, options)
 
 
 def signature_of(target: Any) -> list[inspect.Parameter]:
@@ -103,19 +107,25 @@ def open_mask(name: str, mask: Any, source: str) -> Any:
     """Return a mask like another one that hides nothing, as far as its numbers and the code tell."""
     if not hasattr(mask, "dtype"):
         return mask
-    is_added = "float" in str(mask.dtype) and float(mask.min()) < -100
-    return mask * 0 + (0 if is_added else fill_of_mask(name, source))
+    fill, kind = fill_of_mask(name, source), str(mask.dtype)
+    if "bool" in kind:
+        return mask == mask if fill else mask != mask  # noqa: PLR0124 - everywhere True, or False, in any library
+    return mask * 0 + (0 if "float" in kind and float(mask.min()) < -100 else float(fill))
 
 
-def axes_of_inputs(own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, str]:
+def axes_of_inputs(
+    own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any], *, projects: bool = False
+) -> dict[str, str]:  # fmt: skip
     """Return the axes of each input: `options["layout"]`, a text for all or one per role, or the usual by dimensions.
+
+    `projects`: the callable has matrices, so that queries, keys and values of three axes are tokens.
 
     Raises:
         UncalledError: a layout has another number of axes than its array.
     """
     layout = options.get("layout", "")
-    usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() else "x"]
-    if {"q", "k"} <= inputs.keys() and len(inputs["q"].shape) == len(inputs["k"].shape) == len("bhtd"):
+    usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() and not projects else "x"]
+    if not projects and {"q", "k"} <= inputs.keys() and len(inputs["q"].shape) == len(inputs["k"].shape) == len("bhtd"):
         usual = usual | ({4: "bthd"} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # no heads to share
     told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
     axes = {role: re.sub(r"[^a-z]", "", told[role]) or usual.get(inputs[role].ndim, "") for role in inputs}
@@ -140,7 +150,8 @@ def layer_of_factory(
     """
     target, arguments, kept = made
     first = next(iter(inputs.values()))
-    name, dtype = library_of(first), str(first.dtype).removeprefix("torch.")
+    of_target = library_of_kind(kind_of(target), target) if kind_of(target) != "plain" else ""
+    name, dtype = of_target or library_of(first), str(first.dtype).removeprefix("torch.")
     forms = library(name)
     by_name = bool(kept) or all(role in arguments.arrays for role in inputs)
     keyword, polarity = mask_option(own, options.get("mask"))
@@ -153,7 +164,9 @@ def layer_of_factory(
     def convert(array: Array) -> Any:
         return forms.into(np.asarray(array), dtype)
 
-    run_foreign(lambda: call(inputs, {}), f"what {own.name}() returned could not be called")
+    first_call = {role: convert(np.asarray(one)) if of_target and library_of(one) != name else one
+                  for role, one in inputs.items()}  # fmt: skip
+    run_foreign(lambda: call(first_call, {}), f"what {own.name}() returned could not be called")
     found = {(role, letter): int(size)
              for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
     lengths = {letter: size for (_, letter), size in found.items()}
@@ -169,6 +182,8 @@ def layer_of_factory(
         keywords, arguments.defaults, made=f"{own.name}()", unknown=arguments.unknown, mask_true=polarity,
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
         weights=dict(options.get("weights", {})), vary=options.get("vary"),
+        is_fixed=any(lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()
+                     for one in (value if isinstance(value, tuple | list) else [value])),
     )  # fmt: skip
 
 

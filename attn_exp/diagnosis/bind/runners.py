@@ -137,14 +137,20 @@ def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
     if wide:
         target.double()
     target.eval()
+    leave_out_norms(target)
     for module in target.modules():
-        if type(module) is torch.nn.GroupNorm:
-            vars(module)["forward"] = leave_out
         for name, value in list(vars(module).items()) if wide else []:
             if torch.is_tensor(value) and value.is_floating_point():  # neither a parameter nor a buffer
                 setattr(module, name, value.detach().double())
     if fresh:
         fill_torch(target)
+
+
+def leave_out_norms(target: Any) -> None:
+    """Let the norms of groups in a PyTorch module do nothing."""
+    for module in target.modules():
+        if type(module) is sys.modules["torch"].nn.GroupNorm:
+            vars(module)["forward"] = leave_out
 
 
 def leave_out(x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,7 +48,8 @@ def observe(layer: Layer, more: int = 0) -> Seen:
     problem: Exception | None = None
     own = layer.lengths.get("t", 0)
     fixed = [(layer.lengths.get("b", 1), own, layer.lengths.get("s", own))] if own else []
-    for batch, length, keys in (*((BATCH, *one) for one in LENGTHS), *fixed):
+    usual = [] if layer.is_fixed else [(BATCH, *one) for one in LENGTHS]
+    for batch, length, keys in (*usual, *fixed):
         try:
             recording = record_layer(layer, batch, length, keys, {}, more=more)
         except DifferentPathsError:
@@ -55,7 +57,8 @@ def observe(layer: Layer, more: int = 0) -> Seen:
         except Exception as error:  # whatever the layer raises
             problem = problem or error
         else:
-            return Seen(layer, recording, find_pairs(recording), 0 if problem is None else length)
+            is_free = problem is None and not layer.is_fixed
+            return Seen(layer, recording, find_pairs(recording), 0 if is_free else length)
     raise UncalledError(f"{layer.name} cannot be called: {type(problem).__name__}: {problem}")
 
 
@@ -123,7 +126,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
 
     def call(x: Any, memory: Any = None, **named: Any) -> Any:
         other = x if memory is None else memory
-        rows = {role: x if role in ("x", "q") else other for role in layer.inputs}
+        rows = {role: narrowed(x if role in ("x", "q") else other, layer.target) for role in layer.inputs}
         given = {words[word]: value for word, value in named.items()}
         axes = layer.inputs[next(iter(rows))]
         entries = range(x.shape[0]) if "b" not in axes else (None,)
@@ -143,6 +146,14 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     parameters = {"x": "x", **({"memory": "memory"} if has_memory else {}), **roles}
     offer = Offer(False, parameters, (), {**({"memory": None} if has_memory else {}), **defaults}, said=layer.said)
     return Bound(call, layer.target, offer, inside, layer.made, layer.unknown)
+
+
+def narrowed(x: Any, target: Any) -> Any:
+    """Return a tensor in the type of a PyTorch module's parameters, as a module wants it that computes in float32."""
+    module: Any = getattr(sys.modules.get("torch.nn"), "Module", ())
+    parameters = target.parameters() if isinstance(target, module) else ()
+    first = next((one for one in parameters if one.is_floating_point()), x)
+    return x if first.dtype == x.dtype else x.to(first.dtype)
 
 
 def bound_function(layer: Layer) -> Bound:

@@ -232,7 +232,8 @@ def explain_inside(
         return verdict
     if inside.mistakes:
         heads = {case.recipe.heads for case, _ in reading.wrong}
-        mistakes = (("single_head",) if heads == {1} and seen.layer.sizes.get("h", 1) > 1 else ()) + inside.mistakes
+        is_told = any(letter_of(str(name)) == "h" and value != 1 for name, value in seen.layer.settings.items())
+        mistakes = (("single_head",) if heads == {1} and is_told else ()) + inside.mistakes
         return replace(inside, mistakes=mistakes, findings=(*verdict.findings, *inside.findings))
     if gives_answer(seen, bound, reading.request):
         return inside

@@ -57,7 +57,7 @@ def report_left_out(verdict: Verdict, seen: Seen, own: OwnFunction, request: Req
 
 def norms_left_out(seen: Seen) -> list[str]:
     """Return the paths of the norms that were left out of a PyTorch module."""
-    modules = getattr(seen.layer.target, "named_modules", dict)() or ()
+    modules: Any = getattr(seen.layer.target, "named_modules", dict)() or ()
     return [path for path, module in modules if vars(module).get("forward") is leave_out]
 
 

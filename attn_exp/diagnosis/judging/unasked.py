@@ -12,7 +12,7 @@ from typing import Any
 from attn_exp.diagnosis.asking import unread
 from attn_exp.diagnosis.asking.layouts import has_batch, has_heads
 from attn_exp.diagnosis.asking.offer import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
-from attn_exp.diagnosis.asking.questions import CROSS
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
@@ -115,6 +115,13 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
         findings = tuple(replace(one, state=NOT_VERIFIED) if one in broken else one for one in verdict.findings)
         return decide(replace(verdict, findings=findings), reason="; ".join(said))
     left = [*verdict.not_verified]
+    is_explained = bool(verdict.mistakes or verdict.right_under or verdict.alike)
+    if broken and not is_explained and all(one.rung in OF_MASKS and "Error" not in one.said for one in broken):
+        word = next((f" `{word}`" for word in arguments_of(own.function) if role_of(word) in ("mask", "padding")), "")
+        left.append(f"mask{word} (no way to write one gives the right numbers: {broken[0].said})")
+        findings = tuple(replace(one, state=NOT_VERIFIED) if one in broken else one for one in verdict.findings)
+        verdict = replace(verdict, passed=True, unexplained=False, stage="", findings=findings, smallest=None,
+                          computes="attention as it was asked for, but for its masks")  # fmt: skip
     remarks = [one for one in verdict.findings if one.state == REMARK and one.rung.startswith("masks as ")]
     left += [f"what True means in `{one.rung.removeprefix('masks as ')}` ({one.said})" for one in remarks]
     is_open = not (verdict.passed or verdict.mistakes) and bool(verdict.right_under and verdict.alike)
@@ -130,6 +137,7 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
     return decide(replace(verdict, not_verified=kept), reason=reason)
 
 
+OF_MASKS = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal"}
 OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
 """What an error says that is none of the function's, but of this machine and what is installed."""
 TWO_PAIRINGS = (
