@@ -165,9 +165,9 @@ def by_distance(q: Any, k: Any, v: Any, mask: Any = None, sign: int = 1, signed:
 
 def test_the_sign_of_alibi() -> None:
     words = ("score=alibi", "head=4")
-    assert attn_exp.check(partial(by_distance, sign=1), *words, quick=True).mistakes == ("alibi_sign",)
-    assert attn_exp.check(partial(by_distance, sign=-1), *words, quick=True).passed
-    verdict = attn_exp.check(partial(by_distance, signed=True), "head=4", quick=True)
+    assert attn_exp.check(partial(by_distance, sign=1, signed=False), *words, quick=True).mistakes == ("alibi_sign",)
+    assert attn_exp.check(partial(by_distance, sign=-1, signed=False), *words, quick=True).passed
+    verdict = attn_exp.check(partial(by_distance, sign=1, signed=True), "head=4", quick=True)
     assert verdict.passed and "score=alibi score.alibi.signed=true" in verdict.right_under, verdict
 
 

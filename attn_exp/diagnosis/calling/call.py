@@ -6,6 +6,7 @@ import dis
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import isclass, ismethod, isroutine
 from typing import Any
 
@@ -53,6 +54,8 @@ LARGEST = 256
 
 def holds_size(function: Any) -> bool:
     """Say whether something is an object of somebody's class, or a method of one, and no plain or compiled function."""
+    if isinstance(function, partial):
+        return holds_size(function.func)
     is_function = isroutine(function) and not ismethod(function)
     return not is_function and not hasattr(function, "__wrapped__") and not isclass(function)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from inspect import isroutine
 from typing import Any
 
@@ -60,7 +61,7 @@ def routine_of(made: Any) -> Any:
     """Return the function that runs in a call: of a layer or its class a method, `forward` for instance."""
     return (
         made
-        if isroutine(made)
+        if isroutine(made) or isinstance(made, partial)
         else next((one for word in OF_LAYERS if isroutine(one := getattr(made, word, None))), made)
     )
 
@@ -79,7 +80,7 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     offer, left = caller.offer, list[str]()
     with suppress(UserError):
         optional = [one.name for one in parameters_of(made, "") if not is_starred(one) and one.default is not one.empty]
-        known = {*offer.parameters.values(), *unread.never_read(made, optional)}
+        known = {*offer.parameters.values(), *unread.never_read(made, optional), *getattr(made, "keywords", {})}
         known |= set() if function.unknown is None else {*optional} - {*function.unknown}
         known |= {word for word in optional if f"{word}=" in offer.said or HARMLESS & {plain(word), *words_in(word)}}
         open_words = [word for word in optional if word not in known]
