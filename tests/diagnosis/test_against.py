@@ -128,6 +128,20 @@ def test_a_mistake_of_one_alone_parts_them_by_its_name() -> None:
     assert "unscaled(q=q, k=k, v=v)" in str(verdict)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (plain, unscaled, "up to the scores q k^T; from there plain computes the scaled logits of the definition"),
+        (sharper, plain, "up to the scaled logits; from there plain computes the weights of the definition, sharper"),
+        (with_nan, with_mean, "up to the masked logits, and differ after that"),
+    ],
+)
+def test_traces_say_up_to_which_stage_two_functions_agree(
+    one: Callable[..., Array], other: Callable[..., Array], said: str
+) -> None:
+    assert f"Their traces agree {said}" in attn_exp.check(one, against=other, quick=True).computes
+
+
 def test_two_with_the_same_mistake_agree_and_it_is_said() -> None:
     verdict = attn_exp.check(unscaled, against=unscaled_too, quick=True)
     assert verdict.passed and verdict.mistakes == ()
@@ -233,6 +247,20 @@ def test_a_module_that_drops_the_scale_is_told_from_the_one_before() -> None:
     verdict = attn_exp.check(made["Old"], against=made["New"], quick=True)
     assert "Old follows the definition; New computes attention with no_scale" in verdict.computes
     assert "with the parameters of Old in both" in verdict.findings[0].said
+
+
+@pytest.mark.long
+def test_traces_say_up_to_which_stage_two_modules_agree() -> None:
+    made = modules()
+
+    class Twice(made["Old"]):  # type: ignore[misc, name-defined]
+        def parts(self) -> tuple[Any, ...]:
+            return self.q_proj, self.q_proj, self.v_proj
+
+    said = attn_exp.check(made["Old"], against=made["New"], quick=True).computes
+    assert "agree up to the scores q k^T; from there Old computes the scaled logits of the definition, New" in said
+    said = attn_exp.check(made["Old"], against=Twice, quick=True).computes
+    assert "Their traces part at once; from there Old computes the keys of the definition, Twice does not" in said
 
 
 def test_modules_of_other_parameters_are_each_held_against_the_definition() -> None:

@@ -39,6 +39,7 @@ from attn_exp.diagnosis.pairs.both import (
     rules_of,
 )
 from attn_exp.diagnosis.pairs.parting import EMPTY_ROWS, FOLLOWS, Cause, Pair, causes, first_stage
+from attn_exp.diagnosis.pairs.traces import compare_traces
 from attn_exp.errors import NOT_VERIFIED, RIGHT
 from attn_exp.experiment.verdict import (
     ABSENT,
@@ -134,6 +135,8 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
         found.append(Cause(tuple({pair.case.rung: 0 for pair in parted}), said, known=True))
     else:
         found += causes(parted, pairs, verdicts, names, digits)
+    said = compare_traces((both[0].called, both[1].called), parted[0].case, names) if parted else ""
+    found += [Cause((), said)] if said else []
     if parted and not any(cause.known for cause in found):
         found.append(Cause((), first_stage((both[0].called, both[1].called), parted[0].case, names, digits)))
     findings = [Finding(CALLED, HELD, said_of_calls(both, how)), *findings_of(pairs, parted, names, digits, rounding)]
