@@ -188,8 +188,8 @@ def until(reading: int, child: int, end: float) -> Iterator[bytes]:
 def graded(row: Mapping[str, str], made: Checked) -> dict[str, Any]:
     """Return a row of the table: what was said of a file, and whether that is true of it."""
     verdict = made.verdict
-    names, under = list(verdict.get("mistakes", ())), verdict.get("right_under", "")
-    outcome = verdict.get("outcome", NOT_VERIFIED)
+    outcome, under = verdict.get("outcome", NOT_VERIFIED), verdict.get("right_under", "")
+    names = list(verdict.get("mistakes", ())) if outcome == "wrong" else []  # else they are remarks
     if made.code == 2 or (made.error and verdict):
         grade = UNCALLED
     elif row["right_or_wrong"] == "right":

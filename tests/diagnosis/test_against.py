@@ -172,7 +172,7 @@ def test_nothing_is_claimed_of_questions_that_only_one_answers() -> None:
 
 def test_words_are_asked_of_both() -> None:
     verdict = attn_exp.check(bottom_right, "mask=causal", against=top_left, quick=True)
-    assert "bottom_right aligns causal masks bottom right" in verdict.computes
+    assert "bottom_right is right under align=bottom_right without being told, top_left is not" in verdict.computes
 
 
 def by_itself(q: Array, k: Array, v: Array) -> Array:

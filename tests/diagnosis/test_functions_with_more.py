@@ -108,3 +108,33 @@ class OfChance:
 def test_a_class_that_wants_a_source_of_random_numbers_is_made_with_one(beside: str) -> None:
     pytest.importorskip(beside, reason=f"{beside} is not installed")  # a library that is loaded is not the class's own
     assert attn_exp.check(OfChance, quick=True).passed
+
+
+def last_beside_last(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    rows, keys = scores.shape[-2:]
+    return softmax(np.where(np.tri(rows, keys, keys - rows, dtype=bool), scores, -1e30)) @ v
+
+
+def test_where_a_causal_mask_begins_is_a_question_to_the_user() -> None:
+    verdict = attn_exp.check(last_beside_last, "mask=causal", quick=True)
+    assert (verdict.outcome, verdict.right_under) == ("not verified", "align=bottom_right"), verdict
+    assert "pass align=bottom_right or top_left" in verdict.not_verified[0]
+    assert attn_exp.check(last_beside_last, "mask=causal", "align=bottom_right", quick=True).outcome == "right"
+    verdict = attn_exp.check(last_beside_last, "mask=causal", "align=top_left", quick=True)
+    assert (verdict.outcome, verdict.mistakes) == ("wrong", ("causal_bottom_right",)), verdict
+
+
+def with_options(q: Any, k: Any, v: Any, reorder_ops: bool = False, rows_at_once: int = 64, near: bool = False) -> Any:
+    outputs = []
+    for start in range(0, q.shape[-2], rows_at_once):
+        rows = q[..., start : start + rows_at_once, :]
+        scale = q.shape[-1] ** -0.5
+        scores = (rows * scale) @ k.swapaxes(-1, -2) if reorder_ops else rows @ k.swapaxes(-1, -2) * scale
+        outputs.append(softmax(scores / 2 if near else scores) @ v)
+    return np.concatenate(outputs, axis=-2)
+
+
+def test_an_option_is_verified_where_its_other_value_gives_the_right_answers_too() -> None:
+    verdict = attn_exp.check(with_options, quick=True)
+    assert verdict.not_verified == ("argument `near` (its meaning is not known)",), verdict

@@ -526,3 +526,57 @@ def test_words_that_nobody_knows_are_not_verified() -> None:
     verdict = attn_exp.check(WithMore, quick=True)
     assert verdict.outcome == "not verified" and "`media_places`" in str(verdict), verdict
     assert attn_exp.check(WithMore, "ignore=[media_places]", quick=True).passed
+
+
+class TinyOutput(nn.Module):
+    """Its output projection is almost 0 when it is made, as in models of diffusion."""
+
+    def __init__(self, channels: int, heads: int = 1) -> None:
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, nn.Conv2d(channels, 3 * channels, 1), nn.Conv2d(channels, channels, 1)
+        nn.init.normal_(self.out.weight, std=1e-10)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x: Any) -> Any:
+        b, c, h, w = x.shape
+        q, k, v = self.qkv(x).view(b, self.heads, -1, h * w).chunk(3, dim=2)
+        weights = (q.mT @ k / c**0.5).softmax(-1)
+        return x + self.out((v @ weights.mT).reshape(b, c, h, w))
+
+
+def test_a_nearly_empty_output_projection_hides_no_mistake() -> None:
+    verdict = attn_exp.check(TinyOutput, quick=True)
+    assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict
+
+
+class OfPackedChannels(nn.Module):
+    def forward(self, qkv: Any) -> Any:
+        width = qkv.shape[1] // 3
+        q, k, v = qkv.split(width, dim=1)
+        return torch.einsum("bts,bcs->bct", (torch.einsum("bct,bcs->bts", q, k) / width**0.5).softmax(-1), v)
+
+
+def test_a_layer_without_parameters_that_packs_queries_keys_and_values_has_one_head() -> None:
+    assert attn_exp.check(OfPackedChannels, quick=True).outcome == "right"
+
+
+class OverRows(nn.Module):
+    """Attention between the rows of an alignment `[r c b d]`, in each of its columns."""
+
+    def __init__(self, embed_dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        rows, columns, batch, width = x.size()
+        q, k, v = (
+            part(x).view(rows, columns, batch, self.heads, -1) for part in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        weights = (torch.einsum("icnhd,jcnhd->hcnij", q, k) / q.shape[-1] ** 0.5).softmax(-1)
+        return self.out_proj(torch.einsum("hcnij,jcnhd->icnhd", weights, v).reshape(rows, columns, batch, width))
+
+
+def test_axes_that_nobody_names_are_no_mistake_of_the_batch() -> None:
+    verdict = attn_exp.check(OverRows, quick=True)
+    assert verdict.outcome == "not verified" and "which axis of its input" in str(verdict), verdict

@@ -34,7 +34,9 @@ class Case:
 
 def names_said(verdict: Any) -> tuple[str, ...]:
     """Return the mistakes that a verdict names; where it names a convention, the mistake that it is beside another."""
-    as_mistakes = next((group for group in verdict.alike if {"mask_inverted", "rope_pairing"} & {*group}), ())
+    as_mistakes = next(
+        (group for group in verdict.alike if {"mask_inverted", "rope_pairing", "causal_bottom_right"} & {*group}), ()
+    )
     if set(verdict.mistakes) < set(as_mistakes) and not verdict.passed:
         return tuple(as_mistakes)
     return tuple(verdict.mistakes)

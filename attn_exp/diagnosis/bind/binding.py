@@ -106,7 +106,8 @@ def bind_with(
     if missing or not arguments.arrays:
         lacks = f"needs {missing}, whose meaning is not known" if missing else "takes no array that could be the input"
         raise UncalledError(f"{own.name} {lacks}")
-    numbers = layer_sizes(runner, recipe, sizes, request)
+    takes_heads = runner.bare and "x" not in arguments.arrays  # what packs q, k and v says how many heads it has
+    numbers = layer_sizes(runner, recipe, sizes, request, takes_heads=takes_heads)
     first = ""
     for attempt in attempts(runner, recipe, arguments):
         if with_memory and MEMORY not in attempt.more:
@@ -121,7 +122,9 @@ def bind_with(
     raise UncalledError(f"{own.name} could not be called: {first}")
 
 
-def layer_sizes(runner: Runner, recipe: Recipe, sizes: Sizes | None, request: Request) -> dict[str, int]:
+def layer_sizes(
+    runner: Runner, recipe: Recipe, sizes: Sizes | None, request: Request, *, takes_heads: bool
+) -> dict[str, int]:  # fmt: skip
     """Return the sizes of a layer: what it was built with, and for the rest what its attributes say.
 
     Heads that neither its constructor nor its attributes mention are none of its sizes.
@@ -130,9 +133,9 @@ def layer_sizes(runner: Runner, recipe: Recipe, sizes: Sizes | None, request: Re
     widths = widths_of_weights(runner.target)  # the author's own default may be another
     is_as_told = sizes is not None and (recipe.kind != "torch" or not widths or sizes.m in widths)
     width = sizes.m if is_as_told and sizes is not None else next(iter(widths), None) or found.get("m")
-    if sizes is not None and ("h" in found or "h" in sizes.told or runner.bare):
+    if sizes is not None and ("h" in found or "h" in sizes.told or takes_heads):
         found = {"d": sizes.d, "g": sizes.g, **found, "h": sizes.h}
-    found = {"h": 4, "d": 8, **found} if runner.bare and sizes is None else found
+    found = {"h": 4, "d": 8, **found} if takes_heads and sizes is None else found
     found |= {"h": request.head} if request.head else {}
     numbers = {**found, "m": width or found.get("h", 4) * found.get("d", 6)}
     if "h" in numbers:

@@ -123,12 +123,17 @@ def method_of(target: Any) -> Callable[..., Any]:
 
 
 def filled(array: Array, place: int) -> Array:
-    """Return random numbers instead of an array that is all 0, all 1 or uninitialised memory."""
+    """Return random numbers instead of an array that is all 0, all 1, nearly 0 or uninitialised memory."""
     rng = np.random.default_rng([place, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
     uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
-    is_flat = uses_memory or (array.size and array.flat[0] in (0, 1) and bool((array == array.flat[0]).all()))
-    return np.asarray(noise + (0 if uses_memory else array.flat[0])).astype(array.dtype) if is_flat else array
+    is_tiny = bool(array.size) and bool(np.abs(array).max() < 1e-3)  # what it makes of tokens drowns in a residual
+    is_flat = (
+        uses_memory or is_tiny or (array.size and array.flat[0] in (0, 1) and bool((array == array.flat[0]).all()))
+    )
+    return (
+        np.asarray(noise + (0 if uses_memory or is_tiny else array.flat[0])).astype(array.dtype) if is_flat else array
+    )
 
 
 def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:

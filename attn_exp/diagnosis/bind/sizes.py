@@ -20,7 +20,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "groups": ("numgroups", "ngroups", "groups"),
     "d": ("dk", "dv", "dq", "dkv", "dqk", "dhead", "dkey", "dvalue", "dkeys", "dvalues", "headdim", "dimhead",
           "headsize", "sizeperhead", "dimperhead", "headhiddendim", "hd", "keydim", "valuedim", "qkvdim", "projdim",
-          "attndim", "keyvaluedim"),
+          "attndim", "querypreattnscalar", "keyvaluedim"),
     "side": ("dimq", "dimk", "dimv", "querysize", "keysize", "valuesize", "qsize", "ksize", "vsize", "qdim", "kdim",
              "vdim", "dimkey", "dimvalue", "dimquery"),
     "m": ("dmodel", "dim", "dims", "embeddim", "hiddensize", "nembd", "nembed", "modeldim", "din", "dout", "dimin",
@@ -52,6 +52,7 @@ FIXED: dict[str, Any] = {
     "ropebase": 1e4, "slidingwindow": None, "ropescaling": None, "vocabsize": 11, "windowsize": 4, "window": 4,
     "clipqkv": None, "attentiontype": "full_attention", "layertypes": ["full_attention"], "attnimplementation": "eager",
     "scaleattnweights": True, "partialrotaryfactor": 1.0, "batchfirst": True, "kernelsize": 1, "numclasses": 11,
+    "quant": False, "quantize": False,
 }  # fmt: skip
 """Settings that are no size and get one value where they are required."""
 CONFIG = re.compile("(conf|params|opts?|options)$|.*(config|cfg|args|hparams)$")

@@ -261,7 +261,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"(n_?)?(kv_?heads?|num_?(kv|key_?value)_?heads|n_?kv|n_?groups|num_?groups|groups|G)", (GROUPS, SHARE)),
     (r"(n_?rep|num_?key_?value_?groups|num_?queries_?per_?kv|repeats?|q_?per_?kv)", (SHARE,)),
     (r"(n|num|nb)?_?(attention_?|query_?|q_?)?heads?|nh|h|H|n_?head|NH|headcount", (HEADS,)),
-    (r".*(block|chunk|tile|bucket|segment_?size).*|br|bc|b_?q|b_?k|b_?r|b_?c", (FEW, ROWS, ONE, fixed(16))),
+    (r".*(block|chunk|tile|bucket|segment_?size).*|br|bc|b_?q|b_?k|b_?r|b_?c", (FEW, ONE, ROWS, fixed(16))),
     (r"(q_?len|t|tq|l|n|seq_?len(gth)?|tgt_?len|t_?q|len_?q|query_?len(gth)?|T|L|M|N)", (ROWS, KEYS)),
     (r"(max_?(seq_?)?len|context_?length|n_?ctx|t_?cap|((cache|kv|seq|max)_?)?capacity)", (ROWS, KEYS)),
     (r"(k_?len|kv_?len|s|tk|src_?len|key_?len(gth)?|len_?k|S|t_?k)", (KEYS,)),

@@ -361,7 +361,7 @@ def choices(unknown: Sequence[inspect.Parameter], is_made: bool = False) -> Iter
 
     Tables of sines and cosines are never of different shapes. What a class is made of may cut tokens into windows.
     """
-    options = {given.name: (*([RANDOM_KEY] if given.name == RANDOM[0] else []), *sources_of(given))
+    options = {given.name: (*([RANDOM_KEY] if is_random_key(given.name) else []), *sources_of(given))
                for given in unknown}  # fmt: skip
     if is_made:
         options = {name: (KEYS, *known) if ALL_AROUND in known else known for name, known in options.items()}
@@ -378,6 +378,11 @@ def choices(unknown: Sequence[inspect.Parameter], is_made: bool = False) -> Iter
                 chosen = dict(zip(names, places, strict=True))
                 chosen |= {sines[name]: place for name, place in chosen.items() if name in sines}
                 yield first | {name: options[name][min(at, len(options[name]) - 1)] for name, at in chosen.items()}
+
+
+def is_random_key(name: str) -> bool:
+    """Say whether an argument is a key of random numbers, as JAX has them: `key`, `dropout_key`, `prng_key`."""
+    return name == RANDOM[0] or bool(re.search(r"(dropout|rng|random).*key", name.lower()))
 
 
 # Which arguments hold the arrays

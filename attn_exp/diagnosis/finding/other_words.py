@@ -43,6 +43,7 @@ UNSCALED = "scale=1"
 TWO_TO_THE = "head=4"
 """A number of heads for which everybody's slopes of ALiBi are the same."""
 BOTTOM_RIGHT, BLOCKS, INVERTED = "align=bottom_right", "convention=torch_mha", "mask_inverted"
+NEIGHBOURS = "position.rope.interleaved=true"
 
 
 def are_open(request: Request, kind: str = "convention") -> bool:

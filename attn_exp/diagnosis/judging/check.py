@@ -83,15 +83,22 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tel
 
     tell("how it is called")
     verdict = judge(request)
-    if verdict.mistakes == (PAIRING,) and NEIGHBOURS.partition("=")[0] not in request.said:
-        other = judge(with_words(request, NEIGHBOURS))
-        if other.passed:  # which numbers make a pair is a convention of the weights
-            said = f"attention with {NEIGHBOURS}: neighbours make a pair"
-            return replace(other, passed=False, mistakes=(), alike=((PAIRING,),), right_under=NEIGHBOURS, computes=said)
+    words, said = CONVENTIONS.get(" ".join(verdict.mistakes), ("", ""))
+    if words and words.partition("=")[0] not in request.said:
+        other = judge(with_words(request, words))
+        if other.passed:
+            said = f"attention with {words}: {said}"
+            return replace(
+                other, passed=False, mistakes=(), alike=(verdict.mistakes,), right_under=words, computes=said
+            )
     return verdict
 
 
-PAIRING, NEIGHBOURS = "rope_pairing", "position.rope.interleaved=true"
+CONVENTIONS = {
+    "rope_pairing": (other_words.NEIGHBOURS, "neighbours make a pair"),
+    "causal_bottom_right": (other_words.BOTTOM_RIGHT, "the last query stands beside the last key"),
+}
+"""Mistakes that are as often a convention of the weights or of a library: the words for it, and what they mean."""
 
 
 def is_theirs(error: BaseException, own: OwnFunction) -> bool:

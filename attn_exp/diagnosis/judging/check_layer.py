@@ -36,7 +36,7 @@ from attn_exp.diagnosis.locate.matrices import UnreadMatricesError
 from attn_exp.diagnosis.locate.surroundings import answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
 from attn_exp.errors import UncalledError
-from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict
+from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, unfinished
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
 
@@ -74,6 +74,9 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
         UncalledError: it cannot be built or called, or no attention is found among its operations.
     """
     layer, verdict = check_built(own, request, check)
+    axes = next(iter(layer.inputs.values()))
+    if "batch_mixed" in verdict.mistakes and "w" in axes:  # nobody said that its axes are those of an image
+        return unfinished(own.name, "which axis of its input is that of its tokens is not known", request.words)
     for one in WAYS:
         verdict = one(verdict, own, layer, request, check) if verdict.passed else verdict
     return verdict

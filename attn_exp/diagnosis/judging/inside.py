@@ -140,7 +140,7 @@ def find_added(core: Core, request: Request) -> Score | None:
         sinks = np.logaddexp.reduce(logits, axis=-1) + np.log(1 / total - 1)
         if np.allclose(sinks, sinks[:1, :, :1], rtol=0, atol=CLOSE):
             return Sink([float(one) for one in sinks[0, :, 0]])
-    for array in reversed(core.between):
+    for array in reversed(core.between) if len(logits) > 1 else ():  # in one entry any numbers are those of all
         if array.shape == logits.shape:
             added = np.where(np.isfinite(array) & (array > LOWEST), array - right["logits"], 0.0)
             if np.allclose(added, added[:1], rtol=0, atol=CLOSE) and np.abs(added).max() > CLOSE:

@@ -11,6 +11,7 @@ from inspect import isroutine
 from typing import Any
 
 from attn_exp.diagnosis.asking import unread
+from attn_exp.diagnosis.asking.case import Case
 from attn_exp.diagnosis.asking.layouts import has_batch, has_heads
 from attn_exp.diagnosis.asking.offer import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE
@@ -18,7 +19,7 @@ from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.finding import other_words
-from attn_exp.diagnosis.finding.ways_to_call import Seen
+from attn_exp.diagnosis.finding.ways_to_call import Seen, is_near
 from attn_exp.diagnosis.finding.ways_to_mask import ANY_IS_CAUSAL
 from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.experiment.verdict import ANSWERED, BROKEN, REMARK, Verdict, decide
@@ -83,7 +84,10 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
         known = {*offer.parameters.values(), *unread.never_read(made, optional), *getattr(made, "keywords", {})}
         known |= set() if function.unknown is None else {*optional} - {*function.unknown}
         known |= {word for word in optional if f"{word}=" in offer.said or HARMLESS & {plain(word), *words_in(word)}}
-        open_words = [word for word in optional if word not in known]
+        options = {one.name: one.default for one in parameters_of(made, "") if one.name not in known}
+        open_words = [word for word in optional if word not in known and not (
+            type(options[word]) in (bool, int) and offer.core and is_right_otherwise(caller, word, options[word], seen)
+        )]  # fmt: skip
         left += [f"cache `{word}` (never passed)" if CACHES & {*words_in(word)} else
                  f"argument `{word}` (its meaning is not known)" for word in open_words]  # fmt: skip
     for rung, role in REFUSED.items():
@@ -94,6 +98,16 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     return tuple(left)
 
 
+def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: Seen) -> bool:
+    """Say whether a function is right on some questions where an option has another value: the opposite, or 1."""
+    value = not default if isinstance(default, bool) else 1
+    other = replace(caller, function=partial(caller.function, **{word: value}))
+    first: dict[str, Case] = {case.rung: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
+    asked = [case for rung, case in first.items() if rung in OF_OPTIONS]
+    return bool(asked) and all(is_near(other, other(case), case.right) for case in asked)
+
+
+OF_OPTIONS = ("values", "unequal lengths", "masks", "causal", "padding")
 REFUSED = {"masks": "mask", "padding": "padding", "causal": "causal"}
 CACHES = {"past", "cache", "caches", "cached"}
 HARMLESS = {
@@ -126,11 +140,11 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
     remarks = [one for one in verdict.findings if one.state == REMARK and one.rung.startswith("masks as ")]
     left += [f"what True means in `{one.rung.removeprefix('masks as ')}` ({one.said})" for one in remarks]
     is_open = not (verdict.passed or verdict.mistakes) and bool(verdict.right_under and verdict.alike)
-    meanings = TWO_MEANINGS if other_words.BLOCKS in verdict.right_under else TWO_PAIRINGS
+    what, meanings = next((said for words, said in MEANINGS.items() if words in verdict.right_under), ("", ""))
     if is_open:
         masks = [f"`{word}`" for word in arguments_of(own.function) if role_of(word) in ("mask", "padding")]
-        what = f"what True means in {' and '.join(masks) or 'its mask'}"
-        left.append(f"{what if meanings is TWO_MEANINGS else 'which numbers rotate together'} ({meanings})")
+        what = what or f"what True means in {' and '.join(masks) or 'its mask'}"
+        left.append(f"{what} ({meanings})")
         found = tuple(replace(one, state=REMARK) if one.state == BROKEN else one for one in verdict.findings)
         verdict = replace(verdict, passed=True, findings=found, smallest=None)
     kept = tuple(one for one in left if not any(f"`{word}`" in one for word in request.ignore))
@@ -141,11 +155,21 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
 OF_MASKS = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal"}
 OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
 """What an error says that is none of the function's, but of this machine and what is installed."""
-TWO_PAIRINGS = (
-    "right if neighbours 2i, 2i+1 rotate together and wrong if i, i + d/2 do: "
-    "pass position.rope.interleaved=true or false"
-)
-TWO_MEANINGS = f"right if True hides and wrong if True attends: pass {other_words.BLOCKS} or convention=none"
+MEANINGS = {
+    other_words.BLOCKS: (
+        "",
+        f"right if True hides and wrong if True attends: pass {other_words.BLOCKS} or convention=none",
+    ),
+    other_words.NEIGHBOURS: (
+        "which numbers rotate together",
+        f"right if neighbours 2i, 2i+1 rotate together, wrong if i, i + d/2 do: pass {other_words.NEIGHBOURS} or false",
+    ),
+    other_words.BOTTOM_RIGHT: (
+        "where a causal mask begins",
+        f"right if the last query sees the last key, wrong if it does not: pass {other_words.BOTTOM_RIGHT} or top_left",
+    ),
+}
+"""Questions to the user where a function is right under some words: what is open, and what each answer means."""
 
 
 def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
