@@ -26,7 +26,7 @@ from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.forms.trace import Trace, as_they_lie, entropy
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import oracle
-from attn_exp.rules.rules import Rules
+from attn_exp.rules.rules import Rules, visible
 
 Columns = dict[str, Sequence[Any]]
 """A value for each problem, by the name of the column."""
@@ -75,7 +75,7 @@ def describe(
         position=settled.words["position"],
         normalizer=settled.rules.normalizer.name,
         convention=settled.words["convention"],
-        queries=queries(trace, problem.past),
+        queries=queries(trace, problem.past, settled.rules),
         note=settled.refused or oracle.silent(settled.question) or "",
         computed_in=settled.computed_in.name,
     )
@@ -142,21 +142,23 @@ def spread(trace: Trace, rules: Rules) -> Columns:
     if weights is None:
         if summary is None:
             return {}
+        seen = seeing(summary.largest_weight, trace, rules)
         if not share_out(trace, rules):
-            return {"largest_weight": means_seen(summary.largest_weight, summary.largest_weight).tolist()}
+            return {"largest_weight": means_seen(summary.largest_weight, seen).tolist()}
         names = ("entropy", "effective_keys", "largest_weight")
-        return {name: means_seen(getattr(summary, name), summary.largest_weight).tolist() for name in names}
+        return {name: means_seen(getattr(summary, name), seen).tolist() for name in names}
     weights = widen(weights)
     largest, sharing = largest_weight(weights), shares_by_rule(rules)
+    seen = seeing(largest, trace, rules)
     columns = {
-        "largest_weight": means_seen(largest, largest),
+        "largest_weight": means_seen(largest, seen),
         "row_sum_error": row_sum_errors(weights),
     }
-    even = rows_that_share(weights).reshape(len(weights), -1).all(axis=-1)
+    even = (rows_that_share(weights) | ~seen).reshape(len(weights), -1).all(axis=-1)
     if sharing and even.any():
         entropies = entropy(weights)
-        columns["entropy"] = np.where(even, means_seen(entropies, largest), np.nan)
-        columns["effective_keys"] = np.where(even, means_seen(np.exp(entropies), largest), np.nan)
+        columns["entropy"] = np.where(even, means_seen(entropies, seen), np.nan)
+        columns["effective_keys"] = np.where(even, means_seen(np.exp(entropies), seen), np.nan)
     return {name: column.tolist() for name, column in columns.items()}
 
 
@@ -165,13 +167,19 @@ def means(numbers: Array) -> Array:
     return np.asarray(as_they_lie(numbers).mean(axis=-1))
 
 
-def means_seen(numbers: Array, largest: Array) -> Array:
-    """Return the mean over the rows of each problem `[n ...] -> [n]` whose largest weight is not 0; NaN if all are."""
-    there = largest > 0
-    if there.all():
+def seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
+    """Say of each row `[n h t]` whether its query sees a key: masks allow one, and its largest weight is not 0."""
+    if trace.q is None or trace.k is None:
+        return np.asarray(largest > 0)
+    return np.asarray((largest > 0) & visible(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2]))
+
+
+def means_seen(numbers: Array, seen: Array) -> Array:
+    """Return the mean over the rows of each problem `[n ...] -> [n]` whose queries see a key; NaN where none does."""
+    if seen.all():
         return means(numbers)
-    each = zip(numbers, there, strict=True)
-    return np.array([means(one[None])[0] if seen.all() else mean_of(one[seen]) for one, seen in each])
+    each = zip(numbers, seen, strict=True)
+    return np.array([means(one[None])[0] if there.all() else mean_of(one[there]) for one, there in each])
 
 
 def mean_of(numbers: Array) -> float:
@@ -179,14 +187,15 @@ def mean_of(numbers: Array) -> float:
     return float(numbers.mean()) if numbers.size else math.nan
 
 
-def queries(trace: Trace, past: int) -> str:
+def queries(trace: Trace, past: int, rules: Rules) -> str:
     """Return which queries see a key: `all`, or `all but 1-2`, counted from 1; tokens of the past have no query."""
-    if trace.weights is not None:
-        seen = trace.weights.any(axis=-1)
-    elif trace.summary is not None:
-        seen = trace.summary.largest_weight != 0
-    else:
+    if trace.q is None or trace.k is None:
         return "all"
+    seen = visible(rules, trace.q.shape[-3], trace.q.shape[-2], trace.k.shape[-2])
+    if trace.weights is not None:
+        seen = seen & trace.weights.any(axis=-1)  # NaN counts as a weight
+    elif trace.summary is not None:
+        seen = seen & (trace.summary.largest_weight != 0)
     blind = np.flatnonzero(np.append(np.ones(past, bool), ~seen.reshape(-1, seen.shape[-1]).any(axis=0))) + 1
     runs = np.split(blind, np.flatnonzero(np.diff(blind) > 1) + 1)
     named = ",".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if len(run))

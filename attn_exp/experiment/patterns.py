@@ -8,6 +8,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.metric import NotFormedError, head_means
+from attn_exp.experiment.metrics.spread import rows_that_share
 from attn_exp.experiment.metrics.targets import ahead, induction, on_delimiters, sink
 from attn_exp.forms.trace import entropy
 
@@ -58,8 +59,11 @@ def at(weights: Array, places: Array) -> Array:
 
 
 def broad(weights: Array) -> Array:
-    """Return, per head, the mean of `entropy / ln n` over queries that look at n > 1 keys."""
+    """Return, per head, the mean of `entropy / ln n` over queries that look at n > 1 keys; NaN where rows do not share
+    out 1, as those of a sigmoid."""
     counts = (weights > 0).sum(axis=-1)
+    if not rows_that_share(weights).all():
+        return np.full(len(weights), np.nan)
     shares = np.where(counts > 1, entropy(weights) / np.log(np.maximum(counts, 2)), np.nan)
     some = (counts > 1).any(axis=-1)
     return np.array([np.nanmean(rows) if seen else np.nan for rows, seen in zip(shares, some, strict=True)])

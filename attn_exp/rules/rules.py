@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from attn_exp.rules.scores.score import Score
 
 MOST_PLACES = 1 << 28
 """The most places of a mask that are looked at one by one, a byte each."""
+AT_ONCE = 1 << 24
+"""Places of a mask that are held in memory at a time where only rows count."""
 
 
 @dataclass(frozen=True)
@@ -79,3 +81,17 @@ def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: 
     for mask in masks:
         allowed = allowed & mask.allows(whole_grid(Rules(offset=offset), heads, rows, keys))
     return allowed
+
+
+def visible(rules: Rules, heads: int, rows: int, keys: int) -> Array:
+    """Return whether the masks let each query see a key, `[h t]`."""
+    seen = np.ones((heads, rows), dtype=bool)
+    block = max(1, AT_ONCE // (heads * max(keys, 1)))
+    for start in range(0, rows, block) if rules.masks else ():
+        row = np.arange(start, min(start + block, rows))[:, None]
+        grid = replace(whole_grid(rules, heads, rows, keys), row=row, query=row + int(rules.offset))
+        allowed = np.ones((heads, len(row), keys), dtype=bool)
+        for mask in rules.masks:
+            allowed = allowed & mask.allows(grid)
+        seen[:, row[:, 0]] = allowed.any(axis=-1)
+    return seen

@@ -252,8 +252,9 @@ def test_a_module_that_drops_the_scale_is_told_from_the_one_before() -> None:
 @pytest.mark.long
 def test_traces_say_up_to_which_stage_two_modules_agree() -> None:
     made = modules()
+    old: Any = made["Old"]
 
-    class Twice(made["Old"]):  # type: ignore[misc, name-defined]
+    class Twice(old):  # type: ignore[misc]
         def parts(self) -> tuple[Any, ...]:
             return self.q_proj, self.q_proj, self.v_proj
 

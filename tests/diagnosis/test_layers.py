@@ -535,7 +535,6 @@ class TinyOutput(nn.Module):
         super().__init__()
         self.heads, self.qkv, self.out = heads, nn.Conv2d(channels, 3 * channels, 1), nn.Conv2d(channels, channels, 1)
         nn.init.normal_(self.out.weight, std=1e-10)
-        nn.init.zeros_(self.out.bias)
 
     def forward(self, x: Any) -> Any:
         b, c, h, w = x.shape

@@ -316,12 +316,13 @@ OF_PLACES = {"mask_density", "empty_blocks", "score_variance", "expected_varianc
 """What counts places or scores that no mask has touched."""
 
 
-@pytest.mark.parametrize("rule", ["softmax", "sigmoid", "sparsemax", "sum", "sink"])
+@pytest.mark.parametrize("rule", ["softmax", "sigmoid", "sparsemax", "sum", "sink", "udl", "onnx_old"])
 def test_queries_that_see_no_key_are_in_no_metric_whatever_normalizes(rule: str) -> None:
     """The last two queries see nothing: without them, every metric is the same."""
     rng = np.random.default_rng(0)
     q, k, v = (np.round(np.abs(rng.normal(size=size)), 3).tolist() for size in ((5, 4), (4, 4), (4, 4)))
-    chosen = "score=sink" if rule == "sink" else f"normalizer={rule}"
+    kind = {"sink": "score", "udl": "convention", "onnx_old": "convention"}.get(rule, "normalizer")
+    chosen = f"{kind}={rule}"
 
     def measured(queries: list[list[float]], mask: str) -> dict[tuple[str, str], float]:
         given = (
@@ -330,16 +331,39 @@ def test_queries_that_see_no_key_are_in_no_metric_whatever_normalizes(rule: str)
             f"embeddings.v={v}",
             f"embeddings.tokens={len(queries)}",
         )
-        words = ("embeddings=inline", "projections=none", *given, "variant=[multi_head,matrix]", *mask.split(), chosen)
+        words = (
+            "embeddings=inline",
+            "projections=none",
+            *given,
+            "variant=[multi_head,matrix,blockwise]",
+            *mask.split(),
+            chosen,
+        )
         found = comparison(*words, "metrics=all")
         shown = {(each.variant, each.metric): each.value for each in found.checks[0].records}
         return shown | {(row.variant, "column"): row.largest_weight for row in found.rows}
 
     blind, seeing = measured(q, BLIND), measured(q[:3], SEEING)
     for (variant, metric), value in seeing.items():
-        if metric not in OF_PLACES:
+        if metric not in OF_PLACES and not (kind == "convention" and metric.startswith("gradient")):
             assert blind[variant, metric] == pytest.approx(value, rel=1e-9, abs=1e-15, nan_ok=True), (variant, metric)
         if metric in OF_DISTRIBUTIONS and rule in ("sigmoid", "sink"):
             assert math.isnan(value), metric
     assert math.isnan(seeing["matrix", "distance"]) == (rule in ("sigmoid", "sink"))
     assert blind["matrix", "largest_weight"] == pytest.approx(blind["matrix", "column"], rel=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["normalizer=sigmoid", "normalizer=sum", "score=sink"])
+def test_no_share_is_beyond_its_range_where_rows_are_no_distribution(rule: str) -> None:
+    words = (
+        "embeddings=random",
+        "embeddings.tokens=16",
+        "embeddings.d_model=8",
+        "head=2",
+        "variant=[multi_head]",
+        rule,
+    )
+    metrics = comparison(*words, "metrics=[gini,hoyer]").checks[0].records
+    heads = comparison(*words, "check=heads").checks[0].records
+    values = [*(each.value for each in metrics), *(each.broad for each in heads)]
+    assert values and all(math.isnan(value) or 0 <= value <= 1 for value in values), values

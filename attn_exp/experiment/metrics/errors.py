@@ -133,7 +133,7 @@ METRICS = (
     ),
     metric(
         "close",
-        lambda subject: close(*ends(subject), subject.settled.computed_in.name),
+        lambda subject: close(*ends_seen(subject), subject.settled.computed_in.name),
         meaning="whether PyTorch would call it close",
         unit="1 = yes",
         source="torch.testing.assert_close",

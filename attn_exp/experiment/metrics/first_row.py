@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, outputs, sees, stage, weights
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, outputs, sees, weights
 from attn_exp.experiment.metrics.spread import shares, sum_to_one
 from attn_exp.forms.trace import as_they_lie
 
@@ -79,7 +79,7 @@ def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subjec
 
     Both must share out 1 among as many heads; a query that sees no key in one of them is left out.
     """
-    first = stage(subject.first, "weights")
+    first = weights(subject._replace(trace=subject.first))
     if first.shape != weights(subject).shape or not sum_to_one(first).all():
         raise NotFormedError
     mine = shares(subject)

@@ -11,7 +11,7 @@ from attn_exp.arrays import Array, widen
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.rules import places
+from attn_exp.rules.rules import places, visible
 
 
 class Metric(NamedTuple):
@@ -50,6 +50,13 @@ class Subject(NamedTuple):
         q, k = stage(self.trace, "q"), stage(self.trace, "k")
         return places(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
 
+    def visible(self) -> Array:
+        """Return whether the masks let each query see a key, `[h t]`; `[1 t]` of forms that keep no queries."""
+        q, k = self.trace.q, self.trace.k
+        if q is None or k is None:
+            return np.ones((1, answer(self.trace).shape[-2]), bool)
+        return visible(self.settled.rules, len(q), q.shape[1], k.shape[1])
+
     @property
     def offset(self) -> int:
         """The position of the first query among the keys."""
@@ -84,8 +91,9 @@ def stage(trace: Trace, name: str) -> Array:
 
 
 def weights(subject: Subject) -> Array:
-    """Return the weights of a variant, `[h t s]`."""
-    return stage(subject.trace, "weights")
+    """Return the weights of a variant, `[h t s]`: 0 for queries that see no key, whatever a convention gives them."""
+    made, seen = stage(subject.trace, "weights"), subject.visible()
+    return made if seen.all() else np.where(seen[..., None], made, 0.0).astype(made.dtype)
 
 
 def finite_weights(subject: Subject) -> Array:
@@ -132,13 +140,12 @@ def head_means(numbers: Array, weights: Array) -> Array:
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
 
 
-def seeing_queries(trace: Trace) -> Array:
-    """Say of each query `[t]` whether it sees a key in some head; all do where a form keeps nothing of its weights."""
-    if trace.weights is not None:
-        return np.asarray(sees(trace.weights).any(axis=0))
-    if trace.summary is not None:
-        return np.asarray((trace.summary.largest_weight != 0).any(axis=0))
-    return np.ones(answer(trace).shape[-2], bool)
+def seeing_queries(subject: Subject) -> Array:
+    """Say of each query `[t]` whether it sees a key in some head."""
+    seen = subject.visible().any(axis=0)
+    if subject.trace.weights is not None:
+        return np.asarray(seen & sees(weights(subject)).any(axis=0))
+    return np.asarray(seen)
 
 
 def ends(subject: Subject) -> tuple[Array, Array]:
@@ -152,7 +159,7 @@ def ends_seen(subject: Subject) -> tuple[Array, Array]:
     Raises:
         NotFormedError: no query sees one.
     """
-    seen = seeing_queries(subject.trace)
+    seen = seeing_queries(subject)
     if not seen.any():
         raise NotFormedError
     mine, exact = ends(subject)
@@ -164,7 +171,9 @@ def outputs(subject: Subject) -> tuple[Array, Array]:
     mine, first = answer(subject.trace), answer(subject.first)
     if mine.shape != first.shape or mine.ndim != 2:
         raise NotFormedError
-    seen = seeing_queries(subject.trace) & seeing_queries(subject.first)
+    seen = seeing_queries(subject)
+    if subject.first.weights is not None:
+        seen = seen & sees(widen(subject.first.weights)).any(axis=0)
     if not seen.any():
         raise NotFormedError
     return mine[seen], first[seen]

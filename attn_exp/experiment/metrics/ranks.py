@@ -44,7 +44,7 @@ def rank_collapse(output: Array) -> float:
 
 def measure_collapse(subject: Subject) -> float:
     """Return the rank collapse of the output of queries that see a key."""
-    seen = seeing_queries(subject.trace)
+    seen = seeing_queries(subject)
     if not seen.any():
         raise NotFormedError
     return rank_collapse(stage(subject.trace, "output")[seen])

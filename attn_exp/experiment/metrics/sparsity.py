@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import Metric, mean, mean_seen, sees, weights
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, mean_seen, sees, weights
 
 
 def sparsity(weights: Array, threshold: float = 1e-3) -> float:
@@ -44,6 +44,18 @@ def keys_for(weights: Array, share: float = 0.9) -> Array:
     return np.asarray((sums < share * sums[..., -1:] * (1 - 1e-12)).sum(axis=-1) + (sums[..., -1] > 0))
 
 
+def parts(subject: Subject) -> Array:
+    """Return the weights of a variant `[h t s]`, where none is below 0.
+
+    Raises:
+        NotFormedError: some are, as under `normalizer=sum`: how few keys take most of a sum has no answer.
+    """
+    made = weights(subject)
+    if (made < 0).any():
+        raise NotFormedError
+    return made
+
+
 def block_emptiness(allowed: Array, size: int = 16) -> float:
     """Return the share of `size x size` blocks of a mask `[t s]` in which no place may attend.
 
@@ -58,25 +70,25 @@ metric = partial(Metric, place=8)
 METRICS = (
     metric(
         "sparsity",
-        lambda subject: sparsity(weights(subject)),
+        lambda subject: sparsity(parts(subject)),
         meaning="weights that are next to nothing",
         unit="of weights < 1e-3",
     ),
     metric(
         "gini",
-        lambda subject: mean_seen(gini, weights(subject)),
+        lambda subject: mean_seen(gini, parts(subject)),
         meaning="0 where all keys share, near 1 where one takes all",
         source="Hurley and Rickard 2009",
     ),
     metric(
         "hoyer",
-        lambda subject: mean_seen(hoyer, weights(subject)),
+        lambda subject: mean_seen(hoyer, parts(subject)),
         meaning="0 where all keys share, 1 where one takes all",
         source="Hoyer 2004, section 3.1",
     ),
     metric(
         "keys_for_90",
-        lambda subject: mean_seen(keys_for, weights(subject)),
+        lambda subject: mean_seen(keys_for, parts(subject)),
         meaning="how many keys share nine tenths of a row",
         unit="keys",
     ),
