@@ -164,7 +164,7 @@ def assert_attention(function: Any, *words: str, allow_not_verified: bool = Fals
 
 def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
     """Return words and settings as the words of a command line."""
-    from attn_exp.config.command_line import check_hydra_words  # noqa: PLC0415 - most imports need none
+    from attn_exp.config.hydra_errors import check_hydra_words  # noqa: PLC0415 - most imports need none
 
     said = [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
     check_hydra_words(said)

@@ -59,12 +59,17 @@ def decode_word(word: str) -> str:
     """Return a word of the command line as UTF-8, whatever the locale: Python hands on other bytes as surrogates.
 
     Raises:
-        UserError: bytes that are not UTF-8.
+        UserError: bytes that are not UTF-8, or letters that no file can be named with in this locale.
     """
     try:
-        return os.fsencode(word).decode() if any("\ud800" <= letter <= "\udfff" for letter in word) else word
+        decoded = os.fsencode(word).decode() if any("\ud800" <= letter <= "\udfff" for letter in word) else word
     except UnicodeError as error:
         raise UserError(f"{printable(word)}: not UTF-8") from error
+    try:
+        os.fsencode(decoded)
+    except UnicodeError as error:
+        raise UserError(f"{decoded!a}: this locale has no such letters; set PYTHONUTF8=1") from error
+    return decoded
 
 
 def obey(words: Sequence[str]) -> int:

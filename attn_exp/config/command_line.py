@@ -7,7 +7,6 @@ import io
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from hydra import __version__ as version
@@ -19,7 +18,6 @@ from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import Container, DictConfig, OmegaConf
 
-from attn_exp import registry
 from attn_exp.config.choices import group_names
 from attn_exp.config.compose import (
     check_choices,
@@ -30,30 +28,13 @@ from attn_exp.config.compose import (
     register_schema,
     repeat_command,
 )
-from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
+from attn_exp.config.hydra_errors import HYDRAS_SWEEPS, check_hydra_words, in_users_words, what_hydra_stumbles_over
 from attn_exp.config.loader import environment, opened
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat, known_to_hydra
 from attn_exp.errors import UserError
 from attn_exp.own_code import mark_named
 
-HYDRAS_SWEEPS = ("hydra/sweeper=", "hydra/launcher=")
-ENGINES = Path(__file__).parent.parent / "sweeps" / "engines"
-ON_ENGINES = "sweeps run on sweep.engine; choose one of {engines}, or hydra/sweeper=basic for Hydra's own sweep"
-FOLDERS = "runs and sweeps are written to output_dir; choose another with output_dir=FOLDER"
-INSTEAD = {
-    "hydra/launcher": ON_ENGINES,
-    "hydra/sweeper": ON_ENGINES,
-    "hydra.launcher": ON_ENGINES,
-    "hydra.sweeper": ON_ENGINES,
-    "hydra.run": FOLDERS,
-    "hydra.sweep": FOLDERS,
-    "hydra.job.chdir": "a run stays in the folder where it was started; paths of output_dir are relative to it",
-    "hydra.searchpath": "name a folder of your own YAML with --config-dir FOLDER",
-    "hydra.verbose": "there is no log to configure; progress goes to stderr",
-}
-"""What to use here instead of a setting of Hydra's own."""
-NOTHING = "settings of hydra are not read here"
 OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--help", "-h"), {"action": "store_true", "help": "Application's help"}),
     (("--hydra-help",), {"action": "store_true", "help": "Hydra's help"}),
@@ -142,24 +123,6 @@ class Said(NamedTuple):
 
 
 Asked = Once | Many | Help | Said
-
-
-def check_hydra_words(words: Sequence[str]) -> None:
-    """Refuse settings of Hydra's own that would change nothing here, and say what does what they ask for.
-
-    With `hydra/sweeper=basic` or `hydra/launcher=basic`, Hydra runs a sweep itself and reads them.
-
-    Raises:
-        UserError: the first such word.
-    """
-    if any(word.startswith(HYDRAS_SWEEPS) and word.endswith("=basic") for word in words):
-        return
-    for word in words:
-        key = word.partition("=")[0].lstrip("+~")
-        if key.startswith(("hydra.", "hydra/")) and "_target_" not in key:
-            engines = ", ".join(registry.names([str(ENGINES)], without=("engine",)))
-            instead = next((said for start, said in INSTEAD.items() if key.startswith(start)), NOTHING)
-            raise UserError(f"{word}: {instead.format(engines=engines)}")
 
 
 def understood(words: Sequence[str]) -> Asked:

@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from attn_exp import own_code, registry
 from attn_exp.config import large_arrays
 from attn_exp.config.choices import ONE_CHOICE, choices, drop_open_settings, group_names
-from attn_exp.config.hydra_errors import what_hydra_stumbles_over
+from attn_exp.config.hydra_errors import check_hydra_words, what_hydra_stumbles_over
 from attn_exp.config.inputs import MEMORY
 from attn_exp.config.loader import check_composed, environment, opened
 from attn_exp.config.schema import Config, read_config
@@ -51,6 +51,8 @@ def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True
 
 def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> dict[str, Any]:
     """Return the plain values of a configuration, before anything checks them."""
+    if typed:
+        check_hydra_words(words)
     check_folders(folders)
     register_schema()
     with opened(folders, words), environment(words if typed else ()):

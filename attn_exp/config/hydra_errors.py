@@ -10,13 +10,22 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from typing import get_type_hints
+from pathlib import Path
+from typing import Any, get_type_hints
 
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationResolutionError, OmegaConfBaseException
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    GrammarParseError,
+    InterpolationResolutionError,
+    OmegaConfBaseException,
+)
 from yaml import MarkedYAMLError, YAMLError
 
+from attn_exp import registry
 from attn_exp.config.choices import choices, groups
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, first_line, unknown
@@ -70,7 +79,7 @@ def what_hydra_stumbles_over() -> Iterator[None]:
             raise
         except UnicodeDecodeError as error:
             place = f"byte {error.object[error.start]:#x} at position {error.start}"
-            raise UserError(f"a YAML file in --config-dir is not UTF-8 ({place})") from error
+            raise UserError(f"a YAML file in --config-dir is not UTF-8 ({place}){file_with(error.object)}") from error
         except RecursionError as error:
             raise UserError("the settings nest too deeply to be read") from error
         except Exception as error:
@@ -98,9 +107,23 @@ def worded(error: Exception) -> str:
 
 
 def name_setting(error: Exception) -> str:
-    """Return the first line of an error, after the setting whose interpolation cannot be resolved."""
-    unresolved = next((cause for cause in causes(error) if isinstance(cause, InterpolationResolutionError)), None)
-    return f"{unresolved.full_key}: {first_line(unresolved)}" if unresolved is not None else first_line(error)
+    """Return the first line of an error, after the setting whose interpolation cannot be resolved, and its file."""
+    for cause in causes(error):
+        if isinstance(cause, InterpolationResolutionError):
+            key = str(cause).partition("'")[2].partition("'")[0]
+            return f"{cause.full_key}: {first_line(cause)}{file_with(f'${{{key}'.encode())}"
+        if isinstance(cause, GrammarParseError):
+            return f"a value cannot be read: {first_line(cause)}{file_with(b'${')}"
+    return first_line(error)
+
+
+def file_with(text: bytes) -> str:
+    """Return the user's YAML file in which some bytes stand, after a colon; nothing where there is none."""
+    hydra: Any = GlobalHydra.instance().hydra
+    entries = hydra.config_loader.get_search_path().get_path() if hydra is not None else ()
+    folders = [Path(entry.path.removeprefix("file://")) for entry in entries if entry.provider == "command-line"]
+    files = (path for folder in folders for path in sorted(folder.rglob("*.yaml")) if text in path.read_bytes())
+    return next((f": {path}" for path in files), "")
 
 
 def reworded(message: str) -> str:
@@ -183,3 +206,42 @@ def unread(word: str) -> str:
 def causes(error: BaseException | None) -> list[BaseException]:
     """Return the error and all that caused it, outermost first."""
     return [] if error is None else [error, *causes(error.__cause__ or error.__context__)]
+
+
+# Settings of Hydra's own
+
+HYDRAS_SWEEPS = ("hydra/sweeper=", "hydra/launcher=")
+ENGINES = Path(__file__).parent.parent / "sweeps" / "engines"
+ON_ENGINES = "sweeps run on sweep.engine; choose one of {engines}, or hydra/sweeper=basic for Hydra's own sweep"
+FOLDERS = "runs and sweeps are written to output_dir; choose another with output_dir=FOLDER"
+INSTEAD = {
+    "hydra/launcher": ON_ENGINES,
+    "hydra/sweeper": ON_ENGINES,
+    "hydra.launcher": ON_ENGINES,
+    "hydra.sweeper": ON_ENGINES,
+    "hydra.run": FOLDERS,
+    "hydra.sweep": FOLDERS,
+    "hydra.job.chdir": "a run stays in the folder where it was started; paths of output_dir are relative to it",
+    "hydra.searchpath": "name a folder of your own YAML with --config-dir FOLDER",
+    "hydra.verbose": "there is no log to configure; progress goes to stderr",
+}
+"""What to use here instead of a setting of Hydra's own."""
+NOTHING = "settings of hydra are not read here"
+
+
+def check_hydra_words(words: Sequence[str]) -> None:
+    """Refuse settings of Hydra's own that would change nothing here, and say what does what they ask for.
+
+    With `hydra/sweeper=basic` or `hydra/launcher=basic`, Hydra runs a sweep itself and reads those of its sweeps.
+
+    Raises:
+        UserError: the first such word.
+    """
+    by_hydra = any(word.startswith(HYDRAS_SWEEPS) and word.endswith("=basic") for word in words)
+    for word in words:
+        key = word.partition("=")[0].lstrip("+~")
+        is_read = by_hydra and key.startswith(("hydra/sweeper", "hydra/launcher", "hydra.sweep"))
+        if key.startswith(("hydra.", "hydra/")) and "_target_" not in key and not is_read:
+            engines = ", ".join(registry.names([str(ENGINES)], without=("engine",)))
+            instead = next((said for start, said in INSTEAD.items() if key.startswith(start)), NOTHING)
+            raise UserError(f"{word}: {instead.format(engines=engines)}")

@@ -224,12 +224,15 @@ def merged(pieces: Sequence[bytes], kept: Mapping[int, Sequence[Sequence[str]]])
     return as_csv(sorted(lines, key=lambda line: int(line[0])))
 
 
+ASIDE = "parts-of-other-versions"
+
+
 def tidy(folder: Path, wanted: Sequence[str]) -> None:
     """Remove what a kill left half-written, and set aside the parts of other versions of this sweep.
 
     What was set aside and is wanted again comes back. A link is no folder of ours: nothing is moved through it.
     """
-    aside, names = folder.with_name("parts-of-other-versions"), set(wanted)
+    aside, names = folder.with_name(ASIDE), set(wanted)
     for place in (folder, *(path for path in (folder.parent, *folder.parent.iterdir()) if path.is_dir())):
         if not place.is_symlink():
             drafts.sweep_up(place)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from attn_exp import machine
 from attn_exp.config.spelling import key_of, spelled
 from attn_exp.errors import UserError
 from attn_exp.own_code import fingerprint_of_function
 from attn_exp.problem import input_files
-from attn_exp.sweeps import collect, manifest
+from attn_exp.sweeps import collect, manifest, parts
 from attn_exp.sweeps.plan import NO_RESULT, Plan
 from attn_exp.sweeps.space import Space
 from attn_exp.sweeps.task import settings_cells
@@ -89,48 +91,74 @@ def list_keys(about: Mapping[str, Any]) -> list[int]:
     return keys
 
 
-def previous(folder: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the manifest of the sweep that lies in a folder, if it is another one than `about` describes."""
+def previous(place: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the manifest in a folder, if it is of another sweep than `about` describes."""
     try:
-        before = manifest.load_manifest(folder)
+        before = manifest.load_manifest(place)
     except UserError:
         return None
     return before if before["parts"] != about["parts"] and "keys" in before else None
 
 
+def keep_manifest(folder: Path, about: Mapping[str, Any]) -> None:
+    """Keep the manifest of the sweep that `about` takes the place of, beside the parts that are set aside."""
+    before = previous(folder, about)
+    if before is not None:
+        name = hashlib.sha256(" ".join(before["parts"]).encode()).hexdigest()[:16]
+        manifest.write_manifest(machine.own_folder(machine.own_folder(folder / parts.ASIDE) / name), before)
+
+
 def find_shared_points(plan: Plan, folder: Path, about: Mapping[str, Any]) -> dict[int, Lines]:
-    """Return the lines of points that lie in a folder already, by their numbers in a new plan.
+    """Return the lines of points that sweeps in a folder have already, the last one and those before it, by their
+    numbers in a new plan.
 
     Raises:
-        UserError: another sweep lies there, with which the new one has no point in common.
+        UserError: another sweep lies there, and no point is in common with any.
     """
-    before = previous(folder, about)
-    if before is None or max(before["points"], plan.points, *(axis["count"] for axis in before["axes"])) > MOST_POINTS:
+    last, aside = previous(folder, about), folder / parts.ASIDE
+    is_ours = aside.is_dir() and not aside.is_symlink()
+    earlier = [path for path in sorted(aside.iterdir()) if path.is_dir()] if is_ours else []
+    manifests = [one for one in (last, *(previous(place, about) for place in earlier)) if one is not None]
+    if not manifests or plan.points > MOST_POINTS:
         return {}
-    try:
-        old = {key: number for number, key in enumerate(list_keys(before))}
-    except (LookupError, ValueError, TypeError):  # somebody else wrote the manifest: nothing is reused
-        return {}
-    wanted = defaultdict[int, list[int]](list)
+    numbers = defaultdict[int, list[int]](list)
     for number, key in enumerate(list_keys(about)):
-        if key in old:
-            wanted[old[key]].append(number)
-    if not wanted and deciding(before["words"]) != deciding(about["words"]):
+        numbers[key].append(number)
+    lines, is_shared = dict[int, Lines](), last is None
+    for before in manifests:
+        if max(before["points"], *(axis["count"] for axis in before["axes"])) > MOST_POINTS:
+            return lines
+        try:
+            keys = list_keys(before)
+        except (LookupError, ValueError, TypeError):  # somebody else wrote the manifest: nothing is reused
+            return lines
+        wanted = {number: numbers[key] for number, key in enumerate(keys) if key in numbers}
+        is_shared = is_shared or bool(wanted)
+        lines = lines_of(plan, folder, about, before, wanted) | lines
+    if last is not None and not is_shared and deciding(last["words"]) != deciding(about["words"]):
         raise UserError(
-            f"{folder} holds another sweep: {before['command']}; choose another sweep.name, or remove that folder"
+            f"{folder} holds another sweep: {last['command']}; choose another sweep.name, or remove that folder"
         )
+    return lines
+
+
+def lines_of(
+    plan: Plan, folder: Path, about: Mapping[str, Any], before: Mapping[str, Any], wanted: Mapping[int, Sequence[int]]
+) -> dict[int, Lines]:
+    """Return the lines of the wanted points of an earlier sweep, wherever its parts lie, as a new plan numbers them."""
     missing = set(about["columns"]) - set(before["columns"]) - {axis["column"] for axis in about["axes"]}
-    if before["version"] != about["version"] or missing or before.get("tally") != about["tally"]:
+    if not wanted or before["version"] != about["version"] or missing or before.get("tally") != about["tally"]:
         return {}
     shelf = collect.shelf_of(folder, before)
     start = 1 + len(about["axes"])
     places = [shelf.head.index(name) for name in (*about["columns"][start:], *about["tally"])]
     lines = dict[int, Lines]()
-    for part in shelf.find(before["parts"]).whole.values():
-        for number, some in shelf.good_lines(part).items():
-            for new in wanted.get(number, ()):
-                cells = settings_cells(plan, new)
-                lines[new] = [[*cells, *(line[place] for place in places)] for line in some]
+    for where in (replace(shelf, folder=folder / parts.ASIDE), shelf):
+        for part in where.find(before["parts"]).whole.values():
+            for number, some in where.good_lines(part).items():
+                for new in wanted.get(number, ()):
+                    cells = settings_cells(plan, new)
+                    lines[new] = [[*cells, *(line[place] for place in places)] for line in some]
     return lines
 
 

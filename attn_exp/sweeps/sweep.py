@@ -76,6 +76,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
 def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Git | None) -> Outcome:
     """Compute what is missing, and write the table and the report of what there is, however it ends."""
     shared = reuse.find_shared_points(plan, folder, about)
+    reuse.keep_manifest(folder, about)
     parts.tidy(folder / "parts", plan.names)
     shelf = collect.shelf_of(folder, about)
     inventory = shelf.find(plan.names)

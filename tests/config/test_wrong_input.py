@@ -279,3 +279,29 @@ def test_a_word_is_utf_8_whatever_the_locale() -> None:
     assert cli.decode_word("embeddings.text=gr\udcc3\udcbcn") == "embeddings.text=grün"
     with pytest.raises(UserError, match="not UTF-8"):
         cli.decode_word("\udcff")
+
+
+@pytest.mark.long
+def test_a_locale_without_its_letters_is_said_in_one_line(tmp_path: Path) -> None:
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for words in (["output_dir=\u00fco"], ["check", "m\u00fc.py"]):
+        command = [os.fsencode(word) for word in (sys.executable, "-m", "attn_exp", *words)]
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert ended.returncode == 2 and "set PYTHONUTF8=1" in ended.stderr, ended
+        assert len(ended.stderr.splitlines()) == 1, ended.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(["check", "mine.py"], marks=pytest.mark.long), ["sheet"], ["explain"], ["-m", "hydra/sweeper=basic"]],
+)
+def test_settings_of_hydra_are_refused_by_every_command(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def attention(q, k, v):\n    return v\n", encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["attn-exp", *command, "hydra.verbose=true"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "hydra.verbose=true: there is no log to configure" in capsys.readouterr().err

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from attn_exp.config.choices import conf_dir
+from attn_exp.config.compose import composed
 from attn_exp.errors import UserError
 from attn_exp.problem.problem import build
 from tests.checkpoints import write_tiny_model
@@ -169,7 +170,7 @@ def test_a_preset_wins_over_every_group(tmp_path: Path) -> None:
     )
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment/mine.yaml").write_text(f"# @package _global_\n{values}", encoding="utf-8")
-    mine = config("experiment=mine", f"hydra.searchpath=[file://{tmp_path}]")
+    mine = composed(["experiment=mine"], [str(tmp_path)])
     assert (mine.embeddings.d_model, mine.projections.spread) == (4, 0.5)
     assert (mine.variant["looped"].head, mine.report.figures) == (2, False)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
@@ -55,6 +57,45 @@ def test_no_word_is_defined_twice() -> None:
         if isinstance(name, ast.Name)
     ]
     assert len(names) == len(set(names)), Counter(names).most_common(2)
+
+
+FILLED_LATER = {"FORMULA_SIDE", "TURNED_SIDE", "PAIR_TURNED", "PAIRS_TURNED"}
+"""Lines of a worksheet that are chosen first and filled a few lines below."""
+
+
+def texts(word: object) -> Iterator[str]:
+    """Yield the texts of a word, which may be a table of them."""
+    if isinstance(word, str):
+        yield word
+    elif isinstance(word, Mapping | Sequence):
+        for part in word.values() if isinstance(word, Mapping) else word:
+            yield from texts(part)
+
+
+PLACES = {name: {field for text in texts(word) for _, field, _, _ in Formatter().parse(text) if field}
+          for name, word in KNOWN.items()}  # fmt: skip
+
+
+def fillings(path: Path) -> Iterator[tuple[str, set[str] | None]]:
+    """Yield the messages that a module says, each with the names that it fills in; None where it fills in nothing."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "words":
+            said = above[node]
+            said = above[said] if isinstance(said, ast.Subscript) else said
+            is_filled = isinstance(said, ast.Attribute) and said.attr == "format"
+            call = above[said] if is_filled else None
+            yield node.attr, {str(one.arg) for one in call.keywords} if isinstance(call, ast.Call) else None
+
+
+def test_every_message_is_filled_where_it_is_said() -> None:
+    said = [one for path in (ROOT / "attn_exp").rglob("*.py") for one in fillings(path)]
+    assert len({name for name, _ in said if PLACES.get(name)}) > 20
+    for name, filled in said:
+        wanted = PLACES.get(name, set())
+        if wanted and name not in FILLED_LATER:
+            assert filled is not None and ("None" in filled or wanted <= filled), (name, wanted, filled)
 
 
 def test_a_state_of_a_box_has_no_braces() -> None:

@@ -39,6 +39,18 @@ def test_points_of_both_are_not_computed_again(words: tuple[str, ...], cached: i
     assert again == (the_sweep(fresh) / "results.csv").read_bytes()
 
 
+def test_points_of_a_sweep_before_the_last_one_are_not_computed_again(tmp_path: Path) -> None:
+    quickly(tmp_path, *NAMED, "head=1,2", "seed=range(0,5)")
+    quickly(tmp_path, *NAMED, "head=1", "seed=range(0,2)")
+    words = ("head=1,2", "seed=range(0,6)")
+    _, told = quickly(tmp_path, *NAMED, *words)
+    assert " 10 cached" in told.splitlines()[-1]
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    quickly(fresh, *NAMED, *words)
+    assert (the_sweep(tmp_path) / "results.csv").read_bytes() == (the_sweep(fresh) / "results.csv").read_bytes()
+
+
 @pytest.mark.parametrize(
     "keys",
     ['{"bases": {}, "composed": [false, false], "files": {}}', '{"bases": {"": "x"}, "composed": [], "files": {}}'],

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -318,6 +319,16 @@ def test_more_metrics_are_more_columns(tmp_path: Path, quick: Quick) -> None:
 def test_hydras_own_sweeper_is_still_there(tmp_path: Path, quick: Quick) -> None:
     quick("-m", "head=1,2", "hydra/sweeper=basic", "report=none")
     assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 2
+
+
+def test_parquet_without_pyarrow_is_refused_before_anything_is_computed(
+    tmp_path: Path, quick: Quick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pyarrow", "pyarrow.csv", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    _, told = quick("-m", "head=1,2", "sweep.format=parquet", code=2)
+    assert "sweep.format=parquet is not installed; pip install 'attn-exp[parquet]'" in told
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_parquet_is_a_data_set_for_duckdb(tmp_path: Path, quick: Quick) -> None:

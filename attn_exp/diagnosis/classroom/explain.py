@@ -8,6 +8,8 @@ from functools import cache, partial
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from attn_exp.config.schema import Config
 from attn_exp.diagnosis.explaining.explanations import ONE, TWO, explained
 from attn_exp.diagnosis.explaining.numbers import Numbers, catalogue
@@ -34,7 +36,8 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
     start = perf_counter()
     _, problem, variants = prepared_with_code(config)
     sheet = filled_in(variants[0], problem, answers)
-    verdict = verdict_on(sheet, {variant.name: variant for variant in variants})
+    with np.errstate(all="ignore"):  # numbers of a person may be as large as they like
+        verdict = verdict_on(sheet, {variant.name: variant for variant in variants})
     name = " and ".join(f"answer.{one.stage}" for one in sheet.boxes)
     return decide(replace(verdict, name=name, asked=asked or variants[0].name, seconds=perf_counter() - start))
 

@@ -323,7 +323,7 @@ def from_file(path: Path, key: str) -> Cells:
         text = parsing.decoded(machine.read(path)).removeprefix("\ufeff")
         pasted = bare(text).strip()
         return from_print(pasted, key) if PASTED.match(pasted) else table(text, key)
-    except (OSError, ValueError, MemoryError) as error:
+    except Exception as error:  # whatever reading a file of a person raises
         if isinstance(error, UserError):
             raise
         raise UserError(f"{key}={path}: cannot be read ({reason(error)})") from error
