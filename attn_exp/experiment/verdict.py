@@ -142,7 +142,7 @@ def unfinished(name: str, reason: str, asked: str, rung: str = ANSWERED) -> Verd
 def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "") -> Verdict:
     """Return the verdict with its outcome.
 
-    `not_verified` is what could not be verified beside what the verdict says; a `reason` leaves everything open.
+    `not_verified` adds to what the verdict already lists; a `reason` makes the whole outcome `not verified`.
     """
     left = tuple(dict.fromkeys((*verdict.not_verified, *not_verified)))
     is_open = bool(reason or (verdict.passed and left))

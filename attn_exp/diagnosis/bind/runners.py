@@ -159,7 +159,7 @@ def leave_out_norms(target: Any) -> None:
 
 
 def leave_out(x: Any) -> Any:
-    """Return what a norm of groups is given, which mixes tokens: what an attention layer does behind it is checked."""
+    """Return the input of a group norm unchanged: it mixes tokens, and the attention behind it is what is checked."""
     return x
 
 

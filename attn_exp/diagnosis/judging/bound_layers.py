@@ -40,7 +40,7 @@ class Seen:
 
 
 def observe(layer: Layer, more: int = 0) -> Seen:
-    """Record a layer and find the attention in it; `more` runs have tokens of other numbers.
+    """Record a layer and find the attention in it; `more` extra runs use tokens with other values.
 
     Raises:
         UncalledError: it takes no tokens of these numbers, or its operations depend on them.
@@ -53,7 +53,7 @@ def observe(layer: Layer, more: int = 0) -> Seen:
         try:
             recording = record_layer(layer, batch, length, keys, {}, more=more)
         except DifferentPathsError:
-            raise UncalledError(f"{layer.name} does other operations for other numbers") from None
+            raise UncalledError(f"{layer.name} runs different operations for other input values") from None
         except Exception as error:  # whatever the layer raises
             problem = problem or error
         else:
@@ -171,7 +171,7 @@ def bound_function(layer: Layer) -> Bound:
 
 
 def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
-    """Return the matrices that a layer's parameters say by their names, where they are others than it computes with.
+    """Return the matrices that a layer's parameter names suggest, if they differ from those it computes with.
 
     A weight of `nn.Linear` is `[out in]`; which way another lies no name says. None where a name is missing or unclear,
     or the number of heads, where nothing was read off the layer.

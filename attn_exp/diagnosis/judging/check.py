@@ -61,7 +61,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
             fault = error
         replaced = replaced_in_numpy()
         if replaced:
-            said = f"it replaced {', '.join(replaced)}, so that nothing right can be computed beside it"
+            said = f"it replaced {', '.join(replaced)}, so the right answer cannot be computed"
             return unfinished(own.name, said, request.words, CHECKED)
         if fault is None:
             left = tuple(f"{what} (it took {seconds:g} s until then)" for what, seconds in clock.left_out.items())
@@ -102,7 +102,7 @@ CONVENTIONS = {
 
 
 def is_theirs(error: BaseException, own: OwnFunction) -> bool:
-    """Say whether an error was raised in a function's file, or one beside it: as what it returned was read."""
+    """Say whether an error that occurred while the result was read came from the user's own files."""
     place = [path for path, _ in way_of(error)][-1]
     return place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
 
@@ -142,7 +142,7 @@ def are_of_masks(verdict: Verdict) -> bool:
 
 
 FOR_MASKS = {True: {"bhtd": "btd", "bthd": "btd"}, False: {"td": "bhtd"}}
-"""In which axes a function of q, k and v, or one of x, may be meant that takes others too, but no mask beside them."""
+"""Layouts to try for a function of q, k and v, or of x, that runs with other axes too, but not with a mask."""
 
 
 def only_masks_fail(verdict: Verdict) -> bool:
@@ -253,13 +253,13 @@ def with_each_convention(
 
 
 def said_of_masks(caller: Caller) -> list[tuple[Finding, str]]:
-    """Return what is to be said of two masks of which True hides in one alone: of padding, every library means so."""
+    """Report two masks where True hides in only one of them; for padding, that is what every library means."""
     if caller.masking.opposite == caller.padding.opposite:
         return []
     hiding, other = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")
     words = caller.offer.parameters
     is_usual = hiding == "padding" or "causal" in words["mask"].lower()
-    said = f"True in it hides, and in {words[other]} it is seen" + ("" if is_usual else ": a mistake, if not meant")
+    said = f"True in it hides, but in {words[other]} it attends" + ("" if is_usual else ": a mistake, unless intended")
     return [(Finding(f"masks as {words[hiding]}", HELD if is_usual else REMARK, said), "")]
 
 

@@ -23,7 +23,7 @@ from attn_exp.own_code import held
 from attn_exp.rules.masks.causal import Causal
 
 Step = Callable[[int, Any], dict[str, Any]]
-"""What is passed beside token number i: it is told what the call before returned."""
+"""Returns the keywords to pass with token number i, given what the previous call returned."""
 RUNG = "decoding with a cache"
 TOKENS = 5
 CLOSE = 1e-5

@@ -33,7 +33,7 @@ from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.sink import Sink
 
 FINE, COARSE = 44, 22
-"""Bits to which what is seen inside is held, and where a step is one of float32."""
+"""Bits of precision required inside a layer: usually, and where a step is in float32."""
 INSIDE = "attention inside"
 ADDED = "numbers added to the logits, or a logit beside them (they are the layer's own)"
 
@@ -76,7 +76,7 @@ def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) ->
     is_right, names = not chosen.wrong, found.names
     chosen = chosen if is_right or names else readings[0]
     lost = ", ".join(dict.fromkeys(case.rung for case, _ in chosen.wrong))
-    finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context is another: {lost}")
+    finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs: {lost}")
     computes = "attention of its own queries, keys and values" if is_right else "something else"
     stage = "" if is_right or names else first_difference(core, chosen.wrong[0][0])
     left = (f"how queries, keys and values are made ({reason})",) if reason else ()
@@ -155,7 +155,7 @@ LOWEST = -1e4
 
 
 def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
-    """Say whether the attention inside a layer is another; what a query gives that sees no key is open."""
+    """Say whether the attention inside a layer differs; the output of a query that sees no key is not judged."""
     right = expected(case)
     assert answer.output is not None
     kept = {**right, "output": without_blind(right["output"], right)}

@@ -135,8 +135,8 @@ OF_NO_OTHER = ("changes_inputs", "reuses_output")
 def explained_unless_alone(evidence: Answers, wrong: Seen) -> Explained:
     """Return what explains some answers; nothing where each query gets the value of its own token alone.
 
-    Scores matter to nothing then, and many mistakes at once give that. What nothing explains is held once more against
-    fresh questions without those that nobody promised to take, of which anything may become.
+    The scores then have no effect, and many mistakes give that. If nothing explains the answers, try once more with
+    fresh questions, leaving out those that the function never promised to take.
     """
     if sees_itself_alone(wrong, evidence.digits):
         return Explained()
@@ -151,7 +151,7 @@ def explained_unless_alone(evidence: Answers, wrong: Seen) -> Explained:
 
 
 def as_its_mask_fills(found: Explained, caller: Caller, function: Bound) -> Explained:
-    """Return an explanation that says of a product with a mask, or of none at all, that it is a small fill, if it is.
+    """Rename a multiplied or an ignored mask to a small fill in an explanation, if that is what it is.
 
     Their numbers are nearly the same.
     """
@@ -231,7 +231,7 @@ def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
     return own and (left_out or not any(mistake(name).group == "masks" for name in found.names))
 
 
-MADE_OF_IT = Answer(None, error="it answers, and makes something else of such a mask")
+MADE_OF_IT = Answer(None, error="it answers, but interprets such a mask differently")
 
 
 def what_it_computes(found: Explained, is_wrong: bool) -> str:
@@ -327,10 +327,10 @@ def asked_again(caller: Caller, seen: Seen) -> Finding:
         again = ways_to_call.of_kept_queries(caller, case, caller(case))
         later = again.output
         if later is None:
-            return Finding(rung, BROKEN, f"it gave no answer any more: {again.error}")
+            return Finding(rung, BROKEN, f"it no longer gives an answer: {again.error}")
         if later.shape == answer.output.shape:
             gap = np.nan_to_num(np.abs(later - answer.output)).max(initial=0.0)
             if gap / max(np.nan_to_num(np.abs(answer.output)).max(initial=0.0), 1e-30) <= 1e-3:
                 continue
-        return Finding(rung, BROKEN, "it answered otherwise at first")
+        return Finding(rung, BROKEN, "its first answer was different")
     return Finding(rung, HELD)

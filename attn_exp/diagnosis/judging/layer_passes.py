@@ -45,7 +45,7 @@ def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, req
     ]
     left = [f"parameter `{path}` (the call never reads it)" for path in unused]
     if not unused and any(read_projection(seen.recording, place) for place in find_unused_operations(seen)):
-        left.append("a projection (nothing is made of what it gives)")
+        left.append("a projection (its output is never used)")
     return replace(verdict, not_verified=(*verdict.not_verified, *left))
 
 

@@ -187,7 +187,7 @@ def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
     if offer.core and not has_batch(layout):
         yield "a batch (it takes one entry)"
     if offer.core and caller.is_made:
-        yield "another head size (it was made before)"
+        yield "another head size (it is already built)"
     if not offer.core and function.inside is not None:
         yield "other sizes of its matrices (they are its own)"
 

@@ -249,7 +249,7 @@ class Reader:
 
 
 def without_keys(pair: tuple[Case, Answer]) -> str:
-    """Say what the first query gets that sees no key: what no weights give, equal weights, or what it gets unmasked."""
+    """Describe the output of the first query that sees no key: zeros, equal weights, or the unmasked output."""
     case, answer = pair
     assert answer.output is not None
     stages = expected(case)
@@ -303,7 +303,7 @@ def first_stage(callers: tuple[Caller, Caller], case: Case, names: tuple[str, st
             )
     room = max(2.0 ** (6 - digits), 1e-9)
     if np.allclose(one, other, rtol=0, atol=room, equal_nan=True):
-        return "Their weights are the same: they part in what is made of the values"
+        return "Their weights are the same: they differ in how the values are used"
     return "The first stage that differs is the weights: " + "; ".join(how_weights_differ(one, other, names))
 
 
@@ -327,7 +327,7 @@ def how_weights_differ(one: Array, other: Array, names: tuple[str, str]) -> Iter
         said = f"the logits of {names[1]} are {1 / factor if factor else np.inf:.4g} times those of {names[0]}"
         yield "but for their sums they are the same" if same else said
     else:
-        yield f"they differ by up to {np.abs(one - other).max():.2g}, by no one factor"
+        yield f"they differ by up to {np.abs(one - other).max():.2g}, not by a constant factor"
 
 
 LEAST = 1e-12
