@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -25,7 +25,7 @@ from omegaconf.errors import (
 )
 from yaml import MarkedYAMLError, YAMLError
 
-from attn_exp import registry
+from attn_exp import machine, registry
 from attn_exp.config.choices import choices, groups
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, first_line, unknown
@@ -122,8 +122,11 @@ def file_with(text: bytes) -> str:
     hydra: Any = GlobalHydra.instance().hydra
     entries = hydra.config_loader.get_search_path().get_path() if hydra is not None else ()
     folders = [Path(entry.path.removeprefix("file://")) for entry in entries if entry.provider == "command-line"]
-    files = (path for folder in folders for path in sorted(folder.rglob("*.yaml")) if text in path.read_bytes())
-    return next((f": {path}" for path in files), "")
+    for path in (path for folder in folders for path in sorted(folder.rglob("*.yaml"))):
+        with suppress(OSError):
+            if text in machine.read(path):
+                return f": {path}"
+    return ""
 
 
 def reworded(message: str) -> str:

@@ -579,3 +579,52 @@ class OverRows(nn.Module):
 def test_axes_that_nobody_names_are_no_mistake_of_the_batch() -> None:
     verdict = attn_exp.check(OverRows, quick=True)
     assert verdict.outcome == "not verified" and "which axis of its input" in str(verdict), verdict
+
+
+class Strided(nn.Module):
+    """Its packed projection has an axis for the numbers of a head before that of the heads."""
+
+    def __init__(self, dim: int, heads: int = 4) -> None:
+        super().__init__()
+        self.heads, self.to_qkv, self.to_out = heads, nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.to_qkv(x).unflatten(-1, (-1, 3, self.heads)).permute(3, 0, 4, 1, 2)
+        return self.to_out(merge(attend(q, k, v)))
+
+
+def test_which_numbers_make_a_head_of_a_layer_is_a_question_to_the_user() -> None:
+    verdict = attn_exp.check(Strided, quick=True)
+    assert verdict.outcome == "not verified" and "which numbers make a head" in verdict.not_verified[0], verdict
+
+
+class Unscaled(Layer):
+    def __init__(self, d_model: int, num_heads: int, scale: bool = False) -> None:
+        super().__init__(d_model, num_heads)
+        self.scale = scale
+
+    def score(self, q: Any, k: Any) -> Any:
+        return q @ k.mT * (q.shape[-1] ** -0.5 if self.scale else 1)
+
+
+def test_a_switch_for_the_scale_that_is_off_is_no_mistake() -> None:
+    verdict = attn_exp.check(Unscaled, quick=True)
+    assert (verdict.outcome, verdict.right_under) == ("right", "scale=1"), verdict
+
+
+def for_two_entries() -> Any:
+    """Make a layer that takes as many entries as the example has."""
+    layer = Layer(24, 4)
+
+    def call(x: Any) -> Any:
+        if x.shape[0] != 2:
+            raise RuntimeError("made for two entries")
+        return layer(x)
+
+    return call, {"x": torch.randn(2, 6, 24)}
+
+
+def test_sizes_that_the_inputs_of_a_factory_rule_out_are_not_verified() -> None:
+    verdict = attn_exp.check(for_two_entries, quick=True)
+    assert verdict.outcome == "not verified", verdict
+    assert any("other sizes" in one or "other keys" in one for one in verdict.not_verified), verdict

@@ -32,11 +32,13 @@ class Case:
         return f"{self.mistake}-{module}.{self.function.__name__}"
 
 
+CONVENTIONS = {"mask_inverted", "rope_pairing", "causal_bottom_right", "heads_by_stride"}
+"""Mistakes that are conventions elsewhere: a verdict may ask the user about them."""
+
+
 def names_said(verdict: Any) -> tuple[str, ...]:
     """Return the mistakes that a verdict names; where it names a convention, the mistake that it is beside another."""
-    as_mistakes = next(
-        (group for group in verdict.alike if {"mask_inverted", "rope_pairing", "causal_bottom_right"} & {*group}), ()
-    )
+    as_mistakes = next((group for group in verdict.alike if CONVENTIONS & {*group}), ())
     if set(verdict.mistakes) < set(as_mistakes) and not verdict.passed:
         return tuple(as_mistakes)
     return tuple(verdict.mistakes)

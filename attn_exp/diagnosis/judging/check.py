@@ -86,11 +86,10 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tel
     words, said = CONVENTIONS.get(" ".join(verdict.mistakes), ("", ""))
     if words and words.partition("=")[0] not in request.said:
         other = judge(with_words(request, words))
-        if other.passed:
-            said = f"attention with {words}: {said}"
-            return replace(
-                other, passed=False, mistakes=(), alike=(verdict.mistakes,), right_under=words, computes=said
-            )
+        if other.passed or (other.right_under and not other.mistakes):  # under the words of one more convention
+            under, alike = other.right_under or words, (verdict.mistakes, *other.alike)
+            said = f"attention with {under}: {said}"
+            return replace(other, passed=False, mistakes=(), alike=alike, right_under=under, computes=said)
     return verdict
 
 

@@ -19,7 +19,7 @@ from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.bind.sizes import letter_of
 from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.finding.other_words import CAUSAL, under
+from attn_exp.diagnosis.finding.other_words import BLOCKS, CAUSAL, under
 from attn_exp.diagnosis.judging.bound_layers import (
     Seen,
     bound_function,
@@ -36,7 +36,7 @@ from attn_exp.diagnosis.locate.matrices import UnreadMatricesError
 from attn_exp.diagnosis.locate.surroundings import answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
 from attn_exp.errors import UncalledError
-from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, unfinished
+from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Verdict, unfinished
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
 
@@ -77,9 +77,25 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     axes = next(iter(layer.inputs.values()))
     if "batch_mixed" in verdict.mistakes and "w" in axes:  # nobody said that its axes are those of an image
         return unfinished(own.name, "which axis of its input is that of its tokens is not known", request.words)
+    if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
+        return with_heads_of_its_own(verdict)
     for one in WAYS:
         verdict = one(verdict, own, layer, request, check) if verdict.passed else verdict
     return verdict
+
+
+def with_heads_of_its_own(verdict: Verdict) -> Verdict:
+    """Return the verdict on a layer in which each head takes every h-th number, which only its weights make right."""
+    findings = tuple(replace(one, state=REMARK) if one.state == BROKEN else one for one in verdict.findings)
+    left = [*verdict.not_verified, HEADS, *([f"{MASKS} ({BLOCKS})"] if BLOCKS in verdict.computes else [])]
+    computes = "attention in which each head takes every h-th number"
+    verdict = replace(verdict, passed=True, mistakes=(), alike=((STRIDED,),), findings=findings, smallest=None)
+    return replace(verdict, computes=computes, not_verified=tuple(left))
+
+
+HEADS = "which numbers make a head (every h-th: right if the weights were trained so, wrong if neighbours were)"
+MASKS = "what True means in its mask"
+STRIDED = "heads_by_stride"
 
 
 def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer, Verdict]:

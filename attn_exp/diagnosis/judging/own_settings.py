@@ -39,6 +39,9 @@ def find_score_words(seen: Seen, request: Request) -> Iterator[str]:
     caps, scales = [""], list[str]()
     if any("bias" in plain(name) for name in seen.layer.unknown) or is_normed(seen):
         scales.append(UNSCALED)
+    if any(value is False and re.fullmatch("(use_?)?scal(e|ed|ing)", str(name)) for name, value in
+           seen.layer.settings.items()):  # fmt: skip
+        scales.append(UNSCALED)
     for name, value in numbers_set(seen.layer):
         if re.search("soft_?cap", name) and value > 0:
             caps.append(f"score=softcap score.softcap.cap={value:g}")

@@ -16,13 +16,14 @@ from attn_exp.diagnosis.asking.layouts import has_batch, has_heads
 from attn_exp.diagnosis.asking.offer import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE
 from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.finding import other_words
 from attn_exp.diagnosis.finding.ways_to_call import Seen, is_near
 from attn_exp.diagnosis.finding.ways_to_mask import ANY_IS_CAUSAL
 from attn_exp.errors import NOT_VERIFIED, UserError
-from attn_exp.experiment.verdict import ANSWERED, BROKEN, REMARK, Verdict, decide
+from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Verdict, decide
 from attn_exp.own_code import OwnFunction
 
 MOST = 90
@@ -130,6 +131,10 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
         findings = tuple(replace(one, state=NOT_VERIFIED) if one in broken else one for one in verdict.findings)
         return decide(replace(verdict, findings=findings), reason="; ".join(said))
     left = [*verdict.not_verified]
+    if broken and is_factory(own.function) and all(ERROR.match(one.said) for one in broken):
+        left.append(f"inputs of other sizes ({shortened(broken[0].said)})")
+        findings = tuple(replace(one, state=ABSENT) if one in broken else one for one in verdict.findings)
+        verdict, broken = replace(verdict, passed=True, findings=findings, smallest=None, computes=AS_ASKED), []
     is_explained = bool(verdict.mistakes or verdict.right_under or verdict.alike)
     if broken and not is_explained and all(one.rung in OF_MASKS and "Error" not in one.said for one in broken):
         word = next((f" `{word}`" for word in arguments_of(own.function) if role_of(word) in ("mask", "padding")), "")
@@ -152,6 +157,7 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
     return decide(replace(verdict, not_verified=kept), reason=reason)
 
 
+ERROR, AS_ASKED = re.compile(r"\w*Error: "), "attention as it was asked for"
 OF_MASKS = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal"}
 OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
 """What an error says that is none of the function's, but of this machine and what is installed."""
