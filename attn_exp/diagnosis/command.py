@@ -16,7 +16,7 @@ from typing import Any
 
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.asking.request import Request, understood
-from attn_exp.diagnosis.bind.factory import describe_factory
+from attn_exp.diagnosis.bind.factory import describe_factory, is_factory
 from attn_exp.diagnosis.classroom.explain import explain
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.unasked import arguments_of
@@ -83,8 +83,8 @@ first call may compile."""
 
 
 def uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str, Any]:
-    """Return what there is to say of a function that could not be called: why, and a wrapper to be completed."""
-    text = "" if why.startswith("device=") else describe_factory(own, why)
+    """Say why a function could not be called, and draft a factory for it, unless it is one."""
+    text = "" if why.startswith("device=") or is_factory(own.function) else describe_factory(own, why)
     if "--json" in words:
         said = {"name": own.name, "outcome": NOT_VERIFIED, "reason": why, "uncalled": why, "wrapper": text}
         text = json.dumps(said, ensure_ascii=False, indent=1)

@@ -18,8 +18,8 @@ from attn_exp.rules.scores.score import Score
 
 MOST_PLACES = 1 << 28
 """The most places of a mask that are looked at one by one, a byte each."""
-AT_ONCE = 1 << 24
-"""Places of a mask that are held in memory at a time where only rows count."""
+AT_ONCE, KEYS_AT_ONCE = 1 << 24, 256
+"""Places of a mask, and keys of each query, that are looked at together where only rows count."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,21 @@ def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: 
 
 
 def visible(rules: Rules, heads: int, rows: int, keys: int) -> Array:
-    """Return whether the masks let each query see a key, `[h t]`."""
-    seen = np.ones((heads, rows), dtype=bool)
-    block = max(1, AT_ONCE // (heads * max(keys, 1)))
-    for start in range(0, rows, block) if rules.masks else ():
-        row = np.arange(start, min(start + block, rows))[:, None]
-        grid = replace(whole_grid(rules, heads, rows, keys), row=row, query=row + int(rules.offset))
-        allowed = np.ones((heads, len(row), keys), dtype=bool)
+    """Return whether the masks let each query see a key, `[h t]`.
+
+    Keys are looked at in blocks, and in each of them only for the queries that have seen none yet.
+    """
+    seen = np.full((heads, rows), not rules.masks)
+    block = max(1, min(KEYS_AT_ONCE, AT_ONCE // (heads * max(rows, 1))))
+    whole = whole_grid(rules, heads, rows, keys)
+    for start in range(0, keys, block):
+        blind = np.flatnonzero(~seen.all(axis=0))
+        if not blind.size:
+            break
+        row, key = blind[:, None], np.arange(start, min(start + block, keys))
+        grid = replace(whole, row=row, query=row + int(rules.offset), key=key)
+        allowed = np.ones((heads, len(blind), len(key)), dtype=bool)
         for mask in rules.masks:
             allowed = allowed & mask.allows(grid)
-        seen[:, row[:, 0]] = allowed.any(axis=-1)
+        seen[:, blind] |= allowed.any(axis=-1)
     return seen

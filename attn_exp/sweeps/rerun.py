@@ -66,8 +66,8 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
         for sentence in input_files.changed(config, about.get(input_files.KEY, ())).values():
             print(f"attn_exp: {printable(sentence)}; a sweep keeps no arrays", file=sys.stderr)
         if config.dtype:
-            said = f"the rows of a run are computed in float64; its table of types has {', '.join(config.dtype)}"
-            print(f"attn_exp: {said}", file=sys.stderr)
+            kinds = ", ".join(config.dtype)
+            print(f"attn_exp: a run computes its rows in float64; the precision table shows {kinds}", file=sys.stderr)
         return run_here(config, repeat, folder, about.get("code", ()), own)
 
 

@@ -153,6 +153,19 @@ def test_a_users_mistake_is_one_line(
 
 
 @pytest.mark.long
+def test_a_factory_that_returns_no_pair_gets_no_draft_of_a_factory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs.py").write_text("def make():\n    return 3\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["attn-exp", "check", "pairs.py:make"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    said = capsys.readouterr()
+    assert stop.value.code == 3 and "make() returned no pair" in said.err and said.out.strip() == "", said
+
+
+@pytest.mark.long
 def test_what_cannot_be_called_gets_a_factory_to_be_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ from attn_exp.rules.masks.prefix import Prefix
 from attn_exp.rules.masks.window import Window
 from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.positions.sinusoidal import Sinusoidal
-from attn_exp.rules.rules import Rules, whole_grid
+from attn_exp.rules.rules import Rules, places, visible, whole_grid
 from attn_exp.rules.scores.additive import Additive
 from attn_exp.rules.scores.alibi import Alibi, slopes
 from attn_exp.rules.scores.softcap import Softcap
@@ -247,3 +247,13 @@ def test_additive_scores_are_those_of_bahdanau_in_pytorch(vector: list[Any]) -> 
     each = torch.tensor(vector, dtype=torch.float64).expand(2, 3)[:, None, None]
     sums = torch.tanh(torch.tensor(q)[:, :, None] + torch.tensor(k)[:, None])
     np.testing.assert_allclose(scores, (sums * each).sum(-1).numpy(), rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 300])
+def test_queries_that_see_a_key_are_those_of_the_whole_mask(rows: int) -> None:
+    """Whatever the blocks of keys in which they are looked for."""
+    keys = 600
+    values = np.random.default_rng(0).random((rows, keys)) < 2 / keys
+    for masks in ((), (Causal(),), (Causal(), Window(3, -1)), (Allowed(values[None, None]), Causal())):
+        seen = visible(Rules(masks=masks, offset=400), 2, rows, keys)
+        np.testing.assert_array_equal(seen, places(masks, rows, keys, 400, 2).any(axis=-1))
