@@ -79,7 +79,7 @@ def what_hydra_stumbles_over() -> Iterator[None]:
             raise
         except UnicodeDecodeError as error:
             place = f"byte {error.object[error.start]:#x} at position {error.start}"
-            raise UserError(f"a YAML file in --config-dir is not UTF-8 ({place}){file_with(error.object)}") from error
+            raise UserError(f"a YAML file in --config-dir is not UTF-8 ({place}){find_file(error.object)}") from error
         except RecursionError as error:
             raise UserError("the settings nest too deeply to be read") from error
         except Exception as error:
@@ -111,13 +111,13 @@ def name_setting(error: Exception) -> str:
     for cause in causes(error):
         if isinstance(cause, InterpolationResolutionError):
             key = str(cause).partition("'")[2].partition("'")[0]
-            return f"{cause.full_key}: {first_line(cause)}{file_with(f'${{{key}'.encode())}"
+            return f"{cause.full_key}: {first_line(cause)}{find_file(f'${{{key}'.encode())}"
         if isinstance(cause, GrammarParseError):
-            return f"a value cannot be read: {first_line(cause)}{file_with(b'${')}"
+            return f"a value cannot be read: {first_line(cause)}{find_file(b'${')}"
     return first_line(error)
 
 
-def file_with(text: bytes) -> str:
+def find_file(text: bytes) -> str:
     """Return the user's YAML file in which some bytes stand, after a colon; nothing where there is none."""
     hydra: Any = GlobalHydra.instance().hydra
     entries = hydra.config_loader.get_search_path().get_path() if hydra is not None else ()

@@ -55,7 +55,7 @@ def checked(words: Sequence[str]) -> tuple[str, int]:
     if not reply["uncalled"]:
         return reply["text"], reply["code"]
     why = reply.get("refused") or f"{reply['name']} could not be called {reply['uncalled']}"
-    return not_called(why, reply["text"] if JSON in words or "refused" in reply else "")
+    return report_uncalled(why, reply["text"] if JSON in words or "refused" in reply else "")
 
 
 def ask(child: Child, words: Sequence[str], seconds: float, heard: dict[str, Any]) -> Any:
@@ -68,7 +68,7 @@ def ask(child: Child, words: Sequence[str], seconds: float, heard: dict[str, Any
     return child.ask(list(words), seconds, hear, PREPARING)
 
 
-def not_called(why: str, text: str) -> tuple[str, int]:
+def report_uncalled(why: str, text: str) -> tuple[str, int]:
     """Say on stderr why nothing could be called, and return what to print and the exit code."""
     if text:
         print(text, flush=True)

@@ -134,7 +134,7 @@ def find_shared_points(plan: Plan, folder: Path, about: Mapping[str, Any]) -> di
             return lines
         wanted = {number: numbers[key] for number, key in enumerate(keys) if key in numbers}
         is_shared = is_shared or bool(wanted)
-        lines = lines_of(plan, folder, about, before, wanted) | lines
+        lines = read_lines(plan, folder, about, before, wanted) | lines
     if last is not None and not is_shared and deciding(last["words"]) != deciding(about["words"]):
         raise UserError(
             f"{folder} holds another sweep: {last['command']}; choose another sweep.name, or remove that folder"
@@ -142,7 +142,7 @@ def find_shared_points(plan: Plan, folder: Path, about: Mapping[str, Any]) -> di
     return lines
 
 
-def lines_of(
+def read_lines(
     plan: Plan, folder: Path, about: Mapping[str, Any], before: Mapping[str, Any], wanted: Mapping[int, Sequence[int]]
 ) -> dict[int, Lines]:
     """Return the lines of the wanted points of an earlier sweep, wherever its parts lie, as a new plan numbers them."""

@@ -285,7 +285,7 @@ class Call:
     convert: Callable[[Array], Any]
 
     def __call__(self, inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
-        neutral = {role: converted(value, self.convert) for role, value in self.neutral(inputs).items()}
+        neutral = {role: convert_value(value, self.convert) for role, value in self.neutral(inputs).items()}
         names = {**self.arguments.keywords, **self.arguments.arrays}
         by_name = {names.get(role, role): value for role, value in {**neutral, **keywords, **inputs}.items()}
         ordered = OrderedDict((name, by_name[name]) for name in self.arguments.parameters if name in by_name)
@@ -319,10 +319,10 @@ class Call:
                          for role, name, value in said)  # fmt: skip
 
 
-def converted(value: Any, convert: Callable[[Array], Any]) -> Any:
+def convert_value(value: Any, convert: Callable[[Array], Any]) -> Any:
     """Return arrays in the library of the layer, complex ones and pairs of tables too; other values as they are."""
     if isinstance(value, tuple):
-        return tuple(converted(one, convert) for one in value)
+        return tuple(convert_value(one, convert) for one in value)
     if np.iscomplexobj(value):
         return convert(value.real) + 1j * convert(value.imag)
     return convert(value) if isinstance(value, np.ndarray) else value

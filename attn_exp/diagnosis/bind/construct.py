@@ -71,7 +71,7 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
     """
     parameters = [one for one in every_parameter(kind, kind.__name__) if one.kind not in STARS]
     siblings = [one.name for one in parameters]
-    chosen = {one.name: required(one, kind, sizes, siblings, library) if one.default is one.empty
+    chosen = {one.name: fill_required(one, kind, sizes, siblings, library) if one.default is one.empty
               else instead_of_default(one, sizes, siblings) for one in parameters}  # fmt: skip
     if of_config:
         chosen = {one.name: value_of_type(str(one.annotation)) if one.default is one.empty and chosen[one.name] is ...
@@ -91,7 +91,7 @@ def value_of_type(annotation: str) -> Any:
     return literal[2] if literal else next((value for kind, value in values.items() if kind in annotation), None)
 
 
-def required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
+def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
     """Return what a parameter without a default is given, or `...` where nobody knows."""
     word, note, written = plain(given.name), annotation_of(given, kind), str(given.annotation).lower()
     value = value_of(given.name, sizes, siblings)
@@ -102,7 +102,7 @@ def required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: Sequen
     if library == "jax" and (word in ("key", "rng", "rngs", "prngkey") or "key" in written):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
     if library == "torch" and ("module" in written or "linear" in written):
-        value = made_module(given.name, sizes, value)
+        value = make_module(given.name, sizes, value)
     if value is ... and isinstance(note, type(Enum)) and len(note):
         value = next(iter(note))
     is_switch = value is ... and (note is bool or word.endswith("mask"))
@@ -110,7 +110,7 @@ def required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: Sequen
     return sizes.causal if is_switch else np.random.default_rng(0) if word in ("rng", "generator") else value
 
 
-def made_module(name: str, sizes: Sizes, value: Any) -> Any:
+def make_module(name: str, sizes: Sizes, value: Any) -> Any:
     """Return the module of PyTorch that a constructor wants: a projection, or dropout; else the value as it is."""
     if plain(name).endswith("proj"):
         return projection(side_of_name(name).removeprefix("W_"), sizes)
@@ -156,7 +156,7 @@ def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
     parameters = {one.name: one for one in every_parameter(kind, kind.__name__) if one.name in arguments}
     by_place = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_ONLY]
     places, named = map(arguments.get, by_place), {key: arguments[key] for key in arguments if key not in by_place}
-    with fixed_seed(seed):
+    with fix_seed(seed):
         return run_foreign(lambda: kind(*places, **named), f"{kind.__name__} could not be built")
 
 
@@ -174,7 +174,7 @@ def run_foreign(make: Callable[[], Any], failure: str) -> Any:
 
 
 @contextmanager
-def fixed_seed(seed: int) -> Iterator[None]:
+def fix_seed(seed: int) -> Iterator[None]:
     """Seed the global generators of NumPy and PyTorch, and put their states back at the end."""
     torch = sys.modules.get("torch")
     with ExitStack() as stack:

@@ -178,11 +178,11 @@ def prepare_jax(target: Any, fresh: bool, _wide: bool) -> Any:
         nnx = sys.modules["flax.nnx"]
         target.eval()
         graph, state = nnx.split(target)
-        return nnx.merge(graph, in_widest(state, fresh))
-    return sys.modules["equinox"].nn.inference_mode(in_widest(target, fresh))
+        return nnx.merge(graph, widen_tree(state, fresh))
+    return sys.modules["equinox"].nn.inference_mode(widen_tree(target, fresh))
 
 
-def in_widest(tree: Any, fresh: bool) -> Any:
+def widen_tree(tree: Any, fresh: bool) -> Any:
     """Return a tree of JAX with its floating-point arrays in the widest type, filled if they are fresh."""
     jax, into = sys.modules["jax"], library("jax")
     places = iter(range(10**6))
@@ -243,7 +243,7 @@ def run_linen(recipe: Recipe, module: Any) -> Runner:
 
     def init(*places: Any, **named: Any) -> Any:
         made = module.init({"params": key, "dropout": key}, *places, **named, method=method)
-        return {**made, "params": in_widest(made.get("params", {}), fresh=True)}
+        return {**made, "params": widen_tree(made.get("params", {}), fresh=True)}
 
     return Runner(module, getattr(module, method), run_pure(init, partial(module.apply, method=method)))
 
@@ -254,7 +254,7 @@ def run_haiku(recipe: Recipe) -> Runner:
     made = partial(build, recipe.owner, recipe.arguments, recipe.seed)
     pure = sys.modules["haiku"].transform_with_state(lambda *places, **named: getattr(made(), name)(*places, **named))  # noqa: PLW0108
     run = run_pure(
-        lambda *places, **named: in_widest(pure.init(key, *places, **named), fresh=True),
+        lambda *places, **named: widen_tree(pure.init(key, *places, **named), fresh=True),
         lambda state, *places, **named: pure.apply(*state, key, *places, **named)[0],
     )
     return Runner(run, partial(getattr(recipe.owner, name), None), run)

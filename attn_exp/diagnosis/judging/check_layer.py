@@ -78,13 +78,13 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     if "batch_mixed" in verdict.mistakes and "w" in axes:  # nobody said that its axes are those of an image
         return unfinished(own.name, "which axis of its input is that of its tokens is not known", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
-        return with_heads_of_its_own(verdict)
+        return leave_heads_open(verdict)
     for one in WAYS:
         verdict = one(verdict, own, layer, request, check) if verdict.passed else verdict
     return verdict
 
 
-def with_heads_of_its_own(verdict: Verdict) -> Verdict:
+def leave_heads_open(verdict: Verdict) -> Verdict:
     """Return the verdict on a layer in which each head takes every h-th number, which only its weights make right."""
     findings = tuple(replace(one, state=REMARK) if one.state == BROKEN else one for one in verdict.findings)
     left = [*verdict.not_verified, HEADS, *([f"{MASKS} ({BLOCKS})"] if BLOCKS in verdict.computes else [])]

@@ -75,7 +75,7 @@ def find_ways(layer: Layer) -> Iterator[Step]:
         return {**positions_at(layer, at), **switch, **({"cache": cache} if "cache" in layer.keywords else {})}
 
     if "cache" not in layer.keywords:
-        yield beside_start(layer)
+        yield pass_start(layer)
         return
     yield lambda at, last: beside(at, None if last is None else returned_cache(last))
     yield grown(beside)
@@ -106,7 +106,7 @@ def join_tokens(before: Any, new: Any) -> Any:
     return join([before, new], len(before.shape) - 2)
 
 
-def beside_start(layer: Layer) -> Step:
+def pass_start(layer: Layer) -> Step:
     """Return what is passed to a layer that keeps its cache itself."""
     return lambda at, last: positions_at(layer, at)
 
