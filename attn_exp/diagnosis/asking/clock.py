@@ -13,9 +13,9 @@ from time import perf_counter, process_time
 from typing import TypeVar
 
 T = TypeVar("T")
-MAKING, ASKING_MORE, EXPLAINING = 5.0, 6.0, 8.0
-"""Seconds of a check after which a class is made in no other way, a function is not asked in other sizes, layouts or
-conventions, and several mistakes at once are not tried any more."""
+ASKING_MORE, EXPLAINING = 6.0, 8.0
+"""Seconds of a check after which a function is asked in no other size, layout or convention, and after which no more
+combinations of mistakes are tried."""
 
 
 SEVERAL = "several mistakes at once"
