@@ -44,6 +44,7 @@ def side_of_name(name: str) -> str:
         core = [core[0].removeprefix("w") or core[0]]
     if not core:
         core = [part for part in parts if part in ("x", "in", "input", "inputs", "features", "proj", "out")][:1]
+    core = core if len(core) == 1 else [part for part in core if part not in ("src", "source", "tgt")]
     if len(core) == 2 and set(core) == {"key", "value"}:
         core = ["kv"]
     side = next((side for side, words in SIDES.items() if len(core) == 1 and core[0].rstrip("s") in strip(words)), "")

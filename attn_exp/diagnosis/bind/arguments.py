@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.offer import BY_NAME, plain, role_of
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.asking.sides import side_of_name
+from attn_exp.diagnosis.bind.sizes import NAMES, ROOM
 
 ROLE_NAMES: dict[str, tuple[str, ...]] = {
     "memory": ("context", "memory", "encoderhiddenstates", "kv", "y", "xa", "keyvaluestates", "inputskv", "xkv",
@@ -38,6 +40,7 @@ ROLE_NAMES: dict[str, tuple[str, ...]] = {
     "training": ("training", "train", "istraining", "isdropout", "istrain"),
     "deterministic": ("deterministic", "inference", "evaluate"),
     "decode": ("decode",),
+    "room": NAMES["room"],
     "random": ("rng", "dropoutrng", "prngkey", "rngs", "dropoutkey"),
 }  # fmt: skip
 """Roles of arguments beside those of `asking.offer`, with the names that people give them."""
@@ -92,12 +95,12 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
     by_role: dict[str, str] = {}
     unknown = list[str]()
     for name in sorted(named, key=lambda one: one not in needed):
-        role = role_of_argument(name)
+        is_key = "key" in str(named[name].annotation).lower()  # of JAX's random numbers
+        role = "random" if is_key and role_of_argument(name) == "k" else role_of_argument(name)
         if role == "causal" and named[name].default is None and "mask" in name:
             role = ""  # an array, and no switch
         first = by_role.setdefault(role, name) if role else ""
-        is_key = role == "k" and "key" in str(named[name].annotation).lower()  # of JAX's random numbers
-        unknown += [] if first == name or role in REPEATED or is_key else [name]
+        unknown += [] if first == name or role in REPEATED else [name]
     if not {"q", "x"} & by_role.keys() and needed:
         first = next((name for name in needed if name in unknown), needed[0])
         by_role = {**{role: name for role, name in by_role.items() if name != first}, "x": first}
@@ -112,6 +115,8 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
 
 def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, str]:
     """Return the arrays that each call passes, by role."""
+    if {"q", "x"} <= by_role.keys() and not {"k", "v"} & by_role.keys() and by_role["x"] in needed:
+        return {"x": by_role["q"], "memory": by_role["x"]}
     if {"q", "k", "v"} <= by_role.keys() and ("x" not in by_role or by_role["q"] in needed):
         return {role: by_role[role] for role in "qkv"}
     first = [by_role[role] for role in "xq" if role in by_role]
@@ -139,8 +144,8 @@ class Neutral:
             **TO_EVALUATE, "causal": self.request.is_causal, "heads": heads, "kv_heads": self.sizes.get("g", heads),
             "scale": self.sizes.get("d", 1) ** -0.5, "window": lengths["s"], "start": 0, "dropout": 0.0,
             "position_ids": np.broadcast_to(np.arange(lengths["t"]), (lengths["b"], lengths["t"])).copy(),
-            **dict.fromkeys(("return_weights", "use_cache"), False),
-            **dict.fromkeys(("cache", "head_mask", "random", "added", "softcap")),
+            **dict.fromkeys(("return_weights", "use_cache"), False), "room": ROOM,
+            **dict.fromkeys(("cache", "head_mask", "added", "softcap")), "random": random_key(),
             **dict.fromkeys(MASKS, self.mask(role, name) if self.level and role in MASKS else None),
         }  # fmt: skip
         return self.rotary(role) if role in ROTARY else values.get(role, ...)
@@ -173,12 +178,21 @@ class Neutral:
             return tuple(np.broadcast_to(one, shape).copy() for one in (np.cos(angles), np.sin(angles)))
 
         behind = tuple(one[:1, :, None] for one in both(pairs))  # heads lie behind tokens
+        halves = np.stack([turned.real, turned.imag], -1)
+        matrices = np.stack([halves * [1, -1], halves[..., ::-1]], -2)  # [t d/2 2 2]
+        cosines, sines = (
+            [turn(wide), turn(pairs), both(wide)[at], both(pairs)[at]] for at, turn in enumerate((np.cos, np.sin))
+        )
         values: dict[str, list[Any]] = {
-            "cos": [np.cos(wide), np.cos(pairs)], "sin": [np.sin(wide), np.sin(pairs)],
-            "complex": [turned, np.stack([turned.real, turned.imag], -1), both(pairs)],
-            "rotary": [both(wide), both(pairs), wide, turned, behind],
+            "cos": cosines, "sin": sines, "complex": [turned, halves, both(pairs), matrices],
+            "rotary": [both(wide), both(pairs), wide, turned, behind, (cosines[0], sines[0]), halves],
         }  # fmt: skip
         return values[role][self.level % len(values[role])]
+
+
+def random_key() -> Any:
+    """Return a key of JAX's random numbers; None where JAX is not imported."""
+    return sys.modules["jax"].random.PRNGKey(0) if "jax" in sys.modules else None
 
 
 def fill_of_mask(name: str, source: str) -> float | bool:

@@ -30,6 +30,7 @@ from attn_exp.diagnosis.bind.runners import (
     widths_of_weights,
 )
 from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, settings_of, sizes_of_layer, sizes_to_try
+from attn_exp.diagnosis.bind.usage import infer_letters
 from attn_exp.diagnosis.code.libraries import library
 from attn_exp.diagnosis.code.returned import parts_of
 from attn_exp.errors import UncalledError, UserError
@@ -54,10 +55,9 @@ def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False,
     if is_factory(own.function):
         return bind_factory(own)
     owner, method = owner_and_method(own.function)
-    errors = list[UncalledError]()
-    for sizes in sizes_to_try(owner, request) if inspect.isclass(owner) else [None]:
-        if sizes is not None and sizes.dropout and not drops:
-            continue
+    errors, usage = list[UncalledError](), infer_letters(owner)
+    several = (replace(one, usage=usage) for one in sizes_to_try(owner, request) if drops or not one.dropout)
+    for sizes in several if inspect.isclass(owner) else [None]:
         try:
             layer = bind_with(own, recipe_for(owner, method, sizes, request.seed), sizes, request, with_memory)
             refused = str(errors[0]) if errors and re.search("(?i)dropout|rng", str(errors[0])) else ""
@@ -102,6 +102,8 @@ def bind_with(
     """
     runner = make_runner(recipe)
     arguments = read_arguments(parameters_of(runner.forward, own.name))
+    if len(arguments.missing) == 1 and set(arguments.arrays) == {"x"} and is_projected(runner, arguments.missing[0]):
+        arguments = replace(arguments, arrays={**arguments.arrays, "memory": arguments.missing[0]}, missing=())
     missing = ", ".join(f"`{name}`" for name in arguments.missing)
     if missing or not arguments.arrays:
         lacks = f"needs {missing}, whose meaning is not known" if missing else "takes no array that could be the input"
@@ -120,6 +122,11 @@ def bind_with(
         except Exception as error:
             first = first or error_line(error)
     raise UncalledError(f"{own.name} could not be called: {first}")
+
+
+def is_projected(runner: Runner, name: str) -> bool:
+    """Say whether a layer hands an argument to one of its own parts, as it does with tokens: `self.to_kv(media)`."""
+    return bool(re.search(rf"\bself\.\w+\(\s*{re.escape(name)}\s*[,)]", forward_source(runner)))
 
 
 def layer_sizes(
@@ -153,7 +160,7 @@ def attempts(runner: Runner, recipe: Recipe, arguments: Arguments) -> Iterator[A
     """Yield the attempts in their order, at most MOST_CALLS."""
     keywords, required = arguments.keywords, arguments.required
     levels = [0, 1, 2, 3, 4, 5, 6, 7] if set(required) & set(MASKS) else [0]
-    levels = [0, 1, 2, 3, 4] if set(keywords) & set(ROTARY) else levels
+    levels = list(range(7)) if set(keywords) & set(ROTARY) else levels
     squares = [False, True] if len(arguments.arrays) > 1 else [True]
     usual = [Attempt(layout, square, level) for layout in layouts_of(runner, recipe, arguments)
              for square in squares for level in levels]  # fmt: skip

@@ -17,6 +17,7 @@ import numpy as np
 
 from attn_exp.diagnosis.asking.offer import every_parameter, plain
 from attn_exp.diagnosis.asking.sides import side_of_name
+from attn_exp.diagnosis.asking.uses import is_of_a_library
 from attn_exp.diagnosis.bind.sizes import (
     CONFIG,
     ROOM,
@@ -33,6 +34,9 @@ from attn_exp.own_code import error_line, held
 STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
+RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
+
+
 class Bag(dict[str, Any]):
     """A configuration of no class: answers attributes and keys by the table of sizes, and notes what was read."""
 
@@ -41,7 +45,9 @@ class Bag(dict[str, Any]):
         vars(self)["sizes"] = sizes
 
     def __getattr__(self, name: str) -> Any:
-        value = ... if name.startswith("__") else value_of(name, vars(self)["sizes"])
+        sizes = vars(self)["sizes"]
+        value = ... if name.startswith("__") else value_of(name, sizes)
+        value = Bag(sizes) if value is ... and sizes.usage.get(name) == "config" else value
         if value is ...:
             raise AttributeError(f"the configuration needs `{name}`, whose meaning is not known")
         return dict.setdefault(self, name, value)
@@ -69,7 +75,7 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
     Raises:
         UncalledError: it requires something whose meaning is not known.
     """
-    parameters = [one for one in every_parameter(kind, kind.__name__) if one.kind not in STARS]
+    parameters = constructor_parameters(kind)
     siblings = [one.name for one in parameters]
     chosen = {one.name: fill_required(one, kind, sizes, siblings, library) if one.default is one.empty
               else instead_of_default(one, sizes, siblings) for one in parameters}  # fmt: skip
@@ -79,9 +85,26 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
     missing = [one.name for one in parameters if one.default is one.empty and chosen[one.name] is ...]
     if missing:
         raise UncalledError(f"{kind.__name__} could not be built: needs `{missing[0]}`, whose meaning is not known")
+    if library == "jax":
+        keys = (one for one in parameters if one.default is None and plain(one.name) in RANDOM_KEYS)
+        chosen |= {one.name: fill_required(one, kind, sizes, siblings, library) for one in keys}
+    told_later = every_parameter(vars(kind)["__call__"], "") if "__call__" in vars(kind) else []
+    for one in told_later:  # Flax takes it once
+        chosen |= {one.name: ...} if letter_of(one.name) in ("evaluates", "trains") and one.name in chosen else {}
     if "w_init" in chosen and "haiku" in sys.modules:
         chosen["w_init"] = sys.modules["haiku"].initializers.VarianceScaling(1.0)
     return {name: value for name, value in chosen.items() if value is not ...}
+
+
+def constructor_parameters(kind: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a constructor, and those of the class that it hands `**kwargs` on to."""
+    found = {one.name: one for one in every_parameter(kind, kind.__name__)}
+    for home in inspect.getmro(kind)[1:]:
+        if is_of_a_library(home) or not any(one.kind in STARS for one in found.values()):
+            break
+        found = {name: one for name, one in found.items() if one.kind not in STARS}
+        found = {one.name: one for one in every_parameter(home, kind.__name__)} | found
+    return [one for one in found.values() if one.kind not in STARS]
 
 
 def value_of_type(annotation: str) -> Any:
@@ -97,9 +120,10 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
     value = value_of(given.name, sizes, siblings)
     if re.search(rf"\b{given.name}\[[01]\]", source_of(kind)):  # height and width
         return 2, 3
-    if CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
+    is_config = value is ... and sizes.usage.get(given.name) == "config"
+    if is_config or CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
         return configuration(note, kind, sizes)
-    if library == "jax" and (word in ("key", "rng", "rngs", "prngkey") or "key" in written):
+    if library == "jax" and (word in RANDOM_KEYS or "key" in written):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
     if library == "torch" and ("module" in written or "linear" in written):
         value = make_module(given.name, sizes, value)

@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from attn_exp.diagnosis.asking.offer import ROLES, every_parameter, plain
@@ -49,9 +49,10 @@ FIXED: dict[str, Any] = {
     "nlayer": 1, "nlayers": 1, "numlayers": 1, "numhiddenlayers": 1, "batchsize": 8, "maxbatchsize": 8, "bs": 8,
     "device": "cpu", "dtype": None, "seed": 0, "name": "attention", "eps": 1e-5, "layernormeps": 1e-5, "normeps": 1e-5,
     "rmsnormeps": 1e-5, "layernormepsilon": 1e-5, "epsilon": 1e-5, "ropetheta": 1e4, "theta": 1e4, "base": 1e4,
-    "ropebase": 1e4, "slidingwindow": None, "ropescaling": None, "vocabsize": 11, "windowsize": 4, "window": 4,
-    "clipqkv": None, "attentiontype": "full_attention", "layertypes": ["full_attention"], "attnimplementation": "eager",
-    "scaleattnweights": True, "partialrotaryfactor": 1.0, "batchfirst": True, "kernelsize": 1, "numclasses": 11,
+    "ropebase": 1e4, "slidingwindow": None, "slidingwindowsize": None, "ropescaling": None, "vocabsize": 11,
+    "windowsize": 4, "window": 4, "clipqkv": None, "attentiontype": "full_attention", "layertypes": ["full_attention"],
+    "attnimplementation": "eager", "scaleattnweights": True, "partialrotaryfactor": 1.0, "batchfirst": True,
+    "kernelsize": 1, "numclasses": 11,
     "quant": False, "quantize": False,
 }  # fmt: skip
 """Settings that are no size and get one value where they are required."""
@@ -65,7 +66,8 @@ ROOM = 40
 class Sizes:
     """What a layer is built with: `h` heads of `d` numbers, width `m`, `g` key/value heads.
 
-    `told` are the letters that the user or the file fixed, so that a default of the constructor is no reason to differ.
+    `told` are the letters that the user or the file fixed, so that a default of the constructor is no reason to differ;
+    `usage` are the letters of names that no table knows, by what the code does with them.
     """
 
     h: int
@@ -75,6 +77,7 @@ class Sizes:
     dropout: float = 0.0
     causal: bool = False
     told: frozenset[str] = frozenset()
+    usage: Mapping[str, str] = field(default_factory=dict)
 
     def lengths(self) -> dict[str, int]:
         """Return lengths of batch, queries and keys, and the sides of an image, that equal no other size."""
@@ -99,6 +102,8 @@ def letter_of(name: str, siblings: Collection[str] = ()) -> str:
 PARTS = (
     ("drop", "dropout"),
     ("rope|base|theta|scale|talk|maxhead|headtype|^headmask", ""),
+    ("(idx|index|layerid|blockid)$", "index"),
+    ("max\\w*(len|length|pos|dist|distance|positions|tokens)$|buckets$", "room"),
     ("^(use|is|return|with|log|has|do|apply|output)", "flag"),
     ("head.*(dim|size)|(dim|size).*head", "d"),
     ("(kv|keyvalue|group).*head|head.*(kv|keyvalue|group)", "g"),
@@ -114,10 +119,11 @@ def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
     known: Mapping[str, Any] = {
         "r": sizes.d // 2, "h": sizes.h, "g": sizes.g, "groups": sizes.g, "d": sizes.d, "m": sizes.m, "room": ROOM,
         "bias": True, "causal": sizes.causal, "evaluates": True, "trains": False, "dropout": sizes.dropout,
-        "flag": False,
+        "flag": False, "unread": None, "index": 0,
     }  # fmt: skip
+    letter = letter_of(name, siblings) or sizes.usage.get(name, "")
     scales = {"temperature": sizes.d**0.5} | dict.fromkeys(("scale", "scaling", "softmaxscale"), sizes.d**-0.5)
-    return FIXED[word] if word in FIXED else scales.get(word, known.get(letter_of(name, siblings), ...))
+    return FIXED[word] if word in FIXED else scales.get(word, known.get(letter, ...))
 
 
 def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collection[str]) -> Any:

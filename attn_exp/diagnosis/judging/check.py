@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -90,7 +90,16 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tel
             under, alike = other.right_under or words, (verdict.mistakes, *other.alike)
             said = f"attention with {under}: {said}"
             return replace(other, passed=False, mistakes=(), alike=alike, right_under=under, computes=said)
-    return verdict
+    return judge_neighbours(verdict, request, judge)
+
+
+def judge_neighbours(verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]) -> Verdict:
+    """Return a verdict that nothing explains with the mistake beside the other pairing of RoPE, where there is one."""
+    words = other_words.NEIGHBOURS
+    if not verdict.unexplained or not request.positions or words.partition("=")[0] in request.said:
+        return verdict
+    other = judge(with_words(request, words))
+    return verdict if other.unexplained or not other.mistakes else other_words.under(other, request, words)
 
 
 CONVENTIONS = {

@@ -120,10 +120,41 @@ def test_settings_of_no_class_and_what_they_lack() -> None:
     class Lacks(OfBag):
         def __init__(self, config: Any) -> None:
             super().__init__(config)
-            self.known = config.frobnication
+            self.known = config.frobnication + 1
 
     with pytest.raises(UncalledError, match=r"could not be built.*`frobnication`, whose meaning is not known"):
         bound(Lacks)
+
+
+class Inner(nn.Module):
+    """Sizes under names that no table knows: only the code says what they are."""
+
+    def __init__(self, breadth: int, pieces: int, share: float, told: Any, *, loud: bool, spare: Any) -> None:
+        super().__init__()
+        self.pieces, self.part, self.spare = pieces, breadth // pieces, spare
+        self.into = nn.Linear(breadth, 3 * breadth)
+        self.drop = nn.Dropout(share)
+        self.out = nn.Linear(pieces * self.part, told["transformer"]["n_embd"])
+        if loud:
+            raise ValueError("a switch that is unknown stays off")
+
+    def forward(self, x: Any, media: Any) -> Any:
+        q, k, v = (one.unflatten(-1, (self.pieces, -1)).transpose(1, 2) for one in self.into(x).chunk(3, -1))
+        context = (q @ k.mT / math.sqrt(self.part)).softmax(-1) @ v
+        return self.out(context.transpose(1, 2).flatten(2)) + self.into(media).mean()
+
+
+class Outer(Inner):
+    def __init__(self, *places: Any, **named: Any) -> None:
+        super().__init__(*places, **named)
+
+
+@pytest.mark.parametrize("kind", [Inner, Outer])
+def test_sizes_of_unknown_names_are_read_off_the_code(kind: type) -> None:
+    layer = bound(kind, "head=2")
+    assert (layer.settings["breadth"], layer.settings["pieces"]) == (12, 2)
+    assert (layer.settings["share"], layer.settings["loud"], layer.settings["spare"]) == (0.3, False, None)
+    assert layer.inputs.keys() == {"x", "memory"}
 
 
 @pytest.mark.parametrize(("names", "axes"), [("t, b, c", "tbm"), ("b, c, t", "bct"), ("b, t, c", "btm"), ("n, d", "tm"),
