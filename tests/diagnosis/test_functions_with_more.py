@@ -63,21 +63,6 @@ def test_a_mapping_that_helpers_read_is_given_and_heads_in_the_code_are_found() 
     assert verdict.passed and verdict.right_under == "mask=causal head=4", verdict
 
 
-def of_what_is_kept(query: Any, memory: Any) -> Any:
-    count = memory["filled"]
-    keys, values = memory["keys"][..., :count, :], memory["values"][..., :count, :]
-    return softmax(query @ keys.swapaxes(-1, -2) / np.sqrt(query.shape[-1])) @ values
-
-
-def of_what_is_kept_unscaled(query: Any, memory: Any) -> Any:
-    return softmax(query @ memory["keys"].swapaxes(-1, -2)) @ memory["values"]
-
-
-def test_keys_and_values_are_kept_in_a_mapping() -> None:
-    assert attn_exp.check(of_what_is_kept, quick=True).passed
-    assert attn_exp.check(of_what_is_kept_unscaled, quick=True).mistakes == ("no_scale",)
-
-
 def of_turned(layers: Any, name: str, x: Any) -> Any:
     return x @ layers[name]["weight"].T + layers[name]["bias"]
 

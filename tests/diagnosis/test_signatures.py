@@ -102,11 +102,6 @@ def keys_and_values(q: Any, kv: Any) -> Any:
     return attend(q, *kv)
 
 
-def lists(qs: Any, ks: Any, vs: Any) -> Any:
-    assert isinstance(qs, list)
-    return [attend(q, k, v) for q, k, v in zip(qs, ks, vs, strict=True)]
-
-
 def named(inputs: Any) -> Any:
     return attend(inputs["query"], inputs["key"], inputs["value"])
 
@@ -165,10 +160,6 @@ def nested(q: Any, k: Any, v: Any) -> Any:
     return None, (weights_first(q, k, v), {"cache": k})
 
 
-def maker(heads: int = 3) -> Any:
-    return attend
-
-
 class Temperature:
     def __init__(self, temperature: float) -> None:
         self.temperature = temperature
@@ -179,9 +170,9 @@ class Temperature:
 
 ONE_LINE = [
     with_d_k, with_module_of_functions, with_dropout, with_tables, in_chunks, with_settings, with_a_key, keywords_alone,
-    stars, letters, packed, packed_by_head, keys_and_values, lists, named, one_matrix, matrices_of_heads,
+    stars, letters, packed, packed_by_head, keys_and_values, named, one_matrix, matrices_of_heads,
     two_inputs, keys_in_columns, parameters, tokens_first, channels_first, joined, weights_first, an_object,
-    nested, maker, Temperature, partial(with_d_k, d_k=8), Temperature(8**0.5).__call__,
+    nested, partial(with_d_k, d_k=8), Temperature(8**0.5).__call__,
 ]  # fmt: skip
 
 

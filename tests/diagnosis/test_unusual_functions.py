@@ -83,55 +83,6 @@ def test_tokens_and_answers_may_lie_otherwise(function: Callable[..., Any]) -> N
     assert verdict.passed, str(verdict)
 
 
-def of_one_query(query: Any, keys: Any, values: Any, mask: Any = None) -> Any:
-    scores = keys @ query / np.sqrt(len(query))
-    return softmax(scores if mask is None else np.where(mask, scores, -np.inf)) @ values
-
-
-def of_one_query_of_heads(q: Any, k_cache: Any, v_cache: Any) -> Any:
-    scores = np.einsum("hd,shd->hs", q, k_cache) / np.sqrt(q.shape[-1])
-    return np.einsum("hs,shd->hd", softmax(scores, 0), v_cache)
-
-
-def test_one_query_may_be_a_call() -> None:
-    assert attn_exp.check(of_one_query, quick=True).passed
-    assert attn_exp.check(of_one_query_of_heads, quick=True).mistakes == ("softmax_over_heads",)
-
-
-batch_size, n_head, seq_len, head_dim = 4, 2, 16, 32
-
-
-def of_sizes_above(Q: Any, K: Any, V: Any) -> Any:
-    out = np.zeros((batch_size, n_head, seq_len, head_dim))
-    for entry in range(batch_size):
-        for head in range(n_head):
-            scores = Q[entry, head] @ K[entry, head].T / np.sqrt(head_dim)
-            out[entry, head] = softmax(scores) @ V[entry, head]
-    return out
-
-
-def test_sizes_of_a_file_are_those_of_a_call() -> None:
-    verdict = attn_exp.check(of_sizes_above, quick=True)
-    assert verdict.passed and "[b h t d]" in str(verdict), str(verdict)
-    assert (batch_size, n_head, seq_len, head_dim) == (4, 2, 16, 32)
-
-
-T, d, h = 4, 8, 2
-d_head = d // h
-
-
-def of_short_sizes_above(x: Any, Wq: Any, Wk: Any, Wv: Any, Wo: Any, mask: Any) -> Any:
-    q, k, v = ((x @ W).reshape(T, h, d_head).transpose(1, 0, 2) for W in (Wq, Wk, Wv))
-    mixed = softmax(q @ k.transpose(0, 2, 1) / np.sqrt(d_head) + mask) @ v
-    return mixed.transpose(1, 0, 2).reshape(T, d) @ Wo
-
-
-def test_a_width_is_told_from_the_size_of_a_head_by_their_numbers() -> None:
-    verdict = attn_exp.check(of_short_sizes_above, quick=True)
-    assert verdict.passed, str(verdict)
-    assert (T, d, h, d_head) == (4, 8, 2, 4)
-
-
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
 

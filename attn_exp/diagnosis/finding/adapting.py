@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, combinations, permutations, product
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, permutations, product
 from types import MappingProxyType
 from typing import Any
 
@@ -28,12 +29,8 @@ from attn_exp.diagnosis.asking.uses import Use, uses_of
 from attn_exp.diagnosis.calling import mappings, turning_tables
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import holds_size
-from attn_exp.diagnosis.calling.file_globals import find_global_sizes, is_cache_name, next_caches, replace_globals
 from attn_exp.diagnosis.calling.neutral import (
-    ALL_AROUND,
     HEADS,
-    KEYS,
-    OF_LENGTH,
     ONE,
     RANDOM_KEY,
     ROOM_FOR_ANSWER,
@@ -45,12 +42,7 @@ from attn_exp.diagnosis.calling.neutral import (
     is_known,
     sources_of,
 )
-from attn_exp.diagnosis.calling.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
-from attn_exp.diagnosis.code.libraries import stack
-from attn_exp.diagnosis.code.returned import hidden, parts_of
-from attn_exp.forms.pipeline import At
-from attn_exp.own_code import LeftError, held
-from attn_exp.rules.rules import Rules
+from attn_exp.diagnosis.calling.packing import KV, QKV, WHOLE, Pack, source_of_matrices, ways_of
 
 SIZES = "sizes"
 """The role of what an adapter is told of a call's sizes."""
@@ -69,84 +61,26 @@ NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "lengths", "hea
 class Adapter:
     """A function with what each of its arguments is given: `passed` names those that a question says."""
 
-    function: Callable[..., Any] | Making
+    function: Callable[..., Any]
     sources: Mapping[str, Source]
     positional: tuple[str, ...]
     passed: tuple[str, ...] = ()
     starred: str = ""
     in_columns: bool = False
     """Whether tokens are columns of what it returns."""
-    told: Mapping[str, Source] = field(default_factory=dict)
-    """Sizes of its file that are those of a call."""
-    one_query: str = ""
-    """In which layout it takes one query alone, without an axis for it: then each of a question is one call."""
-    step: Step | None = None
-    """How it takes one token alone, and what earlier ones left: then each of a question is one call."""
 
     @property
     def holds_size(self) -> bool:
-        """Whether what is called is an object that was made before, perhaps for heads of one size."""
-        return not isinstance(self.function, Making) and holds_size(self.function)
+        """Whether what is called is an object that may be made for heads of one size."""
+        return holds_size(self.function)
 
     def __call__(self, **given: Any) -> Any:
         at, library, positions = given.pop(own(SIZES))
         core = {role: given.pop(own(role)) for role in (*CORE, *WHOLE_LAYER) if own(role) in given}
         given.pop(own("heads"), None)
         context = Context(at, library, core, turning_tables.as_asked(positions, at.size))
-        function = self.function.of(context) if isinstance(self.function, Making) else self.function
-        if self.step is not None:
-            return self.of_each_token(self.step, function, context, given)
-        if self.one_query:
-            return self.of_each_query(function, context, given)
-        return self.answer(function, context, given)
-
-    def of_each_query(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
-        """Return the answers to the queries, each of which is a call.
-
-        Raises:
-            ValueError: an answer is no row.
-        """
-        q, rows = context.given["q"], context.at.rows
-        axis, said = self.one_query.index("t"), []
-        for place in range(rows):
-            alone = {**context.given, "q": q[(*[slice(None)] * axis, place)]}
-            of_query = Context(replace(context.at, rows=1), context.library, alone)
-            words = {name: of_row(value, place, rows) for name, value in given.items()}
-            row = next(iter(parts_of(self.answer(function, of_query, words)).values()))
-            if hidden(row):  # joined with others it would hide nothing
-                return row
-            if len(row.shape) != len(q.shape) - 1:
-                raise ValueError("it gives no row for one query")
-            said.append(row)
-        return stack(said, axis)
-
-    def of_each_token(
-        self, step: Step, function: Callable[..., Any], context: Context, given: Mapping[str, Any]
-    ) -> Any:  # fmt: skip
-        """Return the answers to tokens one after another, each with the caches that the one before it left.
-
-        Raises:
-            ValueError: there are more keys than queries, or fewer.
-        """
-        if context.at.rows != context.at.keys:
-            raise ValueError("a call takes one token")
-        axis, answers = step.layout.index("t"), list[Any]()
-        state = {name: self.sources[name].make(context) for name in step.caches if name in self.sources}
-        for place in range(context.at.rows):
-            one = (*[slice(None)] * axis, slice(place, place + 1) if step.keeps_axis else place)
-            token = {role: array[one] for role, array in context.given.items()}
-            of_token = Context(replace(context.at, rows=1, keys=1), context.library, token)
-            said = self.answer(function, of_token, {**given, **state})
-            output, *rest = said if isinstance(said, tuple) else (said,)
-            state |= next_caches(rest, step.caches) if step.caches else {}
-            answers.append(output[(*[slice(None)] * axis, 0)] if step.keeps_axis else output)
-        return stack(answers, axis)
-
-    def answer(self, function: Callable[..., Any], context: Context, given: Mapping[str, Any]) -> Any:
-        """Return what the function says to one call."""
         values = {name: source.make(context) for name, source in self.sources.items()}
-        with replace_globals(function, {name: size.make(context) for name, size in self.told.items()}):
-            return self.said(function, values, given)
+        return self.said(self.function, values, given)
 
     def said(self, function: Callable[..., Any], values: dict[str, Any], given: Mapping[str, Any]) -> Any:
         """Return what the function says to the values of its arguments, and to those that a question says.
@@ -167,47 +101,9 @@ class Adapter:
         return said.swapaxes(-1, -2) if self.in_columns else said
 
     def __str__(self) -> str:
-        """Say what the arguments are given that are none of q, k, v or x themselves, and of what it is made."""
-        made = f"made of {self.function}" if isinstance(self.function, Making) and self.function.sources else ""
-        made = ", ".join(filter(None, (made, "each query in a call of its own" if self.one_query else "",
-                                       "each token in a call of its own" if self.step else "")))  # fmt: skip
-        said = [f"{name}={source.text}" for name, source in self.sources.items() if source.text not in (*"qkvx", name)]
-        return ", ".join([made, *said] if made else said)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One token in a call: how tokens lie, whether it keeps its axis, and the arguments for what earlier ones left."""
-
-    layout: str
-    keeps_axis: bool
-    caches: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Making:
-    """A function that returns a function, and what it is given: one is made for each number of heads."""
-
-    function: Callable[..., Any]
-    sources: Mapping[str, Source]
-    made: dict[tuple[int, ...], Any] = field(default_factory=dict, compare=False)
-
-    def of(self, context: Context) -> Any:
-        """Return what is called, made for the sizes of a call, and made once for each."""
-        sizes: tuple[int, ...] = (context.at.heads, context.at.groups, context.at.size)
-        sizes += (context.at.rows, context.at.keys) if any(one in OF_LENGTH for one in self.sources.values()) else ()
-        if sizes not in self.made:
-            self.made[sizes] = self.function(**{name: source.make(context) for name, source in self.sources.items()})
-        return self.made[sizes]
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={source.text}" for name, source in self.sources.items())
-
-
-def of_row(value: Any, place: int, rows: int) -> Any:
-    """Return what a mask `[... t s]` says of one query; all else as it is."""
-    shape = tuple(getattr(value, "shape", ()))
-    return value[..., place, :] if len(shape) > 1 and shape[-2] == rows else value
+        """Say what the arguments are given that are none of q, k, v or x themselves."""
+        return ", ".join(f"{name}={source.text}" for name, source in self.sources.items()
+                         if source.text not in (*"qkvx", name))  # fmt: skip
 
 
 def own(role: str) -> str:
@@ -227,9 +123,7 @@ class Arrangement:
     guessed: bool = False
     only_if_right: bool = False
     in_columns: bool = False
-    one_query: str = ""
     turned: bool = False
-    step: Step | None = None
 
 
 def adapted(function: Any, name: str) -> Iterator[Bound]:
@@ -238,80 +132,43 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
     Raises:
         UserError: what it takes is not known.
     """
-    for called, parameters in targets(function, name):
-        told = find_global_sizes(called)
-        uses = uses_of(function) if any(map(is_required, parameters)) else {}
-        roles = roles_taken(parameters)
-        for arrangement in chain(
-            of_mappings(parameters, uses),
-            of_steps(parameters),
-            of_kept(parameters, uses),
-            arrangements(parameters),
-        ):
-            passed = {roles[given.name]: given for given in reversed(parameters)
-                      if roles[given.name] in PASSED and given.name not in arrangement.sources
-                      and (given.default is not given.empty or roles[given.name] in NEEDED)}  # fmt: skip
-            rest = [
-                given for given in parameters if given.name not in arrangement.sources and given not in passed.values()
-            ]
-            unknown = [given for given in rest if is_required(given) or counts(given, arrangement)]
-            for of_file in [told, {}] if told else [{}]:
-                for extra in choices(unknown):
-                    yield bound_of(called, function, parameters, arrangement, passed, extra, of_file)
-            if "scale" in passed and is_required(passed["scale"]):  # what divides scores may be called so too
-                others = {role: given for role, given in passed.items() if role != "scale"}
-                extra = next(choices(unknown)) | {passed["scale"].name: ROOT}
-                yield bound_of(called, function, parameters, arrangement, others, extra)
-            if parts := {given.name: ONE for given in rest if counts_parts(given)}:
-                yield bound_of(called, function, parameters, arrangement, passed, next(choices(unknown)) | parts)
-            bears = [
-                passed[role].default for role in MASKS if role in passed
-            ]  # a None, or a True, that it may not bear
-            if any(default is None or isinstance(default, bool) for default in bears):
-                needed = {
-                    role: passed[role].replace(default=inspect.Parameter.empty) for role in MASKS if role in passed
-                }
-                yield bound_of(called, function, parameters, arrangement, passed | needed, next(choices(unknown)))
-
-
-def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
-    """Yield what may be called, with its parameters: the function, or what a maker of functions makes."""
     parameters = parameters_of(function, name)
-    yield function, parameters
-    if any(side_of_name(given.name) and is_required(given) for given in parameters):
-        return
-    for sources in choices(told_when_made(parameters), is_made=True):
-        making = Making(function, sources)
-        try:
-            with held():
-                made = making.of(NOMINAL)
-        except (Exception, LeftError):
-            continue
-        if callable(made) and not inspect.isclass(made):
-            yield making, parameters_of(made, name)
-            return
-
-
-NOMINAL = Context(At(Rules(), 2, 6, 6, 9, 9, 8, 48), "numpy", {})
-"""A call of the usual sizes: what is made for it tells what it takes."""
+    uses = uses_of(function) if any(map(is_required, parameters)) else {}
+    roles = roles_taken(parameters)
+    for arrangement in chain(of_mappings(parameters, uses), arrangements(parameters)):
+        passed = {roles[given.name]: given for given in reversed(parameters)
+                  if roles[given.name] in PASSED and given.name not in arrangement.sources
+                  and (given.default is not given.empty or roles[given.name] in NEEDED)}  # fmt: skip
+        rest = [given for given in parameters if given.name not in arrangement.sources and given not in passed.values()]
+        unknown = [given for given in rest if is_required(given) or counts(given, arrangement)]
+        bind = partial(bound_of, function, parameters, arrangement)
+        for extra in choices(unknown):
+            yield bind(passed, extra)
+        if "scale" in passed and is_required(passed["scale"]):  # what divides scores may be called so too
+            others = {role: given for role, given in passed.items() if role != "scale"}
+            yield bind(others, next(choices(unknown)) | {passed["scale"].name: ROOT})
+        if parts := {given.name: ONE for given in rest if counts_parts(given)}:
+            yield bind(passed, next(choices(unknown)) | parts)
+        bears = [passed[role].default for role in MASKS if role in passed]  # a None, or a True, that it may not bear
+        if any(default is None or isinstance(default, bool) for default in bears):
+            needed = {role: passed[role].replace(default=inspect.Parameter.empty) for role in MASKS if role in passed}
+            yield bind(passed | needed, next(choices(unknown)))
 
 
 def bound_of(
-    called: Any, function: Any, parameters: Sequence[inspect.Parameter], arrangement: Arrangement,
+    function: Any, parameters: Sequence[inspect.Parameter], arrangement: Arrangement,
     passed: Mapping[str, inspect.Parameter], extra: Mapping[str, Source],
-    of_file: Mapping[str, Source] = MappingProxyType({}),
 ) -> Bound:  # fmt: skip
     """Return one way to call a function as one that is known how to be called."""
     given = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     starred = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
     adapter = Adapter(
-        called, {**arrangement.sources, **extra}, tuple(given), tuple(one.name for one in passed.values()),
-        starred if starred and not given else "", arrangement.in_columns, of_file,
-        arrangement.one_query, arrangement.step,
+        function, {**arrangement.sources, **extra}, tuple(given), tuple(one.name for one in passed.values()),
+        starred if starred and not given else "", arrangement.in_columns,
     )  # fmt: skip
     names = {role: own(role) for role in arrangement.roles} | {role: one.name for role, one in passed.items()}
     names[SIZES] = own(SIZES)
-    used = [*extra.values(), *of_file.values(), *(called.sources.values() if isinstance(called, Making) else ())]
+    used = [*extra.values()]
     counts = arrangement.counts_heads or any(source is HEADS for source in used)
     if counts and "heads" not in names:
         names["heads"] = own("heads")
@@ -341,43 +198,25 @@ def is_size(given: inspect.Parameter) -> bool:
     return is_large and sources_of(given)[0] in (SIZE, WIDTH)
 
 
-def told_when_made(parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
-    """Return what a class is told: what it needs, sizes whatever their default is, and heads where it is told a width.
-
-    A width that is told has to be divided by as many heads as a question has.
-    """
-    told = [given for given in parameters if is_required(given) or is_size(given)]
-    is_whole = any(sources_of(given)[0] is WIDTH for given in told)
-    heads = [given for given in parameters if type(given.default) is int and sources_of(given)[0] is HEADS]
-    return told + [given for given in heads if is_whole and given not in told]
-
-
 SMALLEST_SIZE = 8
 """A smaller default may be that of an axis."""
 
 
-def choices(unknown: Sequence[inspect.Parameter], is_made: bool = False) -> Iterator[dict[str, Source]]:
-    """Yield values for arguments that nobody knows: the likeliest of each, then one or two of them otherwise.
+def choices(unknown: Sequence[inspect.Parameter]) -> Iterator[dict[str, Source]]:
+    """Yield values for arguments that nobody knows: the likeliest of each, then one of them otherwise.
 
-    Tables of sines and cosines are never of different shapes. What a class is made of may cut tokens into windows.
+    Tables of sines and cosines always have the same shape.
     """
     options = {given.name: (*([RANDOM_KEY] if is_random_key(given.name) else []), *sources_of(given))
                for given in unknown}  # fmt: skip
-    if is_made:
-        options = {name: (KEYS, *known) if ALL_AROUND in known else known for name, known in options.items()}
     first = {name: sources[0] for name, sources in options.items()}
     yield first
     sines = {name: other for name in options if (other := name.replace("cos", "sin")) != name and other in options}
-    free, count = [name for name in options if name not in sines.values()], 1
-    for several in (1, 2):
-        for names in combinations(free, several):
-            for places in product(*(range(1, len(options[name])) for name in names)):
-                if count == MOST_WAYS:
-                    return
-                count += 1
-                chosen = dict(zip(names, places, strict=True))
-                chosen |= {sines[name]: place for name, place in chosen.items() if name in sines}
-                yield first | {name: options[name][min(at, len(options[name]) - 1)] for name, at in chosen.items()}
+    others = [(name, place) for name, sources in options.items() if name not in sines.values()
+              for place in range(1, len(sources))]  # fmt: skip
+    for name, place in others[: MOST_WAYS - 1]:
+        turned = {sines[name]: options[sines[name]][place]} if name in sines else {}
+        yield first | {name: options[name][place]} | turned
 
 
 def is_random_key(name: str) -> bool:
@@ -461,40 +300,6 @@ def of_mappings(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]
                                   in_columns=in_columns, turned=how.turned and "W_o" in roles)  # fmt: skip
 
 
-def of_kept(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]) -> Iterator[Arrangement]:
-    """Yield functions of queries and a mapping in which keys and values are kept, and how many of them."""
-    needed = [given.name for given in parameters if is_required(given)]
-    query = next((name for name in needed if side_of_name(name) == "q"), "")
-    for name in needed if query else ():
-        keys = uses.get(name, Use()).keys
-        sides = {side_of_name(key): key for key in reversed(keys)}
-        if name != query and {"k", "v"} <= set(sides) and "W_q" not in sides:
-            yield Arrangement(True, {query: direct("q"), name: kept(sides["k"], sides["v"], keys)})
-
-
-def of_steps(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
-    """Yield functions of q, k and v of one token, and of what earlier tokens left."""
-    caches = tuple(given.name for given in parameters if is_cache_name(given.name))
-    named = sides_of([given for given in parameters if given.name not in caches and is_required(given)])
-    if not caches or not set(CORE) <= set(named):
-        return
-    sources = {named[role]: direct(role) for role in CORE}
-    for layout, keeps_axis in product(OF_ONE_QUERY, (False, True)):
-        step = Step(layout, keeps_axis, caches)
-        yield Arrangement(True, sources, (layout,), guessed=True, step=step)
-
-
-def kept(k: str, v: str, keys: Sequence[str]) -> Source:
-    """Return the source of a mapping of keys and values; what else is read of it is how many they are."""
-    text = ", ".join(f"{key!r}: {'k' if key == k else 'v' if key == v else KEYS.text}" for key in keys)
-
-    def make(context: Context) -> dict[str, Any]:
-        rest = {key: KEYS.make(context) for key in keys}
-        return {**rest, k: context.given["k"], v: context.given["v"]}
-
-    return Source(f"{{{text}}}", make)
-
-
 RANDOM = ("key", "rng", "k")
 """What a source of random numbers is called."""
 
@@ -523,28 +328,9 @@ MEMORY = Source("x, or a memory", lambda context: context.given.get("memory", co
 def of_heads(names: Sequence[str]) -> Iterator[Arrangement]:
     """Yield functions of q, k and v, as arrays or as lists of heads."""
     yield Arrangement(True, {name: direct(role) for name, role in zip(names, "qkv", strict=True)})
-    lists = {name: head_list(role) for name, role in zip(names, "qkv", strict=True)}
-    yield Arrangement(True, lists, ("bhtd", "htd"), guessed=True)
     turned = Source("k.swapaxes(-1, -2)", lambda context: context.given["k"].swapaxes(-1, -2))
     sides = {name: turned if role == "k" else direct(role) for name, role in zip(names, "qkv", strict=True)}
     yield Arrangement(True, sides, ("bhtd", "htd"), guessed=True)
-    alone = {name: direct(role) for name, role in zip(names, "qkv", strict=True)}
-    for layout in OF_ONE_QUERY:
-        yield Arrangement(True, alone, (layout,), guessed=True, one_query=layout)
-
-
-OF_ONE_QUERY = ("td", "htd", "thd", "btd", "bhtd", "bthd")
-"""How keys and values may lie beside one query; it has their axes but t."""
-
-
-def head_list(role: str) -> Source:
-    """Return the source of an array as a list of its heads."""
-
-    def make(context: Context) -> list[Any]:
-        array = context.given[role]
-        return heads_of(array, "bhtd"[-array.ndim :])
-
-    return Source(f"list of the heads of {role}", make)
 
 
 def packed_heads(packed: Mapping[str, Sequence[Pack]], single: Mapping[str, str]) -> Iterator[Arrangement]:

@@ -22,7 +22,6 @@ from attn_exp.diagnosis.asking.questions import PADDED, SIZE, core_cases, layer_
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import TOKENS_FIRST, Caller
-from attn_exp.diagnosis.calling.file_globals import find_global_sizes
 from attn_exp.diagnosis.code.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.finding.adapting import adapted, is_size
 from attn_exp.diagnosis.finding.other_words import gives
@@ -135,7 +134,7 @@ def functions(own: OwnFunction, known: Bound | None) -> Iterator[Bound]:
         yield known
         return
     first, ways = Bound(own.function, own.function), adapted(own.function, own.name)
-    if takes_size(own.function, own.name) or find_global_sizes(own.function):
+    if takes_size(own.function, own.name):
         yield from ways
     if is_named(own, first):
         yield first
@@ -263,7 +262,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
     alike = nearly or rare or causal or unscaled or unmasked
     likeliest = [] if alike else as_a_mistake_shows(whatever_the_width(shaped))
-    found = alike or prefer_explained_steps(likeliest) or spoke or meant(idle) or last
+    found = alike or likeliest or spoke or meant(idle) or last
     if found:
         return with_tokens_first(found[0])
     raise unfit(own, silent)
@@ -342,20 +341,6 @@ def as_a_mistake_shows(shaped: Sequence[Tried]) -> Sequence[Tried]:
     if not is_open or has_one_mistake(shaped[0]):
         return shaped
     found = next((one for one in shaped[1:] if has_one_mistake(one)), None)
-    return shaped if found is None else [found, *(one for one in shaped if one is not found)]
-
-
-def prefer_explained_steps(shaped: Sequence[Tried]) -> Sequence[Tried]:
-    """Return the ways to call a function that takes one token per call, first one whose answer one mistake explains.
-
-    If the answer is wrong, calls with other orders of axes have the same shape.
-    """
-    in_steps = bool(shaped) and getattr(shaped[0].function.call, "step", None) is not None
-    if not in_steps or has_one_mistake(shaped[0]):
-        return shaped
-    first = shaped[0]
-    others = (one for one in shaped if one.caller.layout != first.caller.layout)
-    found = next(filter(has_one_mistake, others), None)
     return shaped if found is None else [found, *(one for one in shaped if one is not found)]
 
 
