@@ -96,3 +96,47 @@ def test_a_factory_says_how_a_layer_is_built_and_called() -> None:
 
     assert attn_exp.check(make).is_wrong
     assert attn_exp.check(other, *layers.WINDOW).passed
+
+
+class OfTwoWidths(layers.Base):
+    """Cross-attention from tokens of 24 numbers to a memory of 16; `attn_mask` is added to the logits."""
+
+    def __init__(self, power: float = -0.5) -> None:
+        super().__init__(24, 4)
+        self.k_proj, self.v_proj, self.power = nn.Linear(16, 24), nn.Linear(16, 24), power
+
+    def forward(self, x: Tensor, context: Tensor, attn_mask: Tensor | None) -> Tensor:
+        q = self.q_proj(x).unflatten(-1, (4, 6)).transpose(1, 2)
+        k, v = (layer(context).unflatten(-1, (4, 6)).transpose(1, 2) for layer in (self.k_proj, self.v_proj))
+        logits = q @ k.mT * 6**self.power
+        logits = logits if attn_mask is None else logits + attn_mask
+        result: Tensor = self.out_proj((logits.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return result
+
+
+@pytest.mark.parametrize("mask", [None, torch.full((5, 7), -math.inf).triu(3)])
+@pytest.mark.parametrize(("power", "mistakes"), [(-0.5, ()), (0.5, ("scale_multiplied",))])
+def test_a_factory_may_give_a_memory_of_another_width(
+    mask: Tensor | None, power: float, mistakes: tuple[str, ...]
+) -> None:
+    def make() -> tuple[object, tuple[Tensor | None, ...]]:
+        return OfTwoWidths(power).double(), (torch.randn(2, 5, 24).double(), torch.randn(2, 7, 16).double(), mask)
+
+    verdict = attn_exp.check(make)
+    assert verdict.mistakes == mistakes
+    assert verdict.outcome == ("wrong" if mistakes else "right" if mask is not None else "not verified"), verdict
+
+
+class NeighboursNotOnKeys(layers.Base):
+    """RoPE turns neighbouring numbers of the queries alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        angles = torch.arange(x.shape[1])[:, None] * 1e4 ** (-torch.arange(0, self.head_dim, 2) / self.head_dim)
+        turned = torch.view_as_complex(q.unflatten(-1, (-1, 2)).contiguous()) * torch.polar(angles.cos() ** 0, angles)
+        return self.attend(torch.view_as_real(turned).flatten(-2), k, v, layers.causal(x.shape[1], x.shape[1]))
+
+
+def test_a_mistake_in_rope_is_named_whichever_numbers_make_a_pair() -> None:
+    verdict = attn_exp.check(NeighboursNotOnKeys, *layers.ROPE)
+    assert verdict.mistakes == ("position_missing",) and "interleaved=true" in verdict.computes, verdict

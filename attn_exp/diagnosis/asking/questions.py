@@ -397,7 +397,8 @@ class LayerMaker(Maker):
         explicit, unpromised = "scale=" in " ".join(self.request.typed), other.get("unpromised", False)
         of_memory = (batch, keys, len(arrays["W_k"]))
         is_self = around is not None and self.offer.takes("memory")  # its norm may be another than that of x
-        memory = self.rng.standard_normal(of_memory) if other.get("memory") else x if is_self else None
+        is_other = other.get("memory") or of_memory[-1] != x.shape[-1]
+        memory = self.rng.standard_normal(of_memory) if is_other else x if is_self else None
         given = Given(x=x, memory=memory, arrays=arrays, around=around)
         return Case(rung, recipe, given, explicit, optional or unpromised, unpromised)
 

@@ -50,9 +50,9 @@ def bind_factory(own: OwnFunction) -> Layer:
     target, given, options = (*made, {})[:3]
     arguments = read_arguments(signature_of(target))
     if isinstance(given, Mapping):
-        inputs, kept = given, dict[str, Any]()
+        inputs, kept, masks = given, dict[str, Any](), dict[str, Any]()
     else:
-        inputs, kept = split_inputs(own, target, arguments, given)
+        inputs, kept, masks = split_inputs(own, target, arguments, given)
     wrong = [*(f"input `{one}`" for one in set(inputs) - set(ARRAYS)),
              *(f"option `{one}`" for one in set(options) - set(OPTIONS))]  # fmt: skip
     if wrong:
@@ -62,7 +62,12 @@ def bind_factory(own: OwnFunction) -> Layer:
     if kind_of(target) == "torch":
         leave_out_norms(target)
     axes = axes_of_inputs(own, inputs, options, projects=projects)
-    return layer_of_factory(own, (target, arguments, kept), inputs, axes, options)
+    try:
+        return layer_of_factory(own, (target, arguments, kept), inputs, axes, options)
+    except UncalledError:
+        if not masks:
+            raise
+        return layer_of_factory(own, (target, arguments, {**kept, **masks}), inputs, axes, options)
 
 
 def signature_of(target: Any) -> list[inspect.Parameter]:
@@ -76,10 +81,10 @@ def signature_of(target: Any) -> list[inspect.Parameter]:
 
 def split_inputs(
     own: OwnFunction, target: Any, arguments: Arguments, given: Sequence[Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """Return the arrays by role among what a callable is called with, and the other values by name.
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:  # fmt: skip
+    """Return the arrays by role among what a callable is called with, and by name the other values and optional masks.
 
-    A mask that need not be passed is left out, and one that must be hides nothing: questions pass their own.
+    Masks hide nothing: questions pass their own.
 
     Raises:
         UncalledError: which are the arrays is not known.
@@ -95,12 +100,13 @@ def split_inputs(
         if len(given) > len(known):
             raise UncalledError(f"{own.name}() returned inputs without names, and its callable has none for them; "
                                 "return a dictionary by role")  # fmt: skip
-        return dict(zip(known, given, strict=True)), {}
-    kept = {name: value for name, value in values.items() if roles.get(name) not in inputs
-            and not (roles.get(name) in MASKS and roles[name] not in arguments.required)}  # fmt: skip
+        return dict(zip(known, given, strict=True)), {}, {}
     source = source_of(getattr(target, "forward", target))
-    return inputs, {name: open_mask(name, value, source) if roles.get(name) in MASKS else value
-                    for name, value in kept.items()}  # fmt: skip
+    kept = {name: open_mask(name, value, source) if roles.get(name) in MASKS else value
+            for name, value in values.items() if roles.get(name) not in inputs}  # fmt: skip
+    masks = {name: kept.pop(name) for name in list(kept)
+             if roles.get(name) in MASKS and roles[name] not in arguments.required}  # fmt: skip
+    return inputs, kept, masks
 
 
 def open_mask(name: str, mask: Any, source: str) -> Any:
@@ -110,7 +116,7 @@ def open_mask(name: str, mask: Any, source: str) -> Any:
     fill, kind = fill_of_mask(name, source), str(mask.dtype)
     if "bool" in kind:
         return mask == mask if fill else mask != mask  # noqa: PLR0124 - everywhere True, or False, in any library
-    return mask * 0 + (0 if "float" in kind and float(mask.min()) < -100 else float(fill))
+    return mask.clip(0, 0) + (0 if "float" in kind and float(mask.min()) < -100 else float(fill))
 
 
 def axes_of_inputs(
@@ -129,6 +135,8 @@ def axes_of_inputs(
         usual = usual | ({4: "bthd"} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # no heads to share
     told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
     axes = {role: re.sub(r"[^a-z]", "", told[role]) or usual.get(inputs[role].ndim, "") for role in inputs}
+    if axes.get("x") == "bchw" and not told["x"] and inputs["x"].shape[1] == inputs["x"].shape[2]:
+        axes["x"] = "bhwc"
     wrong = [role for role, letters in axes.items() if len(letters) != inputs[role].ndim]
     if wrong:
         raise UncalledError(f"{own.name}(): layout {axes[wrong[0]]!r} does not fit `{wrong[0]}`, "
@@ -176,12 +184,15 @@ def layer_of_factory(
     sizes = {"m": lengths.get("m") or lengths.get("c"), "h": heads, "g": [*keys, known.get("g"), heads][0],
              "d": lengths.get("d") or known.get("d")}  # fmt: skip
     keywords = {role: word for role, word in names.items() if role not in inputs and word not in kept}
-    keywords |= {role: word for role, word in names.items() if role in MASKS and role not in inputs}
+    masks = {role: word for role, word in names.items() if role in MASKS and role not in inputs}
+    keywords |= {role: word for role, word in masks.items() if word not in kept or kept[word] is not None}
+    unasked = [word for word in masks.values() if word not in keywords.values()]
     return Layer(
         own.name, name, target, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
-        keywords, arguments.defaults, made=f"{own.name}()", unknown=arguments.unknown, mask_true=polarity,
+        keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
-        weights=dict(options.get("weights", {})), vary=options.get("vary"),
+        weights=dict(options.get("weights", {})),
+        widths={role: size for (role, letter), size in found.items() if letter in "mc"}, vary=options.get("vary"),
         is_fixed=any(lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()
                      for one in (value if isinstance(value, tuple | list) else [value])),
     )  # fmt: skip

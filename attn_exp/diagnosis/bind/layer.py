@@ -22,11 +22,12 @@ class Layer:
     role, and returns what the layer returns. `lengths` are those of the call that was tried: b, t, s; of images h and w
     (rows and columns) and t = h w. `weights`, `mask_true` (what True in a mask says: `attends`, `hides`, or the mask is
     `added`) and `vary` (a function of sizes that returns other inputs) are what a factory said; `is_fixed` says that it
-    takes no other number of tokens. `default_error` is what the call raised with all optional arguments at their
-    defaults, where only more of them helped. `dropout_error` is what a class raised that was built with dropout.
-    `convert` turns a NumPy array into one of the library, float64 where it can be. `made` is the constructor call,
-    `settings` what it was given, also the fields of its configuration; `said` says in words what other arguments are
-    given. `unknown` are optional arguments whose meaning is not known.
+        takes no other number of tokens. `widths` are those of each role, where they are not m. `default_error` is
+    what the call raised with all optional arguments at their     defaults, where only more of them helped.
+    `dropout_error` is what a class raised that was built with dropout.     `convert` turns a NumPy array into one of
+    the library, float64 where it can be. `made` is the constructor call,     `settings` what it was given, also the
+    fields of its configuration; `said` says in words what other arguments are     given. `unknown` are optional
+    arguments whose meaning is not known.
     """
 
     name: str
@@ -49,3 +50,4 @@ class Layer:
     dropout_error: str = ""
     vary: Callable[..., Any] | None = None
     is_fixed: bool = False
+    widths: Mapping[str, int] = field(default_factory=dict)

@@ -207,7 +207,7 @@ def entry_of(case: Case, entry: int) -> Case:
     """Return one entry of a case's batch."""
     given = case.given
     one = slice(entry, entry + 1)
-    cut = {name: array[one] for name in ("q", "k", "v", "x") if (array := getattr(given, name)) is not None}
+    cut = {name: array[one] for name in ("q", "k", "v", "x", "memory") if (array := getattr(given, name)) is not None}
     masks: list[Any] = list(case.recipe.rules.masks)
     for place, mask in enumerate(masks):
         lengths = getattr(mask, "lengths", ())

@@ -94,9 +94,10 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tel
 
 
 def judge_neighbours(verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]) -> Verdict:
-    """Return a verdict that nothing explains with the mistake beside the other pairing of RoPE, where there is one."""
+    """Return the verdict with RoPE on neighbouring pairs, if it names a mistake where the other names none alone."""
     words = other_words.NEIGHBOURS
-    if not verdict.unexplained or not request.positions or words.partition("=")[0] in request.said:
+    is_open = verdict.unexplained or "rope_pairing" in verdict.mistakes
+    if not is_open or not request.positions or words.partition("=")[0] in request.said:
         return verdict
     other = judge(with_words(request, words))
     return verdict if other.unexplained or not other.mistakes else other_words.under(other, request, words)

@@ -24,6 +24,7 @@ from attn_exp.diagnosis.locate.recording import record_layer
 from attn_exp.diagnosis.locate.surroundings import output_inputs
 from attn_exp.diagnosis.recipes.candidates import Explained, what_mistakes_compute
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, unfinished
+from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Given, Recipe
 from attn_exp.own_code import OwnFunction
 from attn_exp.rules.masks.array import Allowed
@@ -203,6 +204,8 @@ def ask_with_mask(
     allowed[..., 0] = True
     heads = seen.layer.sizes.get("h", 1)
     at = At(Recipe(request.rules(1, rows, keys)).rules, BATCH, heads, heads, rows, keys, 1, heads)
+    if role[1] == "mask":  # a caller joins the masks that were asked for
+        allowed = allowed & steps.allowed(at)[:, :1]
     said = np.broadcast_to(allowed ^ request.blocks, (BATCH, 1, rows, keys))  # True hides where masks block
     value = masking.write(said, at, request.blocks)
     lent = library(seen.layer.library)

@@ -91,6 +91,8 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
         )]  # fmt: skip
         left += [f"cache `{word}` (never passed)" if CACHES & {*words_in(word)} else
                  f"argument `{word}` (its meaning is not known)" for word in open_words]  # fmt: skip
+        required = [word for word in function.unknown or () if word not in optional]
+        left += [f"argument `{word}` (only passed as the factory does)" for word in required]
     for rung, role in REFUSED.items():
         errors = [answer.error for case, answer in seen if case.rung == rung and answer.output is None]
         answered = any(case.rung == rung and answer.output is not None for case, answer in seen)

@@ -87,13 +87,14 @@ def record_layer(
         Exception: whatever the layer raises.
     """
     rng = np.random.default_rng([seed, 46])
-    width, batch = layer.sizes["m"], batch if "b" in next(iter(layer.inputs.values())) else 1
+    batch = batch if "b" in next(iter(layer.inputs.values())) else 1
     lengths = {role: length if role in ("x", "q") else keys for role in layer.inputs}
     tokens = [(role, entry, at) for role, count in lengths.items() for entry in range(batch) for at in range(count)]
     bits = max(1, int(np.ceil(np.log2(len(tokens)))))
 
     def draw() -> dict[str, Array]:
-        return {role: rng.standard_normal((batch, count, width)) for role, count in lengths.items()}
+        widths = {role: layer.widths.get(role, layer.sizes["m"]) for role in lengths}
+        return {role: rng.standard_normal((batch, count, widths[role])) for role, count in lengths.items()}
 
     base, given = draw(), list[dict[str, Array]]()
     for bit in range(bits):
@@ -158,7 +159,11 @@ def unlay(array: Any, axes: str) -> Any:
 
 
 def tokens_given(recording: Recording) -> Array:
-    """Return the tokens in the type in which the layer got them, `[runs tokens m]`."""
-    axes = recording.layer.inputs
-    return np.array([np.concatenate([rows.reshape(-1, rows.shape[-1]) for role, array in one.inputs.items()
-                                     for rows in [unlay(array, axes[role])]]) for one in recording.traces])  # fmt: skip
+    """Return the tokens in the type in which the layer got them, `[runs tokens m]`; narrower ones end with zeros."""
+    axes, made = recording.layer.inputs, list[Array]()
+    for one in recording.traces:
+        several = [unlay(array, axes[role]) for role, array in one.inputs.items()]
+        widest = max(rows.shape[-1] for rows in several)
+        flat = (rows.reshape(-1, rows.shape[-1]) for rows in several)
+        made.append(np.concatenate([np.pad(rows, ((0, 0), (0, widest - rows.shape[1]))) for rows in flat]))
+    return np.array(made)
