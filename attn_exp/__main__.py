@@ -1,8 +1,9 @@
 import sys
 
-try:
-    from attn_exp.cli import main
+if __name__ == "__main__":  # a worker that is spawned imports this file
+    try:
+        from attn_exp.cli import main
 
-    main()
-except KeyboardInterrupt:  # before the command line sees to it
-    sys.exit(130)
+        main()
+    except KeyboardInterrupt:  # before the command line sees to it
+        sys.exit(130)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,9 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from attn_exp import patience, standard_streams, stopping
+from attn_exp import patience, stopping
 from attn_exp.errors import UserError, brief, fault_line, is_fault, out_of_memory, printable, unknown
-from attn_exp.standard_streams import UnprintedError
 
 if TYPE_CHECKING:
     from attn_exp.config.schema import Config
@@ -32,44 +32,50 @@ def main() -> None:
     try:
         if Path(sys.argv[0]).name == "__main__.py":
             sys.argv[0] = "python -m attn_exp"
-        standard_streams.made_usable()
+        make_streams_usable()
         os.environ.setdefault(*SHORT_SPIN)
         gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
         with stopping.stoppable(), patience.saying_where():
             code = obey([decode_word(word) for word in sys.argv[1:]])
-            sys.stdout.flush()
         if not gc.isenabled():  # nor where it ends: before it exits, the interpreter would walk all of it once more
             gc.freeze()
     except KeyboardInterrupt as stopped:
         print(patience.STOPPED, file=sys.stderr)
         sys.exit(stopping.exit_code(stopped))
     except BrokenPipeError:  # the reader, such as head, had enough; there is nobody to tell
-        standard_streams.to_nowhere()
+        print_nowhere()
         sys.exit(PIPE_CLOSED)
-    except UnprintedError as error:
-        standard_streams.to_nowhere()
-        complain(f"what it has to say cannot be printed ({error})", FAILED)
     except (UserError, MemoryError, RuntimeError, OSError) as error:
         complain_of(error)
     if code:
         sys.exit(code)
 
 
+def make_streams_usable() -> None:
+    """Let stdout and stderr take every letter, and go nowhere where they are closed."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def print_nowhere() -> None:
+    """Drop what waits to be printed, which the interpreter would try once more as it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
 def decode_word(word: str) -> str:
     """Return a word of the command line as UTF-8, whatever the locale: Python hands on other bytes as surrogates.
 
     Raises:
-        UserError: bytes that are not UTF-8, or letters that no file can be named with in this locale.
+        UserError: bytes that are not UTF-8.
     """
     try:
-        decoded = os.fsencode(word).decode() if any("\ud800" <= letter <= "\udfff" for letter in word) else word
+        return os.fsencode(word).decode()
     except UnicodeError as error:
-        raise UserError(f"{printable(word)}: not UTF-8") from error
-    try:
-        os.fsencode(decoded)
-    except UnicodeError as error:
-        raise UserError(f"{decoded!a}: this locale has no such letters; set PYTHONUTF8=1") from error
-    return decoded
+        raise UserError(f"{printable(word)}: not UTF-8; or set PYTHONUTF8=1") from error
 
 
 def obey(words: Sequence[str]) -> int:
@@ -205,8 +211,18 @@ def members() -> Mapping[str, Sequence[str]]:
 
 
 def say(text: str) -> int:
-    """Print a text, whatever characters the terminal can show."""
-    print(printable(text))
+    """Print a text, whatever characters the terminal can show.
+
+    Raises:
+        UserError: nobody can take it, as on a full disk.
+    """
+    try:
+        print(printable(text), flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print_nowhere()
+        raise UserError(f"what it has to say cannot be printed ({error.strerror})") from error
     return DONE
 
 

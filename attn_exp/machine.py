@@ -9,14 +9,14 @@ from io import BufferedReader
 from pathlib import Path
 
 from attn_exp import system
-from attn_exp.errors import UserError, brief
+from attn_exp.errors import UserError, brief, reason
 
 MOST_BYTES = 64 * 2**20
 """What is read of a file by default: settings and descriptions are far smaller, arrays and tables have limits of
 their own."""
 
-MOST_LINKS = 40
-"""A link may lead to a link, and so on; none leads through more."""
+MOST_POINTER = 300
+"""The bytes of a text that stands where a link was not allowed are fewer."""
 
 
 def opened(path: Path) -> BufferedReader:
@@ -69,28 +69,25 @@ def own_folder(path: Path) -> Path:
 def folder(word: str) -> Path:
     """Return a folder that a user names, if a system can hold such a name; whether it is there, each command asks.
 
-    A link such as `latest` is followed here, once; where it could be none, it is a text that names a folder.
+    A link such as `latest` is followed here, once.
     """
     try:
         os.lstat(word)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         pass
-    except OSError as error:
-        raise UserError(f"{brief(word)}: no such folder ({error.strerror})") from error
-    except ValueError as error:  # a NUL, which no name can hold
-        raise UserError(f"{brief(word)}: no such folder ({error})") from error
+    except (OSError, ValueError) as error:  # the name is too long, or has a NUL in it
+        raise UserError(f"{brief(word)}: no such folder ({reason(error)})") from error
     return resolved(Path(word))
 
 
 def resolved(path: Path) -> Path:
-    """Return what a path leads to now where it is a link: who asks once is sent nowhere else while others move it.
+    """Return what a link leads to now: who asks once is sent nowhere else while others move it.
 
-    Raises:
-        UserError: it leads in a circle.
+    Where no links are allowed, `latest` is a text that names a folder.
     """
-    for _ in range(MOST_LINKS):
-        try:
-            path = path.parent / os.readlink(path)
-        except (OSError, ValueError):  # no link
-            return system.pointed_at(path) or path
-    raise UserError(f"{brief(str(path))}: no such folder (too many links)")
+    try:
+        target = os.readlink(path) if path.is_symlink() else read_text(path, MOST_POINTER).strip()
+    except (OSError, ValueError):
+        return path
+    found = path.parent / target
+    return found if path.is_symlink() or (target and found.is_dir()) else path

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
 
-from attn_exp import machine, registry, system
+from attn_exp import machine, registry
 from attn_exp.config import fields as reader
 from attn_exp.config.choices import yaml_choices
 from attn_exp.errors import OwnCodeError, UserError, first_line
@@ -263,9 +263,7 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> None:
     """
     if not NAME.fullmatch(name):
         raise UserError(f"{kind.name} {name!r}: expected a name of letters, digits and _")
-    if kind.name in ("check", "figure") and (why := system.trouble(name)):
-        raise UserError(f"{kind.name} {name!r}: give yours another name, as a file gets it, and {why}")
-    if is_taken(kind, name, value) or (kind.name == "check" and system.as_one(name) in TABLES):
+    if is_taken(kind, name, value) or (kind.name == "check" and name.lower() in TABLES):
         raise UserError(f"{kind.name}={name} is taken; give yours another name")
     if not kind.constant:
         check_class(kind, value)

@@ -17,7 +17,7 @@ from tests import ROOT
 PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
-    "errors", "arrays", "system", "machine", "parsing", "standard_streams", "stopping", "patience", "drafts", "workers",
+    "errors", "arrays", "system", "machine", "parsing", "stopping", "patience", "drafts", "workers",
     "registry", "own_imports", "own_code", "child",
     "config",
     "rules",
@@ -121,9 +121,9 @@ def test_each_heavy_library_stays_at_its_edge(library: str, homes: tuple[str, ..
 OPENERS = {
     "machine.py": "the one place that opens files for reading: regular ones alone, up to a limit",
     "system.py": "new files, locks, and what is copied without following a link",
-    "drafts.py": "new files, and what the system says of a process",
+    "drafts.py": "new files",
     "child.py": "the pipes of a process of its own",
-    "standard_streams.py": "the place where nothing goes",
+    "cli.py": "the place where nothing goes",
     "report/inline.py": "templates of this package",
     "runs/provenance.py": "what the system says of the processor",
     "experiment/memory.py": "what the system says of its memory",
@@ -307,9 +307,7 @@ def asked_of_the_system(path: Path) -> set[str]:
 @pytest.mark.long
 def test_one_file_asks_what_systems_do_differently() -> None:
     asked = {str(path.relative_to(PACKAGE)): asked_of_the_system(path) for path in sources()}
-    assert {"fcntl", "sqlite3", "symlink_to", "sched_getaffinity", "fsync", "replace", "killpg"} <= asked.pop(
-        "system.py"
-    )
+    assert {"symlink_to", "sched_getaffinity", "fsync", "replace", "killpg"} <= asked.pop("system.py")
     assert {name: found for name, used in asked.items() if (found := used - ALLOWED.get(name, set()))} == {}
 
 

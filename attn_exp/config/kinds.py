@@ -12,7 +12,6 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Any, NamedTuple, NoReturn
 
-from attn_exp import system
 from attn_exp.errors import UserError, brief, shown, unknown
 
 
@@ -144,18 +143,10 @@ def multiplier() -> Kind:
 
 def file_name() -> Kind:
     """Take a name that a folder may have everywhere, or none."""
-    fits = accepting(
-        lambda value: isinstance(value, str) and bool(re.fullmatch(r"([\w][\w. -]*)?", value)),
+    return accepting(
+        lambda value: isinstance(value, str) and bool(re.fullmatch(r"(\w([\w. -]*[\w-])?)?", value)),
         "a folder's name of letters, digits, dots and dashes",
     )
-
-    def read(value: Any, key: str) -> str:
-        name: str = fits.read(value, key)
-        if why := system.trouble(name):
-            refuse(name, key, f"another name, as {why}")
-        return name
-
-    return Kind(read, fits.takes)
 
 
 def folder() -> Kind:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from attn_exp import drafts, machine, system
+from attn_exp import drafts, machine
 from attn_exp.config.choices import choices
 from attn_exp.errors import UserError, brief
 
@@ -75,8 +75,6 @@ def write(words: Sequence[str]) -> str:
     command = f"python -m attn_exp {OPTION} {shlex.quote(str(folder))} experiment={name}"
     text = TEMPLATE.format(command=command, name=name)
     place = folder / "experiment" / f"{name}.yaml"
-    if other := system.one_with(place):
-        raise UserError(f"{place}: {other} is the same file on Windows and macOS; choose another name")
     if os.path.lexists(folder) and not folder.is_dir():
         raise UserError(f"{place}: cannot be written ({folder} is no folder)")
     try:
@@ -115,7 +113,5 @@ def check_name(name: str) -> None:
     """Refuse a name that could not be chosen as `experiment=NAME`."""
     if not NAME.fullmatch(name) or name.lower() in NO_NAMES:
         raise UserError(f"attn-exp new {brief(name)!r}: expected a name of letters, digits and _, such as my_notebook")
-    if why := system.trouble(name):
-        raise UserError(f"attn-exp new {name}: choose another name, as {why}")
     if name in choices("experiment"):
         raise UserError(f"attn-exp new {name}: this name is a preset of the project's own; choose another")

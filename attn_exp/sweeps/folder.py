@@ -16,7 +16,6 @@ from pathlib import Path
 from attn_exp import machine, parsing, system
 from attn_exp.errors import UserError
 from attn_exp.runs import ours
-from attn_exp.stopping import held
 from attn_exp.system import HeldError
 
 
@@ -27,13 +26,8 @@ def made_folder(folder: Path) -> Iterator[None]:
     Where the block fails or is asked to end before it wrote anything, what was made is taken away again.
 
     Raises:
-        UserError: a folder is there whose name differs in capitals alone.
         OSError: a link or a file is in the way, or a folder cannot be made.
     """
-    if other := system.one_with(folder):
-        raise UserError(
-            f"{folder}: {folder.parent / other} is the same folder on Windows and macOS; choose another name"
-        )
     ours.check_sweep(folder)
     missing = [path for path in (folder / "parts", folder, *folder.parents) if not path.exists()]
     try:
@@ -43,8 +37,7 @@ def made_folder(folder: Path) -> Iterator[None]:
             system.sync_folder(path.parent)
         yield
     except BaseException:
-        with held():
-            take_away(folder, missing)
+        take_away(folder, missing)
         raise
 
 
@@ -87,5 +80,5 @@ def named(text: str) -> str:
 
 def running_driver(folder: Path) -> str | None:
     """Return who runs the sweep in `folder`; None where nobody does."""
-    text = system.holder(folder / "lock")
+    text = system.read_holder(folder / "lock")
     return None if text is None else named(text)

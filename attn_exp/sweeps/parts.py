@@ -235,7 +235,7 @@ def tidy(folder: Path, wanted: Sequence[str]) -> None:
     aside, names = folder.with_name(ASIDE), set(wanted)
     for place in (folder, *(path for path in (folder.parent, *folder.parent.iterdir()) if path.is_dir())):
         if not place.is_symlink():
-            drafts.sweep_up(place)
+            drafts.sweep_up(place, older=0.0)  # nobody else writes here: the sweep is locked
     for source, target, belongs in ((folder, aside, False), (aside, folder, True)):
         for path in list(source.iterdir()) if source.is_dir() and not source.is_symlink() else ():
             match = NAME.fullmatch(path.name)

@@ -281,16 +281,6 @@ def test_a_word_is_utf_8_whatever_the_locale() -> None:
         cli.decode_word("\udcff")
 
 
-@pytest.mark.long
-def test_a_locale_without_its_letters_is_said_in_one_line(tmp_path: Path) -> None:
-    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    for words in (["output_dir=\u00fco"], ["check", "m\u00fc.py"]):
-        command = [os.fsencode(word) for word in (sys.executable, "-m", "attn_exp", *words)]
-        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert ended.returncode == 2 and "set PYTHONUTF8=1" in ended.stderr, ended
-        assert len(ended.stderr.splitlines()) == 1, ended.stderr
-
-
 @pytest.mark.parametrize(
     "command",
     [pytest.param(["check", "mine.py"], marks=pytest.mark.long), ["sheet"], ["explain"], ["-m", "hydra/sweeper=basic"]],

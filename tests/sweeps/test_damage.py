@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import random
 import re
 import shutil
@@ -170,16 +169,6 @@ def test_a_manifest_that_does_not_fit_its_parts_is_said_in_a_line(
                 cli.obey(words)
         else:
             assert cli.obey(words) == cli.DONE
-
-
-def test_a_lock_that_is_no_file_is_said_in_a_line(swept: Path, tmp_path: Path) -> None:
-    shutil.copytree(swept / "outputs", tmp_path / "outputs")
-    folder = the_sweep(tmp_path)
-    (folder / "lock").unlink()
-    os.mkfifo(folder / "lock")
-    for command in ("collect", "report"):
-        _, said = quickly(tmp_path, command, str(folder), code=2)
-        assert said == f"attn_exp: error: {folder}: cannot be written to (its lock is no file of its own)\n"
 
 
 def test_parts_from_before_they_had_a_tally_still_say_how_many_printed_results_agree(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from attn_exp import drafts, machine, parsing, system
+from attn_exp import drafts, machine, parsing
 from attn_exp.config.choices import group_names
 from attn_exp.config.compose import values
 from attn_exp.config.schema import Config, read_config
@@ -263,16 +263,15 @@ def class_names(path: Path) -> tuple[str, ...]:
 def file_names(names: Sequence[str]) -> list[str]:
     """Return a file's name for each student: letters and digits, and a number where two would be the same.
 
-    Names that differ in capitals alone count as the same, since some disks keep one file for both. Those that Windows
-    keeps for devices, such as `aux`, count as taken.
+    Names that differ in capitals alone count as the same, since some disks keep one file for both.
     """
     made: list[str] = []
     taken: set[str] = set()
     for name in names:
         plain = re.sub(r"[^\w-]+", "-", name).strip("-")[:60] or "student"
         numbered = itertools.chain([plain], (f"{plain}-{count}" for count in itertools.count(2)))
-        made.append(next(file for file in numbered if system.as_one(file) not in taken and not system.trouble(file)))
-        taken.add(system.as_one(made[-1]))
+        made.append(next(file for file in numbered if file.casefold() not in taken))
+        taken.add(made[-1].casefold())
     return made
 
 
