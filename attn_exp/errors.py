@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -55,12 +56,9 @@ def fault_line(error: BaseException) -> str:
     return f"an error of attn_exp itself: {type(error).__name__}{said}{place}"
 
 
-def way_of(error: BaseException) -> Iterator[tuple[Path, int]]:
-    """Yield the file and the line of each call through which an error came; the last is where it was raised."""
-    at = error.__traceback__
-    while at is not None:
-        yield Path(at.tb_frame.f_code.co_filename), at.tb_lineno
-        at = at.tb_next
+def way_of(error: BaseException) -> list[tuple[Path, int]]:
+    """Return the file and the line of each call through which an error came; the last is where it was raised."""
+    return [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
 
 
 def is_fault(error: BaseException) -> bool:
@@ -185,20 +183,13 @@ def words_of_error(error: BaseException) -> str:
     """Return what an error says; nothing where asking it is an error, as it may be of a class that somebody wrote."""
     try:
         return str.__str__(str(error))
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
+    except Exception:
         return ""
 
 
 def printable(text: str) -> str:
     """Return a text that a terminal shows and does not obey: control characters and half surrogate pairs as numbers."""
-    return UNSHOWN.sub(lambda match: escaped(match[0]), text)
-
-
-def escaped(character: str) -> str:
-    """Return a character as its number."""
-    return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
+    return UNSHOWN.sub(lambda match: ("\\x%02x" if ord(match[0]) < 256 else "\\u%04x") % ord(match[0]), text)
 
 
 def brief(text: str, most: int = 80) -> str:

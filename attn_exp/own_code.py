@@ -15,11 +15,11 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TextIO, cast
+from typing import Any
 
 from attn_exp import machine
 from attn_exp.errors import (
@@ -33,10 +33,10 @@ from attn_exp.errors import (
     words_of_error,
 )
 from attn_exp.own_imports import (
-    MOST_CODE,
     add_to_path,
     find_above,
     keras_with_what_is_installed,
+    nodes_of,
     package_of,
     run_packages,
     stand_for_packages,
@@ -71,56 +71,20 @@ def held() -> Iterator[None]:
     Raises:
         LeftError: it raised what is no `Exception`, such as SystemExit; Ctrl-C alone stays what it is.
     """
-    before, path = sys.stdout, list(sys.path)
-    if not isinstance(before, Words):
-        sys.stdout = cast("TextIO", Words(sys.stderr))
     numpy = sys.modules.get("numpy")
+    how_it_takes_overflows = nullcontext() if numpy is None else numpy.errstate()
     try:
-        with nullcontext() if numpy is None else numpy.errstate():  # what it does at overflows is its own affair
+        with redirect_stdout(sys.stderr), how_it_takes_overflows:
             yield
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise LeftError(f"ended without an answer ({error_line(error)})") from error
-    finally:
-        sys.stdout = before
-        if len(sys.path) < len(path):  # what is loaded later comes from there
-            sys.path[:] = path
-        if not callable(sys.excepthook):  # no thread starts or ends without one
-            sys.excepthook = sys.__excepthook__
 
 
-@contextmanager
-def staying_here() -> Iterator[None]:
+def staying_here() -> AbstractContextManager[None]:
     """Come back to the working folder of now: code of others may go elsewhere, and our names of files start here."""
-    try:
-        here = os.getcwd()
-    except OSError:  # somebody removed it
-        here = ""
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            os.chdir(here or os.curdir)
-
-
-class Words:
-    """Stdout while code of others runs: stderr, which that code cannot close by it."""
-
-    def __init__(self, place: Any) -> None:
-        self.place = place
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.place, name)
-
-    def write(self, text: str) -> int:
-        """Write to stderr; where nobody reads that any more, nowhere."""
-        with suppress(OSError, ValueError, AttributeError):
-            self.place.write(text)
-        return len(text)
-
-    def close(self) -> None:
-        """Leave stderr open."""
+    return chdir(os.curdir)
 
 
 def is_code(form: Any) -> bool:
@@ -151,14 +115,12 @@ def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, A
     chosen = settings.get("variant")
     if not isinstance(chosen, Mapping):
         return dict(settings)
-    typed = texts_about_variants(words)
-    return {**settings, "variant": {name: with_form_marked(variant, typed) for name, variant in chosen.items()}}
-
-
-def with_form_marked(variant: Any, typed: set[str]) -> Any:
-    """Return the settings of one variant, its form `Named` where it was typed."""
-    form = variant.get("form") if isinstance(variant, Mapping) else None
-    return {**variant, "form": Named(form)} if is_code(form) and form in typed else variant
+    typed, variants = texts_about_variants(words), dict(chosen)
+    for name, variant in chosen.items():
+        form = variant.get("form") if isinstance(variant, Mapping) else None
+        if is_code(form) and form in typed:
+            variants[name] = {**variant, "form": Named(form)}
+    return {**settings, "variant": variants}
 
 
 def texts_about_variants(words: Sequence[str]) -> set[str]:
@@ -172,22 +134,37 @@ def texts_about_variants(words: Sequence[str]) -> set[str]:
     return texts
 
 
+def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], list[str]]:
+    """Return the values of an option, each in the same word or the next, and all other words.
+
+    Raises:
+        UserError: the option without a value.
+    """
+    values, others, waiting = list[str](), list[str](), iter(words)
+    for word in waiting:
+        name, equals, value = word.partition("=")
+        if name != option:
+            others.append(word)
+            continue
+        value = value if equals else next(waiting, "")
+        if not value or value.startswith("-"):
+            raise UserError(f"{option} {needs}")
+        values.append(value)
+    return values, others
+
+
 def with_other_joined(words: Sequence[str]) -> list[str]:
     """Return the words with the name of another implementation in one word with its option, as all options are.
 
     Raises:
         UserError: the option has no name after it, or stands there twice.
     """
-    joined, rest = list[str](), iter(words)
-    for word in rest:
-        other = next(rest, "") if word == AGAINST else word.partition("=")[2]
-        is_named = word == AGAINST or word.startswith(f"{AGAINST}=")
-        joined.append(f"{AGAINST}={other}" if is_named else word)
-        if is_named and (not other or other.startswith("-")):
-            raise UserError(f"{AGAINST} needs a function, such as torch.nn.functional:scaled_dot_product_attention")
-    if sum(word.startswith(f"{AGAINST}=") for word in joined) > 1:
+    names, others = take_option(
+        words, AGAINST, "needs a function, such as torch.nn.functional:scaled_dot_product_attention"
+    )
+    if len(names) > 1:
         raise UserError(f"{AGAINST} is given twice; two implementations are compared at a time")
-    return joined
+    return [*others, *(f"{AGAINST}={name}" for name in names)]
 
 
 def other_of(words: Sequence[str]) -> str:
@@ -201,15 +178,8 @@ def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
     Raises:
         UserError: `--with` and no file.
     """
-    files, others, waiting = list[str](), list[str](), iter(words)
-    for word in waiting:
-        if word == OPTION or word.startswith(f"{OPTION}="):
-            file = word.partition("=")[2] if "=" in word else next(waiting, "")
-            if not file or file.startswith("-"):
-                raise UserError(f"{OPTION} names a file of your own masks, scores, forms or metrics: {OPTION} mine.py")
-            files.append(file)
-        else:
-            others.append(word)
+    needs = f"names a file of your own masks, scores, forms or metrics: {OPTION} mine.py"
+    files, others = take_option(words, OPTION, needs)
     return list(dict.fromkeys(files)), others
 
 
@@ -221,15 +191,13 @@ def fingerprint(file: str | Path) -> str:
     try:
         first = Path(file).resolve()
         helpers = files_imported_beside(first)
-        if not helpers:
-            return hashlib.sha256(machine.read(first)).hexdigest()
-        together = hashlib.sha256()
-        for path in (first, *helpers):
-            name = path.relative_to(first.parent).as_posix()
-            together.update(f"{hashlib.sha256(machine.read(path)).hexdigest()}  {name}\n".encode())
-        return together.hexdigest()
+        hashes = {path: hashlib.sha256(machine.read(path)).hexdigest() for path in (first, *helpers)}
     except (OSError, ValueError):
         return ""
+    if not helpers:
+        return hashes[first]
+    lines = (f"{digest}  {path.relative_to(first.parent).as_posix()}\n" for path, digest in hashes.items())
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def fingerprint_of_function(name: Any) -> str:
@@ -245,36 +213,30 @@ def files_imported_beside(first: Path) -> list[Path]:
     """
     import sysconfig  # noqa: PLC0415 - most runs have no code of the user's own
 
-    home, helpers, waiting, seen = first.parent, set[Path](), [first], {THIS_PACKAGE}
+    home, found, waiting, seen = first.parent, {first}, [first], {THIS_PACKAGE}
     if home in {Path(place).resolve() for place in sysconfig.get_paths().values()}:
         return []  # what is installed beside a file is not its helper
     while waiting:
         for root in {name.partition(".")[0] for name in names_imported(waiting.pop())} - seen:
             seen.add(root)
-            new = {path.resolve() for path in files_of_module(home, root)} - helpers - {first}
-            inside = {path for path in new if path.is_relative_to(home)}
-            helpers |= inside
-            waiting += inside
-    return sorted(helpers)
+            new = {path.resolve() for path in files_of_module(home, root)} - found
+            waiting += (inside := {path for path in new if path.is_relative_to(home)})
+            found |= inside
+    return sorted(found - {first})
 
 
 def files_of_module(home: Path, root: str) -> list[Path]:
     """Return the files of a module below a folder: one, or all of a package; none where it is not there."""
-    package = home / root
+    package, module = home / root, home / f"{root}.py"
     if package.is_dir():
         is_package = (package / "__init__.py").is_file() or any(package.glob("*.py"))
         return [path for path in package.rglob("*.py") if path.is_file()] if is_package else []
-    module = package.with_name(f"{root}.py")
     return [module] if module.is_file() else []
 
 
 def names_imported(path: Path) -> Iterator[str]:
     """Yield the full names of what a file imports, wherever in it; nothing where it is no Python."""
-    try:
-        tree = ast.parse(machine.read(path, MOST_CODE))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level <= 1:
@@ -316,7 +278,7 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
             function = method_of(function, part)
     if not callable(function) and not has_methods(function):
         raise UserError(f"{target} is a {type(function).__name__}; expected a function")
-    return function_from(function, name, file if isinstance(file, str) else None)
+    return function_from(function, name, file)
 
 
 def has_methods(one: Any) -> bool:
@@ -360,17 +322,14 @@ def function_at_hand(function: Any) -> OwnFunction:
     """Return a function that is at hand, with the file that it comes from where that is known."""
     kind = type(function).__name__
     with unreadable(f"a {kind}"):
-        name, code = getattr(function, "__name__", kind), getattr(function, "__code__", None)
-        file = getattr(code, "co_filename", None)
-    return function_from(
-        function, name if isinstance(name, str) else kind, file if isinstance(file, str) and "\0" not in file else None
-    )
+        name, file = getattr(function, "__name__", kind), getattr(function, "__code__", None)
+        file = getattr(file, "co_filename", None)
+    return function_from(function, name if isinstance(name, str) else kind, file)
 
 
-def function_from(function: Any, name: str, file: str | None) -> OwnFunction:
+def function_from(function: Any, name: str, file: Any) -> OwnFunction:
     """Return the function with the hash of its file, or none where it has no file."""
-    readable = file is not None and Path(file).is_file()
-    place = file if file is not None and readable else ""
+    place = file if isinstance(file, str) and os.path.isfile(file) else ""
     return OwnFunction(function, name, place, fingerprint(place) if place else "")
 
 
@@ -460,15 +419,10 @@ def run_with_what_it_imports(module: ModuleType, path: Path, packages: tuple[str
 
 
 def run_module(module: ModuleType) -> None:
-    """Run the file of a module; modules that it takes away from all others are put back."""
+    """Run the file of a module."""
     assert module.__spec__ is not None and module.__spec__.loader is not None
-    every: Mapping[str, ModuleType | None] = sys.modules
-    before = {name: other for name, other in every.items() if other is not None}
-    try:
-        with held(), keras_with_what_is_installed():
-            module.__spec__.loader.exec_module(module)
-    finally:
-        sys.modules.update({name: other for name, other in before.items() if sys.modules.get(name) is None})
+    with held(), keras_with_what_is_installed():
+        module.__spec__.loader.exec_module(module)
 
 
 def error_line(error: BaseException) -> str:

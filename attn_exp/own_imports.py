@@ -30,7 +30,7 @@ TOPS = (".git", "pyproject.toml", "setup.py")
 
 def package_of(path: Path) -> tuple[str, ...]:
     """Return the names of the packages that a file is part of, the outermost first; none where it needs none."""
-    levels = deepest_relative_import(path)
+    levels = max((node.level for node in nodes_of(path) if isinstance(node, ast.ImportFrom)), default=0)
     names, folder = list[str](), path.resolve().parent
     while levels and folder.name and (len(names) < levels or (folder / "__init__.py").is_file()):
         names.insert(0, folder.name.replace(".", "_"))
@@ -38,13 +38,12 @@ def package_of(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def deepest_relative_import(path: Path) -> int:
-    """Return how many dots the relative imports of a file have at most; 0 where it has none, or is no Python."""
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Return the parts of a file of code; none where it is no Python."""
     try:
-        tree = ast.parse(machine.read(path, MOST_CODE))
+        return [*ast.walk(ast.parse(machine.read(path, MOST_CODE)))]
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return 0
-    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+        return []
 
 
 def stand_for_packages(path: Path, names: tuple[str, ...]) -> None:

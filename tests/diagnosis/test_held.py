@@ -70,21 +70,12 @@ def test_what_ends_the_process_is_a_verdict(code: str, call: str, said: str, tmp
 @pytest.mark.long
 def test_what_it_prints_stands_on_stderr_and_what_it_starts_ends(tmp_path: Path) -> None:
     code = "atexit.register(time.sleep, 600); threading.Thread(target=time.sleep, args=[600]).start()"
-    call = "print('words'); os.write(1, b'words'); sys.stdout.close()"
+    call = "print('words'); os.write(1, b'words')"
     start = time.monotonic()
     done = checked(tmp_path, "--json", code=code, call=call)
     assert (done.returncode, json.loads(done.stdout)["passed"]) == (0, True)
     assert set(done.stderr.split("words")) <= {"", "\n"}
     assert time.monotonic() - start < 300  # and not the 600 seconds that it sleeps
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "code", ["sys.excepthook = None", "sys.modules.clear()", "sys.modules['numpy'] = None", "sys.path.clear()"]
-)
-def test_what_it_takes_away_from_python_hinders_no_check(code: str, tmp_path: Path) -> None:
-    done = checked(tmp_path, code=code)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
 @pytest.mark.long

@@ -293,23 +293,12 @@ def test_a_module_gets_the_matrices_of_the_run_where_they_fit(here: Path) -> Non
     assert other.note == "wide: W_q: the module has [8, 8], the run [4, 4]"
 
 
-def test_a_package_beside_a_file_is_read_once_and_this_one_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a checkout this package lies beside the user's file, and each of its hundreds of files imports others."""
+def test_a_package_beside_a_file_is_hashed_with_it_and_this_one_is_not(tmp_path: Path) -> None:
     for name in ("attn_exp", "helpers"):
         (tmp_path / name).mkdir()
         for number in range(5):
             (tmp_path / name / f"m{number}.py").write_text(f"import {name}.m0\nfrom {name}.m1 import x\n")
     (tmp_path / "mine.py").write_text("import attn_exp.rules\nimport helpers.m2\n")
-    asked = list[str]()
-    files_of = own_code.files_of_module
-
-    def counted(home: Path, root: str) -> list[Path]:
-        asked.append(root)
-        return files_of(home, root)
-
-    monkeypatch.setattr(own_code, "files_of_module", counted)
-    helpers = own_code.files_imported_beside(tmp_path / "mine.py")
-    assert helpers == sorted(tmp_path / "helpers" / f"m{number}.py" for number in range(5))
-    assert asked == ["helpers"]
+    assert own_code.files_imported_beside(tmp_path / "mine.py") == sorted(
+        tmp_path / "helpers" / f"m{number}.py" for number in range(5)
+    )
