@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -35,8 +34,8 @@ REMEMBERED = ".index.json"
 MOST_BYTES = 24 * 2**20
 """A description that is larger is not opened for a line of a list."""
 
-DESCRIPTION = {"started": str, "status": str, "command": str, "words?": [str], "title?": str, "config?": dict}
-"""What every run and sweep says of itself; those from before `words` was kept have a command alone."""
+DESCRIPTION = {"started": str, "status": str, "command": str, "words": [str], "title?": str, "config?": dict}
+"""What every run and sweep says of itself."""
 
 ENTRY = {"folder": str, "changed": int, "words": [str]} | dict.fromkeys(
     ("when", "status", "title", "page", "problem"), str
@@ -132,17 +131,7 @@ def described(output_dir: Path, name: str, changed: int) -> Entry | None:
 
 def settings(about: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the words that chose the settings; where the results went is none."""
-    words = about["words"] if "words" in about else words_before(about["command"])
-    return tuple(word for word in words if not word.startswith("output_dir="))
-
-
-def words_before(command: str) -> list[str]:
-    """Return the words of a run that was saved before they had a field of their own: those after the program's name."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = command.split()
-    return [word for word in words[3:] if word not in ("-m", "--multirun")]
+    return tuple(word for word in about["words"] if not word.startswith("output_dir="))
 
 
 def remembered(output_dir: Path) -> dict[str, Entry]:

@@ -20,36 +20,29 @@ GENERATOR = '<meta name="generator" content="attn-exp {}">'
 SEAL = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
 """What the page of a class says of its table as it was written."""
 
-COMMAND = b"python -m attn_exp"
+COMMAND = "python -m attn_exp"
 """What stands in every report: how to repeat it."""
 BEGINS_SWEEP = {"lock", "parts", "parts-of-other-versions"}
 """What is in the folder of a sweep that was ended before it had a manifest."""
 MOST_BYTES = 64 * 2**20
 
 
+def check_mark(path: Path, mark: str, most: int = BEGINNING) -> None:
+    """Refuse to replace a file that does not carry our mark; a link is replaced, what it leads to is left alone.
+
+    Raises:
+        UserError: somebody else's file is there.
+        OSError: what is there cannot be read.
+    """
+    if os.path.lexists(path) and not path.is_symlink():
+        with machine.opened(path) as file:
+            if mark.encode() not in file.read(most):
+                refuse(path)
+
+
 def check_page(path: Path, kind: str) -> None:
-    """Refuse to replace a page that is not one of ours of this kind.
-
-    Raises:
-        UserError: somebody else's file is there.
-        OSError: what is there cannot be read.
-    """
-    if not os.path.lexists(path) or path.is_symlink():
-        return  # a link is replaced, and what it leads to is left alone
-    beginning = begins(path).decode("utf-8", "replace")
-    if GENERATOR.format(kind) not in beginning:
-        refuse(path)
-
-
-def check_table(path: Path, head: str) -> None:
-    """Refuse to replace a table whose first line is not this one.
-
-    Raises:
-        UserError: somebody else's file is there.
-        OSError: what is there cannot be read.
-    """
-    if os.path.lexists(path) and not path.is_symlink() and not begins(path).startswith(head.encode()):
-        refuse(path)
+    """Refuse to replace a page that is not one of ours of this kind; raises as `check_mark`."""
+    check_mark(path, GENERATOR.format(kind))
 
 
 def check_grades(folder: Path, head: str) -> None:
@@ -61,23 +54,17 @@ def check_grades(folder: Path, head: str) -> None:
     """
     page, table = folder / "class.html", folder / "grades.csv"
     check_page(page, "grades")
-    check_table(table, head)
+    check_mark(table, head)
     if page.is_file() and table.is_file():
-        seal = SEAL.search(begins(page))
+        seal = SEAL.search(machine.read(page))
         if seal and hashlib.sha256(machine.read(table)).hexdigest() != seal[1].decode():
             raise UserError(f"{table}: has been changed since it was written, so it stays; rename it or remove it")
 
 
 def check_report(folder: Path) -> None:
-    """Refuse to replace a report of a run or a sweep that tells no command, as somebody's notes do not.
-
-    Raises:
-        UserError: somebody else's file is there.
-        OSError: what is there cannot be read.
-    """
-    for path in (folder / "report.html", folder / "report.md"):
-        if os.path.lexists(path) and not path.is_symlink() and COMMAND not in machine.read(path, MOST_BYTES):
-            refuse(path)
+    """Refuse to replace a report of a run or a sweep that tells no command; raises as `check_mark`."""
+    for name in ("report.html", "report.md"):
+        check_mark(folder / name, COMMAND, MOST_BYTES)
 
 
 def check_latest(link: Path) -> None:
@@ -86,15 +73,13 @@ def check_latest(link: Path) -> None:
     Raises:
         UserError: something else is there.
     """
-    try:
-        target = os.readlink(link) if link.is_symlink() else machine.read_text(link, BEGINNING).removesuffix("\n")
-    except (OSError, ValueError):
-        if not os.path.lexists(link):  # or a name that no system can hold, which is said when it is made
-            return
-        target = ""
-    parts = PurePath(target).parts
-    if len(parts) != 2 or parts[0] != "runs" or "\n" in target:
-        refuse(link)
+    if os.path.lexists(link):
+        try:
+            target = os.readlink(link) if link.is_symlink() else machine.read_text(link, BEGINNING)
+        except (OSError, ValueError):
+            target = ""
+        if PurePath(target.strip()).parts[:1] != ("runs",):
+            refuse(link)
 
 
 def check_sweep(folder: Path) -> None:
@@ -111,16 +96,6 @@ def check_sweep(folder: Path) -> None:
     if not (names <= BEGINS_SWEEP or {"manifest.json", "parts"} <= names):
         refuse(folder)
     check_report(folder)
-
-
-def begins(path: Path) -> bytes:
-    """Return the beginning of a regular file.
-
-    Raises:
-        OSError: there is none, or it cannot be read.
-    """
-    with machine.opened(path) as file:
-        return file.read(BEGINNING)
 
 
 def refuse(path: Path) -> None:

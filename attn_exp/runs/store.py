@@ -50,10 +50,10 @@ DESCRIPTION = {
     "code?": [recorded_code.FUNCTION],
     "inputs?": [input_files.RECORD],
     "with?": [recorded_code.FILE_OF_MEMBERS],
-    "files?": dict.fromkeys(
+    "files": dict.fromkeys(
         ("comparison.csv?", "distances.csv?", "timings.csv?", "steps.csv?", "results.npz?"), trust.SEALED_FILE
     ),
-    "seal?": str,
+    "seal": str,
 }
 """What `run.json` holds, as far as something reads it."""
 

@@ -23,11 +23,8 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.runs.trust import DamagedError
 
-Sizes = tuple[int | None, ...]
-"""Sizes of axes; None where any will do."""
-
-WIDTHS = (("q", "k"), ("context", "v"))
-"""Stages of a variant that are as wide as each other; a mistake may make them so that they are not."""
+Sizes = dict[str, int]
+"""How long an axis of each letter is; a letter that has no size yet takes that of the first axis."""
 
 
 def check_problem(problem: Problem) -> None:
@@ -40,56 +37,38 @@ def check_problem(problem: Problem) -> None:
     if not queries or not keys or past < 0 or (past and keys != past + queries):
         raise DamagedError(f"tokens: {queries} of queries, {keys} of keys and {past} past do not go together")
     stages = {name: getattr(problem, name) for name in ("x", "memory", "q", "k", "v", "weights")}
-    lengths = {"x": past + queries, "memory": keys, "q": queries, "k": keys, "v": keys, "weights": queries}
-    for name, array in stages.items():
-        if array is not None:
-            check_array(array, name, lengths[name], keys if name == "weights" else None)
-            if not np.isfinite(array).all():
-                raise DamagedError(f"{name} holds numbers that are not finite")
     given = {name for name, array in stages.items() if array is not None}
     if not ({"q", "k"} <= given or "weights" in given) or ("memory" in given and "x" not in given):
         raise DamagedError(f"{', '.join(sorted(given)) or 'nothing'} is no input of attention")
-    if problem.x is None and problem.projections:
-        raise DamagedError("there are projections, and no x to project")
-    check_projections(problem)
+    beside = "m" if problem.memory is None else "n"
+    projections = {"W_q": "ma", "W_k": f"{beside}b", "W_v": f"{beside}c", "b_q": "1a", "b_k": "1b", "b_v": "1c"}
+    shapes = {"x": "pm", "memory": "sn", "q": "ta", "k": "sb", "v": "sc", "weights": "ts", "W_o": "uw", "b_o": "1y"}
+    check_known("results.npz", problem.projections, (*projections, "W_o", "b_o"))
+    lacking = [name for name in ("W_q", "W_k", "W_v") if (name in problem.projections) != ("x" in given)]
+    if lacking or (problem.projections and "x" not in given):
+        raise DamagedError(f"x and {(lacking or ['projections'])[0]} are there only together")
+    rows = {name: array[None] if array.ndim == 1 else array for name, array in problem.projections.items()}
+    sizes = {"1": 1, "t": queries, "s": keys, "p": past + queries}
+    check_shapes(stages | rows, shapes | projections, sizes)
+    for name in given:
+        if not np.isfinite(stages[name]).all():
+            raise DamagedError(f"{name} holds numbers that are not finite")
 
 
-def check_projections(problem: Problem) -> None:
-    """Refuse projections that do not lead from x to q, k and v."""
-    if problem.x is None:
-        return
-    width = problem.x.shape[1]
-    beside = width if problem.memory is None else problem.memory.shape[1]
-    sides = {"q": problem.q, "k": problem.k, "v": problem.v}
-    for name, given in problem.projections.items():
-        letter, many = name[2:], {"W": None, "b": 1}[name[0]]
-        if letter not in ("q", "k", "v", "o"):
-            raise DamagedError(f"{name} is no projection")
-        array = given[None] if many and given.ndim == 1 else given  # a bias is one row, or a row alone
-        if letter == "o":
-            check_array(array, name, many)
+def check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: Sizes, place: str = "") -> None:
+    """Refuse arrays that hold no real numbers, or whose axes are not those of their letters."""
+    for name, letters in shapes.items():
+        array = arrays.get(name)
+        if array is None:
             continue
-        side = sides[letter]
-        rows = many or (width if letter == "q" else beside)
-        check_array(array, name, rows, None if side is None else side.shape[1])
-    lacking = [f"W_{letter}" for letter in "qkv" if f"W_{letter}" not in problem.projections]
-    if lacking:
-        raise DamagedError(f"there is x, and no {lacking[0]}")
-
-
-def check_array(array: Any, name: str, *sizes: int | None) -> None:
-    """Refuse an array that holds no real numbers, or is of another shape; a size that is not said may be any.
-
-    Two axes are expected where fewer sizes are said.
-    """
-    wanted: Sizes = sizes + (None,) * (2 - len(sizes))
-    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-        raise DamagedError(f"{name} holds no real numbers")
-    if array.ndim != len(wanted) or any(
-        size is not None and size != real for size, real in zip(wanted, array.shape, strict=True)
-    ):
-        expected = ",".join("any" if size is None else str(size) for size in wanted)
-        raise DamagedError(f"{name} has the shape [{','.join(map(str, array.shape))}]; expected [{expected}]")
+        if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+            raise DamagedError(f"{place}{name} holds no real numbers")
+        fits = array.ndim == len(letters) and all(
+            sizes.setdefault(letter, size) == size for letter, size in zip(letters, array.shape, strict=True)
+        )
+        if not fits:
+            expected = ",".join(str(sizes.get(letter, "any")) for letter in letters)
+            raise DamagedError(f"{place}{name} has the shape {list(array.shape)}; expected [{expected}]")
 
 
 def check_comparison(comparison: Comparison, timings: Sequence[Timing]) -> None:
@@ -131,10 +110,8 @@ def check_steps(comparison: Comparison, computed: Sequence[str]) -> None:
         if numbers != list(range(1, len(numbers) + 1)):
             raise DamagedError(f"{file}: the steps to {variant} are not counted from 1 on")
     for (variant, number), trace in comparison.rungs.items():
-        for name, array in trace.stages():
-            check_array(
-                array, f"{variant}/step {number}/{name}", *((None, queries, keys), (queries, None))[name == "output"]
-            )
+        shapes = {"weights": "hts", "output": "to"}
+        check_shapes(dict(trace.stages()), shapes, {"t": queries, "s": keys}, f"{variant}/step {number}/")
 
 
 def check_names(file: str, found: Sequence[str], expected: Sequence[str]) -> None:
@@ -167,42 +144,32 @@ def check_row(row: Row, settled: Settled) -> None:
 
 
 def check_trace(trace: Trace, problem: Problem, settled: Settled, row: Row) -> None:
-    """Refuse stages of other shapes than the problem and the heads have."""
-    heads, queries, keys = settled.heads.query, len(problem.tokens), problem.keys
-    pairs: Sizes = (heads, queries, keys)
-    shapes: Mapping[str, Sizes] = {
-        "q": (heads, queries, None), "k": (None, keys, None), "v": (None, keys, None),
-        **dict.fromkeys(("scores", "logits", "capped", "masked", "weights"), pairs),
-        "lse": (heads, queries), "context": (heads, queries, None), "output": (queries, None),
-    }  # fmt: skip
-    stages = dict(trace.stages())
-    for name, array in stages.items():
-        check_array(array, f"{row.variant}/{name}", *shapes[name])
-    for name in ("k", "v"):
-        if name in stages and heads % max(1, len(stages[name])):
-            raise DamagedError(f"{row.variant}/{name} has {len(stages[name])} heads, which do not divide {heads}")
-    for one, other in () if settled.mistakes else WIDTHS:
-        if one in stages and other in stages and stages[one].shape[2] != stages[other].shape[2]:
-            raise DamagedError(f"{row.variant}/{one} and {row.variant}/{other} are of different widths")
-    if "context" in stages and "output" in stages and not settled.mistakes:
-        width = heads * stages["context"].shape[2]
-        if settled.output_projection and problem.projections:
-            width = problem.projections["W_o"].shape[1]
-        check_array(stages["output"], f"{row.variant}/output", queries, width)
+    """Refuse stages of other shapes than the problem and the heads have; a mistake may change widths."""
+    heads, stages, place = settled.heads.query, dict(trace.stages()), f"{row.variant}/"
+    sizes = {"h": heads, "t": len(problem.tokens), "s": problem.keys}
+    shapes = {"q": "htd", "k": "gsd", "v": "fse", "lse": "ht", "context": "hte", "output": "to"}
+    shapes |= dict.fromkeys(("scores", "logits", "capped", "masked", "weights"), "hts")
+    if settled.mistakes:
+        shapes |= {"k": "gsD", "context": "htE"}
+    elif "context" in stages and stages["context"].ndim == 3:
+        projected = settled.output_projection and problem.projections
+        sizes["o"] = problem.projections["W_o"].shape[1] if projected else heads * stages["context"].shape[2]
+    check_shapes(stages, shapes, sizes, place)
+    for letter in "gf":
+        if heads % max(1, sizes.get(letter, 1)):
+            raise DamagedError(f"{place}k or v has {sizes[letter]} heads, which do not divide {heads}")
     if trace.summary is not None:
-        check_summary({field.name: getattr(trace.summary, field.name) for field in fields(trace.summary)}, pairs, row)
+        check_summary({field.name: getattr(trace.summary, field.name) for field in fields(trace.summary)}, sizes, place)
     if row.same_as and not {"output", "weights"} & stages.keys():
         raise DamagedError(f"{row.variant} has a row, and neither an output nor weights")
 
 
-def check_summary(parts: Mapping[str, Array], pairs: Sizes, row: Row) -> None:
+def check_summary(parts: Mapping[str, Array], sizes: Sizes, place: str) -> None:
     """Refuse a summary of weights whose parts do not fit."""
-    heads, queries, _ = pairs
-    for name in ("entropy", "effective_keys", "largest_weight", "sink_mass"):
-        check_array(parts[name], f"{row.variant}/summary/{name}", heads, queries)
-    check_array(parts["heat"], f"{row.variant}/summary/heat", heads, None, None)
+    shapes = dict.fromkeys(("entropy", "effective_keys", "largest_weight", "sink_mass"), "ht")
+    check_shapes(parts, {**shapes, "heat": "hxy"}, sizes, f"{place}summary/")
     for axis, name in ((1, "row_edges"), (2, "key_edges")):
         edges, blocks = parts[name], parts["heat"].shape[axis]
         whole = edges.dtype.kind in "iu" and edges.ndim == 1 and len(edges) == blocks + 1
         if not whole or edges[0] < 0 or (np.diff(edges.astype(np.int64)) <= 0).any():
-            raise DamagedError(f"{row.variant}/summary/{name} are no edges of {blocks} blocks")
+            raise DamagedError(f"{place}summary/{name} are no edges of {blocks} blocks")

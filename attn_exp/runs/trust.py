@@ -124,14 +124,12 @@ def sealed(about: Mapping[str, Any], folder: Path, files: Sequence[str]) -> dict
 
 
 def check_seal(about: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a description or files that are not as they were written; what was never sealed cannot be judged.
+    """Refuse a description or files that are not as they were written.
 
     Raises:
         OSError: a file is missing.
         DamagedError: one has changed.
     """
-    if SEAL not in about:
-        return
     if about[SEAL] != seal_of_description(about):
         raise DamagedError("its description is not as it was written")
     for name, file in about["files"].items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -334,19 +335,16 @@ def test_many_answers_are_graded_on_all_processors_as_one_after_the_other(
     assert not here  # other processes did it
 
 
-def test_where_no_other_process_can_be_had_one_grades_all(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the workers are forks, in which grading ends the process")
+def test_a_process_that_dies_while_it_grades_is_an_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paper = handed(*SMALL)
     Path("all").mkdir()
     for number in range(grades.TOGETHER + 1):
         Path(f"all/{number:02}.csv").write_text(answers.blank_or_filled(paper, filled=True))
-
-    def refused(*_: object, **__: object) -> None:
-        raise OSError("no process")
-
     monkeypatch.setattr("attn_exp.system.usable_cores", lambda: 2)
-    monkeypatch.setattr(grades, "Pool", refused)
-    lines = grades.every_grade(sorted(Path("all").glob("*.csv")), grades.keys_of(Path("one/key")))
-    assert {one.line[3:] for one in lines} == {("", "", "all right")}
+    monkeypatch.setattr(grades, "grade", lambda *given: os._exit(3))
+    with pytest.raises(UserError, match="not graded, as its worker ended with exit code 3"):
+        grades.every_grade(sorted(Path("all").glob("*.csv")), grades.keys_of(Path("one/key")))
 
 
 def test_students_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from html import escape, unescape
@@ -26,7 +27,8 @@ def add(output_dir: Path, name: str, words: str = "", started: str = "2026-11-21
     """Write what the index reads of a run: hidden at first, then under its name, as `store.save` does."""
     draft = output_dir / "runs" / f".{name}"
     draft.mkdir(parents=True)
-    about = {"command": f"python -m attn_exp {words}", "started": started, "status": "complete"} | more
+    said = {"command": f"python -m attn_exp {words}", "words": shlex.split(words)}
+    about = said | {"started": started, "status": "complete"} | more
     (draft / "run.json").write_text(json.dumps(about))
     return draft.rename(draft.with_name(name))
 
@@ -64,7 +66,7 @@ def test_what_a_reader_opens_is_linked_and_a_sweep_says_that_it_is_one(tmp_path:
     (folder / "report.md").touch()
     add(tmp_path, "b")
     (tmp_path / "sweeps/mine").mkdir(parents=True)
-    about = {"command": "python -m attn_exp -m head=1,2", "started": "2026", "status": "interrupted", "title": ""}
+    about = {"command": "", "words": ["head=1,2"], "started": "2026", "status": "interrupted", "title": ""}
     (tmp_path / "sweeps/mine/manifest.json").write_text(json.dumps(about))
     (tmp_path / "sweeps/mine/report.md").touch()
     text = page(tmp_path)
@@ -111,7 +113,7 @@ def test_what_is_gone_or_half_written_is_left_out(tmp_path: Path) -> None:
     assert len(table(page(tmp_path))) == 1
 
 
-ABOUT = {"command": "python -m attn_exp", "started": "2026", "status": "complete"}
+ABOUT: dict[str, object] = {"command": "python -m attn_exp", "words": [], "started": "2026", "status": "complete"}
 DEEP = "[" * 100_000
 WRONG = {
     "": "run.json is no JSON: Expecting value: line 1 column 1 (char 0)",
@@ -194,7 +196,8 @@ def tags(text: str) -> list[tuple[str, tuple[str, ...]]]:
 def test_hostile_words_do_no_harm(token: str, tmp_path: Path) -> None:
     for name, text in (("harmless", "word"), ("hostile", token)):
         for place in range(2):
-            about = {"title": text, "status": text, "started": text, "command": f"a b c {text} head={text} {place}"}
+            about = {"title": text, "status": text, "started": text, "command": f"a b c {text}"}
+            about["words"] = [text, f"head={text}", str(place)]  # type: ignore[assignment]
             folder = add(tmp_path / name, f"run{place}")
             (folder / "run.json").write_text(json.dumps(about))
     harmless, hostile = page(tmp_path / "harmless"), page(tmp_path / "hostile")

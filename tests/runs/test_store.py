@@ -24,7 +24,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.timing import measure
-from attn_exp.runs import records, rendering, store
+from attn_exp.runs import records, rendering, store, trust
 
 VARIANTS = {
     "looped": {"form": "looped", "head": 1},
@@ -173,22 +173,10 @@ def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
         store.load(tmp_path)
 
 
-def unsealed(folder: Path, **changes: Any) -> None:
-    """Let a run be as one that was saved before there were seals, with some of its description changed."""
-    about = json.loads((folder / "run.json").read_text()) | changes
-    (folder / "run.json").write_text(json.dumps({key: about[key] for key in about if key not in ("files", "seal")}))
-
-
-def test_a_run_saved_before_there_were_seals_and_words_opens(tmp_path: Path) -> None:
-    run = a_run()
-    folder = store.save(run, tmp_path)
-    unsealed(folder)
+def reseal(folder: Path) -> None:
+    """Let a run that somebody changed be sealed as it is now."""
     about = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps({key: about[key] for key in about if key not in ("words", "folders")}))
-    assert store.load(folder).comparison.rows == run.comparison.rows
-    (folder / "comparison.csv").write_text("variant,nonsense\n")
-    with pytest.raises(UserError, match="expected the columns variant, form"):
-        store.load(folder)
+    (folder / "run.json").write_text(json.dumps(trust.sealed(about, folder, list(about["files"]))))
 
 
 @pytest.mark.parametrize("name", ["comparison.csv", "distances.csv", "timings.csv", "results.npz"])
@@ -211,15 +199,16 @@ def test_a_description_that_changed_is_no_run(tmp_path: Path) -> None:
 
 def test_an_archive_that_claims_more_than_it_holds_is_no_run(tmp_path: Path) -> None:
     folder = store.save(a_run(), tmp_path)
-    unsealed(folder)
     with np.load(folder / "results.npz") as stored:
         arrays = dict(stored)
     np.savez_compressed(folder / "results.npz", **arrays, bomb=np.zeros(10**6))
+    reseal(folder)
     with pytest.raises(UserError, match=r"results.npz: it is packed otherwise than a run packs it"):
         store.load(folder)
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (9000000000000,), }"
     with zipfile.ZipFile(folder / "results.npz", "w") as archive:
         archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    reseal(folder)
     with pytest.raises(UserError, match=r"results.npz: its header says"):
         store.load(folder)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.timing import measure
 from attn_exp.runs import store, stored_shapes, trust
 from tests.compose import comparison
-from tests.runs.test_store import a_run
+from tests.runs.test_store import a_run, reseal
 
 Change = Callable[[Any], Any]
 
@@ -86,10 +85,8 @@ TABLES: dict[str, tuple[str, Callable[[list[str]], list[str]]]] = {
 
 @cache
 def kept() -> dict[str, bytes]:
-    """Return the files of a run without its seal."""
+    """Return the files of a run."""
     folder = store.save(a_run(), Path("kept"))
-    about = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps({key: about[key] for key in about if key not in ("seal", "files")}))
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     shutil.rmtree("kept")
     return files
@@ -104,6 +101,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(folder: Path) -> str:
+    reseal(folder)
     with pytest.raises(UserError) as error:
         store.load(folder)
     message = str(error.value)

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from attn_exp.report.terminal import table
 from attn_exp.runs import ours, records
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.classroom.sheets import Key, composer, read_key
-from attn_exp.workers import Pool
+from attn_exp.workers import Ended, Pool
 
 HEADS = ("student", "points", "of", "first wrong", words.MISTAKE, words.WHAT_IT_IS)
 MOST_FILES = 5000
@@ -156,40 +156,23 @@ def by_box(handed: Sequence[Handed]) -> list[tuple[str, str, str, str]]:
 
 
 def every_grade(files: Sequence[Path], keys: Mapping[str, Key], worth: Worth = NO_WORTH) -> list[Handed]:
-    """Return the grade of each file, on all processors where there are many."""
-    parts = [files[start : start + TOGETHER] for start in range(0, len(files), TOGETHER)]
-    cores = min(system.usable_cores(), len(parts))
-    if cores > 1:
-        with suppress(OSError):  # no process is to be had: what follows needs no other
-            return grades_of_workers(parts, keys, cores, worth)
-    return grades_of(files, keys, worth)
-
-
-def grades_of_workers(
-    parts: Sequence[Sequence[Path]], keys: Mapping[str, Key], cores: int, worth: Worth
-) -> list[Handed]:
-    """Return the grades of files as so many processes give them, all of which have ended then, however this ends.
-
-    What one of them did not live to grade is graded here.
+    """Return the grade of each file, on all processors where there are many.
 
     Raises:
-        OSError: no process is to be had.
+        UserError: a process that graded some of them ended.
     """
-    graded = dict[int, list[Handed]]()
-    with closing(Pool(partial(grades_at, parts=parts, keys=keys, worth=worth), cores)) as pool:
-        for place in range(len(parts)):
-            pool.submit(place)
-        while len(graded) < len(parts):
-            graded |= {
-                one.job: grades_of(parts[one.job], keys, worth) if one.reason else one.answer
-                for one in pool.finished(None)
-            }
-    return [one for place in sorted(graded) for one in graded[place]]
-
-
-def grades_at(place: int, parts: Sequence[Sequence[Path]], keys: Mapping[str, Key], worth: Worth) -> list[Handed]:
-    """Return the grades of one of several parts."""
-    return grades_of(parts[place], keys, worth)
+    parts = [files[start : start + TOGETHER] for start in range(0, len(files), TOGETHER)]
+    cores, ended = min(system.usable_cores(), len(parts)), list[Ended]()
+    if cores < 2:
+        return grades_of(files, keys, worth)
+    with closing(Pool(partial(grades_of, keys=keys, worth=worth), cores)) as pool:
+        for part in parts:
+            pool.submit(part)
+        while len(ended) < len(parts):
+            ended += pool.finished(None)
+            if ended[-1].reason:
+                raise UserError(f"{ended[-1].job[0]} and those after it: not graded, as {ended[-1].reason}")
+    return [handed for one in sorted(ended, key=lambda one: parts.index(one.job)) for handed in one.answer]
 
 
 def grades_of(files: Sequence[Path], keys: Mapping[str, Key], worth: Worth = NO_WORTH) -> list[Handed]:
