@@ -44,7 +44,7 @@ def test_a_lock_says_who_holds_it_and_dies_with_its_holder(tmp_path: Path) -> No
     path = tmp_path / "lock"
     assert system.read_holder(path) is None
     assert not path.exists()
-    command = [sys.executable, "-c", HOLD, path]
+    command = [sys.executable, "-c", HOLD, str(path)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         assert system.read_holder(path) == "me"

@@ -1,7 +1,6 @@
 """What lies in an output folder: its runs and sweeps, each as its own file describes it.
 
-The folders are the truth. What they say of themselves is kept in `.index.json`, so that only what is new is opened;
-whoever deletes that file loses time and nothing else. A folder that cannot be read is an entry that says so.
+The folders are the truth, and a folder that cannot be read is an entry that says so.
 
 In the terminal they are a table, newest first, each with the settings in which it differs; `index.html` is the same as
 a page, written anew after each of them.
@@ -9,10 +8,9 @@ a page, written anew after each of them.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +27,12 @@ KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
 
 PAGES = ("report.html", "report.md")
 COMPLETE, UNREADABLE = "complete", "cannot be read"
-REMEMBERED = ".index.json"
 
 MOST_BYTES = 24 * 2**20
 """A description that is larger is not opened for a line of a list."""
 
 DESCRIPTION = {"started": str, "status": str, "command": str, "words": [str], "title?": str, "config?": dict}
 """What every run and sweep says of itself."""
-
-ENTRY = {"folder": str, "changed": int, "words": [str]} | dict.fromkeys(
-    ("when", "status", "title", "page", "problem"), str
-)
 
 HEADS = ["when", "kind", "status", "settings"]
 DEFAULTS = "(defaults)"
@@ -81,16 +74,9 @@ class Entry:
 
 
 def entries(output_dir: Path, there: Folders) -> list[Entry]:
-    """Return what the folders say of themselves, newest first, and remember it; unfinished ones are read each time."""
-    known = remembered(output_dir)
-    kept = {name: known[name] for name in there if name in known and known[name].changed == there[name]}
-    fresh = (described(output_dir, name, changed) for name, changed in there.items() if name not in kept)
-    every = [*kept.values(), *(entry for entry in fresh if entry is not None)]
-    complete = [entry for entry in every if entry.status == COMPLETE]
-    if {entry.folder: entry for entry in complete} != known:
-        records = {"entries": [vars(entry) for entry in complete]}
-        drafts.write(output_dir / REMEMBERED, json.dumps(records, separators=(",", ":")).encode())
-    return sorted(every, key=lambda entry: (entry.when, entry.changed, entry.folder), reverse=True)
+    """Return what the folders say of themselves, newest first."""
+    found = filter(None, (described(output_dir, name, changed) for name, changed in there.items()))
+    return sorted(found, key=lambda entry: (entry.when, entry.changed, entry.folder), reverse=True)
 
 
 def folders(output_dir: Path) -> dict[str, int]:
@@ -132,17 +118,6 @@ def described(output_dir: Path, name: str, changed: int) -> Entry | None:
 def settings(about: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the words that chose the settings; where the results went is none."""
     return tuple(word for word in about["words"] if not word.startswith("output_dir="))
-
-
-def remembered(output_dir: Path) -> dict[str, Entry]:
-    """Return what was remembered, by folder; nothing where it cannot be read."""
-    try:
-        known = trust.read_json(output_dir / REMEMBERED, {"entries": [ENTRY]})["entries"]
-    except (OSError, DamagedError):
-        return {}
-    names = [field.name for field in fields(Entry)]
-    entries = [Entry(**{name: record[name] for name in names} | {"words": tuple(record["words"])}) for record in known]
-    return {entry.folder: entry for entry in entries if entry.page in ("", *PAGES)}
 
 
 def named_output_dir(words: Sequence[str]) -> Path:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -82,26 +81,6 @@ def test_an_empty_folder_has_an_empty_index_and_a_missing_one_none(tmp_path: Pat
         folders.rebuild_index(tmp_path / "nowhere")
 
 
-def test_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = add(tmp_path, "a")
-    add(tmp_path, "b")
-    page(tmp_path)
-    read: list[str] = []
-    real = folders.described
-
-    def recorded(home: Path, name: str, when: Any) -> Any:
-        read.append(name)
-        return real(home, name, when)
-
-    monkeypatch.setattr(folders, "described", recorded)
-    add(tmp_path, "c")
-    assert len(table(page(tmp_path))) == 4
-    assert read == ["runs/c"]
-    (folder / "report.html").touch()
-    assert 'href="runs/a/report.html"' in page(tmp_path)
-    assert read == ["runs/c", "runs/a"]
-
-
 def test_what_is_gone_or_half_written_is_left_out(tmp_path: Path) -> None:
     shutil.rmtree(add(tmp_path, "a"))
     add(tmp_path, "b")
@@ -157,16 +136,6 @@ def test_nothing_but_regular_files_of_some_size_is_opened(tmp_path: Path) -> Non
         "fifo": "run.json: no regular file",
         "large": "run.json: larger than 25,165,824 bytes",
     }
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "[[1]]", '{"a": 1}', '[["runs/a", 1, "", "", "", 5, ""]]', "[" * 100_000, '{"entries": [null]}'],
-)
-def test_what_it_remembers_may_be_broken(text: str, tmp_path: Path) -> None:
-    add(tmp_path, "a")
-    (tmp_path / ".index.json").write_text(text)
-    assert len(table(page(tmp_path))) == 2
 
 
 HOSTILE = [
@@ -230,7 +199,7 @@ def test_runs_written_at_once_are_all_there(tmp_path: Path) -> None:
         each.join(60)
     assert [each.exitcode for each in processes] == [0, 0, 0, 0]
     assert len(table((tmp_path / "index.html").read_text(encoding="utf-8"))) == 81
-    assert sorted(each.name for each in tmp_path.iterdir()) == [".index.json", "index.html", "runs"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["index.html", "runs"]
 
 
 def test_a_run_that_ends_while_the_page_is_written_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

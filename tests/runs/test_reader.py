@@ -112,7 +112,6 @@ def test_the_newest_report_is_opened_or_its_path_is_said(
     older, newest = (a_run(tmp_path, "report=tables") for _ in range(2))
     date(older, "2026-11-21T04:00:00+0000")
     date(newest, "2026-11-21T04:00:01+0000")
-    (tmp_path / ".index.json").unlink()
     opened: list[str] = []
 
     def browser(address: str) -> bool:

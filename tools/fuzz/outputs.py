@@ -28,7 +28,7 @@ COMMANDS = [
 
 DEEP = "[" * 50_000 + "]" * 50_000
 TEXTS = [DEEP, "", "{}", "[]", "null", "\x00" * 999, '{"a":' * 9000]
-OPENED = ("lock", "manifest.json", "run.json", "results.csv", ".index.json")
+OPENED = ("lock", "manifest.json", "run.json", "results.csv")
 
 Harm = Callable[[random.Random, Path], None]
 
@@ -89,7 +89,7 @@ def link(chance: random.Random, outputs: Path) -> None:
     folders = [path for path in outputs.rglob("*") if path.is_dir() and not path.is_symlink()]
     places = [*files(outputs), *folders]
     names = ["lock", "parts", "plots", "figures", "tables", "parts-of-other-versions", ".manifest.json.part",
-             ".results.csv.part", "index.html", ".index.json", "latest"]  # fmt: skip
+             ".results.csv.part", "index.html", "latest"]  # fmt: skip
     places += [folder / name for folder in folders for name in names]
     path = chance.choice(places)
     if path.is_symlink() or path.is_file():
