@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from attn_exp import patience, stopping
@@ -254,12 +254,6 @@ class Command(NamedTuple):
     usage: str
     meaning: str
 
-    def obey(self, words: Sequence[str]) -> str | tuple[str, int]:
-        """Load the command, which no other needs, and do what it is for."""
-        module, _, function = self.place.partition(":")
-        obeyed: str | tuple[str, int] = getattr(import_module(f"attn_exp.{module}"), function)(words)
-        return obeyed
-
 
 def command(named: Command, words: Sequence[str]) -> int:
     """Obey a command, print what it says and return the exit code.
@@ -272,7 +266,7 @@ def command(named: Command, words: Sequence[str]) -> int:
         return say(f"attn-exp {named.usage}\n  {named.meaning}")
     if not named.least <= len(rest) <= named.most:
         raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {named.usage}")
-    reply = named.obey(rest)
+    reply = resolve_name(f"attn_exp.{named.place}")(rest)
     text, ended = reply if isinstance(reply, tuple) else (reply, DONE)
     if text:
         say(text)

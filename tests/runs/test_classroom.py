@@ -20,7 +20,7 @@ from attn_exp.errors import UserError
 from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers, sheets
 from attn_exp.runs.classroom.grades import grade_answers
-from attn_exp.runs.classroom.sheets import told_apart, write_sheets
+from attn_exp.runs.classroom.sheets import number_repeated, write_sheets
 from tests.compose import config
 from tests.report.browser import need_chromium
 from tests.report.tab import visit
@@ -300,4 +300,4 @@ def test_no_token_is_nothing_but_zeros(seed: int) -> None:
 
 
 def test_a_name_with_a_number_of_its_own_is_told_apart_too() -> None:
-    assert told_apart(["Ada", "Bo", "Ada", "Ada (2)"]) == ("Ada", "Bo", "Ada (2)", "Ada (2) (2)")
+    assert number_repeated(["Ada", "Bo", "Ada", "Ada (2)"], "{} ({})") == ["Ada", "Bo", "Ada (2)", "Ada (2) (2)"]

@@ -173,10 +173,9 @@ def asked_by(asked_words: Sequence[str]) -> Asked:
     digits = own.get("digits", "2")
     if not digits.isdecimal() or len(digits) > 9 or int(digits) > MOST_DIGITS:
         raise UserError(f"digits={digits}: expected 0 to {MOST_DIGITS}, the decimals that are asked")
-    if own.get("turned", "false") not in ("true", "false"):
-        raise UserError(f"turned={own['turned']}: expected true, tokens as columns, or false, as rows")
-    if own.get("exam", "false") not in ("true", "false"):
-        raise UserError(f"exam={own['exam']}: expected true, a page that checks nothing, or false")
+    for name, says in (("turned", "tokens as columns"), ("exam", "a page that checks nothing")):
+        if own.get(name, "false") not in ("true", "false"):
+            raise UserError(f"{name}={own[name]}: expected true, {says}, or false")
     seeds = seeds_of(next((word.partition("=")[2] for word in asked_words if word.startswith("seed=")), ""))
     names = class_names(Path(own["names"])) if "names" in own else ()
     seeds = seeds or seeds_of_names(names) or (0,)
@@ -186,7 +185,9 @@ def asked_by(asked_words: Sequence[str]) -> Asked:
             f"names={own['names']}: {count} and {len(seeds)} seeds; expected one seed for all, or as many as names"
         )
     seeds = seeds * len(names) if names and len(seeds) == 1 and len(names) > 1 else seeds
-    names = told_apart(names) or (tuple(f"seed-{seed}" for seed in seeds) if len(seeds) > 1 else ("key",))
+    names = tuple(number_repeated(names, "{} ({})")) or (
+        tuple(f"seed-{seed}" for seed in seeds) if len(seeds) > 1 else ("key",)
+    )
     stages = tuple(part.strip() for part in own.get("stages", "").strip("[]").split(",") if part.strip())
     to = machine.folder(own.get("to", "sheets"))
     return Asked(
@@ -232,13 +233,14 @@ def seeds_of_names(names: Sequence[str]) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def told_apart(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names with a number behind each that somebody before it has: `Ada` and `Ada (2)`."""
-    told: list[str] = []
+def number_repeated(names: Sequence[str], pattern: str, ignore_case: bool = False) -> list[str]:
+    """Return the names; one that somebody before it has gets a number, as `pattern` writes it."""
+    made, taken = list[str](), set[str]()
     for name in names:
-        numbered = (f"{name} ({number})" for number in itertools.count(2))
-        told.append(next(one for one in itertools.chain([name], numbered) if one not in told))
-    return tuple(told)
+        numbered = itertools.chain([name], (pattern.format(name, number) for number in itertools.count(2)))
+        made.append(next(one for one in numbered if (one.casefold() if ignore_case else one) not in taken))
+        taken.add(made[-1].casefold() if ignore_case else made[-1])
+    return made
 
 
 def class_names(path: Path) -> tuple[str, ...]:
@@ -265,14 +267,8 @@ def file_names(names: Sequence[str]) -> list[str]:
 
     Names that differ in capitals alone count as the same, since some disks keep one file for both.
     """
-    made: list[str] = []
-    taken: set[str] = set()
-    for name in names:
-        plain = re.sub(r"[^\w-]+", "-", name).strip("-")[:60] or "student"
-        numbered = itertools.chain([plain], (f"{plain}-{count}" for count in itertools.count(2)))
-        made.append(next(file for file in numbered if file.casefold() not in taken))
-        taken.add(made[-1].casefold())
-    return made
+    plain = [re.sub(r"[^\w-]+", "-", name).strip("-")[:60] or "student" for name in names]
+    return number_repeated(plain, "{}-{}", ignore_case=True)
 
 
 def composer(typed: bool) -> Composed:
