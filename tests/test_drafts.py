@@ -165,7 +165,8 @@ def test_sigterm_ends_what_is_stoppable() -> None:
     with pytest.raises(stopping.Stopped) as stopped, stopping.stoppable():
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
-    assert stopping.exit_code(stopped.value) == 143 and stopping.exit_code(KeyboardInterrupt()) == 130
+    assert stopping.exit_code(stopped.value) == 143
+    assert stopping.exit_code(KeyboardInterrupt()) == 130
     assert signal.getsignal(signal.SIGTERM) == before
 
 
