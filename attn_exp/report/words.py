@@ -228,7 +228,6 @@ NO_MAPS = "The page shows no maps of the two runs:"
 OTHER_TOKENS = "their tokens differ, so that no weight of the one belongs to a weight of the other."
 NEVER_FORMED = "the {which} never formed its weights."
 FIRST_ONE, SECOND_ONE = "first", "second"
-EVERY_VARIANT, NO_COLUMN, HAS_COLUMN = "every variant", "has no such column", "has it"
 ONLY_ROUNDING = "No number moved beyond rounding, in {where}."
 
 # The classroom

@@ -6,7 +6,7 @@ per chunk, in a thread of its own. Workers are pure functions of a plan and a jo
 million lines in 500 files, and no place holds all of them: `totals` is streamed from the parts, and reports are drawn
 from it.
 
-Points of a job that differ in their seed alone are computed as one (`stack`): problems, forms, reference and rows have
+Points of a job that differ in their seed alone are computed as one stack: problems, forms, reference and rows have
 an axis for the seeds, and each line is to the byte what the point gives alone. Inside such a stack positions are
 marked, and forms with bent logits or other normalizers than softmax computed, one problem at a time, as are most forms.
 A point is computed by itself where it fails, in types other than float64, with a document's figures, `metrics=` or a

@@ -14,7 +14,7 @@ from attn_exp.config.choices import as_yaml_value
 from attn_exp.errors import UserError, first_line
 from attn_exp.patience import spoken_time
 from attn_exp.report import papers
-from attn_exp.runs import ours, records, trust
+from attn_exp.runs import ours, records
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import manifest, overview, parquet
 from attn_exp.sweeps.answers.answers import (
@@ -36,16 +36,23 @@ ALWAYS = ("png", "svg")
 
 
 def shelf_of(folder: Path, about: Mapping[str, Any]) -> Shelf:
-    """Return where the parts of a sweep lie; those from before names sealed them are told by its manifest."""
-    columns = about["columns"]
-    head = [*columns, *about.get("tally", ())]
+    """Return where the parts of a sweep lie."""
+    head = [*about["columns"], *about["tally"]]
     types = parquet.kinds(head, about["axes"], about["metrics"]) if about["format"] == "parquet" else None
-    return Shelf(folder / "parts", head, len(columns), types, about.get("sealed", False))
+    return Shelf(folder / "parts", head, len(about["columns"]), types)
 
 
-def results_at(folder: Path, about: Mapping[str, Any]) -> Path:
-    """Return where the one table of a sweep is: a file, or the folder of a Parquet data set."""
-    return folder / ("results.csv" if about["format"] == "csv" else "parts")
+def find_whole(folder: Path, about: Mapping[str, Any]) -> dict[str, Part]:
+    """Return the whole parts of a sweep by the names of their chunks, in their order."""
+    whole = shelf_of(folder, about).find(about["parts"]).whole
+    return {name: whole[name] for name in about["parts"] if name in whole}
+
+
+def summarize_parts(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> Summary:
+    """Return the means, the extremes and the answers of some parts of a sweep."""
+    shelf = shelf_of(folder, about)
+    lines, matters = shelf.lines(list(parts.values())), manifest.thresholds(about)
+    return summarized(shelf.head, lines, about["axes"], about["metrics"], about["dimensions"], matters)
 
 
 @contextmanager
@@ -69,24 +76,16 @@ def write_results(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Pa
     Return what the terminal shows, and how many points disagree with a printed result. A partial sweep gets all of them
     too, and they say so.
     """
-    there = [parts[name] for name in about["parts"] if name in parts]
-    where = shelf_of(folder, about)
+    there = {name: parts[name] for name in about["parts"] if name in parts}
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
-    digest = hashlib.sha256()
+    digest, table = hashlib.sha256(), {}
     if about["format"] == "csv":
-        drafts.write_pieces(folder / "results.csv", hashed(where.joined(there), digest), sync=True)
-    lines, matters = where.lines(there), manifest.thresholds(about)
-    summary = summarized(where.head, lines, about["axes"], about["metrics"], about["dimensions"], matters)
-    shown = write_report(folder, about, summary)
-    text = f"{overview.terminal(about, summary)}\n\n{shown}"
-    counts = {
-        "done": summary.points - summary.failed,
-        "failed": summary.failed,
-        "disagreeing": summary.disagreeing,
-    }
-    table = {}
-    if about["format"] == "csv":
-        table = trust.seal_of_file(folder / "results.csv", -1) | {"sha256": digest.hexdigest()}
+        pieces = hashed(shelf_of(folder, about).joined(list(there.values())), digest)
+        drafts.write_pieces(folder / "results.csv", pieces, sync=True)
+        table = {"bytes": (folder / "results.csv").stat().st_size, "sha256": digest.hexdigest()}
+    summary = summarize_parts(folder, about, there)
+    text = f"{overview.terminal(about, summary)}\n\n{write_report(folder, about, summary)}"
+    counts = {"done": summary.points - summary.failed, "failed": summary.failed, "disagreeing": summary.disagreeing}
     manifest.write_manifest(folder, {**about, **counts, "results": table, "told": text})
     return text, summary.disagreeing
 
@@ -114,7 +113,7 @@ def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Pa
                 drawn[f"{name}.{form}"] = plots.encoded(figure, form)
                 drafts.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
     if not (wanted["tables"] or wanted["pages"]):
-        return results_at(folder, about)
+        return folder / ("results.csv" if about["format"] == "csv" else "parts")
     from attn_exp.report.sweep.page import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
 
     drafts.write_text(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
@@ -161,9 +160,9 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
         wanted = about["report"] | {"depth": depth}
         about["report"] = wanted if wanted["tables"] or wanted["pages"] else wanted | {"tables": True, "pages": True}
     if figures:
-        check_plots({**about, "figures": {**about.get("figures", {}), **figures}})
-        about["figures"] = {**about.get("figures", {}), **as_yaml_value(figures)}
-        about["report"] = about["report"] | {"figures": True}
+        about["figures"] |= as_yaml_value(figures)
+        about["report"] |= {"figures": True}
+        check_plots(about)
     try:
         ours.check_report(folder)
         with locked(folder), read_or_said(folder):
@@ -171,8 +170,12 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
             text, _ = write_results(folder, about, inventory.whole)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
-    names = ", ".join(inventory.damaged[:3]) + ", ..." * (len(inventory.damaged) > 3)
-    return f"{text}\n\ndamaged and left out: {names}" if inventory.damaged else text
+    return f"{text}\n\ndamaged and left out: {list_some(inventory.damaged)}" if inventory.damaged else text
+
+
+def list_some(names: Sequence[str]) -> str:
+    """Return the first three of some names, and that there are more."""
+    return ", ".join(names[:3]) + ", ..." * (len(names) > 3)
 
 
 def check_plots(about: Mapping[str, Any]) -> None:
@@ -198,30 +201,27 @@ def show_status(words: Sequence[str]) -> str:
     """
     folder = machine.folder(words[0])
     about = manifest.load_manifest(folder)
-    points, chunk = int(about["points"]), int(about["chunk"])
-    sizes = {name: min(chunk, points - place * chunk) for place, name in enumerate(about["parts"])}
+    sizes = {
+        name: min(about["chunk"], about["points"] - place * about["chunk"]) for place, name in enumerate(about["parts"])
+    }
     inventory = shelf_of(folder, about).find(sizes)
-    present = [inventory.whole[name] for name in sizes if name in inventory.whole]
-    done = sum(sizes[name] for name in sizes if name in inventory.whole)
-    damaged = f", {len(inventory.damaged):,} damaged, to be computed again" if inventory.damaged else ""
-    failed = sum(part.failed for part in present)
-    who = running_driver(folder)
-    lines = [
-        about["command"],
-        f"{done:,} of {about['points']:,} points, {failed:,} failed; {len(present):,} of {len(sizes):,} parts{damaged}",
-        f"running: {who}" if who else f"{how_it_ended(about, done)}",
-    ]
-    if who and done < about["points"]:
-        fresh = [part.path.stat().st_mtime for part in present if part.path.stat().st_mtime >= about["clock"]]
-        rate = len(fresh) * about["chunk"] / max(1e-3, time.time() - about["clock"])
-        lines.append(f"{rate:,.0f}/s" + (f", {spoken_time((about['points'] - done) / rate)} left" if rate else ""))
+    done, failed = sum(map(sizes.__getitem__, inventory.whole)), sum(part.failed for part in inventory.whole.values())
+    damaged = f", {len(inventory.damaged):,} damaged" if inventory.damaged else ""
+    count = f"{len(inventory.whole):,} of {len(sizes):,} parts{damaged}"
+    who, left = running_driver(folder), about["points"] - done
+    lines = [about["command"], f"{done:,} of {about['points']:,} points, {failed:,} failed; {count}"]
+    lines.append(f"running: {who}" if who else tell_end(about["status"], left))
+    if who and left:
+        times = [part.path.stat().st_mtime for part in inventory.whole.values()]
+        fresh = sum(time_written >= about["clock"] for time_written in times)
+        rate = fresh * about["chunk"] / max(1e-3, time.time() - about["clock"])
+        lines.append(f"{rate:,.0f}/s" + (f", {spoken_time(left / rate)} left" if rate else ""))
     return "\n".join(lines)
 
 
-def how_it_ended(about: dict[str, Any], done: int) -> str:
-    """Say how a sweep that nobody runs ended."""
-    if about["status"] == "running":  # it had no time to say how it ended
-        return "complete" if done == about["points"] else "stopped before its end; the same command continues"
-    if about["status"] == "complete" and done < about["points"]:
-        return "damaged since it was complete; the same command continues"
-    return about["status"] if about["status"] == "complete" else f"{about['status']}; the same command continues"
+def tell_end(status: str, left: int) -> str:
+    """Say how a sweep that nobody runs ended, and how many points are left."""
+    if not left:
+        return COMPLETE
+    word = {"running": "stopped before its end", COMPLETE: "damaged since it was complete"}.get(status, status)
+    return f"{word}; the same command continues"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from math import ceil, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -52,75 +54,69 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
     """
     register_schema()
     with in_users_words(), opened(folders, words) as hydra, environment(words):
-        loader = hydra.config_loader
-        composer = Composer(loader, words)
-        given = {override.get_key_element(): override for override in typed_settings(words, loader)}
+        given = {override.get_key_element(): override for override in parse_words(words, hydra.config_loader)}
         fixed = tuple(str(override.input_line) for override in given.values() if not override.is_sweep_override())
-        axes = tuple(axis_of(override, loader) for override in given.values() if override.is_sweep_override())
-        first = composer.settings([*fixed, *(axis.word(0) for axis in axes)])
-        together = dimensions(axes, read_config(first).sweep)
+        axes = tuple(make_axis(each, hydra.config_loader) for each in given.values() if each.is_sweep_override())
+        compose = make_composer(words)
+        first = compose((*fixed, *(axis.word(0) for axis in axes))).settings
+        config = read_config(first)
+        together = group_axes(axes, config.sweep)
         check_size(axes, together)
         check_repeats(axes, together)
-        return composer.space(axes, together, fixed, first), read_config(first)
+        axes = tuple(axis if axis.composed or holds(first, axis.key.split(".")) else as_composed(axis) for axis in axes)
+        return compose_space(axes, together, fixed, compose), config
 
 
-def typed_settings(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
+def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
     """Yield the words as Hydra's grammar reads them, and refuse what this sweeper would not do."""
     with what_hydra_stumbles_over():
         overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(map(with_path_quoted, words)))
     for override in overrides:
-        check_range(override)
+        reason = ""
         if override.is_interval_sweep():
-            raise UserError(f"{override.input_line}: an interval has no list of values; use range() or write them out")
-        if override.is_hydra_override():
-            raise UserError(
-                f"{override.input_line}: this sweeper does not read it; for Hydra's own add hydra/sweeper=basic"
-            )
-        if override.is_sweep_override() and key_of(str(override.input_line)).split(".")[0] in OF_THE_WHOLE:
-            raise UserError(
-                f"{override.input_line}: {override.key_or_group} belongs to the whole sweep and takes one value"
-            )
+            reason = "an interval has no list of values; use range() or write them out"
+        elif override.is_hydra_override():
+            reason = "this sweeper does not read it; for Hydra's own add hydra/sweeper=basic"
+        elif override.is_sweep_override() and key_of(str(override.input_line)).split(".")[0] in OF_THE_WHOLE:
+            reason = f"{override.key_or_group} belongs to the whole sweep and takes one value"
+        elif isinstance(override._value, RangeSweep):
+            reason = refuse_range(override._value)
+        if reason:
+            raise UserError(f"{brief(str(override.input_line))}: {reason}")
         yield override
 
 
-def check_range(override: Override) -> None:
-    """Refuse a range that never ends, whose ends are no numbers, or of more values than a sweep takes."""
-    swept = override._value
-    if not isinstance(swept, RangeSweep):
-        return
+def refuse_range(swept: RangeSweep) -> str:
+    """Say why a range cannot be swept: it never ends, or has more values than fit a sweep or memory; else nothing."""
     start, stop, step = swept.start, swept.stop, swept.step
     if start is None or stop is None or not (step and all(map(is_finite, (start, stop, step)))):
-        raise UserError(
-            f"{override.input_line}: expected range(start,stop,step) of finite numbers, and a step that is not 0"
-        )
-    check_length(str(override.input_line), start, stop, step)
+        return "expected range(start,stop,step) of finite numbers, and a step that is not 0"
+    count = max(0, ceil((Fraction(stop) - Fraction(start)) / Fraction(step)))
+    is_whole = all(isinstance(end, int) for end in (start, stop, step))
+    kind, most = ("values", MOST_POINTS) if is_whole else ("values that are no whole numbers", MOST_WRITTEN_OUT)
+    return f"{count_many(count)} {kind}; a sweep takes at most {most:,}" if count > most else ""
 
 
-def axis_of(override: Override, loader: ConfigLoader) -> Axis:
+def make_axis(override: Override, loader: ConfigLoader) -> Axis:
     """Return one swept key: words for a group and for what only Hydra can put in its place, else plain values."""
     swept = override._value
     if isinstance(swept, ChoiceSweep | RangeSweep):
         swept.shuffle = False  # results are in the order of the values
     with what_hydra_stumbles_over():
-        group = bool(loader.get_group_options(override.key_or_group)) or override.package is not None
-    values = () if group else plain_values(override)
-    key, sign = override.get_key_element().lstrip("+"), "+" * override.get_key_element().count("+")
+        is_group = bool(loader.get_group_options(override.key_or_group)) or override.package is not None
+    element = override.get_key_element()
+    key, sign = element.lstrip("+"), "+" * element.count("+")
+    values = () if is_group else plain_values(override)
     if isinstance(values, range):
         axis = Axis(key, values, sign=sign)
-    elif group or any(isinstance(value, dict) or "${" in str(value) or value == "???" for value in values):
-        values = tuple(override.sweep_string_iterator())
-        axis = Axis(key, values, composed=True, sign=sign)
+    elif is_group or any(isinstance(value, dict) or "${" in str(value) or value == "???" for value in values):
+        axis = Axis(key, tuple(override.sweep_string_iterator()), composed=True, sign=sign)
     else:
-        axis = Axis(key, with_code_named(key, values), sign=sign)
-    if not values:
+        is_form = key.startswith("variant.") and key.endswith(".form")  # whose code is named here, as it was typed
+        axis = Axis(key, tuple(Named(each) if is_form and is_code(each) else each for each in values), sign=sign)
+    if not axis.values:
         raise UserError(f"{override.input_line}: no value matches")
     return axis
-
-
-def with_code_named(key: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the values of an axis; those of a form that are code are named here, as they were typed."""
-    form = key.startswith("variant.") and key.endswith(".form")
-    return tuple(Named(value) if form and is_code(value) else value for value in values)
 
 
 def plain_values(override: Override) -> Sequence[Any]:
@@ -132,75 +128,63 @@ def plain_values(override: Override) -> Sequence[Any]:
     return tuple(Override._convert_value(value) for value in override.sweep_iterator())
 
 
-def dimensions(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...]:
-    """Return which axes move together, in the order of their first."""
+def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...]:
+    """Return the places of axes that move together, and those of the others alone, in the order of their first."""
     keys = [axis.key for axis in axes]
-    together = {}
     for key in sweep.zip:
         if key not in keys:
             raise UserError(unknown(key, keys, "key in sweep.zip") if keys else f"sweep.zip: {key} is not swept")
-        together[keys.index(key)] = len(axes[keys.index(key)].values)
-    if len(set(together.values())) > 1:
-        counts = ", ".join(f"{axes[place].key} has {count}" for place, count in together.items())
+    zipped = tuple(place for place, key in enumerate(keys) if key in sweep.zip)
+    if len({len(axes[place].values) for place in zipped}) > 1:
+        counts = ", ".join(f"{axes[place].key} has {len(axes[place].values)}" for place in zipped)
         raise UserError(f"sweep.zip needs as many values of each: {counts}")
-    zipped = tuple(sorted(together))
     return tuple(zipped if place in zipped else (place,) for place in range(len(axes)) if place not in zipped[1:])
 
 
-class Composer:
-    """Hydra's composition of `conf/`, for one set of search paths."""
+class Composed(NamedTuple):
+    """The settings of one choice of groups, the choices, and what Hydra composed."""
 
-    def __init__(self, loader: ConfigLoader, typed: Sequence[str]) -> None:
-        self.loader, self.typed = loader, typed
-        self.known: dict[tuple[str, ...], DictConfig] = {}
-        self.bases: dict[tuple[str, ...], tuple[dict[str, Any], dict[str, Any], DictConfig]] = {}
+    settings: dict[str, Any]
+    choices: dict[str, Any]
+    config: DictConfig
 
-    def compose(self, words: Sequence[str]) -> DictConfig:
-        if tuple(words) not in self.known:
-            self.known[tuple(words)] = composed_once(words)
-        return self.known[tuple(words)]
 
-    def base(self, words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], DictConfig]:
-        """Return the settings of one choice of groups, checked, the choices, and what Hydra composed; the same words
-        are read once."""
-        if tuple(words) not in self.bases:
-            config = self.compose(words)
-            base = {name: value for name, value in self.plain(config).items() if name != "sweep"}
-            choices = {name: choice for name, choice in config.hydra.runtime.choices.items() if "/" not in name}
-            read_config(base)
-            self.bases[tuple(words)] = base, choices, config
-        return self.bases[tuple(words)]
+def make_composer(typed: Sequence[str]) -> Callable[[Sequence[str]], Composed]:
+    """Return a function that composes `conf/` with some words, once for the same words; `typed` may name code."""
 
-    def settings(self, words: Sequence[str]) -> dict[str, Any]:
-        return self.plain(self.compose(words))
+    @cache
+    def compose(words: Sequence[str]) -> Composed:
+        config = composed_once(words)
+        choices = {name: choice for name, choice in config.hydra.runtime.choices.items() if "/" not in name}
+        return Composed(mark_named(plain(config), typed), choices, config)
 
-    def plain(self, composed: DictConfig) -> dict[str, Any]:
-        return mark_named(plain(composed), self.typed)
+    return compose
 
-    def space(
-        self,
-        axes: tuple[Axis, ...],
-        together: tuple[tuple[int, ...], ...],
-        fixed: tuple[str, ...],
-        first: Mapping[str, Any],
-    ) -> Space:
-        """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one."""
-        axes = tuple(axis if axis.composed or holds(first, axis.key.split(".")) else as_composed(axis) for axis in axes)
-        check_size(axes, together)
-        bases, choices, read_by_others = {}, {}, set[int]()
-        places_of_bases = list(base_places(axes, together))
-        for done, places in enumerate(places_of_bases):
-            patience.count(done, len(places_of_bases))
-            key = tuple(place for axis, place in zip(axes, places, strict=True) if axis.composed)
-            words = [*fixed, *(axis.word(place) for axis, place in zip(axes, places, strict=True))]
-            bases[key], choices[key], config = self.base(words)
-            read_by_others |= interpolated(config, axes)
-        patience.count(len(places_of_bases), len(places_of_bases))
-        if read_by_others:
-            axes = tuple(as_composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))
-            return self.space(axes, together, fixed, first)
-        check_values(axes, next(iter(bases.values())))
-        return Space(axes, together, bases, fixed, choices)
+
+def compose_space(
+    axes: tuple[Axis, ...],
+    together: tuple[tuple[int, ...], ...],
+    fixed: tuple[str, ...],
+    compose: Callable[[Sequence[str]], Composed],
+) -> Space:
+    """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one."""
+    check_size(axes, together)
+    bases, choices, read_by_others = {}, {}, set[int]()
+    places_of_bases = list(base_places(axes, together))
+    for done, places in enumerate(places_of_bases):
+        patience.count(done, len(places_of_bases))
+        key = tuple(place for axis, place in zip(axes, places, strict=True) if axis.composed)
+        composed = compose((*fixed, *(axis.word(place) for axis, place in zip(axes, places, strict=True))))
+        bases[key] = {name: value for name, value in composed.settings.items() if name != "sweep"}
+        choices[key] = composed.choices
+        read_config(bases[key])
+        read_by_others |= find_interpolated(composed.config, axes)
+    patience.count(len(places_of_bases), len(places_of_bases))
+    if read_by_others:
+        axes = tuple(as_composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))
+        return compose_space(axes, together, fixed, compose)
+    check_values(axes, next(iter(bases.values())))
+    return Space(axes, together, bases, fixed, choices)
 
 
 def as_composed(axis: Axis) -> Axis:
@@ -211,31 +195,25 @@ def as_composed(axis: Axis) -> Axis:
         raise UserError(
             f"{axis.key}: {len(axis.values):,} values that other settings read; at most {MOST_COMPOSED:,} are composed"
         )
-    words = tuple(map(axis.value_word, range(len(axis.values))))
-    return Axis(axis.key, words, composed=True, sign=axis.sign)
+    return replace(axis, values=tuple(map(axis.value_word, range(len(axis.values)))), composed=True)
 
 
-def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Yield one point for each combination of choices: the places of all axes, the plain ones at their first value."""
-    ranges = [
-        range(len(axes[group[0]].values)) if any(axes[place].composed for place in group) else range(1)
-        for group in together
+    has_composed = [any(axes[place].composed for place in group) for group in together]
+    counts = [
+        len(axes[group[0]].values) if by_hydra else 1 for group, by_hydra in zip(together, has_composed, strict=True)
     ]
-    for chosen in product(*ranges):
-        places = [0] * len(axes)
-        for group, place in zip(together, chosen, strict=True):
-            for number in group:
-                places[number] = place
-        yield tuple(places)
+    for chosen in product(*map(range, counts)):
+        of_axis = {number: place for group, place in zip(together, chosen, strict=True) for number in group}
+        yield [of_axis[number] for number in range(len(axes))]
 
 
-def interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
+def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
     """Return the places of plain axes that an interpolation in the settings may read; rather one too many."""
     ours: list[Any] = [key for key in config if key != "hydra"]
-    texts = " ".join(
-        INTERPOLATION.findall(str(OmegaConf.to_container(OmegaConf.masked_copy(config, ours), resolve=False)))
-    )
-    parts = set(re.split(r"[^\w]+", texts))
+    text = str(OmegaConf.to_container(OmegaConf.masked_copy(config, ours), resolve=False))
+    parts = set(re.findall(r"\w+", " ".join(INTERPOLATION.findall(text))))
     return {place for place, axis in enumerate(axes) if not axis.composed and parts & set(axis.key.split("."))}
 
 
@@ -250,45 +228,32 @@ def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
                     check_seed(settings["seed"], base["generator"])
 
 
-def check_length(word: str, start: float, stop: float, step: float) -> None:
-    """Refuse a range of more values than a sweep may have points, or than fit memory.
-
-    Raises:
-        UserError: how many values there would be.
-    """
-    count = max(0, ceil((Fraction(stop) - Fraction(start)) / Fraction(step)))
-    whole = all(isinstance(end, int) for end in (start, stop, step))
-    most = MOST_POINTS if whole else MOST_WRITTEN_OUT
-    if count > most:
-        kind = "values" if whole else "values that are no whole numbers"
-        raise UserError(f"{brief(word)}: {amount(count)} {kind}; a sweep takes at most {most:,}")
-
-
-def check_size(axes: Sequence[Axis], dimensions: Sequence[Sequence[int]]) -> None:
+def check_size(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> None:
     """Refuse a sweep of too many points, or of too many compositions by Hydra.
 
     Raises:
         UserError: how many there would be.
     """
-    lengths = [len(axes[together[0]].values) for together in dimensions]
-    composed = [any(axes[place].composed for place in together) for together in dimensions]
-    if prod(lengths) > MOST_POINTS:
-        raise UserError(f"{amount(prod(lengths))} points; a sweep takes at most {MOST_POINTS:,}")
-    compositions = prod(length for length, by_hydra in zip(lengths, composed, strict=True) if by_hydra)
+    counts = [len(axes[group[0]].values) for group in together]
+    if prod(counts) > MOST_POINTS:
+        raise UserError(f"{count_many(prod(counts))} points; a sweep takes at most {MOST_POINTS:,}")
+    compositions = prod(
+        max(len(axes[place].values) if axes[place].composed else 1 for place in group) for group in together
+    )
     if compositions > MOST_COMPOSED:
         raise UserError(
-            f"{amount(compositions)} choices of groups and of what other settings read; a sweep composes at most "
+            f"{compositions:,} choices of groups and of what other settings read; a sweep composes at most "
             f"{MOST_COMPOSED:,}"
         )
 
 
-def check_repeats(axes: Sequence[Axis], dimensions: Sequence[Sequence[int]]) -> None:
+def check_repeats(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> None:
     """Refuse values that are typed more than once: their rows would count as independent data.
 
     Raises:
         UserError: the first of them, and how often it is typed.
     """
-    for group in ([axes[place] for place in together] for together in dimensions):
+    for group in ([axes[place] for place in places] for places in together):
         if not any(isinstance(axis.values, range) for axis in group):  # whose values all differ
             points = zip(*(map(axis.word, range(len(axis.values))) for axis in group), strict=True)
             words, count = Counter(map(" ".join, points)).most_common(1)[0]
@@ -298,6 +263,6 @@ def check_repeats(axes: Sequence[Axis], dimensions: Sequence[Sequence[int]]) -> 
                 )
 
 
-def amount(count: int) -> str:
-    """Write a count in full, or as a power of ten where that would be long."""
-    return f"{count:,}" if count < 10**15 else f"about 1e{len(str(count)) - 1 if count < 10**4000 else 4000}"
+def count_many(count: int) -> str:
+    """Write a count in full, unless it is too long to read."""
+    return f"{count:,}" if count < 10**15 else "more than 1e15"

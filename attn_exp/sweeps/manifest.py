@@ -23,23 +23,23 @@ from attn_exp.errors import UserError
 from attn_exp.runs import folders, input_files, recorded_code, trust
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
-from attn_exp.sweeps.space import Axis
+from attn_exp.sweeps.space import Axis, Space
 from attn_exp.sweeps.task import columns, tally_columns
 
 FILE = "manifest.json"
 
 SHAPE = {
     **folders.DESCRIPTION,
-    "clock": float, "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int, "fixed": [str],
-    "axes": [{
+    "words": [str], "clock": float, "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int,
+    "fixed": [str], "axes": [{
         "key": str, "sign": str, "column": str, "count": int, "kind": str, "low?": float, "high?": float,
         "range?": [int], "words?": [str],
     }],
-    "dimensions": [[int]], "skipped": int, "columns": [str], "tally?": [str], "sealed?": bool, "metrics": [str],
-    "format": str, "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]],
-    "parts": [str], "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str],
-    "told?": str, "disagreeing?": int, "keys?": {"bases": dict, "composed": [bool], "files": dict},
-    "sweep?": dict, "figures?": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
+    "dimensions": [[int]], "skipped": int, "columns": [str], "tally": [str], "metrics": [str], "format": str,
+    "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
+    "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str],
+    "told?": str, "disagreeing?": int, "keys": {"bases": dict, "composed": [bool], "files": dict}, "sweep": dict,
+    "figures": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
     "with?": [recorded_code.FILE_OF_MEMBERS], "inputs?": [input_files.RECORD],
 }  # fmt: skip
 """What a manifest holds, as far as something reads it."""
@@ -67,7 +67,6 @@ def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, An
         "skipped": plan.space.size - plan.points,
         "columns": columns(plan),
         "tally": tally_columns(plan),
-        "sealed": True,
         "metrics": plan.metrics,
         "format": config.sweep.format,
         "sweep": as_yaml_value(asdict(config.sweep)),
@@ -76,6 +75,11 @@ def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, An
         "version": plan.version,
         "kept": runs_of(plan.kept),
         "parts": list(plan.names),
+        "keys": {
+            "bases": {" ".join(map(str, place)): f"{key:x}" for place, key in plan.base_keys.items()},
+            "composed": [axis.composed for axis in plan.space.axes],
+            "files": plan.files,
+        },
         **recorded_code.record_functions_by_name(plan.code),
         **recorded_code.record_members(config),
         **input_files.recorded(config, [(axis.key, value) for axis in listed for value in axis.values]),
@@ -84,17 +88,14 @@ def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, An
 
 def described_axis(axis: Axis) -> dict[str, Any]:
     """Describe one axis: how many values, their range where all are numbers, and the words that choose them."""
-    count, values = len(axis.values), axis.values
-    kinds = {int} if isinstance(values, range) else {type(value) for value in values}
-    description: dict[str, Any] = {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count}
-    description["kind"] = next((name for name, types in KINDS.items() if kinds <= types), "text")
-    if description["kind"] in ("int", "float"):
-        ends = (values[0], values[-1]) if isinstance(values, range) else values
-        description |= {"low": min(ends), "high": max(ends)}
-    steps = even_steps(values)
-    if steps is not None:
-        return description | {"range": [steps.start, steps.step]}
-    return description | {"words": [axis.value_word(place) for place in range(count)]}
+    values, count = axis.values, len(axis.values)
+    steps = values if isinstance(values, range) and count > LONG else even_steps(values)
+    kinds = {int} if steps else {type(value) for value in values}
+    kind = next((name for name, types in KINDS.items() if kinds <= types), "text")
+    ends = {"low": min(values), "high": max(values)} if kind in ("int", "float") else {}
+    words = [axis.value_word(place) for place in range(0 if steps else count)]
+    chosen = {"range": [steps.start, steps.step]} if steps else {"words": words}
+    return {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count, "kind": kind, **ends, **chosen}
 
 
 MOST_RUNS = 1_000_000
@@ -103,13 +104,11 @@ LONG = 1000
 
 
 def even_steps(values: Sequence[Any]) -> range | None:
-    """Return whole numbers at even steps as a range; None for any others."""
-    if isinstance(values, range) and len(values) > LONG:
-        return values
-    if len(values) < 2 or any(type(value) is not int for value in values):
+    """Return ascending whole numbers at even steps as a range; None for any others."""
+    if len(values) < 2 or any(type(value) is not int for value in values) or values[1] <= values[0]:
         return None
-    steps = range(values[0], values[-1] + 1, values[1] - values[0]) if values[1] > values[0] else range(0)
-    return steps if len(steps) == len(values) and tuple(steps) == tuple(values) else None
+    steps = range(values[0], values[-1] + 1, values[1] - values[0])
+    return steps if tuple(steps) == tuple(values) else None
 
 
 def runs_of(numbers: Sequence[int]) -> list[list[int]]:
@@ -144,16 +143,23 @@ def load_manifest(folder: Path) -> dict[str, Any]:
         check_manifest(about)
     except FileNotFoundError as error:
         raise UserError(f"{folder}: no sweep there ({FILE}: {error.strerror})") from error
-    except OSError as error:
-        raise UserError(f"{folder}: its {FILE} cannot be read ({error.strerror})") from error
-    except DamagedError as error:
-        raise UserError(f"{folder}: its {FILE} cannot be read ({error})") from error
+    except (OSError, DamagedError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{folder}: its {FILE} cannot be read ({reason})") from error
     return about
+
+
+def find_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest in a folder; None where there is none that can be read."""
+    try:
+        return load_manifest(folder)
+    except UserError:
+        return None
 
 
 def thresholds(about: Mapping[str, Any]) -> dict[str, float]:
     """Return from how much on a difference of each metric matters, as far as a manifest says."""
-    matters = about.get("sweep", {}).get("matters")
+    matters = about["sweep"].get("matters")
     known = matters.items() if isinstance(matters, dict) else ()
     return {name: float(limit) for name, limit in known if isinstance(limit, int | float)}
 
@@ -164,7 +170,7 @@ def figures(about: Mapping[str, Any]) -> Figures:
     Raises:
         UserError: settings of figures that there are not.
     """
-    said = {name: value for name, value in about.get("figures", {}).items() if value is not None}
+    said = {name: value for name, value in about["figures"].items() if value is not None}
     return Figures(**read_fields(Figures, said, "figures."))
 
 
@@ -194,20 +200,30 @@ def check_manifest(about: Mapping[str, Any]) -> None:
 
 def axis_fits(axis: Mapping[str, Any]) -> bool:
     """Say whether an axis has as many values as it says, and numbers for ends if it is one of numbers."""
-    values = len(axis["range"]) == 2 if "range" in axis else len(axis.get("words", ())) == axis["count"]
+    steps, words = axis.get("range"), axis.get("words", ())
+    values = len(words) == axis["count"] if steps is None else len(steps) == 2 and steps[1] != 0
     return values and axis["count"] > 0 and ("low" in axis) == ("high" in axis)
+
+
+def space_of(about: Mapping[str, Any]) -> Space:
+    """Return the points of a sweep, as words: the settings that Hydra composed are not in its manifest."""
+    axes = tuple(Axis(axis["key"], words_of(axis), composed=True, sign=axis["sign"]) for axis in about["axes"])
+    return Space(axes, tuple(map(tuple, about["dimensions"])), fixed=tuple(about["fixed"]))
+
+
+def words_of(axis: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the values of an axis as the command line takes them."""
+    if "range" not in axis:
+        words: list[str] = axis["words"]
+        return words
+    start, step = axis["range"]
+    return range(start, start + step * axis["count"], step)
 
 
 def point_words(about: Mapping[str, Any], point: int) -> tuple[list[str], list[str]]:
     """Return the words of the command line that choose one point, and the users' folders of YAML it needs."""
-    index = combination_of(about, point)
-    places: dict[int, int] = {}
-    for together in reversed(about["dimensions"]):
-        index, place = divmod(index, about["axes"][together[0]]["count"])
-        places |= dict.fromkeys(together, place)
-    swept = [word_of(axis, places[number]) for number, axis in enumerate(about["axes"])]
-    fixed = [text for text in about["fixed"] if not text.startswith("sweep.")]
-    return [*fixed, *swept], about["folders"]
+    words = space_of(about).words(combination_of(about, point))
+    return [word for word in words if not word.startswith("sweep.")], about["folders"]
 
 
 def combination_of(about: Mapping[str, Any], point: int) -> int:
@@ -217,14 +233,6 @@ def combination_of(about: Mapping[str, Any], point: int) -> int:
             return int(first + point)
         point -= stop - first
     raise IndexError(point)
-
-
-def word_of(axis: Mapping[str, Any], place: int) -> str:
-    """Return what chooses one value of an axis."""
-    if "range" in axis:
-        start, step = axis["range"]
-        return f"{axis['sign']}{axis['key']}={start + place * step}"
-    return f"{axis['sign']}{axis['key']}={axis['words'][place]}"
 
 
 def point_command(about: Mapping[str, Any], point: int) -> Repeat:

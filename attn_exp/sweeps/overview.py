@@ -64,7 +64,8 @@ def closing(about: Mapping[str, Any], summary: Summary) -> str:
         parts.append(spoken_time(about["seconds"]) if about["seconds"] >= 10 else f"{about['seconds']:.1f} s")
     text = ", ".join(parts)
     if missing:
-        text = f"Partial ({about['status']}): {text}. The same command continues it"
+        reason = "" if about["status"] == "partial" else f" ({about['status']})"
+        text = f"Partial{reason}: {text}. The same command continues it"
     return " ".join([f"{text}.", *agreement(summary)])
 
 

@@ -59,21 +59,9 @@ def encoded(text: bytes, types: Mapping[str, str]) -> bytes:
     return stream.getvalue()
 
 
-def is_table(path: Path, head: Sequence[str]) -> bool:
-    """Say whether a file is a table of these columns, which can be read to its end.
-
-    Raises:
-        OSError, ValueError: it cannot.
-    """
+def lines(path: Path) -> Iterator[list[str]]:
+    """Yield the rows of a part as lines of CSV have them."""
     with machine.opened(path) as file:
-        return bool(library().parquet.read_table(file).column_names == list(head))
-
-
-def lines(paths: Sequence[Path]) -> Iterator[list[str]]:
-    """Yield the rows of parts as lines of CSV have them, a part at a time."""
-    parquet = library().parquet
-    for path in paths:
-        with machine.opened(path) as file:
-            for batch in parquet.ParquetFile(file).iter_batches(1000):
-                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    yield [value if isinstance(value, str) else cell(value) for value in row]
+        for batch in library().parquet.ParquetFile(file).iter_batches(1000):
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                yield [value if isinstance(value, str) else cell(value) for value in row]

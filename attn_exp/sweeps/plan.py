@@ -1,16 +1,20 @@
-"""A sweep cut into chunks, the same each time, each named by all that decides its results: so parts are found again."""
+"""A sweep cut into chunks, the same each time, each named by all that decides its results: so parts are found again.
+
+A point has a key as well: the sum, modulo 2^128, of a hash of each of its settings. It does not depend on which
+settings are swept, in which order, and over how many values, so other sweeps find the point again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from attn_exp import registry
 from attn_exp.config.schema import Sweep
@@ -19,7 +23,7 @@ from attn_exp.own_code import Named, fingerprint_of_function, is_code
 from attn_exp.problem import input_files
 from attn_exp.registry import Origin
 from attn_exp.sweeps.skip import points_left
-from attn_exp.sweeps.space import Axis, Space, changed, holds
+from attn_exp.sweeps.space import Axis, Space
 
 FILES = 500
 """Parts of a large sweep; with its tables and plots it stays under a thousand files."""
@@ -30,20 +34,21 @@ USUAL, MOST, SHARES = 32, 512, 16
 SEEDS = 16
 """Seeds of one setting that a chunk should hold, since they are computed together."""
 
+NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
+"""Settings that change no row: a sweep finds its folder and its parts again where they are others."""
+
 MOST_SPELLED = 100_000
 """Values of a range that are hashed one by one for the name of a sweep's folder."""
 
-NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
-"""Settings that change no row: a sweep finds its folder and its parts again where they are others."""
+KEYS = 2**128
 
 
 @dataclass(frozen=True)
 class Job:
-    """Points for one worker: their numbers in the sweep, all of one chunk. `whole` unless some are done already."""
+    """Points for one worker: their numbers in the sweep, all of one chunk."""
 
     chunk: int
     numbers: Sequence[int]
-    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -64,67 +69,36 @@ class Plan:
         """How many points there are."""
         return len(self.kept)
 
-    @property
-    def chunks(self) -> int:
-        """How many chunks there are."""
-        return -(-self.points // self.chunk)
-
-    def number(self, index: int) -> int | None:
-        """Return the number of the point that is this combination of all; None where it was left out."""
-        if isinstance(self.kept, range):
-            return index
-        place = bisect_left(self.kept, index)
-        return place if place < len(self.kept) and self.kept[place] == index else None
-
     def numbers(self, chunk: int) -> range:
         """Return the numbers of a chunk's points."""
         return range(chunk * self.chunk, min(self.points, (chunk + 1) * self.chunk))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The name of each chunk: a hash of its points' whole configurations and of the program."""
-        return tuple(self.name(chunk) for chunk in range(self.chunks))
-
-    def name(self, chunk: int) -> str:
-        """Return the hash of one chunk: of its numbers, and of every value that its points may have."""
-        numbers = self.numbers(chunk)
-        kept = self.kept[numbers.start : numbers.stop]
-        digest = hashlib.sha256(self.version.encode())
-        digest.update("".join(origin.sha256 for origin in self.own).encode())
-        digest.update(repr((numbers, self.space.lengths[1:], kept)).encode())
-        touched = self.space.touched(kept[0], kept[-1])
-        for axis, places in zip(self.space.axes, touched, strict=True):
-            digest.update(repr((axis.key, self.words(axis, places))).encode())
-        composed = [places for axis, places in zip(self.space.axes, touched, strict=True) if axis.composed]
-        for key in self.bases:
-            if all(place in places for place, places in zip(key, composed, strict=True)):
-                digest.update(repr((key, self.bases[key])).encode())
-        return digest.hexdigest()[:24]
-
-    def words(self, axis: Axis, places: range) -> Any:
-        """Return what chooses some values of an axis; of even steps, the steps."""
-        if isinstance(axis.values, range) and places.stop <= len(axis.values):
-            return axis.sign, axis.values[places.start : places.stop]
-        words = [axis.word(place % len(axis.values)) for place in places]
-        return [self.files.get(word, word) for word in words]
+        """The name of each chunk: a hash of the whole sweep, of the program and of the chunk's number."""
+        kept = self.kept if isinstance(self.kept, range) else hashlib.sha256(np.asarray(self.kept).tobytes()).digest()
+        axes = [(axis.sign, axis.key, list_values(axis, self.files)) for axis in self.space.axes]
+        whole = repr((self.version, self.chunk, kept, self.space.dimensions, axes, self.base_keys)).encode()
+        digest = hashlib.sha256(whole).hexdigest()
+        chunks = -(-self.points // self.chunk)
+        return tuple(hashlib.sha256(f"{digest} {chunk}".encode()).hexdigest()[:24] for chunk in range(chunks))
 
     @cached_property
-    def bases(self) -> dict[tuple[int, ...], str]:
-        """A hash of each composed base, without the values that points put into it."""
-        return {key: fingerprint(base, self.space) for key, base in self.space.bases.items()}
+    def base_keys(self) -> dict[tuple[int, ...], int]:
+        """The part of its points' keys that each composed base gives, with the members from outside the package."""
+        own = hash_setting("own members", ",".join(origin.sha256 for origin in self.own))
+        return {place: (hash_base(base, self.space) + own) % KEYS for place, base in self.space.bases.items()}
 
     @cached_property
     def files(self) -> dict[str, str]:
         """Words that name a file of data or of code, and the same with a hash of what it holds."""
-        axes = [axis for axis in self.space.axes if input_files.is_file(axis.key)]
-        words = {
-            axis.word(place): input_files.fingerprint(value, axis.key)
-            for axis in axes
-            for place, value in enumerate(axis.values)
-        }
-        code = {axis.word(place): value for axis in self.space.axes for place, value in named_code(axis)}
-        words |= {word: fingerprint_of_function(value) for word, value in code.items()}
-        return {word: f"{word} {digest}" for word, digest in words.items()}
+        hashes = {}
+        for axis in self.space.axes:
+            for place, value in named_code(axis):
+                hashes[axis.word(place)] = fingerprint_of_function(value)
+            for place, value in enumerate(axis.values if input_files.is_file(axis.key) else ()):
+                hashes[axis.word(place)] = input_files.fingerprint(value, axis.key)
+        return {word: f"{word} {digest}" for word, digest in hashes.items()}
 
     @cached_property
     def code(self) -> tuple[str, ...]:
@@ -135,16 +109,36 @@ class Plan:
         return tuple(dict.fromkeys(map(str, (*fixed, *swept))))
 
 
-def fingerprint(base: Mapping[str, Any], space: Space) -> str:
-    """Return a hash of composed settings: all that could change a result."""
-    for axis in space.axes:
-        path = axis.key.split(".")
-        base = changed(base, path, None) if not axis.composed and holds(base, path) else base
-    deciding = {key: value for key, value in base.items() if key not in NO_RESULT}
-    text = json.dumps(deciding, sort_keys=True, default=repr)
-    text += "".join(input_files.fingerprint(file, key) for key, file in input_files.of(base).items())
-    text += "".join(fingerprint_of_function(variant.get("form")) for variant in base["variant"].values())
-    return hashlib.sha256(text.encode()).hexdigest()
+def list_values(axis: Axis, files: Mapping[str, str]) -> Any:
+    """Return what tells the values of an axis from others: the steps of a range, or each word, with its file's hash."""
+    if isinstance(axis.values, range):
+        return axis.values
+    return [files.get(word, word) for word in map(axis.word, range(len(axis.values)))]
+
+
+def hash_setting(key: str, text: str) -> int:
+    """Return the hash of one setting and its value as text."""
+    return int.from_bytes(hashlib.sha256(f"{key}={text}".encode()).digest()[:16], "big")
+
+
+def hash_base(base: Mapping[str, Any], space: Space) -> int:
+    """Return the sum over all settings that no axis puts in, and over the files and functions that they name."""
+    swept = tuple(f"{axis.key}." for axis in space.axes if not axis.composed)
+    deciding = {name: value for name, value in base.items() if name not in NO_RESULT}
+    texts = {key: spelled(value) for key, value in flatten(deciding) if not f"{key}.".startswith(swept)}
+    texts |= {f"{key} file": input_files.fingerprint(file, key) for key, file in input_files.of(base).items()}
+    functions = {name: fingerprint_of_function(variant.get("form")) for name, variant in base["variant"].items()}
+    texts |= {f"{name} function": text for name, text in functions.items() if text}
+    return sum(hash_setting(key, text) for key, text in texts.items())
+
+
+def flatten(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted key and the value of each setting that holds no others."""
+    if isinstance(settings, Mapping) and settings:
+        for name, value in settings.items():
+            yield from flatten(value, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, settings
 
 
 def named_code(axis: Axis) -> list[tuple[int, Any]]:
@@ -171,11 +165,11 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
     """
     own = tuple(origin for origin in registry.origins() if origin.name)
     kept: Sequence[int] = points_left(space, sweep.skip) if sweep.skip else range(space.size)
-    chunk = sweep.chunk or chunk_size(space, len(kept))
+    chunk = sweep.chunk or choose_chunk(space, len(kept))
     return Plan(space, kept, chunk, task_version(), sweep.fail_fast, metrics, own)
 
 
-def chunk_size(space: Space, points: int) -> int:
+def choose_chunk(space: Space, points: int) -> int:
     """Return how many points a chunk gets, of so many that are left of a space."""
     usual = max(USUAL, min(MOST, SEEDS * seed_stride(space)))
     last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
@@ -196,13 +190,13 @@ def seed_stride(space: Space) -> int:
 
 def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
     """Return the name of the folder of a sweep that was given none: a hash of its command, whatever the engine."""
-    axes = [(axis.key, identity_of(axis)) for axis in space.axes]
+    axes = [(axis.key, tell_apart(axis)) for axis in space.axes]
     fixed = sorted(word for word in space.fixed if key_of(word).split(".")[0] not in NO_RESULT)
     deciding = (axes, space.dimensions, fixed, sweep.skip, list(folders), *registry.files())
     return hashlib.sha256(repr(deciding).encode()).hexdigest()[:12]
 
 
-def identity_of(axis: Axis) -> Any:
-    """Return what tells the values of an axis from others: all of them, or the steps of a long range."""
+def tell_apart(axis: Axis) -> Any:
+    """Return what tells the values of an axis from others, however typed: all, or the steps of a long range."""
     long = isinstance(axis.values, range) and len(axis.values) > MOST_SPELLED
     return repr(axis.values) if long else [spelled(value) for value in axis.values]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
-from math import prod
 from pathlib import Path
+from random import Random
 
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import key_of, spelled
@@ -23,12 +22,13 @@ from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import manifest, parquet
 from attn_exp.sweeps.answers.totals import LAYER, head_column
 from attn_exp.sweeps.engines import engine
+from attn_exp.sweeps.parts import Part
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.space import Axis, Space
 from attn_exp.sweeps.task import compute, dtype_of, row_columns
 
-FEW, MOST_TRIED = 16, 256
-"""Axes of up to so many values are tried with each of them, others with three, if that makes no more points."""
+MOST_TRIED, FEW = 1024, 16
+"""Points that are tried before a sweep is refused, where they fail for no more reasons than these."""
 
 SHOWN = 6
 """Axes of more values show the first and the last."""
@@ -93,57 +93,42 @@ def head_columns(space: Space) -> tuple[str, ...]:
 
 
 def check_points(plan: Plan) -> None:
-    """Refuse a sweep of which no point can be computed, as far as a few points that stand for all of them tell.
+    """Refuse a sweep of which no point can be computed, as far as points drawn from all over it tell.
 
     Raises:
         UserError: what is wrong with the first.
     """
-    messages: dict[tuple[int, ...], set[str]] = {}
-    for alike, number in trial_points(plan):
+    everywhere = range(plan.points)
+    tried = everywhere if plan.points <= MOST_TRIED else Random(0).sample(everywhere, MOST_TRIED)
+    messages = []
+    for number in tried:
         try:
             point = read_config(plan.space.settings(plan.kept[number]))
             prepared(point, bind=recorded_code.binder(point))
         except UserError as error:
-            messages.setdefault(alike, set()).add(str(error))
+            messages.append(str(error))
         except Exception:  # a worker will say it, in the point's own line
             return
         else:
             return
-    if messages and all(len(said) == 1 for said in messages.values()):
-        first = next(iter(messages.values())).pop()
-        raise UserError(first if len(messages) == 1 else f"{first}; and no other point of the sweep is any better")
+    reasons = len(set(messages))
+    if reasons <= FEW or len(messages) == plan.points:
+        raise UserError(messages[0] + "; and no other point of the sweep is any better" * (reasons > 1))
 
 
-def trial_points(plan: Plan) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield the numbers of points that stand for all, each with the values on short axes that it shares with others.
-
-    Short axes are tried with every value and long ones with three, so that points which differ along a long axis alone
-    and fail with the same words are taken to fail for another reason than the value there.
-    """
-    lengths = plan.space.lengths
-    tried = [list(range(length) if length <= FEW else (0, length // 2, length - 1)) for length in lengths]
-    while prod(map(len, tried)) > MOST_TRIED:
-        longest = max(range(len(tried)), key=lambda place: len(tried[place]))
-        tried[longest] = tried[longest][:: len(tried[longest]) - 1]
-    short = [place for place, places in enumerate(tried) if len(places) == lengths[place]]
-    for places in product(*tried):
-        number = plan.number(plan.space.index_of(places))
-        if number is not None:
-            yield tuple(places[place] for place in short), number
-
-
-def preview(plan: Plan, folder: Path, config: Config, failed: Collection[int], missing: Collection[int]) -> str:
+def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part]) -> str:
     """Return the axes, how many points and chunks there are, what is done already, and about how long the rest takes.
 
-    `missing` are the chunks that have no part yet; `failed` counts the points that failed in each of the others.
+    `whole` are the parts that are there, by the names of their chunks.
     """
-    done = plan.points - sum(len(plan.numbers(chunk)) for chunk in missing) - sum(failed)
+    done = sum(len(plan.numbers(chunk)) - whole[name].failed for chunk, name in enumerate(plan.names) if name in whole)
     lines = [f"{axis.key}: {len(axis.values):,} values ({values_shown(axis)})" for axis in plan.space.axes]
-    lines.append(f"{plan.points:,} points in {plan.chunks:,} chunks, {done:,} done already")
+    lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} done already")
     if plan.space.size > plan.points:
         lines.append(f"{plan.space.size - plan.points:,} combinations left out: {config.sweep.skip}")
     if plan.points > done:
-        lines.append(f"about {spoken_time(seconds_of_a_point(plan, config) * (plan.points - done))} for the rest")
+        seconds = time_points(plan) / engine.workers(engine.chosen(config.sweep), config.sweep)
+        lines.append(f"about {spoken_time(seconds * (plan.points - done))} for the rest")
     return "\n".join([*lines, str(folder)])
 
 
@@ -154,24 +139,21 @@ def values_shown(axis: Axis) -> str:
     return ", ".join(words if count <= SHOWN else [*words[:-1], "...", axis.value_word(count - 1)])
 
 
-def seconds_of_a_point(plan: Plan, config: Config) -> float:
-    """Return the seconds a point takes, from points all over the sweep, shared by the workers.
+def time_points(plan: Plan) -> float:
+    """Return the seconds that a point takes, from points all over the sweep.
 
-    Points that a chunk computes together cost less than alone: as many of some chunks are timed as will not take long.
+    Points that a chunk computes together cost less than alone, so as many are timed as take about two seconds.
     """
-    sample = sorted({round(place) for place in (0, (plan.points - 1) / 2, plan.points - 1)})
-    compute(plan, Job(0, sample[:1]))
-    seconds = timed_jobs(plan, [[number] for number in sample])
-    count = min(MOST_TIMED, int(PATIENCE / len(sample) / seconds)) if seconds else MOST_TIMED
-    if count > 1:
-        chunks = {place // plan.chunk for place in sample}
-        seconds = timed_jobs(plan, [plan.numbers(chunk)[:count] for chunk in sorted(chunks)])
-    return seconds / engine.workers(engine.chosen(config.sweep), config.sweep)
+    compute(plan, Job(0, [0]))  # the first one takes longer
+    chunks = sorted({0, len(plan.names) // 2, len(plan.names) - 1})
+    alone = time_jobs(plan, chunks, 1)
+    together = min(MOST_TIMED, int(PATIENCE / len(chunks) / max(alone, 1e-6)))
+    return time_jobs(plan, chunks, together) if together > 1 else alone
 
 
-def timed_jobs(plan: Plan, jobs: Sequence[Sequence[int]]) -> float:
-    """Return the seconds that a point of these jobs takes."""
+def time_jobs(plan: Plan, chunks: Sequence[int], most: int) -> float:
+    """Return the seconds that a point takes, from the first points of some chunks."""
+    jobs = [Job(chunk, plan.numbers(chunk)[:most]) for chunk in chunks]
     started = time.perf_counter()
-    for numbers in jobs:
-        compute(plan, Job(0, numbers))
-    return (time.perf_counter() - started) / sum(map(len, jobs))
+    done = [compute(plan, job).computed for job in jobs]
+    return (time.perf_counter() - started) / sum(done)

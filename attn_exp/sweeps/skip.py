@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import operator
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -14,36 +16,21 @@ import numpy as np
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.sweeps.space import Axis, Space
 
-Names = Mapping[str, Any]
-Test = Callable[[Names], Any]
-
 MOST_DECIDED = 1_000_000
 """Combinations of values for which an expression is decided, some microseconds each."""
 
 DEEPEST = 100
 """Levels of an expression: Python itself ends where thousands are nested."""
 
-
-def on_numbers(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return an operation that computes with numbers alone: a text times a number could fill the memory."""
-
-    def computed(left: Any, right: Any) -> Any:
-        if not (isinstance(left, int | float) and isinstance(right, int | float)):
-            raise TypeError("only numbers are computed with")
-        return operation(left, right)
-
-    return computed
-
-
-ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: on_numbers(operator.add),
-    ast.Sub: on_numbers(operator.sub),
-    ast.Mult: on_numbers(operator.mul),
-    ast.Div: on_numbers(operator.truediv),
-    ast.FloorDiv: on_numbers(operator.floordiv),
-    ast.Mod: on_numbers(operator.mod),
+ARITHMETIC: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
 }
-COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
+OPERATIONS: dict[type, Callable[..., Any]] = ARITHMETIC | {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -52,13 +39,37 @@ COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
     ast.In: lambda left, right: left in right,
     ast.NotIn: lambda left, right: left not in right,
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
 }
-SIGNS: dict[type, Callable[[Any], Any]] = {ast.Not: operator.not_, ast.USub: operator.neg, ast.UAdd: operator.pos}
+ALLOWED = (ast.List, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.And, ast.Or, ast.Load, *OPERATIONS)
 WORDS = {"true": True, "false": False, "null": None}
 
 
-def parsed_condition(text: str) -> tuple[Test, frozenset[str]]:
-    """Return the test that an expression describes, and the names that it reads.
+@dataclass(frozen=True)
+class Condition:
+    """An expression, and the names of settings that it reads."""
+
+    text: str
+    tree: ast.expr
+    names: frozenset[str]
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Return whether the expression is true for these values of its names.
+
+        Raises:
+            UserError: values that cannot be compared or computed with.
+        """
+        try:
+            return bool(evaluate(self.tree, {**WORDS, **values}))
+        except (TypeError, ZeroDivisionError, OverflowError) as error:
+            shown = ", ".join(f"{name}={values[name]}" for name in self.names)
+            raise UserError(f"sweep.skip={brief(self.text)}: cannot be decided for {shown} ({error})") from error
+
+
+def parse_condition(text: str) -> Condition:
+    """Parse an expression.
 
     It knows names of settings (`head`, `embeddings.tokens`), numbers, quoted words, lists, `true`, `false`, `null`,
     comparisons, `in`, `and`, `or`, `not`, and `+ - * / // %`.
@@ -66,83 +77,63 @@ def parsed_condition(text: str) -> tuple[Test, frozenset[str]]:
     Raises:
         UserError: anything else.
     """
-    names: set[str] = set()
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UserError(f"sweep.skip={brief(text)}: not an expression such as head > d_model") from error
-    if depth(tree) > DEEPEST:
-        raise UserError(f"sweep.skip={brief(text)}: nested more than {DEEPEST} deep")
-    return compiled(tree.body, text, names), frozenset(names)
-
-
-def depth(tree: ast.AST) -> int:
-    """Return how deep an expression is nested, without going down into it."""
-    level, levels = [tree], 0
+    level, levels = [tree], list[Any]()
     while level:
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
-        levels += 1
-    return levels
+        levels.append(level)
+        level = [child for node in level for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    if len(levels) > DEEPEST:
+        raise UserError(f"sweep.skip={brief(text)}: nested more than {DEEPEST} deep")
+    return Condition(text, tree, frozenset(find_names(tree, text)) - WORDS.keys())
 
 
-def is_left_out(test: Test, names: Names, text: str) -> bool:
-    """Say whether a point is to be left out.
+def find_names(node: ast.AST, text: str) -> Iterator[str]:
+    """Yield the names that an expression reads, and refuse whatever it may not hold."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        yield join_name(node, text)
+    elif not (isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None)):
+        children = list(ast.iter_child_nodes(node))
+        if (
+            not all(isinstance(part, ast.expr) or type(part) in ALLOWED for part in children)
+            or type(node) not in ALLOWED
+        ):
+            raise UserError(
+                f"sweep.skip={brief(text)}: {brief(ast.unparse(node))!r} is not part of what an expression may hold"
+            )
+        for child in children:
+            if isinstance(child, ast.expr):
+                yield from find_names(child, text)
 
-    Raises:
-        UserError: values that cannot be compared or computed with.
-    """
-    try:
-        return bool(test(names))
-    except (TypeError, ZeroDivisionError, OverflowError) as error:
-        shown = ", ".join(f"{name}={names[name]}" for name in parsed_condition(text)[1])
-        raise UserError(f"sweep.skip={brief(text)}: cannot be decided for {shown} ({error})") from error
 
-
-def compiled(node: ast.AST, text: str, names: set[str]) -> Test:  # noqa: PLR0911 - a case for each kind of node
-    """Turn one node of the expression into a function of the names; refuse every kind of node not listed."""
+def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a case for each kind of node
+    """Return the value of an expression that was parsed."""
     match node:
-        case ast.Constant(value=bool() | int() | float() | str() | None as value):
-            return lambda _: value
-        case ast.Name() | ast.Attribute():
-            return value_of(dotted_name(node, text), names)
+        case ast.Constant(value=value):
+            return value
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            parts = [compiled(item, text, names) for item in items]
-            return lambda given: [part(given) for part in parts]
-        case ast.UnaryOp(op=sign, operand=inner) if type(sign) in SIGNS:
-            change, operand = SIGNS[type(sign)], compiled(inner, text, names)
-            return lambda given: change(operand(given))
-        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in ARITHMETIC:
-            return of_both(ARITHMETIC[type(sign)], compiled(left, text, names), compiled(right, text, names))
-        case ast.BoolOp(op=sign, values=values):
-            tests = [compiled(operand, text, names) for operand in values]
-            whole = all if isinstance(sign, ast.And) else any
-            return lambda given: whole(test(given) for test in tests)
-        case ast.Compare(left=left, ops=signs, comparators=others) if all(type(sign) in COMPARISONS for sign in signs):
-            sides = [compiled(side, text, names) for side in (left, *others)]
-            pairs = [of_both(COMPARISONS[type(sign)], *sides[at : at + 2]) for at, sign in enumerate(signs)]
-            return lambda given: all(pair(given) for pair in pairs)
-    raise UserError(
-        f"sweep.skip={brief(text)}: {brief(ast.unparse(node))!r} is not part of what an expression may hold"
-    )
+            return [evaluate(item, values) for item in items]
+        case ast.UnaryOp(op=sign, operand=operand):
+            return OPERATIONS[type(sign)](evaluate(operand, values))
+        case ast.BinOp(left=left, op=sign, right=right):
+            numbers = evaluate(left, values), evaluate(right, values)
+            if not all(isinstance(number, int | float) for number in numbers):  # text * number could fill the memory
+                raise TypeError("only numbers are computed with")
+            return OPERATIONS[type(sign)](*numbers)
+        case ast.BoolOp(op=sign, values=parts):
+            return (all if isinstance(sign, ast.And) else any)(evaluate(part, values) for part in parts)
+        case ast.Compare(left=left, ops=signs, comparators=others):
+            pairs = pairwise(evaluate(side, values) for side in (left, *others))
+            return all(OPERATIONS[type(sign)](*pair) for sign, pair in zip(signs, pairs, strict=True))
+    return values[join_name(node)]
 
 
-def of_both(operation: Callable[[Any, Any], Any], left: Test, right: Test) -> Test:
-    """Return the test that holds an operation of what two tests give."""
-    return lambda given: operation(left(given), right(given))
-
-
-def value_of(name: str, names: set[str]) -> Test:
-    """Return the test that gives the value of a setting, whose name it notes, or a constant."""
-    if name in WORDS:
-        return lambda _: WORDS[name]
-    names.add(name)
-    return lambda given: given[name]
-
-
-def dotted_name(node: ast.expr, text: str) -> str:
+def join_name(node: ast.expr, text: str = "") -> str:
     """Return a name such as `embeddings.tokens`."""
     if isinstance(node, ast.Attribute):
-        return f"{dotted_name(node.value, text)}.{node.attr}"
+        return f"{join_name(node.value, text)}.{node.attr}"
     if isinstance(node, ast.Name):
         return node.id
     raise UserError(f"sweep.skip={brief(text)}: {brief(ast.unparse(node))!r} is no setting")
@@ -157,7 +148,7 @@ def look_up(name: str, settings: Mapping[str, Any], choices: Mapping[str, Any]) 
     if name in choices:
         return choices[name]
     if name == "d_model":
-        return d_model(settings["embeddings"])
+        return find_d_model(settings["embeddings"])
     value: Any = settings
     for part in name.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -167,7 +158,7 @@ def look_up(name: str, settings: Mapping[str, Any], choices: Mapping[str, Any]) 
     return value
 
 
-def d_model(embeddings: Mapping[str, Any]) -> int | None:
+def find_d_model(embeddings: Mapping[str, Any]) -> int | None:
     """Return how many numbers describe a token, as far as the settings tell."""
     if embeddings.get("d_model") is not None:
         return int(embeddings["d_model"])
@@ -186,8 +177,8 @@ def points_left(space: Space, text: str) -> array[int]:
     Raises:
         UserError: an expression that cannot be read or decided, or one that reads too many values.
     """
-    test, names = parsed_condition(text)
-    read = [any(reads_axis(names, space.axes[place]) for place in together) for together in space.dimensions]
+    condition = parse_condition(text)
+    read = [any(reads_axis(condition.names, space.axes[place]) for place in together) for together in space.dimensions]
     lengths = [length if is_read else 1 for length, is_read in zip(space.lengths, read, strict=True)]
     if prod(lengths) > MOST_DECIDED:
         raise UserError(
@@ -195,27 +186,18 @@ def points_left(space: Space, text: str) -> array[int]:
         )
     held = np.zeros(lengths, dtype=bool)
     for places in np.ndindex(*lengths):
-        held[places] = is_left_out(test, values_at(space, space.index_of(places), names), text)
-    points = np.flatnonzero(~np.broadcast_to(held, space.lengths).ravel()).astype(np.uint64)
-    kept = array("Q")
-    kept.frombytes(points.tobytes())
-    return kept
+        index = int(np.ravel_multi_index(places, space.lengths)) if places else 0
+        settings, choices = space.settings(index), space.choices[space.base_key(space.places(index))]
+        held[places] = condition.holds({name: look_up(name, settings, choices) for name in condition.names})
+    points = np.flatnonzero(~np.broadcast_to(held, space.lengths).ravel())
+    return array("Q", points.astype(np.uint64).tobytes())
 
 
 def reads_axis(names: frozenset[str], axis: Axis) -> bool:
-    """Say whether an expression of these names may depend on an axis."""
+    """Return whether an expression of these names may depend on an axis."""
     top = axis.key.split(".")[0]
     return (
         axis.composed
-        or axis.key in names
         or (top == "embeddings" and "d_model" in names)
-        or any(name.startswith(f"{axis.key}.") or axis.key.startswith(f"{name}.") for name in names)
+        or any(f"{name}.".startswith(f"{axis.key}.") or axis.key.startswith(f"{name}.") for name in names)
     )
-
-
-def values_at(space: Space, index: int, names: frozenset[str]) -> dict[str, Any]:
-    """Return what the names of an expression stand for at one combination."""
-    places = space.places(index)
-    settings, choices = space.settings(index), space.choices[space.base_key(places)]
-    swept = {axis.key: value for axis, value in zip(space.axes, space.values(index), strict=True) if not axis.composed}
-    return {name: swept[name] if name in swept else look_up(name, settings, choices) for name in names}

@@ -51,7 +51,7 @@ class Space:
 
     axes: tuple[Axis, ...]
     dimensions: tuple[tuple[int, ...], ...]
-    bases: Mapping[tuple[int, ...], Mapping[str, Any]]
+    bases: Mapping[tuple[int, ...], Mapping[str, Any]] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     choices: Mapping[tuple[int, ...], Mapping[str, Any]] = field(default_factory=dict)
 
@@ -78,24 +78,6 @@ class Space:
             for axis in together:
                 places[axis] = place
         return tuple(places)
-
-    def index_of(self, places: Sequence[int]) -> int:
-        """Return which combination has these values, a place for each dimension."""
-        index = 0
-        for place, length in zip(places, self.lengths, strict=True):
-            index = index * length + place
-        return index
-
-    def touched(self, first: int, last: int) -> list[range]:
-        """Return which places of each axis the combinations from `first` to `last` take, perhaps round the end."""
-        runs, stride = [range(0)] * len(self.axes), self.size
-        for length, together in zip(self.lengths, self.dimensions, strict=True):
-            stride //= length
-            low, high = first // stride, last // stride
-            run = range(low % length, low % length + high - low + 1) if high - low < length else range(length)
-            for axis in together:
-                runs[axis] = run
-        return runs
 
     def values(self, index: int) -> tuple[Any, ...]:
         """Return the value of each axis at a point."""

@@ -16,7 +16,7 @@ from attn_exp.report import papers
 from attn_exp.report.notebook import Drawing, html
 from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.answers.answers import EFFECT, SHARE, effect_records, effects_table, share_records, shares_table
-from attn_exp.sweeps.answers.totals import Summary, summarized
+from attn_exp.sweeps.answers.totals import Summary
 from attn_exp.sweeps.parquet import kinds
 from attn_exp.sweeps.sweep import sweep
 from attn_exp.sweeps.task import row_columns
@@ -41,18 +41,8 @@ class Swept:
     @cached_property
     def summary(self) -> Summary:
         """The means of every combination, the extremes and the answers, read once."""
-        shelf, parts = self.parts
-        about = self.about
         with collect.read_or_said(self.folder, OSError):
-            lines, matters = shelf.lines(parts), manifest.thresholds(about)
-            return summarized(shelf.head, lines, about["axes"], about["metrics"], about["dimensions"], matters)
-
-    @property
-    def parts(self) -> tuple[Any, Sequence[Any]]:
-        """Where the parts lie, and those that are whole, in order."""
-        shelf = collect.shelf_of(self.folder, self.about)
-        whole = shelf.find(self.about["parts"]).whole
-        return shelf, [whole[name] for name in self.about["parts"] if name in whole]
+            return collect.summarize_parts(self.folder, self.about, collect.find_whole(self.folder, self.about))
 
     @property
     def table(self) -> pd.DataFrame:
@@ -70,9 +60,9 @@ class Swept:
         """Return the table; what is wrong with a part is a ValueError."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
-        shelf, parts = self.parts
-        columns = self.about["columns"]
-        cells = list(zip(*(line[: len(columns)] for line in shelf.lines(parts)), strict=True)) or [()] * len(columns)
+        parts, columns = collect.find_whole(self.folder, self.about), self.about["columns"]
+        lines = collect.shelf_of(self.folder, self.about).lines(list(parts.values()))
+        cells = list(zip(*(line[: len(columns)] for line in lines), strict=True)) or [()] * len(columns)
         types = kinds(columns, self.about["axes"], self.about["metrics"])
         held = {name: (read_cells(texts, types[name]), types[name]) for name, texts in zip(columns, cells, strict=True)}
         frame = pd.DataFrame(

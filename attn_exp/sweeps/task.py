@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -21,16 +21,16 @@ from attn_exp.experiment.checks import measures
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
+from attn_exp.experiment.stack import Rows, tabulated
 from attn_exp.own_code import staying_here
 from attn_exp.problem.forward_pass import Pass
-from attn_exp.registry import Origin
 from attn_exp.runs import recorded_code, records
 from attn_exp.runs.records import cell
-from attn_exp.sweeps import stack
 from attn_exp.sweeps.answers.cube import OK
 from attn_exp.sweeps.answers.totals import TALLY, head_and_pattern
-from attn_exp.sweeps.plan import Job, Plan, task_version
+from attn_exp.sweeps.plan import Job, Plan, seed_stride, task_version
 
+Line = Sequence[str]
 FAILED, CRASHED = "failed", "crashed"
 LONGEST = 300
 """Characters of an error that a table keeps."""
@@ -66,16 +66,17 @@ def row_columns() -> tuple[str, ...]:
 
 def compute(plan: Plan, job: Job) -> Done:
     """Compute the points of a job; a point that fails is a line with its error."""
-    with known(plan.own):
-        return computed(plan, job)
+    # one that the driver has forked knows the members from outside the package already
+    is_known = all(origin in registry.origins() for origin in plan.own)
+    with nullcontext() if is_known else plugins.members_known_again(plan.own):
+        return compute_known(plan, job)
 
 
-def computed(plan: Plan, job: Job) -> Done:
+def compute_known(plan: Plan, job: Job) -> Done:
     """Compute the points of a job, all that they name being known."""
-    lines: list[Sequence[str]] = []
+    lines: list[Line] = []
     failed = count = 0
-    bases = plan.space.configs
-    together = grouped(plan, job, bases)
+    together = compute_stacks(plan, job)
     under_way = Pass()  # points that differ in the layer of a model alone share one pass through it
     for number in job.numbers:
         count += 1
@@ -83,7 +84,7 @@ def computed(plan: Plan, job: Job) -> Done:
             if number in together:
                 lines += together[number]
                 continue
-            config = config_of(plan, plan.kept[number], bases)
+            config = config_of(plan, number)
             with staying_here():
                 comparison = tabulate(
                     config, under_way=under_way, bind=recorded_code.binder(config), dtype=dtype_of(config)
@@ -97,16 +98,67 @@ def computed(plan: Plan, job: Job) -> Done:
     return Done(job, as_csv(lines), count, failed)
 
 
-def grouped(plan: Plan, job: Job, bases: Mapping[tuple[int, ...], Config]) -> dict[int, list[stack.Line]]:
-    """Return the lines of points that are computed together, by number; what asks for more than rows is in none."""
+def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
+    """Return the lines of points that differ in their seed alone, computed as one, by their numbers.
+
+    Points that ask for more than rows, or fail together, are in none: each is computed alone, and says what is wrong.
+    """
+    ready: dict[int, list[Line]] = {}
     if plan.metrics or plan.fail_fast or tally_columns(plan):
-        return {}
-    return stack.lines(
-        plan,
-        job.numbers,
-        lambda number: config_of(plan, plan.kept[number], bases),
-        lambda number: [*settings_cells(plan, number), OK, "", ""],
-    )
+        return ready
+    for points, seeds in group_seeds(plan, job.numbers):
+        try:
+            stacks = tabulated(config_of(plan, points[0]), seeds)
+        except Exception:
+            continue
+        first = 0
+        for variants in stacks:
+            some = slice(first, first + variants[0].points)
+            ready |= zip(points[some], stack_lines(plan, variants, points[some], seeds[some]), strict=True)
+            first = some.stop
+    return ready
+
+
+def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield the points and seeds of each group that differs in these alone.
+
+    Points whose seeds are no plain whole numbers, or vary with another setting, stand in none.
+    """
+    stride, axis = seed_stride(plan.space), seed_axis(plan)
+    members: dict[int, list[tuple[int, int]]] = {}
+    for number in numbers if stride and axis is not None else ():
+        seeds = plan.space.axes[axis or 0].values
+        which = plan.kept[number] // stride % len(seeds)
+        members.setdefault(plan.kept[number] - which * stride, []).append((number, seeds[which]))
+    for group in members.values():
+        points, drawn = map(list, zip(*group, strict=True))
+        if len(points) > 1 and all(type(seed) is int and seed >= 0 for seed in drawn):
+            yield points, drawn
+
+
+def seed_axis(plan: Plan) -> int | None:
+    """Return the place of the axis of plain seeds, if there is one."""
+    axes = enumerate(plan.space.axes)
+    return next((place for place, axis in axes if axis.key == "seed" and not axis.composed), None)
+
+
+def stack_lines(plan: Plan, variants: Sequence[Rows], points: list[int], seeds: list[int]) -> Iterator[list[Line]]:
+    """Yield the lines of each point of a stack."""
+    shared = [*settings_cells(plan, points[0]), OK, "", ""]
+    common = [[text] * len(points) for text in shared]
+    common[0], common[1 + (seed_axis(plan) or 0)] = list(map(str, points)), list(map(str, seeds))
+    for of_point in zip(*(zip(*common, *column_cells(rows), strict=True) for rows in variants), strict=True):
+        yield list(of_point)
+
+
+def column_cells(rows: Rows) -> Iterator[Sequence[str]]:
+    """Yield the cells of each column of a variant's rows."""
+    for name in (field.name for field in fields(Row)):
+        column = rows.columns.get(name)
+        if column is None:
+            yield [cell(getattr(rows.shared, name))] * rows.points
+        else:
+            yield list(map(repr if isinstance(column[0], float) else cell, column))
 
 
 def dtype_of(config: Config) -> str:
@@ -121,17 +173,12 @@ def dtype_of(config: Config) -> str:
     return next(iter(config.dtype), "float64")
 
 
-def known(own: Sequence[Origin]) -> AbstractContextManager[object]:
-    """Let a worker know members from outside the package; one that the driver has forked knows them already."""
-    here = all(origin in registry.origins() for origin in own)
-    return nullcontext() if here else plugins.members_known_again(own)
-
-
-def config_of(plan: Plan, index: int, bases: Mapping[tuple[int, ...], Config]) -> Config:
+def config_of(plan: Plan, number: int) -> Config:
     """Return the configuration of a point: that of its base, with the swept settings read anew."""
-    settings = plan.space.settings(index)
-    swept = {axis.key.split(".")[0] for axis in plan.space.axes if not axis.composed}
-    base = bases[plan.space.base_key(plan.space.places(index))]
+    space, index = plan.space, plan.kept[number]
+    settings = space.settings(index)
+    swept = {axis.key.split(".")[0] for axis in space.axes if not axis.composed}
+    base = space.configs[space.base_key(space.places(index))]
     return replace(base, **read_settings({key: settings[key] for key in swept}))
 
 

@@ -20,7 +20,7 @@ from attn_exp.rules.scores.score import Score
 from attn_exp.sweeps import parts, preflight
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.plan import Job, Plan, make_plan
-from attn_exp.sweeps.task import compute, grouped
+from attn_exp.sweeps.task import Done, compute, compute_stacks
 
 RANDOM, MEMORY = "embeddings=random embeddings.tokens=5", "embeddings.memory"
 CASES = {
@@ -83,7 +83,7 @@ def alone(plan: Plan) -> bytes:
 
 def ready(plan: Plan) -> set[int]:
     """Return the points that are computed together."""
-    return set(grouped(plan, Job(0, range(plan.points)), plan.space.configs))
+    return set(compute_stacks(plan, Job(0, range(plan.points))))
 
 
 @pytest.mark.parametrize("words", CASES.values(), ids=CASES)
@@ -137,7 +137,7 @@ def test_a_job_that_goes_on_after_an_interruption_has_the_same_lines() -> None:
     plan = planned(f"{RANDOM} head=1,2 seed=range(6)")
     whole = compute(plan, Job(0, range(12)))
     shares = [3, 4, 9], [0, 1, 2, 5, 6, 7, 8, 10, 11]
-    pieces = [compute(plan, Job(0, numbers, whole=False)).lines for numbers in shares]
+    pieces = [compute(plan, Job(0, numbers)).lines for numbers in shares]
     assert parts.merged(pieces, {}) == whole.lines
 
 
@@ -203,10 +203,14 @@ def test_a_chunk_holds_several_seeds_of_each_setting(words: str, chunk: int) -> 
 
 def test_a_preview_times_whole_chunks_where_that_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[int] = []
-    monkeypatch.setattr(preflight, "compute", lambda plan, job: jobs.append(len(job.numbers)))
+
+    def counted(plan: Plan, job: Job) -> Done:
+        jobs.append(len(job.numbers))
+        return Done(job, b"", len(job.numbers), 0)
+
+    monkeypatch.setattr(preflight, "compute", counted)
     plan = planned("seed=range(2000)")
-    config = plan.space.configs[()]
-    preflight.seconds_of_a_point(plan, config)
+    preflight.time_points(plan)
     assert jobs == [
         1,
         1,
@@ -218,5 +222,5 @@ def test_a_preview_times_whole_chunks_where_that_takes_no_time(monkeypatch: pyte
     ]  # one for a start, three alone, and their chunks, of which the last is short
     jobs.clear()
     monkeypatch.setattr(preflight, "PATIENCE", 0.0)
-    preflight.seconds_of_a_point(plan, config)
+    preflight.time_points(plan)
     assert jobs == [1, 1, 1, 1]

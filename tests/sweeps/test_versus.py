@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -190,14 +189,6 @@ def test_a_page_calls_columns_as_the_page_of_a_run_does_and_a_terminal_as_files_
     versus = Versus("a", "b", True, ("One number differs.",), (table,))
     assert "effective keys</td>" in versus_page(versus) and "multi_head" in versus_text(versus)
     assert "effective_keys" in versus_text(versus)
-
-
-def test_a_column_that_a_run_lacks_is_said_once(saved: Path) -> None:
-    run = store.load(saved)
-    rows = tuple(replace(row, entropy=math.nan) for row in run.comparison.rows)
-    older = replace(run, comparison=replace(run.comparison, rows=rows))
-    table = next(table for table in two_runs.versus(("a", "b"), older, run).tables if table.name == "rows")
-    assert table.lines == (("every variant", "entropy", "has no such column", "has it"),)
 
 
 def test_another_layer_of_a_model_is_one_setting() -> None:

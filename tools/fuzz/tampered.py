@@ -161,8 +161,7 @@ def twist_part(chance: random.Random, sweep: Path) -> None:
     data = text.getvalue().encode()
     chunk = path.name[:24]
     path.unlink()
-    count = data.count(b"\n")
-    (path.parent / f"{chunk}-{count}-{digest_of(chunk, [data])}.csv").write_bytes(data)
+    (path.parent / f"{chunk}-{digest_of(chunk, data)}.csv").write_bytes(data)
 
 
 def attempt(seed: int) -> str | None:

@@ -45,15 +45,14 @@ def side_by_side(first: Path, second: Path) -> Versus:
     Raises:
         UserError: one of a run and one of a sweep, or one that cannot be read.
     """
-    kinds = [is_sweep(place) for place in (first, second)]
-    if kinds[0] != kinds[1]:
-        sweep, run = (first, second) if kinds[0] else (second, first)
-        raise UserError(f"{sweep} is a sweep and {run} is a run; compare two of a kind")
-    names = str(first), str(second)
-    if kinds[0]:
+    sweeps = [place for place in (first, second) if is_sweep(place)]
+    if len(sweeps) == 1:
+        run = second if sweeps == [first] else first
+        raise UserError(f"{sweeps[0]} is a sweep and {run} is a run; compare two of a kind")
+    if sweeps:
         with collect.read_or_said(f"{first}, {second}", OSError):  # which of the two is damaged, its name says
             return two_sweeps.versus(side(first), side(second))
-    return two_runs.versus(names, store.load(first), store.load(second))
+    return two_runs.versus((str(first), str(second)), store.load(first), store.load(second))
 
 
 def is_sweep(folder: Path) -> bool:
@@ -65,9 +64,7 @@ def side(folder: Path) -> Side:
     """Return a sweep as one side of a comparison, its lines yet to be read."""
     about = manifest.load_manifest(folder)
     shelf = collect.shelf_of(folder, about)
-    whole = shelf.find(about["parts"]).whole
-    parts = [whole[name] for name in about["parts"] if name in whole]
-    return Side(str(folder), about, shelf.head, iter(shelf.lines(parts)))
+    return Side(str(folder), about, shelf.head, shelf.lines(list(collect.find_whole(folder, about).values())))
 
 
 def write(versus: Versus, places: Sequence[Path]) -> Path:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Run
-from attn_exp.experiment.row import COLUMNS
+from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.experiment.sameness import DIFFERENT, IDENTICAL, compared
 from attn_exp.forms import coarser
-from attn_exp.forms.trace import Trace
 from attn_exp.report import words
 from attn_exp.report.beside import explorer, why_not
 from attn_exp.report.numbers import brief, minus
@@ -21,10 +21,9 @@ from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import spoken
 from attn_exp.report.versus import Versus
 from attn_exp.sweeps.versus.versus import (
-    common,
-    counted,
-    differing,
-    made_by,
+    count_things,
+    format_origins,
+    format_settings,
     settings_apart,
     settings_table,
     short_names,
@@ -32,25 +31,17 @@ from attn_exp.sweeps.versus.versus import (
 
 ROUNDED = ("error", "error_ulp", "row_sum_error")
 """Columns that hold rounding alone; a variant that is the same to rounding may differ in them."""
-
-
-OTHER_SHAPES = "whose shapes are {first} and {second}"
 OVER_KEYS = ("scores", "logits", "capped", "masked", "weights")
 """Stages whose columns are keys."""
 
 
 @dataclass(frozen=True)
 class Parting:
-    """How near a variant's stages are in two runs: in a word, from which stage on they differ, and where most."""
+    """How near a variant is in two runs: in a word, in a sentence, and how many stages are compared."""
 
-    variant: str
     word: str
-    stage: str = ""
-    where: str = ""
-    first: float = math.nan
-    second: float = math.nan
-    identical: int = 0
-    stages: int = 0
+    sentence: str
+    stages: int
 
 
 def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
@@ -58,66 +49,64 @@ def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
     a, b = one.comparison, other.comparison
     apart = settings_apart(asdict(a.config), asdict(b.config))
     settings = settings_table(apart)
-    shared = [name for name in a.traces if name in b.traces]
-    partings = [parting(name, one, other) for name in shared]
+    partings = {name: find_parting(name, one, other) for name in a.traces if name in b.traces}
     alone = [f"{name} is in the first alone." for name in a.traces if name not in b.traces]
     alone += [f"{name} is in the second alone." for name in b.traces if name not in a.traces]
-    moved = bool(alone) or any(parting.word == DIFFERENT for parting in partings)
-    sentences = (
-        verdict(partings, bool(alone)),
-        *map(parting_line, partings),
-        *alone,
-        differing(settings),
-        made_by(one.about, other.about),
-    )
-    tables = (settings, rows_table(one, other, {parting.variant: parting.word for parting in partings}))
-    depth = common(a.config.report.depth, b.config.report.depth)
-    shown = tuple(table for table in tables if table.lines)
+    moved = bool(alone) or any(parting.word == DIFFERENT for parting in partings.values())
     sides = dict(zip(short_names(apart), (a, b), strict=True))
     why = why_not(sides) if moved else ""
+    sentences = (
+        format_verdict(list(partings.values()), bool(alone)),
+        *(parting.sentence for parting in partings.values()),
+        *alone,
+        format_settings(settings),
+        format_origins(one.about, other.about),
+        why,
+    )
+    depths = {comparison.config.report.depth for comparison in (a, b)}
+    tables = (settings, rows_table(a.rows, b.rows, {name: parting.word for name, parting in partings.items()}))
+    shown = tuple(table for table in tables if table.lines)
     explored = explorer(sides) if moved and not why else None
-    return Versus(*names, moved, tuple(filter(None, (*sentences, why))), shown, depth, explored)
+    depth = depths.pop() if len(depths) == 1 else "all"
+    return Versus(*names, moved, tuple(filter(None, sentences)), shown, depth, explored)
 
 
-def parting(name: str, one: Run, other: Run) -> Parting:
+def find_parting(name: str, one: Run, other: Run) -> Parting:
     """Return how near the stages of a variant are in two runs."""
-    first, second = one.comparison.traces[name], other.comparison.traces[name]
-    kind = coarser(*(np.dtype(row_type(run, name)) for run in (one, other)))
-    theirs = dict(second.stages())
-    near_by = {stage: compared(array, theirs[stage], kind) for stage, array in first.stages() if stage in theirs}
-    same = sum(word == IDENTICAL for word in near_by.values())
-    far = next((stage for stage, word in near_by.items() if word == DIFFERENT), "")
-    near = next((stage for stage, word in near_by.items() if word != IDENTICAL), "")
-    if not near_by:
-        return Parting(name, DIFFERENT, "output", "no stage is in both")
+    first, second = (dict(run.comparison.traces[name].stages()) for run in (one, other))
+    types = (row.computed_in for run in (one, other) for row in run.comparison.rows if row.variant == name)
+    kind = coarser(*map(np.dtype, types))
+    near = {stage: compared(array, second[stage], kind) for stage, array in first.items() if stage in second}
+    far = [stage for stage, word in near.items() if word == DIFFERENT]
+    changed = [stage for stage, word in near.items() if word != IDENTICAL]
     if not near:
-        return Parting(name, IDENTICAL, identical=same, stages=len(near_by))
+        return Parting(DIFFERENT, f"{name}: the two have no stage in common.", 0)
+    if not changed:
+        return Parting(IDENTICAL, f"{name}: the same to the bit.", len(near))
+    stage = (far or changed)[0]
+    label = spoken(stage) or stage
     if not far:
-        return Parting(name, near_by[near], near, identical=same, stages=len(near_by))
-    where, here, there = farthest(one, first, far, theirs[far])
-    return Parting(name, DIFFERENT, far, where, here, there, same, len(near_by))
+        text = f"{name}: {near[stage]}, from the {label} on; before that the same to the bit."
+        return Parting(near[stage], text, len(near))
+    return Parting(DIFFERENT, f"{name} first differs in the {label}, {where(one, stage, first, second)}.", len(near))
 
 
-def row_type(run: Run, variant: str) -> str:
-    """Return the type of numbers that a variant was computed in."""
-    return next((row.computed_in for row in run.comparison.rows if row.variant == variant), "float64")
-
-
-def farthest(run: Run, trace: Trace, stage: str, other: Any) -> tuple[str, float, float]:
-    """Return where two arrays of a stage are farthest apart, in the words of the report, and both numbers there."""
-    array = dict(trace.stages())[stage]
-    if array.shape != other.shape:
-        return OTHER_SHAPES.format(first=list(array.shape), second=list(other.shape)), math.nan, math.nan
+def where(run: Run, stage: str, first: Mapping[str, Array], second: Mapping[str, Array]) -> str:
+    """Say where two arrays of a stage are farthest apart, and both numbers there."""
+    one, other = first[stage], second[stage]
+    if one.shape != other.shape:
+        return f"whose shapes are {list(one.shape)} and {list(other.shape)}"
     with np.errstate(invalid="ignore"):
-        apart = np.abs(np.asarray(array, float) - np.asarray(other, float))
+        apart = np.abs(np.asarray(one, float) - np.asarray(other, float))
     place = np.unravel_index(int(np.argmax(np.where(np.isnan(apart), np.inf, apart))), apart.shape)
-    return named(run, stage, place, array.shape), float(array[place]), float(other[place])
+    numbers = " and ".join(minus(f"{float(array[place]):.6g}") for array in (one, other))
+    return f"most at {name_place(run, stage, place)}: {numbers}"
 
 
-def named(run: Run, stage: str, place: tuple[Any, ...], shape: tuple[int, ...]) -> str:
+def name_place(run: Run, stage: str, place: Sequence[Any]) -> str:
     """Name a place of a stage `[h t s]`, `[h t d]` or `[t m]`: head, token, and key or column, counted from 1."""
     problem = run.comparison.problem
-    *head, row, column = (int(index) for index in place)
+    *head, row, column = map(int, place)
     tokens = problem.key_tokens if stage in ("k", "v") else problem.tokens
     keys = problem.key_tokens if stage in OVER_KEYS else ()
     parts = [words.HEAD.format(number=head[-1] + 1)] if head else []
@@ -125,72 +114,35 @@ def named(run: Run, stage: str, place: tuple[Any, ...], shape: tuple[int, ...]) 
     return ", ".join([*parts, keys[column] if column < len(keys) else f"column {column + 1}"])
 
 
-def verdict(partings: list[Parting], alone: bool) -> str:
-    """Say whether any number moved."""
+def format_verdict(partings: Sequence[Parting], has_alone: bool) -> str:
+    """Return a sentence on whether any number moved."""
     different = sum(parting.word == DIFFERENT for parting in partings)
-    variants = counted(len(partings), "variant")
-    if different or alone:
+    variants = count_things(len(partings), "variant")
+    if different or has_alone:
         return f"Numbers differ in {different} of {variants} that both have."
     if all(parting.word == IDENTICAL for parting in partings):
-        arrays = counted(sum(parting.stages for parting in partings), "array")
+        arrays = count_things(sum(parting.stages for parting in partings), "array")
         return f"No number moved: {arrays} of {variants} are the same to the bit."
     return words.ONLY_ROUNDING.format(where=variants)
 
 
-def parting_line(parting: Parting) -> str:
-    """Say how near a variant's stages are."""
-    if parting.word == IDENTICAL:
-        return f"{parting.variant}: the same to the bit."
-    stage = spoken(parting.stage) or parting.stage
-    if parting.word != DIFFERENT:
-        return f"{parting.variant}: {parting.word}, from the {stage} on; before that the same to the bit."
-    where = parting.where if parting.where.startswith("whose shapes") else f"most at {parting.where}"
-    text = f"{parting.variant} first differs in the {stage}, {where}"
-    if math.isnan(parting.first) and math.isnan(parting.second):
-        return f"{text}."
-    first, second = (minus(f"{number:.6g}") for number in (parting.first, parting.second))
-    return f"{text}: {first} and {second}."
-
-
-def rows_table(one: Run, other: Run, near_by: dict[str, str]) -> Table:
+def rows_table(first: Sequence[Row], second: Sequence[Row], near: Mapping[str, str]) -> Table:
     """Return the cells of the comparison table that differ; rounding is left out where a variant is the same."""
-    first, second = ({row.variant: row for row in run.comparison.rows} for run in (one, other))
-    head = (words.VARIANT_HEAD, "column", words.FIRST_ONE, words.SECOND_ONE)
-    both = [(row, second[name]) for name, row in first.items() if name in second]
-    absent = dict(columns_of_one(both))
-    lines = tuple((words.EVERY_VARIANT, name, *where) for name, where in absent.items()) + tuple(
-        (row.variant, *moved)
-        for row, other in both
-        for moved in cells(row, other, near_by.get(row.variant, DIFFERENT) == DIFFERENT)
-        if moved[0] not in absent
+    others = {row.variant: row for row in second}
+    lines = tuple(
+        (row.variant, *cells)
+        for row in first
+        if row.variant in others
+        for cells in find_cells(row, others[row.variant], near.get(row.variant, DIFFERENT) == DIFFERENT)
     )
+    head = (words.VARIANT_HEAD, "column", words.FIRST_ONE, words.SECOND_ONE)
     return Table("rows", "Cells of the comparison that differ.", head, lines, deep_places(line[1] for line in lines))
 
 
-def columns_of_one(both: Sequence[tuple[Any, Any]]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the columns that one run has no value of in any row and the other has in each, and a word for both runs.
-
-    So it is with a run that is older than the column.
-    """
-    for name in COLUMNS:
-        first, second = ({is_none(getattr(pair[side], name)) for pair in both} for side in (0, 1))
-        if (first, second) == ({True}, {False}):
-            yield name, (words.NO_COLUMN, words.HAS_COLUMN)
-        elif (first, second) == ({False}, {True}):
-            yield name, (words.HAS_COLUMN, words.NO_COLUMN)
-
-
-def is_none(value: Any) -> bool:
-    """Say whether a cell holds nothing: no text, or NaN."""
-    return value in ("", None) or bool(value != value)  # noqa: PLR0124 - NaN differs from itself
-
-
-def cells(row: Any, other: Any, different: bool) -> Iterator[tuple[str, str, str]]:
+def find_cells(row: Row, other: Row, is_different: bool) -> Iterator[tuple[str, str, str]]:
     """Yield the columns in which two rows differ, and both values."""
     for name in COLUMNS:
         here, there = getattr(row, name), getattr(other, name)
         rounding = isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=1e-12)
-        both_missing = here != here and there != there  # noqa: PLR0124 - NaN differs from itself
-        if here == there or both_missing or (not different and (rounding or name in ROUNDED)):
-            continue
-        yield name, brief(here), brief(there)
+        if repr(here) != repr(there) and (is_different or not (rounding or name in ROUNDED)):
+            yield name, brief(here), brief(there)
