@@ -278,6 +278,7 @@ CHECK = "check FILE.py[:FUNCTION] [--against OTHER] [SETTINGS] [ignore=[ARGUMENT
 SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [turned=true] [exam=true] [to=DIR]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
+RUNS = "runs [DIR] [head=2 mask=causal] [--json | --csv]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
 JUDGING = "diagnosis.command"
 
@@ -296,7 +297,7 @@ COMMANDS = {
         "index [DIR]",
         "a page of all runs and sweeps under a folder (outputs)",
     ),
-    "runs": Command("runs.folders:list_runs", 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
+    "runs": Command("sweeps.run_list:list_runs", 0, MANY, RUNS, "the same in the terminal, or a record of each"),
     "sheet": Command(
         "runs.classroom.sheets:write_sheets", 1, MANY, SHEET, "a worksheet to fill in by hand, and its key"
     ),

@@ -125,17 +125,20 @@ def named_output_dir(words: Sequence[str]) -> Path:
     return machine.folder(words[0] if words else OUTPUTS)
 
 
-def list_runs(words: Sequence[str]) -> str:
-    """Return the table of all runs and sweeps: `attn-exp runs [DIR]`.
+def read_entries(output_dir: Path) -> list[Entry]:
+    """Return all runs and sweeps, newest first.
 
     Raises:
         UserError: no such folder.
     """
-    output_dir = named_output_dir(words)
     try:
-        listed = entries(output_dir, folders(output_dir))
+        return entries(output_dir, folders(output_dir))
     except OSError as error:
         raise UserError(f"{output_dir}: cannot be read ({error.strerror})") from error
+
+
+def format_entries(output_dir: Path, listed: Sequence[Entry]) -> str:
+    """Return a table of runs and sweeps, with the settings that they share above it."""
     if not listed:
         return f"{output_dir}: no runs yet"
     chosen = [set(entry.words) for entry in listed if not entry.problem]

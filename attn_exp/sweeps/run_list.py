@@ -1,0 +1,102 @@
+"""`attn-exp runs`: runs and sweeps as a table, or each as one flat record, as MLflow and W&B take them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attn_exp import machine, parsing
+from attn_exp.config.spelling import bare, key_of
+from attn_exp.errors import UserError
+from attn_exp.runs import folders, records
+from attn_exp.runs.folders import Entry
+from attn_exp.sweeps.plan import flatten
+
+OPTIONS = ("--json", "--csv")
+NO_PARAMETER = ("output_dir", "report", "figures", "sweep")
+"""Settings that change no number."""
+NO_METRIC = ("head", "kv_head", "multiplier", "checked")
+"""Numbers of a comparison that are settings of a variant."""
+MOST_BYTES = 2**26
+
+Record = Mapping[str, Any]
+
+
+def list_runs(words: Sequence[str]) -> str:
+    """Return the runs and sweeps that have some settings: `attn-exp runs [DIR] [head=2 mask=causal] [--json | --csv]`.
+
+    Raises:
+        UserError: no such folder, other options, or a run that cannot be read.
+    """
+    options = [word for word in words if word.startswith("-")]
+    settings = [word for word in words if "=" in word]
+    places = [word for word in words if word not in (*options, *settings)]
+    if len(places) > 1 or len(options) > 1 or not set(options) <= set(OPTIONS):
+        usage = "attn-exp runs [DIR] [head=2 mask=causal] [--json | --csv]"
+        raise UserError(f"attn-exp runs {' '.join(words)}: expected {usage}")
+    output_dir = folders.named_output_dir(places)
+    entries = folders.read_entries(output_dir)
+    if not settings and not options:
+        return folders.format_entries(output_dir, entries)
+    wanted = [(f"params.{key_of(word)}", word.partition("=")[2]) for word in settings]
+    readable = ((entry, make_record(output_dir, entry)) for entry in entries if not entry.problem)
+    found = [(entry, record) for entry, record in readable if all(has_value(record, *pair) for pair in wanted)]
+    if options == ["--json"]:
+        return "\n".join(json.dumps(record, ensure_ascii=False) for _, record in found)
+    if options == ["--csv"]:
+        return format_csv([record for _, record in found])
+    if not found:
+        return f"{output_dir}: none of {len(entries):,} runs and sweeps has {' '.join(settings)}"
+    return folders.format_entries(output_dir, [entry for entry, _ in found])
+
+
+def make_record(output_dir: Path, entry: Entry) -> dict[str, Any]:
+    """Return a run as one flat record: its settings as `params.head`, and `metrics.matrix.entropy` of each variant.
+
+    A sweep has the settings that were typed; its numbers are a table of their own, `results.csv`.
+    """
+    folder = output_dir / entry.folder
+    record = {"run": str(folder), "kind": entry.kind, "when": entry.when, "status": entry.status, "title": entry.title}
+    if entry.kind == "sweep":
+        typed = {key_of(word): word.partition("=")[2] for word in entry.words}
+        return record | {f"params.{key}": text for key, text in typed.items() if key.split(".")[0] not in NO_PARAMETER}
+    try:
+        config = parsing.read_json(folder / "run.json")["config"]
+        lines = parsing.parse_csv(machine.read_text(folder / "comparison.csv", MOST_BYTES))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{folder}: cannot be read ({error})") from error
+    return record | dict(list_parameters(config)) | dict(list_metrics(lines))
+
+
+def list_parameters(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the settings that are single values or lists of them; of rules such as masks, their names as well."""
+    for name in ("mask", "score", "position"):
+        yield f"params.{name}", ",".join(config.get(name) or ()) or "none"
+    for key, value in flatten({name: value for name, value in config.items() if name not in NO_PARAMETER}):
+        if isinstance(value, str | int | float):
+            yield f"params.{key}", value
+        elif isinstance(value, list) and value and not any(isinstance(item, list | dict) for item in value):
+            yield f"params.{key}", ",".join(map(bare, value))
+
+
+def list_metrics(lines: Sequence[Sequence[str]]) -> Iterator[tuple[str, float]]:
+    """Yield the numbers of a comparison, by variant and column."""
+    for line in lines[1:]:
+        for name, cell in zip(lines[0], line, strict=True):
+            if name not in NO_METRIC and records.NUMBER.fullmatch(cell):
+                yield f"metrics.{line[0]}.{name}", float(cell)
+
+
+def has_value(record: Record, key: str, value: str) -> bool:
+    """Return whether a setting has a value, or is swept over values with this one among them."""
+    text = bare(record[key]) if key in record else ""
+    return value in (text, *text.split(","))
+
+
+def format_csv(found: Sequence[Record]) -> str:
+    """Return records as CSV, with a column for each name that any of them has."""
+    names = list(dict.fromkeys(name for record in found for name in record))
+    lines = [[records.cell(record.get(name)) for name in names] for record in found]
+    return records.as_csv([names, *lines]).rstrip("\n")
