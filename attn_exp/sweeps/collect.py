@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from attn_exp.config.choices import as_yaml_value
 from attn_exp.errors import UserError, first_line
 from attn_exp.patience import spoken_time
 from attn_exp.report import papers
-from attn_exp.runs import ours, records
+from attn_exp.runs import ours, records, trust
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import manifest, overview, parquet
 from attn_exp.sweeps.answers.answers import (
@@ -56,7 +55,7 @@ def summarize_parts(folder: Path, about: Mapping[str, Any], parts: Mapping[str, 
 
 
 @contextmanager
-def read_or_said(place: Path | str, *kinds: type[Exception]) -> Iterator[None]:
+def refuse_damaged(place: Path | str, *kinds: type[Exception]) -> Iterator[None]:
     """Say in a line that the parts of a sweep cannot be read, where the block finds it so, or gets an error of `kinds`.
 
     Raises:
@@ -78,23 +77,16 @@ def write_results(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Pa
     """
     there = {name: parts[name] for name in about["parts"] if name in parts}
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
-    digest, table = hashlib.sha256(), {}
+    table = {}
     if about["format"] == "csv":
-        pieces = hashed(shelf_of(folder, about).joined(list(there.values())), digest)
+        pieces = shelf_of(folder, about).joined(list(there.values()))
         drafts.write_pieces(folder / "results.csv", pieces, sync=True)
-        table = {"bytes": (folder / "results.csv").stat().st_size, "sha256": digest.hexdigest()}
+        table = trust.seal_of_file(folder / "results.csv")
     summary = summarize_parts(folder, about, there)
     text = f"{overview.terminal(about, summary)}\n\n{write_report(folder, about, summary)}"
     counts = {"done": summary.points - summary.failed, "failed": summary.failed, "disagreeing": summary.disagreeing}
     manifest.write_manifest(folder, {**about, **counts, "results": table, "told": text})
     return text, summary.disagreeing
-
-
-def hashed(pieces: Iterable[bytes], digest: Any) -> Iterator[bytes]:
-    """Yield the pieces and take each into a hash."""
-    for piece in pieces:
-        digest.update(piece)
-        yield piece
 
 
 def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
@@ -165,7 +157,7 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
         check_plots(about)
     try:
         ours.check_report(folder)
-        with locked(folder), read_or_said(folder):
+        with locked(folder), refuse_damaged(folder):
             inventory = shelf_of(folder, about).find(about["parts"])
             text, _ = write_results(folder, about, inventory.whole)
     except OSError as error:

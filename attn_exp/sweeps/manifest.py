@@ -47,7 +47,7 @@ SHAPE = {
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
 
 
-def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
+def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
     """Return all that a reader of the folder needs: the axes, and the parts in order."""
     titles = {str(base["title"]) for base in plan.space.bases.values()}
     listed = [axis for axis in plan.space.axes if not isinstance(axis.values, range)]
@@ -62,7 +62,7 @@ def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, An
         "points": plan.points,
         "chunk": plan.chunk,
         "fixed": list(plan.space.fixed),
-        "axes": [described_axis(axis) for axis in plan.space.axes],
+        "axes": [describe_axis(axis) for axis in plan.space.axes],
         "dimensions": plan.space.dimensions,
         "skipped": plan.space.size - plan.points,
         "columns": columns(plan),
@@ -73,7 +73,7 @@ def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, An
         "report": asdict(config.report),
         "figures": as_yaml_value(asdict(config.figures)),
         "version": plan.version,
-        "kept": runs_of(plan.kept),
+        "kept": find_runs(plan.kept),
         "parts": list(plan.names),
         "keys": {
             "bases": {" ".join(map(str, place)): f"{key:x}" for place, key in plan.base_keys.items()},
@@ -86,7 +86,7 @@ def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, An
     }
 
 
-def described_axis(axis: Axis) -> dict[str, Any]:
+def describe_axis(axis: Axis) -> dict[str, Any]:
     """Describe one axis: how many values, their range where all are numbers, and the words that choose them."""
     values, count = axis.values, len(axis.values)
     steps = values if isinstance(values, range) and count > LONG else even_steps(values)
@@ -111,7 +111,7 @@ def even_steps(values: Sequence[Any]) -> range | None:
     return steps if tuple(steps) == tuple(values) else None
 
 
-def runs_of(numbers: Sequence[int]) -> list[list[int]]:
+def find_runs(numbers: Sequence[int]) -> list[list[int]]:
     """Write ascending numbers as runs: [first, one after the last]."""
     if isinstance(numbers, range):
         return [[numbers.start, numbers.stop]]
@@ -190,7 +190,7 @@ def check_manifest(about: Mapping[str, Any]) -> None:
         "parts": all(re.fullmatch("[0-9a-f]{24}", name) for name in about["parts"]),
         "dimensions": sorted(places) == list(range(len(axes))) and all(about["dimensions"]),
         "columns": {"point", "status", "message", "variant", *(axis["column"] for axis in axes)} <= set(columns),
-        "axes": all(map(axis_fits, axes)),
+        "axes": all(map(is_axis_whole, axes)),
         "format": about["format"] in ("csv", "parquet"),
     }
     for name, fine in fits.items():
@@ -198,7 +198,7 @@ def check_manifest(about: Mapping[str, Any]) -> None:
             raise DamagedError(f"{name} does not fit the rest")
 
 
-def axis_fits(axis: Mapping[str, Any]) -> bool:
+def is_axis_whole(axis: Mapping[str, Any]) -> bool:
     """Say whether an axis has as many values as it says, and numbers for ends if it is one of numbers."""
     steps, words = axis.get("range"), axis.get("words", ())
     values = len(words) == axis["count"] if steps is None else len(steps) == 2 and steps[1] != 0
@@ -207,11 +207,11 @@ def axis_fits(axis: Mapping[str, Any]) -> bool:
 
 def space_of(about: Mapping[str, Any]) -> Space:
     """Return the points of a sweep, as words: the settings that Hydra composed are not in its manifest."""
-    axes = tuple(Axis(axis["key"], words_of(axis), composed=True, sign=axis["sign"]) for axis in about["axes"])
+    axes = tuple(Axis(axis["key"], list_words(axis), composed=True, sign=axis["sign"]) for axis in about["axes"])
     return Space(axes, tuple(map(tuple, about["dimensions"])), fixed=tuple(about["fixed"]))
 
 
-def words_of(axis: Mapping[str, Any]) -> Sequence[Any]:
+def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
     """Return the values of an axis as the command line takes them."""
     if "range" not in axis:
         words: list[str] = axis["words"]
@@ -222,11 +222,11 @@ def words_of(axis: Mapping[str, Any]) -> Sequence[Any]:
 
 def point_words(about: Mapping[str, Any], point: int) -> tuple[list[str], list[str]]:
     """Return the words of the command line that choose one point, and the users' folders of YAML it needs."""
-    words = space_of(about).words(combination_of(about, point))
+    words = space_of(about).words(find_combination(about, point))
     return [word for word in words if not word.startswith("sweep.")], about["folders"]
 
 
-def combination_of(about: Mapping[str, Any], point: int) -> int:
+def find_combination(about: Mapping[str, Any], point: int) -> int:
     """Return which combination a point is, of all before any were left out."""
     for first, stop in about["kept"]:
         if point < stop - first:

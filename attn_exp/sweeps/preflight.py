@@ -46,7 +46,7 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     engine.chosen(config.sweep)
     if config.figures.font is not None:
         check_figures(replace(config.figures, only=()))
-    refuse_plots(config.sweep.plot, [manifest.described_axis(axis) for axis in plan.space.axes])
+    refuse_plots(config.sweep.plot, [manifest.describe_axis(axis) for axis in plan.space.axes])
     if config.sweep.format == "parquet":
         parquet.library()
     if not plan.points:
@@ -99,7 +99,7 @@ def check_points(plan: Plan) -> None:
         UserError: what is wrong with the first.
     """
     everywhere = range(plan.points)
-    tried = everywhere if plan.points <= MOST_TRIED else Random(0).sample(everywhere, MOST_TRIED)
+    tried = everywhere if plan.points <= MOST_TRIED else [0, *Random(0).sample(everywhere, MOST_TRIED)]
     messages = []
     for number in tried:
         try:
@@ -113,7 +113,7 @@ def check_points(plan: Plan) -> None:
             return
     reasons = len(set(messages))
     if reasons <= FEW or len(messages) == plan.points:
-        raise UserError(messages[0] + "; and no other point of the sweep is any better" * (reasons > 1))
+        raise UserError(messages[0] + "; no other point of the sweep can be computed either" * (reasons > 1))
 
 
 def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part]) -> str:

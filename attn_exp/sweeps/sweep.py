@@ -54,7 +54,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
     plan = make_plan(space, first.sweep, added_metrics(space))
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     check_sweep(plan, folder, first)
-    about = manifest.described_sweep(plan, first, Repeat(tuple(words), tuple(folders), many=True, own=registry.files()))
+    about = manifest.describe_sweep(plan, first, Repeat(tuple(words), tuple(folders), many=True, own=registry.files()))
     if first.sweep.dry_run:
         return Outcome(preview(plan, folder, first, collect.find_whole(folder, about)), DONE, folder, kept=False)
     try:
@@ -83,6 +83,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
     todo = todo if plan.fail_fast else spread_out(todo)
     is_same = last is not None and last["parts"] == about["parts"]
     if last is not None and not todo and is_finished(folder, about, last):
+        driver.close()
         driver.progress.show(last=True)
         return Outcome(last["told"], exit_code(driver, config, last.get("disagreeing", 0)), folder)
     workers = engine.start(plan, config.sweep, len(todo)) if todo else None
@@ -127,7 +128,7 @@ def finish(
         driver.progress.show(last=True)
         seconds = spent if workers is None and spent else spent + time.time() - about["clock"]
         about |= {"status": status, "seconds": seconds}
-        with collect.read_or_said(folder):
+        with collect.refuse_damaged(folder):
             text, disagreeing = collect.write_results(folder, about, driver.parts)
         with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
             rebuild_index(Path(config.output_dir))

@@ -41,7 +41,7 @@ class Swept:
     @cached_property
     def summary(self) -> Summary:
         """The means of every combination, the extremes and the answers, read once."""
-        with collect.read_or_said(self.folder, OSError):
+        with collect.refuse_damaged(self.folder, OSError):
             return collect.summarize_parts(self.folder, self.about, collect.find_whole(self.folder, self.about))
 
     @property
@@ -53,7 +53,7 @@ class Swept:
         Raises:
             UserError: parts that cannot be read.
         """
-        with collect.read_or_said(self.folder, OSError):
+        with collect.refuse_damaged(self.folder, OSError):
             return self.frame()
 
     def frame(self) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -92,7 +92,7 @@ def compute_known(plan: Plan, job: Job) -> Done:
             lines += ok_lines(plan, number, comparison)
         except Exception as error:
             failed += 1
-            lines.append(failed_line(plan, number, FAILED, in_one_line(error)))
+            lines.append(failed_line(plan, number, FAILED, format_error(error)))
             if plan.fail_fast:
                 break
     return Done(job, as_csv(lines), count, failed)
@@ -194,14 +194,14 @@ def elsewhere(plan: Plan, job: Job) -> Done:
     Raises:
         UserError: its program is not the driver's, so that its numbers could differ.
     """
-    if own_version() != plan.version:
+    if find_version() != plan.version:
         where = f"{socket.gethostname()}, {Path(__file__).parent.parent}"
-        raise UserError(f"a worker ({where}) has another version of attn_exp or NumPy; install the driver's there")
+        raise UserError(f"a worker ({where}) has another version of attn_exp or NumPy; install the same there")
     return alone(plan, job)
 
 
 @cache
-def own_version() -> str:
+def find_version() -> str:
     """Return the version that this worker runs."""
     return task_version()
 
@@ -220,30 +220,27 @@ def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[s
 
 def more_numbers(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], float]:
     """Return what `metrics=` asks for, by variant and metric, and the patterns of heads."""
-    heads = head_numbers(comparison, plan.metrics)
-    if all(map(head_and_pattern, plan.metrics)):
-        return heads
-    computed = [variant for variant in comparison.variants if not variant.refused]
-    records = measures.examine(comparison.config, comparison.problem, computed)
-    return heads | {(record.variant, record.metric): record.value for record in records}
+    heads = {name: place for name in plan.metrics if (place := head_and_pattern(name))}
+    numbers = measure_heads(comparison, heads) if heads else {}
+    if len(heads) < len(plan.metrics):
+        computed = [variant for variant in comparison.variants if not variant.refused]
+        found = measures.examine(comparison.config, comparison.problem, computed)
+        numbers |= {(record.variant, record.metric): record.value for record in found}
+    return numbers
 
 
-def head_numbers(comparison: Comparison, names: Sequence[str]) -> dict[tuple[str, str], float]:
-    """Return what the columns of each variant hold: NaN where it has no such head, or does not form its weights."""
-    wanted = {name: place for name in names if (place := head_and_pattern(name))}
-    if not wanted:
-        return {}
-    problem, values = comparison.problem, {}
+def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]) -> dict[tuple[str, str], float]:
+    """Return the columns of heads and their patterns, of heads that a variant has and whose weights it forms."""
+    problem, numbers = comparison.problem, dict[tuple[str, str], float]()
     for variant in comparison.variants:
         weights = comparison.traces[variant.name].weights
-        if weights is None:
-            continue
-        offset, apart = int(variant.rules.offset), problem.memory is not None
-        shares = patterns.measured(weights, problem.key_tokens, offset, apart)
-        for name, (head, pattern) in wanted.items():
-            known = head <= len(weights)
-            values[variant.name, name] = float(shares[pattern][head - 1]) if known else math.nan
-    return values
+        if weights is not None:
+            offset, apart = int(variant.rules.offset), problem.memory is not None
+            shares = patterns.measured(weights, problem.key_tokens, offset, apart)
+            for name, (head, pattern) in columns.items():
+                if head <= len(weights):
+                    numbers[variant.name, name] = float(shares[pattern][head - 1])
+    return numbers
 
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
@@ -258,7 +255,7 @@ def settings_cells(plan: Plan, number: int) -> list[str]:
     return [str(number), *(cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values)]
 
 
-def in_one_line(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """Return an error in one line: a user's mistake in its own words, any other with its kind."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     text = first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from attn_exp import system
 from tests.sweeps.command import quickly, the_sweep
 
 SWEEP = ("-m", "variant=[matrix,multi_head]", "report=none", "sweep.engine=serial")
@@ -49,6 +50,23 @@ def test_points_of_a_sweep_before_the_last_one_are_not_computed_again(tmp_path: 
     fresh.mkdir()
     quickly(fresh, *NAMED, *words)
     assert (the_sweep(tmp_path) / "results.csv").read_bytes() == (the_sweep(fresh) / "results.csv").read_bytes()
+
+
+def test_an_end_while_parts_are_set_aside_loses_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quickly(tmp_path, *NAMED, "head=1,2", "seed=range(0,5)")
+    left, replace = [4], system.replace
+
+    def replace_a_few(source: Path, target: Path) -> None:
+        left[0] -= "parts-of-other-versions" in str(target) and target.suffix == ".csv"
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(system, "replace", replace_a_few)
+        quickly(tmp_path, *NAMED, "head=1,2", "seed=range(0,6)", code=130)
+    _, told = quickly(tmp_path, *NAMED, "head=1,2", "seed=range(0,6)")
+    assert " 10 cached" in told.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

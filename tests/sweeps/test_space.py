@@ -20,7 +20,7 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.sweeps import skip
 from attn_exp.sweeps.expand import expand
-from attn_exp.sweeps.manifest import described_sweep, runs_of
+from attn_exp.sweeps.manifest import describe_sweep, find_runs
 from attn_exp.sweeps.plan import identity, make_plan
 from tests.refusal import refusal
 
@@ -138,7 +138,7 @@ def test_the_largest_plan_starts_in_seconds() -> None:
     space, config = expand(["seed=range(0,50000000)"], [])
     plan = make_plan(space, config.sweep)
     assert (plan.points, len(plan.names), len(set(plan.names))) == (50_000_000, 500, 500)
-    assert identity(space, config.sweep, []) and described_sweep(plan, config, Repeat())["kept"] == [[0, 50_000_000]]
+    assert identity(space, config.sweep, []) and describe_sweep(plan, config, Repeat())["kept"] == [[0, 50_000_000]]
     assert time.process_time() - start < 10
 
 
@@ -160,7 +160,7 @@ def test_a_skip_decided_by_combination_leaves_the_points_for_which_it_does_not_h
         )
     ]
     assert list(skip.points_left(space, text)) == expected
-    assert runs_of(skip.points_left(space, text)) == ranges_by_hand(expected)
+    assert find_runs(skip.points_left(space, text)) == ranges_by_hand(expected)
 
 
 def ranges_by_hand(numbers: list[int]) -> list[list[int]]:

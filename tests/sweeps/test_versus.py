@@ -151,8 +151,9 @@ def test_rounding_of_a_sweep_is_no_move(table: Path) -> None:
 
 
 def test_points_of_one_side_alone_are_counted(table: Path, tmp_path: Path) -> None:
-    other = swept(tmp_path, "seed=range(1,5)", "head=1,2", "variant=[multi_head]")
+    other = swept(tmp_path, "seed=range(1,5)", "head=1,2", "variant=[multi_head]", "sweep.name=other")
     versus = side_by_side(table, other)
+    assert "1 setting differs: seed." in versus.sentences
     assert versus.moved
     assert versus.sentences[0] == "No number moved: 4 rows in both are the same to the bit."
     assert {"2 rows are in the first alone.", "4 rows are in the second alone."} <= set(versus.sentences)

@@ -50,7 +50,7 @@ def side_by_side(first: Path, second: Path) -> Versus:
         run = second if sweeps == [first] else first
         raise UserError(f"{sweeps[0]} is a sweep and {run} is a run; compare two of a kind")
     if sweeps:
-        with collect.read_or_said(f"{first}, {second}", OSError):  # which of the two is damaged, its name says
+        with collect.refuse_damaged(f"{first}, {second}", OSError):  # which of the two is damaged, its name says
             return two_sweeps.versus(side(first), side(second))
     return two_runs.versus((str(first), str(second)), store.load(first), store.load(second))
 

@@ -90,7 +90,7 @@ def versus(one: Side, other: Side) -> Versus:
     sentences = (
         format_verdict(len(both), moves),
         *(f"{count:,} rows are in the {which} alone." for which, count in alone.items() if count),
-        f"Only one side sweeps {', '.join(unshared)}; of its points that are alike otherwise, the first is compared."
+        f"Only one side sweeps {', '.join(unshared)}; of points that differ in nothing else, the first is compared."
         if unshared
         else "",
         format_settings(settings),

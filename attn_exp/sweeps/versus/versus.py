@@ -33,7 +33,7 @@ def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
 
 def flatten_compared(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings that numbers depend on, by dotted names; a rule without settings, such as a mask, is true."""
-    pairs = flatten({name: value for name, value in settings.items() if name not in NOT_COMPARED})
+    pairs = flatten({name: value for name, value in settings.items() if name.split(".")[0] not in NOT_COMPARED})
     return {name: True if value == {} else value for name, value in pairs if value != {} or "." in name}
 
 
