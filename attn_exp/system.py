@@ -114,8 +114,10 @@ def locked(path: Path, about: str) -> Iterator[None]:
             finally:
                 beside.unlink(missing_ok=True)
     except Timeout as error:
-        with open(beside, "rb") as file:
-            raise HeldError(file.read(4096).decode("utf-8", "replace")) from error
+        text = b""
+        with suppress(FileNotFoundError), open(beside, "rb") as file:  # it may just be written
+            text = file.read(4096)
+        raise HeldError(text.decode("utf-8", "replace")) from error
 
 
 def read_holder(path: Path) -> str | None:
