@@ -1,8 +1,8 @@
-"""How often a sweep's sentences are true: python benchmarks/answers.py [--sweeps 2000] [--quick]
+"""How often a sweep's verdicts are true: python benchmarks/answers.py [--sweeps 2000] [--quick]
 
-Sweeps are drawn whose truth is known, and go through the code that words a real sweep's answers: from a `Cube` to
-`answers`. Of each kind the table says in how many sweeps of 100 any sentence is false, how many of the true effects are
-found, and how many of the 95 % intervals hold what they say.
+Sweeps are drawn whose truth is known, and go through the code that answers a real sweep: from a `Cube` to `Effect`
+rows. For each kind the table shows in how many sweeps of 100 any row is false, how many of the true effects are found,
+in how many sweeps a row is a mean over an interaction without saying so, and how many 95 % intervals cover the truth.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.sweeps.answers.answers import MATTERS, Answers, answers
+from attn_exp.sweeps.answers.answers import answer
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.phrases import Claim
+from attn_exp.sweeps.answers.effects import MATTERS, NO, YES, Effect
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -122,35 +122,56 @@ KINDS: dict[str, tuple[Callable[[np.random.Generator], Truth], tuple[str, ...]]]
 """How the truth of a sweep is drawn, and which noises it may have."""
 
 
-def drawn(truth: Truth, seeds: int, noise: Draw, rng: np.random.Generator) -> Cube:
+def draw_sweep(truth: Truth, seeds: int, noise: Draw, rng: np.random.Generator) -> Cube:
     """Return a sweep: each row is the truth, what its seed adds to all rows alike, and noise of its own."""
-    shape = (len(truth.levels), 2, seeds, len(VARIANTS))
-    seed = 3 * rng.normal(size=(1, 1, seeds, 1))
+    shape = (len(truth.levels), 2, len(VARIANTS), seeds)
+    seed = 3 * rng.normal(size=(1, 1, 1, seeds))
     numbers = {
         "entropy": truth.means[:, :, None, None] + seed + noise(rng, shape),
         "largest_weight": seed + noise(rng, shape),
     }
     resolved = np.broadcast_to(np.arange(2 * len(truth.levels)).reshape(-1, 2, 1, 1), shape)
-    letters = np.broadcast_to(np.arange(len(VARIANTS)), shape)
-    names, levels = ("a", "b"), (truth.levels, FLAG)
+    letters = np.broadcast_to(np.arange(len(VARIANTS))[:, None], shape)
+    names, levels = ("a", "b", "variant"), (truth.levels, FLAG, VARIANTS)
+    settings: tuple[dict[str, str], ...] = ({},) * int(resolved.max() + 1)
     return Cube(
-        names, levels, tuple(map(str, range(seeds))), VARIANTS, numbers, resolved, letters, ({},) * resolved.max()
+        names, levels, tuple(map(str, range(seeds))), numbers, resolved, letters, np.zeros(shape, int), settings
     )
 
 
-def judged(truth: Truth, said: Answers) -> tuple[list[str], int, int, int]:
-    """Return the claims that are false, how many effects there are, how many are found, and how many claims of a mean
-    hide that it depends on the other setting."""
-    wrong, found, hidden = [], set(), 0
-    for finding in said.found:
-        for claim in finding.claims:
-            if not is_true(truth, claim):
-                wrong.append(f"{finding.subject} {finding.says}: {claim}")
-            elif claim.metric == "entropy":
-                blind = truth.depends and not (claim.where or claim.depends or claim.averaged)
-                hidden += blind
-                if not blind:
-                    found.add((claim.setting, claim.kind == "turn"))
+def find_true_effect(truth: Truth, row: Effect) -> float:
+    """Return the true size of an effect."""
+    if row.metric != "entropy" or row.setting == "variant":
+        return 0.0
+    other, _, label = row.at.partition("=")
+    if row.setting == "b":
+        effects = truth.means[:, FLAG.index(row.end)] - truth.means[:, FLAG.index(row.start)]
+        return float(effects[truth.levels.index(label)] if other == "a" else effects.mean())
+    ends = truth.means[truth.levels.index(row.end)] - truth.means[truth.levels.index(row.start)]
+    return float(ends[FLAG.index(label)] if other == "b" else ends.mean())
+
+
+def is_true(truth: Truth, row: Effect) -> bool:
+    """Return whether what a row says of its effect is true: its sign, its verdict and where the metric turns."""
+    effect = find_true_effect(truth, row)
+    if row.verdict.startswith("depends"):
+        others = row.verdict.removeprefix("depends on ").split(" and ")
+        named = row.metric == "entropy" and others == [{"a": "b", "b": "a"}.get(row.setting)]
+        return truth.depends and named and (not row.sign or row.sign * effect > 0)
+    if row.verdict == YES and "est at" in row.note:
+        means = truth.means.mean(axis=1) * (1 if "highest" in row.note else -1)
+        turn = truth.levels.index(row.note.partition(" at ")[2].partition(";")[0])
+        return row.sign * effect > 0 and abs(turn - int(np.argmax(means))) <= 1
+    return row.sign * effect > 0 if row.sign else row.verdict != NO or abs(effect) <= MATTERS[row.metric]
+
+
+def judge(truth: Truth, rows: Sequence[Effect]) -> tuple[list[str], int, int, int]:
+    """Return the rows that are false, how many effects there are, how many are found, and how many rows are a mean
+    over an effect that depends on the other setting."""
+    wrong = [str(row) for row in rows if not is_true(truth, row)]
+    found = {(row.setting, "est at" in row.note) for row in rows if row.sign and row.metric == "entropy"}
+    plain = [row for row in rows if row.verdict == YES and row.metric == "entropy" and row.setting != "variant"]
+    hidden = sum(truth.depends and " over " not in row.note for row in plain)
     wanted = set()
     if truth.depends or np.ptp(truth.means, axis=1).max() > 0:
         wanted.add(("b", False))
@@ -159,47 +180,10 @@ def judged(truth: Truth, said: Answers) -> tuple[list[str], int, int, int]:
     return wrong, len(wanted), len(wanted & found), hidden
 
 
-def is_true(truth: Truth, claim: Claim) -> bool:
-    """Say whether a claim is true."""
-    if claim.metric != "entropy" or claim.setting == "variant":
-        return False
-    where = dict(claim.where)
-    effects = truth.means[:, 0] - truth.means[:, 1]
-    if claim.depends:
-        grows = claim.kind != "grows" or bool((claim.sign * np.diff(effects) > 0).all())
-        return truth.depends and grows
-    if claim.setting == "b":
-        effect = float(effects[truth.levels.index(where["a"])] if "a" in where else effects.mean())
-    else:
-        ends = truth.means[truth.levels.index(claim.end)] - truth.means[truth.levels.index(claim.start)]
-        effect = float(ends[FLAG.index(where["b"])] if "b" in where else ends.mean())
-    if claim.kind.startswith("matters"):
-        return bool((abs(effect) > MATTERS[claim.metric]) == (claim.kind == "matters"))
-    way = truth.means[:, FLAG.index(where["b"])] if "b" in where else truth.means.mean(axis=1)
-    if claim.kind == "wild":
-        return False  # no truth here goes up and down more than once
-    if claim.kind == "turn":
-        turn = claim.end if claim.start == truth.levels[0] else claim.start
-        top = int(np.argmax(way))
-        return effect * claim.sign > 0 and 0 < top < len(way) - 1 and abs(truth.levels.index(turn) - top) <= 1
-    return effect * claim.sign > 0
-
-
-def covered(truth: Truth, said: Answers) -> tuple[int, int]:
-    """Return how many intervals there are, and how many of them hold the truth."""
-    pairs = []
-    for effect in said.effects:
-        if math.isnan(effect.low):
-            continue
-        true = 0.0
-        if effect.metric == "entropy":
-            at = truth.levels.index
-            if effect.setting == "a":
-                true = float((truth.means[at(effect.end)] - truth.means[at(effect.start)]).mean())
-            elif effect.setting == "b":
-                true = float((truth.means[:, 0] - truth.means[:, 1]).mean())
-        pairs.append(effect.low <= true <= effect.high)
-    return len(pairs), sum(pairs)
+def count_covering(truth: Truth, rows: Sequence[Effect]) -> tuple[int, int]:
+    """Return how many intervals there are, and how many of them cover the truth."""
+    covering = [row.low <= find_true_effect(truth, row) <= row.high for row in rows if not math.isnan(row.low)]
+    return len(covering), sum(covering)
 
 
 def counted(seed: int, kind: str, seeds: tuple[int, int]) -> Count:
@@ -208,9 +192,9 @@ def counted(seed: int, kind: str, seeds: tuple[int, int]) -> Count:
     make, noises = KINDS[kind]
     truth = make(rng)
     noise = NOISES[noises[rng.integers(len(noises))]]
-    said = answers(drawn(truth, int(rng.integers(seeds[0], seeds[1] + 1)), noise, rng))
-    wrong, effects, found, hidden = judged(truth, said)
-    return Count(1, bool(wrong), effects, found, bool(hidden), *covered(truth, said), wrong)
+    rows = answer(draw_sweep(truth, int(rng.integers(seeds[0], seeds[1] + 1)), noise, rng), {}).effects
+    wrong, effects, found, hidden = judge(truth, rows)
+    return Count(1, bool(wrong), effects, found, bool(hidden), *count_covering(truth, rows), wrong)
 
 
 def table(sweeps: int, workers: int = 2) -> Iterator[tuple[str, tuple[int, int], Count]]:
@@ -235,7 +219,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sweeps", type=int, default=2000, help="sweeps of each kind")
     parser.add_argument("--quick", action="store_true", help="60 sweeps of each kind")
-    parser.add_argument("--wrong", action="store_true", help="show some of the false sentences")
+    parser.add_argument("--wrong", action="store_true", help="show some of the false rows")
     asked = parser.parse_args(words)
     print(f"{'kind':26}{'seeds':>8}{'sweeps':>8}{'any false':>11}{'found':>8}{'hidden':>8}{'covered':>9}   of 100")
     for kind, seeds, count in table(60 if asked.quick else asked.sweeps):

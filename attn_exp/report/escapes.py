@@ -69,13 +69,17 @@ def html(text: str, most: int = 80) -> str:
     return plain(text, most).translate(ESCAPED)
 
 
+LONGEST = 2000
+"""Characters of a text that a paper shows: more than any caption has."""
+
+
 def latex(text: str) -> str:
     """Return a text that LaTeX sets as it is, on one line.
 
     Characters that pdfLaTeX's fonts lack stand there by their numbers; LuaLaTeX and XeLaTeX set them.
     """
     parts = list[str]()
-    for piece in filter(None, re.split(f"({EVERY_LATEX.pattern})", plain(text, most=200))):
+    for piece in filter(None, re.split(f"({EVERY_LATEX.pattern})", plain(text, most=LONGEST))):
         if EVERY_LATEX.fullmatch(piece):  # two hyphens, commas or apostrophes would become one sign
             parts.append(re.sub(r"([-,'])(?=\1)", r"\1{}", "".join(LATEX.get(letter, letter) for letter in piece)))
         else:

@@ -19,8 +19,8 @@ from attn_exp.report.markdown import piped
 from attn_exp.report.numbers import brief, is_number
 
 NAMES = [name for name, column in COLUMNS.items() if "paper" in column.shown]
-LONGEST = 200
-"""Characters of a text that tables in HTML show."""
+LONGEST, CAPTION = 200, 2000
+"""Characters that tables in HTML show of a cell, and of their caption."""
 
 LONG = 40
 """Words of more characters than this are broken into lines in LaTeX."""
@@ -171,7 +171,7 @@ def html(table: Table) -> str:
         f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
         for first, *others in lines
     ]
-    caption = f"<caption>{html_text(table.caption, LONGEST)}</caption>"
+    caption = f"<caption>{html_text(table.caption, CAPTION)}</caption>"
     return "\n".join(
         ("<table>", caption, f"<thead><tr>{heads}</tr></thead>", "<tbody>", *rows, "</tbody>", "</table>", "")
     )

@@ -51,7 +51,8 @@ def summarize_parts(folder: Path, about: Mapping[str, Any], parts: Mapping[str, 
     """Return the means, the extremes and the answers of some parts of a sweep."""
     shelf = shelf_of(folder, about)
     lines, matters = shelf.lines(list(parts.values())), manifest.thresholds(about)
-    return summarized(shelf.head, lines, about["axes"], about["metrics"], about["dimensions"], matters)
+    exact = overview.is_exact(about)
+    return summarized(shelf.head, lines, about["axes"], about["metrics"], about["dimensions"], matters, exact)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import TextWrapper
 from typing import Any
@@ -25,15 +25,24 @@ from attn_exp.report.terminal import table as drawn
 from attn_exp.runs import recorded_code
 from attn_exp.sweeps.answers.answers import drawn_changes, effects_table, percentiles_table, shares_table
 from attn_exp.sweeps.answers.cube import endless_text
-from attn_exp.sweeps.answers.profiles import FLOOR
-from attn_exp.sweeps.answers.totals import ANY, LAYER, Summary, head_and_pattern, head_column, merge_rows, numbers_shown
-from attn_exp.sweeps.manifest import figures, point_command, point_words
+from attn_exp.sweeps.answers.effects import FLOOR
+from attn_exp.sweeps.answers.totals import (
+    ANY,
+    LAYER,
+    Summary,
+    head_and_pattern,
+    head_column,
+    merge_rows,
+    numbers_shown,
+    summarized,
+)
+from attn_exp.sweeps.manifest import figures, point_command, point_words, thresholds
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 LONGEST = 3000
 """Letters of a sentence of the terminal."""
-MOST_SAID = 7
-"""Sentences that a reader meets first; the others are behind a fold."""
+MOST_SAID = 5
+"""Effects that are said in words; the table has all."""
 ALIKE = 1e-9
 """Outputs that are nearer to each other than this are the same to rounding."""
 TO_THE_FIRST = ("shift", "cosine")
@@ -53,6 +62,19 @@ class Line:
     count: int
     numbers: tuple[str, ...]
     command: str
+
+
+def summarize(about: Mapping[str, Any], head: Sequence[str], lines: Iterable[Sequence[str]]) -> Summary:
+    """Return the summary of a sweep's result lines."""
+    return summarized(
+        head, lines, about["axes"], about["metrics"], about["dimensions"], thresholds(about), is_exact(about)
+    )
+
+
+def is_exact(about: Mapping[str, Any]) -> bool:
+    """Return whether no seed changes a number: a checkpoint draws nothing."""
+    keys = [axis["key"] for axis in about["axes"]] + [word.lstrip("+").partition("=")[0] for word in about["fixed"]]
+    return "model=none" not in about["fixed"] and any(key.split(".")[0] == "model" for key in keys)
 
 
 def closing(about: Mapping[str, Any], summary: Summary) -> str:
@@ -221,11 +243,11 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     """Return what a sweep prints: one table, the failures, what disagrees with printed results, one sentence."""
     shown = table(about, summary, IN_TERMINAL, depth_of(about))
     parts = []
-    if summary.answers.sentences or summary.answers.note:
+    sentences, answers = summary.answers.sentences, summary.answers
+    if sentences or answers.notes:
         wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-        said, more = first_and_more(summary.answers.sentences)
-        folded = [words.MORE_SENTENCES.format(count=len(more))] if more else []
-        lines = [*said, *folded, *filter(None, [summary.answers.note])]
+        more = [words.MORE_EFFECTS.format(count=len(sentences) - MOST_SAID)] if len(sentences) > MOST_SAID else []
+        lines = [*sentences[:MOST_SAID], *more, *answers.notes]
         parts.append("\n".join(wrapped.fill(plain(sentence, LONGEST)) for sentence in lines))
     if shown.lines:
         rows = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
@@ -245,11 +267,6 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     if odd:
         parts.append("\n".join(odd[:5]))
     return "\n\n".join([*parts, closing(about, summary)])
-
-
-def first_and_more(sentences: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the sentences that a reader meets first, and those behind a fold; one alone is not folded away."""
-    return (sentences, ()) if len(sentences) <= MOST_SAID + 1 else (sentences[:MOST_SAID], sentences[MOST_SAID:])
 
 
 def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
@@ -278,9 +295,8 @@ def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str
         "axes": [axis_told(axis) for axis in about["axes"]],
         "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
         "skipped": about["skipped"],
-        "answers": first_and_more(answers.sentences)[0],
-        "more_answers": first_and_more(answers.sentences)[1],
-        "note": answers.note,
+        "answers": answers.sentences[:MOST_SAID],
+        "notes": answers.notes,
         "effects": effects_table(answers).at_depth(depth),
         "shares": shares_table(answers).at_depth(depth),
         "percentiles": percentiles_table(answers.cube).at_depth(depth),

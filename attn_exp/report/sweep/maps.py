@@ -186,18 +186,14 @@ def effects(plotted: Plotted) -> Figure:
 
 
 def draw_changes(panel: Axes, lines: Sequence[Change]) -> None:
-    """Draw changes under each other: the mean and its interval, or the differences themselves where seeds are few."""
+    """Draw changes under each other: the mean and its interval."""
     panel.axvline(0, color="0.3", linewidth=0.6)
-    for sure, colour in ((True, SURE), (False, UNSURE)):
+    for sure, colour, name in ((True, SURE, "significant"), (False, UNSURE, "not significant")):
         rows = [row for row, line in enumerate(lines) if line.sure == sure]
         means = np.array([lines[row].mean for row in rows])
         ends = np.array([(lines[row].low, lines[row].high) for row in rows]).reshape(-1, 2).T
         ends = np.where(np.isnan(ends[0]), means, ends)  # without an interval the mean alone
-        interval = "95% interval leaves out 0" if any(not line.differences for line in lines) else "all seeds agree"
-        name = interval if sure else "not sure"
         if rows:
             panel.errorbar(means, rows, xerr=abs(ends - means), fmt="o", color=colour, markersize=4, label=name)
-    for row, line in enumerate(lines):
-        panel.plot(line.differences, [row] * len(line.differences), "|", color="0.3", markersize=7)
     panel.set_yticks(range(len(lines)), [drawable(line.label) for line in lines], parse_math=False)
     panel.set_ylim(len(lines) - 0.5, -0.5)

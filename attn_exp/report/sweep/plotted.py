@@ -19,8 +19,8 @@ ALL = "all"
 
 CAPTIONS = {
     "effects": (
-        "What each setting does, compared seed by seed: the mean difference and its 95% interval, each a mean over all "
-        "other settings; the largest is first, and few seeds are drawn one by one."
+        "What each setting does, compared seed by seed: the mean difference and its 95% interval; that which explains "
+        "most is first."
     ),
     "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a band.",
     "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
@@ -86,14 +86,13 @@ class Numbers(Protocol):
 class Change(NamedTuple):
     """What one change of a setting does to a metric: the mean of its paired differences, and how sure that is.
 
-    `low` and `high` are the ends of the interval, NaN where seeds are too few for one; `differences` are those of few.
+    `low` and `high` are the ends of the interval, NaN where there is none.
     """
 
     label: str
     mean: float
     low: float
     high: float
-    differences: tuple[float, ...]
     sure: bool
 
 

@@ -23,8 +23,7 @@ MOST_POINTS = 50_000
 """Points that are compared in pairs; of a larger sweep, those of its first seeds."""
 MOST_CELLS = 4_000_000
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
-OF_ANSWERS = ("shift", "cosine")
-OWN = tuple(name for name in METRICS if name not in OF_ANSWERS)
+OWN = tuple(name for name in METRICS if name not in ("shift", "cosine"))
 """Metrics of a variant alone; the others compare it with the first row."""
 OF_ROUNDING = frozenset(
     ("error", "error_ulp", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
@@ -36,6 +35,7 @@ OVER_QUERIES = ("entropy", "effective_keys", "largest_weight")
 """Means over the queries that see a key."""
 PAST = "past"
 """The setting that says how many tokens have no query."""
+VARIANT = "variant"
 PINNED = ("head", "kv_head", "scale", "bias", "mask", "score", "position", "normalizer", "convention", "mistake")
 RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "output_projection", "computed_in")
 """Columns that hold the settings of a row as the variant has them, whatever the point asked for."""
@@ -43,66 +43,48 @@ RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "outp
 
 @dataclass(frozen=True)
 class Cube:
-    """What was measured, `[levels of each setting ..., seeds, variants]`; NaN where there is no number.
+    """What was measured, `[levels of each setting ..., variants, seeds]`; NaN where there is no number.
 
-    `names` and `levels` are the settings that vary and their values; settings that move together are one. `resolved`
-    numbers the settings that rows really had, which `settings` holds by name; `letters` tells which variants of a point
-    compute the same, `queries` numbers the sets of queries that means are of. All are -1 where a point has no result.
-    `left_out` counts the seeds that were too many.
+    `names` and `levels` are the settings that vary and their values, the variants last; settings that move together are
+    one. `resolved` numbers the settings that rows really had, which `settings` holds by name; `letters` tells which
+    variants of a point compute the same, `queries` numbers the sets of queries that means are over. All three are -1
+    where a point has no result. `left_out` counts the seeds that were too many.
     """
 
     names: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
     seeds: tuple[str, ...]
-    variants: tuple[str, ...]
     numbers: Mapping[str, Array]
     resolved: Array
     letters: Array
+    queries: Array
     settings: tuple[Mapping[str, str], ...] = ()
     left_out: int = 0
-    queries: Array | None = None
 
     @property
-    def complete(self) -> bool:
-        """Whether every combination has a result."""
-        return bool((self.resolved >= 0).all())
+    def variants(self) -> tuple[str, ...]:
+        """The names of the variants."""
+        return self.levels[-1]
 
-    def pinned(self, setting: str, variant: str) -> str:
-        """Return the value that a setting always has in a variant, whatever points ask for; nothing if it varies."""
-        numbers = np.unique(self.resolved[..., self.variants.index(variant)])
-        values = {self.settings[number].get(f"variant_{setting}", "") for number in numbers if number >= 0}
+    def find_pinned_value(self, setting: str) -> str:
+        """Return the value that a setting has in every row, whatever points ask for; nothing if it varies."""
+        numbers = np.unique(self.resolved[self.resolved >= 0]).tolist()
+        values = {self.settings[number].get(f"variant_{setting}", "") for number in numbers}
         return values.pop() if len(values) == 1 else ""
 
-    def queries_of(self, metric: str) -> Array | None:
-        """Return the sets of queries that a metric is a mean of; None where there is one, or where it is of all."""
-        among = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric in OF_ANSWERS)
-        sets = self.queries if self.queries is not None and among else np.where(self.resolved >= 0, 0, -1)
-        if metric in OF_SHARES:
-            sets = 2 * sets + self.sums_to_one
-        known = sets[self.resolved >= 0]
-        return sets if (known != known[:1]).any() else None
+    def find_groups(self, metric: str) -> Array:
+        """Number the rows by what makes a metric comparable: the queries that it is a mean over, and what weights sum
+        to."""
+        over_queries = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric == "shift")
+        groups: Array = self.queries if over_queries else np.zeros_like(self.queries)
+        return 2 * groups + self.sums_to_one if metric in OF_SHARES else groups
 
     @cached_property
     def sums_to_one(self) -> Array:
-        """Whether the normalizer of each row lets its weights sum to 1 without any below 0."""
+        """Whether the weights of each row sum to 1 without any below 0."""
         names = (settings.get("variant_normalizer", "softmax") for settings in self.settings)
         known = (rules.normalizer(name if rules.has("normalizer", name) else "softmax") for name in names)
         return np.array([*(each.sums_to_one and not each.signed for each in known), True])[self.resolved]
-
-    def comparable(self, setting: str) -> list[str]:
-        """Return the metrics that are compared along a setting, or between variants.
-
-        Errors of different types differ by powers of ten, and a mean over them says nothing of any: where `dtype`
-        varies, they are compared along it alone.
-        """
-        others = ", ".join(name for name in self.names if name != setting).split(", ")
-        return [name for name in self.numbers if "dtype" not in others or name not in OF_ROUNDING - {"error_ulp"}]
-
-    def moved(self, metric: str, place: int, variant: int) -> Array:
-        """Return a metric of one variant as `[levels of one setting, seeds, all other settings]`."""
-        numbers = np.moveaxis(self.numbers[metric][..., variant], place, 0)
-        numbers = np.moveaxis(numbers, -1, 1)
-        return numbers.reshape(*numbers.shape[:2], -1)
 
 
 @dataclass
@@ -153,7 +135,7 @@ class Gatherer:
             settings = numbered(self.resolved, tuple(line[column] for column in kept))
             mark = ord(line[letter][0]) if line[letter] and letter != variant else -1
             seen = 0 if queries is None else numbered(self.queries, line[queries])
-            at += [numbered(self.seeds, named), numbered(self.variants, line[variant]), settings, mark, seen]
+            at += [numbered(self.variants, line[variant]), numbered(self.seeds, named), settings, mark, seen]
             self.places.extend(at)
             for name, column in metrics:
                 self.numbers[name].append(float(line[column] or "nan"))
@@ -178,23 +160,23 @@ class Gatherer:
 
     def cube(self) -> Cube | None:
         """Return what was taken as arrays; None where there is nothing, or far too much."""
-        shape = (*map(len, self.labels), len(self.seeds), len(self.variants))
+        shape = (*map(len, self.labels), len(self.variants), len(self.seeds))
         if not self.places or prod(shape) > MOST_CELLS:
             return None
         table = np.frombuffer(self.places, dtype=np.int64).reshape(-1, len(shape) + 3)
         cell = np.ravel_multi_index(tuple(table[:, : len(shape)].T), shape)
         groups = [[self.axes[place]["column"] for place in group] for group in self.groups]
+        resolved, letters, queries = (spread(column, cell, shape, -1) for column in table[:, len(shape) :].T)
         return Cube(
-            tuple(", ".join(names) for names in groups),
-            tuple(map(tuple, self.labels)),
+            (*(", ".join(names) for names in groups), VARIANT),
+            (*map(tuple, self.labels), tuple(self.variants)),
             tuple(self.seeds),
-            tuple(self.variants),
             {name: spread(np.array(column), cell, shape, np.nan) for name, column in self.numbers.items()},
-            spread(table[:, len(shape)], cell, shape, -1),
-            spread(table[:, len(shape) + 1], cell, shape, -1),
+            resolved,
+            letters,
+            queries,
             tuple(dict(zip(self.kept, values, strict=True)) for values in self.resolved),
             len(self.left_out),
-            spread(table[:, len(shape) + 2], cell, shape, -1),
         )
 
 

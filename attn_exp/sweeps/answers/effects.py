@@ -1,195 +1,362 @@
-"""What a setting does to a metric: paired differences, seed by seed, how sure they are, and what explains most."""
+"""What each setting does to each metric, as one table: paired differences, seed by seed, and a verdict."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.sweeps.answers.cube import OWN, Cube
-from attn_exp.sweeps.answers.intervals import Estimate, estimated
-from attn_exp.sweeps.answers.profiles import MOST_LEVELS, NOISE, VARIANT, Slab, order_of, slab_of
+from attn_exp.config.schema import Matters
+from attn_exp.experiment import metrics
+from attn_exp.report.sweep.plotted import in_order, is_number
+from attn_exp.report.words import listed
+from attn_exp.sweeps.answers.cautions import find_cautions
+from attn_exp.sweeps.answers.cube import METRICS, OWN, VARIANT, Cube
+from attn_exp.sweeps.answers.digits import signed
+from attn_exp.sweeps.answers.student import LEVEL, Estimate, estimate_mean, find_level
+
+SPOKEN = ("entropy", "largest_weight", "shift")
+"""The metrics of each row whose effects are measured: the first two that a setting moves."""
+RATIOS = frozenset(
+    ("error", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
+)
+"""Metrics of rounding, which differ by powers of ten: their effects are differences of log10."""
+MATTERS = asdict(Matters())
+RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
+"""Which difference of a log10 matters, and of any other metric without a threshold: this share of its size."""
+DEPENDS = 0.25
+"""An effect is shown at each value of another setting if it varies over them by this share of the largest."""
+TURNS = 0.25
+"""A way is one step, from the first value to the last, unless it goes back by this share of its range."""
+NOISE, FLOOR = 1e-9, 1e-12
+"""Differences below this share of the numbers, or below this, are rounding."""
+MOST_LEVELS = 12
+"""Values of a setting of numbers that are compared; of more, so many at even distances."""
+YES, NO, FEW = "yes", "no", "too few seeds"
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What changing a setting from its first value to another does to a metric of a variant.
+    """What changing a setting from `start` to `end` does to a metric, everywhere or `at` a value of another setting.
 
-    `mean` is the mean over seeds of the paired differences: each pair shares its seed and all other settings.
-    `low` and `high` are the ends of its 95 % interval over seeds, `chance` how likely such a mean is by chance; NaN
-    with fewer than `FEW` seeds. `share` is the share of the seeds whose difference has the sign of the mean;
-    `differences` holds those of few seeds.
+    `mean` is the mean over seeds of the paired differences, whose pairs share seed and all other settings; `low` and
+    `high` are its 95 % interval, NaN for one seed and where all seeds agree. `explains` is the share of the metric's
+    variance that goes with the setting. `sign` is 0 unless the effect is significant.
     """
 
     setting: str
     start: str
     end: str
-    variant: str
     metric: str
+    at: str
     mean: float
     low: float
     high: float
     chance: float
-    share: float
     seeds: int
-    pairs: int
-    differences: tuple[float, ...] = ()
+    explains: float
+    verdict: str
+    note: str
+    sign: int = 0
 
     @property
-    def nothing(self) -> bool:
-        """Whether nothing changed at all."""
-        return self.mean == 0 and self.share == 1
-
-    def sure(self, level: float) -> bool:
-        """Whether it is not there by chance, as far as this level says; few seeds are never sure."""
-        return not self.nothing and self.chance <= level
+    def key(self) -> tuple[str, ...]:
+        """What rows at several values of another setting share."""
+        return self.setting, self.start, self.end, self.metric
 
 
 @dataclass(frozen=True)
 class Share:
-    """The share of a metric's variance over all rows that one setting, or two settings beyond each alone, explains."""
+    """The share of a metric's variance that one setting, or two settings beyond each alone, explains."""
 
     metric: str
     settings: tuple[str, ...]
     share: float
 
 
-def effects(cube: Cube) -> Iterator[Effect]:
-    """Yield the effect of each setting on each metric of each variant, against its first value: the least number, or
-    false; and how each variant differs from the first."""
-    for name, labels in zip(cube.names, cube.levels, strict=True):
-        start, *others = order_of(labels)
-        for metric in cube.comparable(name):
-            for variant, label in enumerate(cube.variants):
-                slab = slab_of(cube, name, metric, variant)
-                for level in others:
-                    yield from effect_of(slab, (start, level), (name, labels[start], labels[level], label, metric))
-    for metric in cube.comparable(VARIANT):
-        slab = slab_of(cube, VARIANT, metric, 0)
-        for variant, label in enumerate(cube.variants[1:], 1):
-            yield from effect_of(slab, (0, variant), (VARIANT, cube.variants[0], label, label, metric))
+@dataclass(frozen=True)
+class Contrast:
+    """Two values of a setting on a metric, paired: `differences[levels of each setting ..., seeds]`.
+
+    `tries` is how many pairs of values this one was chosen from, `turn` says what the way has here.
+    """
+
+    axis: int
+    start: int
+    end: int
+    metric: str
+    differences: Array
+    tries: int = 1
+    turn: str = ""
+
+    @property
+    def looks(self) -> int:
+        """Among how many pairs of values this one was chosen by the size of its effect."""
+        return self.tries if self.turn else 1
+
+    def at(self, axis: int, level: int) -> Array:
+        """Return the differences at one value of another setting."""
+        return np.take(self.differences, [level], axis=axis)
 
 
-def effect_of(slab: Slab, levels: tuple[int, int], named: tuple[str, str, str, str, str]) -> Iterator[Effect]:
-    """Yield the effect between two levels, if both have numbers anywhere."""
-    differences = slab.difference(*levels)
-    estimate, numbers = slab.compare(*levels), slab.of_seeds(differences)
-    if estimate is not None:
-        share = float((np.sign(numbers) == np.sign(estimate.mean)).mean())
-        low, high, chance = estimate.low, estimate.high, estimate.chance
-        if len(numbers) == 1:
-            low = high = chance = math.nan
-        shown = tuple(numbers.tolist()) if math.isnan(low) else ()
-        pairs = int(np.isfinite(differences).sum())
-        yield Effect(*named, estimate.mean, low, high, chance, share, len(numbers), pairs, shown)
+@dataclass(frozen=True)
+class Dependence:
+    """The effect at each value of another setting, and the p-value of being the same at all."""
+
+    axis: int
+    chance: float
+    at: Mapping[int, Estimate]
+
+    @property
+    def width(self) -> float:
+        """By which share of the largest the effects differ."""
+        means = [each.mean for each in self.at.values()]
+        return (max(means) - min(means)) / (max(map(abs, means)) or 1.0)
 
 
-def compared(first: Array, second: Array) -> Estimate | None:
-    """Return what the paired differences of `[seeds, pairs]` say of their mean; None where there are none."""
-    slab = Slab(np.stack([first, second]), ("",), ((),), fixed=False)
-    numbers = slab.of_seeds(slab.difference(0, 1))
-    return estimated(numbers) if len(numbers) else None
+def measure_effects(
+    cube: Cube,
+    thresholds: Mapping[str, float],
+    shares: Sequence[Share],
+    inert: Mapping[str, Sequence[str]],
+    exact: bool = False,
+) -> tuple[list[Effect], int]:
+    """Return the effects, that which explains most first, and how many tests their verdicts rest on.
+
+    `thresholds` say which difference of a metric matters, `inert` in which variants a setting does nothing. `exact`
+    says that no seed changes any number.
+    """
+    measured = [
+        (contrast, overall, find_dependences(cube, contrast, exact))
+        for contrast in find_contrasts(cube, inert)
+        if (overall := estimate_of(contrast.differences, exact, contrast.looks))
+    ]
+    chances: list[float] = []
+    for contrast, overall, dependences in measured:
+        tests = [overall, *dependences, *(dependences[0].at.values() if dependences else ())]
+        chances += [test.chance * contrast.tries for test in tests]
+    level, explained = find_level(chances), {(each.metric, *each.settings): each.share for each in shares}
+    effects: list[Effect] = []
+    for contrast, overall, dependences in measured:
+        few = math.isnan(overall.chance)
+        found = [each for each in dependences if few or each.chance * contrast.tries <= level]
+        name, metric, rows = cube.names[contrast.axis], contrast.metric, {"": overall}
+        explains, verdict = explained.get((metric, name), 0.0), judge(cube, contrast, overall, level, thresholds)
+        asides = [contrast.turn] if contrast.turn else []
+        if found and found[0].width >= DEPENDS:
+            other, labels = cube.names[found[0].axis], cube.levels[found[0].axis]
+            explains += explained.get((metric, name, other), 0.0) + explained.get((metric, other, name), 0.0)
+            rows = {f"{other}={labels[place]}": estimate for place, estimate in found[0].at.items()}
+            verdict = FEW if few else f"depends on {listed([cube.names[each.axis] for each in found])}"
+        elif dependences and dependences[0].chance <= LEVEL:
+            means = sorted(each.mean for each in dependences[0].at.values())
+            over = f"over {cube.names[dependences[0].axis]}"
+            asides.append(f"{signed(means[0])} to {signed(means[-1])} {over}" if found else f"may differ {over}")
+        if 0 < len(inert.get(name, ())) < len(cube.variants):
+            asides.append(f"not in {listed(inert[name])}")
+        start, end = (cube.levels[contrast.axis][place] for place in (contrast.start, contrast.end))
+        note = "; ".join((*asides, *find_cautions(cube, contrast)))
+        for at, each in rows.items():
+            sign = int(np.sign(each.mean)) if each.chance * contrast.tries <= level else 0
+            interval = each.mean, each.low, each.high, each.chance, each.seeds
+            effects.append(Effect(name, start, end, metric, at, *interval, min(1.0, explains), verdict, note, sign))
+    return sorted(effects, key=lambda effect: -effect.explains), len(chances)
 
 
-def inert(cube: Cube) -> dict[str, list[str]]:
+def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresholds: Mapping[str, float]) -> str:
+    """Return whether there is an effect: yes, no, or too few seeds to tell whether it matters."""
+    if math.isnan(effect.chance):
+        return FEW
+    if effect.chance * contrast.tries <= level:
+        return YES
+    usual = SHARE_MATTERS * float(np.nanmean(np.abs(cube.numbers[contrast.metric])))
+    known = {**MATTERS, **dict.fromkeys(RATIOS, RATIO_MATTERS), **thresholds}
+    largest = abs(effect.mean) if math.isnan(effect.low) else max(-effect.low, effect.high)
+    return NO if largest <= known.get(contrast.metric, usual) else FEW
+
+
+def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[Contrast]:
+    """Yield what is compared of each setting: every metric that was asked for, and the first two others it moves."""
+    known = metrics.known() if any(name not in METRICS for name in cube.numbers) else {}
+    rounded = float(np.nanmax(cube.numbers.get("error", np.zeros(1)), initial=0.0)) <= FLOOR
+    for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
+        asked = [metric for metric in cube.numbers if metric not in METRICS]
+        if name == VARIANT:  # relative metrics compare each variant with one of them anyway
+            asked = [metric for metric in asked if metric not in known or not known[metric].relative]
+        moved = 0
+        still: list[Contrast] = []
+        for metric in (*asked, *([] if rounded else ["error"]), *SPOKEN[: 2 if name == VARIANT else 3]):
+            if metric not in cube.numbers or len(labels) < 2 or (metric in SPOKEN and moved == 2):
+                continue
+            contrasts = list(contrast_levels(cube, axis, metric, inert.get(name, ())))
+            moves = any(np.nanmax(np.abs(each.differences)) > 0 for each in contrasts)
+            moved += moves and metric in SPOKEN
+            if moves or metric not in SPOKEN:
+                yield from contrasts
+            elif not still:
+                still = contrasts
+        if not moved:
+            yield from still[:1]
+
+
+def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) -> Iterator[Contrast]:
+    """Yield the pairs of values that tell how a metric goes along a setting, except in inert variants.
+
+    Words are compared with the first of them. Numbers that only rise or fall are one pair, the first and the last;
+    others are two, with the value between them where the metric turns.
+    """
+    values, labels = values_of(cube, metric), cube.levels[axis]
+    moving = [variant not in inert for variant in cube.variants]
+    values = np.where(np.array(moving)[:, None], values, np.nan) if any(moving) else values
+    groups = cube.find_groups(metric)
+    there = find_levels(values, axis)
+    levels = [level for level in pick_levels(labels, cube.names[axis]) if there[level]]
+    from_first = {level: paired(values, groups, axis, levels[0], level) for level in levels[1:]}
+    means = [0.0, *(float(np.nanmean(each)) if np.isfinite(each).any() else math.nan for each in from_first.values())]
+    if not (len(levels) > 2 and all(is_number(labels[level]) or labels[level] == "all" for level in levels)):
+        pairs, turn = [(levels[0], level) for level in levels[1:]], ""
+    else:
+        way = [abs(mean) + abs(means[-1] - mean) for mean in means[1:-1]]
+        top = 1 + int(np.nanargmax(way)) if not np.isnan(way).all() else 1
+        back = (max(way) - abs(means[-1])) / 2 > TURNS * (np.nanmax(means) - np.nanmin(means))
+        turn = f"{'highest' if means[top] > 0 else 'lowest'} at {labels[levels[top]]}" if back else ""
+        pairs = [(levels[0], levels[top]), (levels[top], levels[-1])] if back else [(levels[0], levels[-1])]
+    tries = 2 * len(levels) - 3 if len(pairs) < len(levels) - 1 or turn else 1
+    for start, end in pairs:
+        differences = paired(values, groups, axis, start, end)
+        if np.isfinite(differences).any():
+            yield Contrast(axis, start, end, metric, differences, tries, turn)
+
+
+def find_levels(values: Array, axis: int) -> list[bool]:
+    """Return which levels along an axis have any number."""
+    return [bool(np.isfinite(values.take(level, axis)).any()) for level in range(values.shape[axis])]
+
+
+def values_of(cube: Cube, metric: str) -> Array:
+    """Return the numbers of a metric: errors as log10, and no shift of the row that others are compared with."""
+    values = cube.numbers[metric]
+    if metric == "shift":
+        first = np.nan_to_num(values).max(axis=(*range(values.ndim - 2), -1), keepdims=True) == 0
+        return np.where(first & (not first.all()), np.nan, values)
+    return np.log10(np.where(values > 0, values, np.nan)) if metric in RATIOS else values
+
+
+def pick_levels(labels: Sequence[str], name: str) -> list[int]:
+    """Return the values that are compared: numbers in order, false before true, words as they were typed."""
+    ordered = in_order(labels) if name != VARIANT else labels
+    places = [labels.index(label) for label in (sorted(labels) if set(labels) == {"true", "false"} else ordered)]
+    if len(places) <= MOST_LEVELS or not all(map(is_number, labels)):
+        return places
+    return [places[round(place)] for place in np.linspace(0, len(places) - 1, MOST_LEVELS)]
+
+
+def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Array:
+    """Return the second level minus the first: 0 for rounding, NaN where one is missing or they do not compare."""
+    first, second = (np.take(values, [level], axis=axis) for level in (start, end))
+    same = np.take(groups, [start], axis=axis) == np.take(groups, [end], axis=axis)
+    differences = np.where(same, second - first, np.nan)
+    size = np.nanmax(np.abs(np.stack([first, second])), initial=0.0)
+    return np.where(np.abs(differences) <= max(NOISE * float(size), FLOOR), 0.0, differences)
+
+
+def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Estimate | None:
+    """Estimate the mean of paired differences over seeds, the last axis; None where there are none."""
+    there = np.isfinite(differences)
+    axes = tuple(range(differences.ndim - 1))
+    counts = there.sum(axis=axes)
+    numbers = np.where(there, differences, 0.0).sum(axis=axes)[counts > 0] / counts[counts > 0]
+    if not len(numbers):
+        return None
+    alike = len(numbers) > 1 and float(np.ptp(numbers)) <= NOISE * abs(float(numbers[0]))
+    return estimate_mean(numbers, exact or alike, tries)
+
+
+def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Dependence]:
+    """Return how an effect varies over each other setting, the surest dependence first."""
+    found = []
+    for axis, labels in enumerate(cube.levels):
+        if axis == contrast.axis or len(labels) < 2:
+            continue
+        parts = {level: contrast.at(axis, level) for level in pick_levels(labels, cube.names[axis])}
+        at = {level: each for level, part in parts.items() if (each := estimate_of(part, exact, contrast.looks))}
+        tests = [estimate_of(parts[level] - parts[next(iter(at))], exact) for level in [*at][1:]]
+        if known := [test.chance for test in tests if test]:
+            found.append(Dependence(axis, min(1.0, min(known) * len(known)), at))
+    return sorted(found, key=lambda each: (each.chance, -each.width))
+
+
+def measure_shares(cube: Cube) -> Iterator[Share]:
+    """Yield the share of each setting, of the seed and of each pair, the largest first.
+
+    Sums of squares of a balanced design: `SS_A = sum (m_a - m)^2` and `SS_AB = sum (m_ab - m_a - m_b + m)^2` over all
+    rows, divided by `sum (y - m)^2`; exact in a full grid. A metric whose rows do not all compare has none.
+    """
+    names = (*cube.names, "seed")
+    for metric in cube.numbers:
+        values, groups = values_of(cube, metric), cube.find_groups(metric)[cube.resolved >= 0]
+        there = np.isfinite(values)
+        if not there.any() or (groups != groups[0]).any():
+            continue
+        centred = values - values[there].mean()
+        total = float((centred[there] ** 2).sum())
+        if total <= there.sum() * max(FLOOR, NOISE * float(np.abs(values[there]).max())) ** 2:
+            continue
+        axes = [axis for axis in range(values.ndim) if values.shape[axis] > 1]
+        alone = {axis: mean_along(centred, (axis,)) for axis in axes}
+        parts: dict[tuple[str, ...], Array] = {(names[axis],): means for axis, means in alone.items()}
+        for pair in combinations(axes, 2):
+            parts[names[pair[0]], names[pair[1]]] = mean_along(centred, pair) - alone[pair[0]] - alone[pair[1]]
+        sums = {settings: float(((means + 0 * centred)[there] ** 2).sum()) for settings, means in parts.items()}
+        yield from (
+            Share(metric, settings, sums[settings] / total) for settings in sorted(sums, key=lambda key: -sums[key])
+        )
+
+
+def mean_along(centred: Array, kept: tuple[int, ...]) -> Array:
+    """Return the means over all axes but some, which broadcast against the whole."""
+    dropped = tuple(axis for axis in range(centred.ndim) if axis not in kept)
+    there = np.isfinite(centred)
+    sums = np.where(there, centred, 0.0).sum(axis=dropped, keepdims=True)
+    means: Array = sums / np.maximum(1, there.sum(axis=dropped, keepdims=True))
+    return means
+
+
+def find_inert(cube: Cube) -> dict[str, list[str]]:
     """Return, for each setting, the variants in which it changes nothing.
 
     Either no metric changes with it; or the variant pins what the setting sets, and only the first row, to which it
     is compared, has changed.
     """
-    inert: dict[str, list[str]] = {name: [] for name in cube.names}
-    for place, name in enumerate(cube.names):
-        for variant, label in enumerate(cube.variants):
-            settings = np.moveaxis(cube.resolved[..., variant], place, 0)
+    inert: dict[str, list[str]] = {name: [] for name in cube.names[:-1]}
+    for axis, name in enumerate(cube.names[:-1]):
+        for place, label in enumerate(cube.variants):
+            settings = np.moveaxis(cube.resolved[..., place, :], axis, 0)
             if (settings >= 0).reshape(len(settings), -1).any(axis=1).sum() < 2:  # nothing was changed here
                 continue
-            pinned = bool((settings == settings[:1]).all())
-            metrics = OWN if pinned else tuple(cube.numbers)
-            own = [metric for metric in metrics if metric in cube.numbers]
-            if all(same_numbers(cube.moved(metric, place, variant)) for metric in own):
+            own = OWN if (settings == settings[:1]).all() else tuple(cube.numbers)
+            tables = (
+                np.moveaxis(cube.numbers[metric][..., place, :], axis, 0) for metric in own if metric in cube.numbers
+            )
+            if all(np.allclose(table, table[:1], rtol=NOISE, atol=FLOOR, equal_nan=True) for table in tables):
                 inert[name].append(label)
     return inert
 
 
-def same_numbers(numbers: Array) -> bool:
-    """Say whether all levels have the numbers of the first, to rounding."""
-    first = numbers[:1]
-    both = np.isnan(numbers) & np.isnan(first)
-    with np.errstate(invalid="ignore"):
-        near = np.abs(numbers - first) <= NOISE * np.abs(first) + 1e-12
-    return bool((near | both).all())
-
-
-def same_levels(cube: Cube, still: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the values of a setting that do the same in every point, where it changes anything.
-
-    `still` names, for each setting, the variants in which it changes nothing.
-    """
-    for place, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
-        moving = [variant for variant, label in enumerate(cube.variants) if label not in still[name]]
-        if not (moving and 2 < len(labels) <= MOST_LEVELS):
-            continue
-        tables = [cube.moved(metric, place, variant) for metric in cube.numbers for variant in moving]
-        left = [level for level in order_of(labels) if any(np.isfinite(table[level]).any() for table in tables)]
-        while left:
-            group = [level for level in left if all(same_numbers(table[[left[0], level]]) for table in tables)]
-            if len(group) > 1:
-                yield name, [labels[level] for level in group]
-            left = [level for level in left if level not in group]
-
-
-def same_functions(cube: Cube) -> list[tuple[str, ...]]:
+def find_same_functions(cube: Cube) -> list[list[str]]:
     """Return the groups of variants that compute the same function in every point."""
-    letters = cube.letters.reshape(-1, len(cube.variants))
-    groups: list[list[int]] = []
-    for variant in range(len(cube.variants)):
-        known = letters[:, variant] >= 0
-        home = next((group for group in groups if (letters[:, group[0]] == letters[:, variant]).all()), None)
-        if home is None or not known.all():
-            groups.append([variant])
-        else:
-            home.append(variant)
-    return [tuple(cube.variants[variant] for variant in group) for group in groups if len(group) > 1]
+    letters = np.moveaxis(cube.letters, -2, 0).reshape(len(cube.variants), -1)
+    groups: dict[bytes, list[str]] = {}
+    for row, name in zip(letters, cube.variants, strict=True):
+        groups.setdefault(row.tobytes() if (row >= 0).all() else name.encode(), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
-def shares(cube: Cube) -> Iterator[Share]:
-    """Yield the share of each setting, of the seed, of the variant and of each pair, the largest first.
-
-    Sums of squares of a balanced design: `SS_A = N / L_A sum_a (m_a - m)^2` and
-    `SS_AB = N / (L_A L_B) sum_ab (m_ab - m_a - m_b + m)^2`, over the total `sum (y - m)^2`. They are exact, and add up
-    to 1 with what three settings or more do together. Nothing is yielded where a combination is missing.
-    """
-    names = (*cube.names, "seed", "variant")
-    for metric, numbers in cube.numbers.items():
-        if not np.isfinite(numbers).all() or cube.queries_of(metric) is not None:
-            continue
-        centred = numbers - numbers.mean()
-        total = float((centred**2).sum())
-        if total <= numbers.size * max(1e-12, 1e-9 * float(np.abs(numbers).max())) ** 2:
-            continue
-        axes = [axis for axis in range(numbers.ndim) if numbers.shape[axis] > 1]
-        alone = {axis: along(centred, (axis,)) for axis in axes}
-        parts: list[tuple[tuple[str, ...], float]] = [
-            ((names[axis],), squares(alone[axis], numbers.size)) for axis in axes
-        ]
-        for one, other in combinations(axes, 2):
-            both = along(centred, (one, other)) - alone[one] - alone[other]
-            parts.append(((names[one], names[other]), squares(both, numbers.size)))
-        for settings, sum_of_squares in sorted(parts, key=lambda pair: -pair[1]):
-            yield Share(metric, settings, sum_of_squares / total)
-
-
-def along(centred: Array, kept: tuple[int, ...]) -> Array:
-    """Return the means over all axes but some, which broadcast against the whole."""
-    dropped = tuple(axis for axis in range(centred.ndim) if axis not in kept)
-    means: Array = centred.mean(axis=dropped, keepdims=True)
-    return means
-
-
-def squares(means: Array, size: int) -> float:
-    """Return the sum of squares of means, each as often as there are numbers in it."""
-    return float((means**2).sum()) * size / means.size
+def compared(first: Array, second: Array) -> Estimate | None:
+    """Estimate the mean paired difference of `[seeds, pairs]`; None where there are none."""
+    differences = paired(np.stack([first.T, second.T]), np.zeros((2, *first.T.shape)), 0, 0, 1)
+    return estimate_of(differences)

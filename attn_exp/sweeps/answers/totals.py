@@ -13,15 +13,13 @@ from typing import Any
 
 from attn_exp.report.numbers import brief
 from attn_exp.report.sweep.plotted import FEW
-from attn_exp.sweeps.answers.answers import NONE, Answers, answers
+from attn_exp.sweeps.answers.answers import NONE, Answers, answer
 from attn_exp.sweeps.answers.cube import METRICS, OK, Gatherer, endless_text, label_of
-from attn_exp.sweeps.answers.intervals import t_975
-from attn_exp.sweeps.answers.phrases import from_to, with_interval
-from attn_exp.sweeps.answers.profiles import NOISE
+from attn_exp.sweeps.answers.digits import NOISE, from_to, with_interval
+from attn_exp.sweeps.answers.student import t_quantile
 
 TALLY = ("agreeing", "printed")
 """Columns of parts that the results do not show: how many printed figures agree, and of how many."""
-AGREE = re.compile(r"(\d+) of (\d+)")
 LAYER = "model.layer"
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
 ANY = "any"
@@ -67,7 +65,7 @@ class Moments:
         """Half of the 95 % confidence interval of the mean, `t s / sqrt(n)`; NaN for a single number."""
         if self.count < 2:
             return math.nan
-        return t_975(self.count - 1) * math.sqrt(self.squares / (self.count - 1) / self.count)
+        return t_quantile(self.count - 1) * math.sqrt(self.squares / (self.count - 1) / self.count)
 
 
 @dataclass(frozen=True)
@@ -181,16 +179,17 @@ def summarized(
     metrics: Sequence[str] = (),
     dimensions: Sequence[Sequence[int]] | None = None,
     matters: Mapping[str, float] | None = None,
+    exact: bool = False,
 ) -> Summary:
     """Return the summary of result lines, read once and not kept; `metrics` are those beyond a row's own.
 
     `dimensions` groups the places of the axes that move together; without it each stands alone. `matters` says from
-    how much on a difference of a metric matters.
+    how much on a difference of a metric matters, `exact` that no seed changes any number.
     """
     together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
     gatherer = Gatherer(head, axes, together, [name for name in metrics if not head_and_pattern(name)])
     summary = totalled(head, gatherer.watching(lines), axes, metrics)
-    summary.answers = answers(gatherer.cube(), matters)
+    summary.answers = answer(gatherer.cube(), matters or {}, exact)
     return summary
 
 
@@ -234,28 +233,11 @@ def totalled(
 
 
 def tally_reader(head: Sequence[str]) -> Callable[[Sequence[str]], Tally]:
-    """Return what reads the printed results of a line: columns of their own, or `6 of 6` in parts from before those."""
-    if set(TALLY) <= set(head):
-        agreeing, printed = (head.index(name) for name in TALLY)
-        return lambda line: Tally(int(line[agreeing]), int(line[printed]))
-    if "agree" not in head:
+    """Return what reads the printed results of a line, from columns that the results do not show."""
+    if not set(TALLY) <= set(head):
         return lambda line: Tally()
-    column = head.index("agree")
-    return lambda line: parsed_tally(line[column])
-
-
-def parsed_tally(cell: str) -> Tally:
-    """Read `6 of 6`, or nothing.
-
-    Raises:
-        ValueError: anything else.
-    """
-    if not cell:
-        return Tally()
-    match = AGREE.fullmatch(cell)
-    if match is None:
-        raise ValueError(f"agree is {cell!r}; expected a tally such as 6 of 6")
-    return Tally(int(match[1]), int(match[2]))
+    agreeing, printed = (head.index(name) for name in TALLY)
+    return lambda line: Tally(int(line[agreeing]), int(line[printed]))
 
 
 def note_agreement(summary: Summary, key: tuple[str, ...], tally: Tally, point: int, new: bool) -> None:
