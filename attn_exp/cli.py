@@ -280,6 +280,7 @@ EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
 RUNS = "runs [DIR] [head=2 mask=causal] [--json | --csv]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
+PLOT = "plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]"
 JUDGING = "diagnosis.command"
 
 COMMANDS = {
@@ -312,6 +313,7 @@ COMMANDS = {
     "collect": Command(
         "sweeps.collect:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"
     ),
+    "plot": Command("sweeps.plot:plot", 3, 10, PLOT, "one figure of a sweep: a metric along a setting"),
     "compare": Command(
         "sweeps.versus.command:compare", 2, 4, COMPARE, "two runs or two sweeps: what differs, and from where on"
     ),

@@ -45,10 +45,12 @@ LATEX = {
     "[": "{[}",
     "*": "{*}",
     "−": "$-$",
+    "→": r"$\to$",
+    "×": r"$\times$",
 } | {mark: f"\\{mark}" for mark in "&%$#_{}"}
 """What LaTeX would obey; `[` and `*` are so only where a line of a table begins."""
 
-EVERY_LATEX = re.compile(r"[ -~À-ÿ·±µ°–—‘’“”…−]+")
+EVERY_LATEX = re.compile(r"[ -~À-ÿ·±µ°–—‘’“”…−→]+")
 """Text that pdfLaTeX sets with its usual fonts, as the engines that know all of Unicode do."""
 
 

@@ -25,6 +25,11 @@ LONGEST, CAPTION = 200, 2000
 LONG = 40
 """Words of more characters than this are broken into lines in LaTeX."""
 
+FITTED = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n  "
+WIDEST = 90
+"""Characters that a line of a table has room for in a plain article, two of them between columns."""
+
+GRAPHICX = r"\usepackage{graphicx}"
 BOOKTABS, FONTENC = r"\usepackage{booktabs}", r"\usepackage[T1]{fontenc}"
 
 
@@ -108,12 +113,13 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """Return a table in LaTeX; it needs the package booktabs."""
+    """Return a table in LaTeX; it needs the package booktabs, and graphicx if it is too wide for a page as it is."""
     lines = [" & ".join(latex_cell(cell) for cell in line) + r" \\" for line in table.lines]
+    before, after = (FITTED, "}") if is_wide(table) else ("", "")
     columns = [latex_column(column[1:]) for column in zip(table.head, *table.lines, strict=True)]
     return "\n".join(
         (
-            f"% {BOOKTABS} and, for pdfLaTeX, {FONTENC}",
+            f"% {BOOKTABS}{GRAPHICX if after else ''} and, for pdfLaTeX, {FONTENC}",
             r"\begin{table}",
             r"  \centering",
             r"  \footnotesize",
@@ -121,23 +127,30 @@ def latex(table: Table) -> str:
             r"  \setlength{\belowcaptionskip}{4pt}",
             rf"  \caption{{{latex_text(table.caption)}}}",
             rf"  \label{{tab:{table.name}}}",
-            rf"  \begin{{tabular}}{{@{{}}{''.join(columns)}@{{}}}}",
+            rf"  {before}\begin{{tabular}}{{@{{}}{''.join(columns)}@{{}}}}",
             r"    \toprule",
             "    " + " & ".join(map(latex_head, table.head, columns)) + r" \\",
             r"    \midrule",
             *(f"    {line}" for line in lines),
             r"    \bottomrule",
-            r"  \end{tabular}",
+            rf"  \end{{tabular}}{after}",
             r"\end{table}",
             "",
         )
     )
 
 
+def is_wide(table: Table) -> bool:
+    """Return whether a table may be wider than the text of a plain article."""
+    heads = [[max(head.split() or [""], key=len)] for head in table.head]
+    columns = [(*head, *cells) for head, *cells in zip(heads, *table.lines, strict=True)]
+    return sum(2 + min(LONG, max(map(len, cells))) for cells in columns) > WIDEST
+
+
 def latex_column(cells: Sequence[str]) -> str:
     """Return how a column stands: numbers at the right, words at the left, long ones broken into lines."""
     if max(map(len, cells), default=0) > LONG:
-        return r"p{0.4\linewidth}"
+        return r"p{0.3\linewidth}"
     return "r" if all(is_number(cell) or cell in ("-", "inf") for cell in cells) else "l"
 
 

@@ -18,6 +18,7 @@ def listed(names: Sequence[str]) -> str:
 # On several pages
 WHERE_IT_COMES_FROM = "Where it comes from"
 WHAT_IT_SAYS = "What it says"
+WHAT_EXPLAINS_MOST = "What explains most"
 MORE_EFFECTS = "The report and effects.csv have {count} more."
 PLOTS = "Plots"
 FIRST_OF = "The first {shown} of {all} {what}."

@@ -13,6 +13,7 @@ from attn_exp.config.choices import as_yaml_value
 from attn_exp.errors import UserError, first_line
 from attn_exp.patience import spoken_time
 from attn_exp.report import papers
+from attn_exp.report.sweep.plotted import refuse_unknown
 from attn_exp.runs import ours, records, trust
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import manifest, overview, parquet
@@ -25,7 +26,7 @@ from attn_exp.sweeps.answers.answers import (
     share_records,
     shares_table,
 )
-from attn_exp.sweeps.answers.totals import Summary, summarized
+from attn_exp.sweeps.answers.totals import Summary
 from attn_exp.sweeps.folder import locked, running_driver
 from attn_exp.sweeps.parts import Part, Shelf
 
@@ -50,9 +51,7 @@ def find_whole(folder: Path, about: Mapping[str, Any]) -> dict[str, Part]:
 def summarize_parts(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> Summary:
     """Return the means, the extremes and the answers of some parts of a sweep."""
     shelf = shelf_of(folder, about)
-    lines, matters = shelf.lines(list(parts.values())), manifest.thresholds(about)
-    exact = overview.is_exact(about)
-    return summarized(shelf.head, lines, about["axes"], about["metrics"], about["dimensions"], matters, exact)
+    return overview.summarize(about, shelf.head, shelf.lines(list(parts.values())))
 
 
 @contextmanager
@@ -172,14 +171,13 @@ def list_some(names: Sequence[str]) -> str:
 
 
 def check_plots(about: Mapping[str, Any]) -> None:
-    """Refuse plots by name, which `sweep.plot` adds, and fonts that this machine lacks.
+    """Refuse plots that no sweep has, and fonts that this machine lacks.
 
     Raises:
         UserError: the setting.
     """
     wanted = manifest.figures(about)
-    if wanted.only:
-        raise UserError("figures.only: a sweep draws all its plots; sweep.plot=[heat,parallel] adds some")
+    refuse_unknown(wanted.only)
     if wanted.font is not None:
         from attn_exp.report.figures import check  # noqa: PLC0415 - Matplotlib is slow to import
 

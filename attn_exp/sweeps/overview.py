@@ -337,14 +337,17 @@ def plotted(about: Mapping[str, Any], summary: Summary, depth: str) -> Plotted:
         changes=drawn_changes(summary.answers, metrics[:2]),
         layers=layers,
         heads=heads,
-        further=about.get("sweep", {}).get("plot", ()),
+        further=(*about.get("sweep", {}).get("plot", ()), *figures(about).only),
         size=size(figures(about)),
+        only=figures(about).only,
     )
 
 
 def explorable(about: Mapping[str, Any], summary: Summary) -> dict[str, Any] | None:
     """Return what a reader of the page explores, ready for JSON, if there is anything."""
-    return explored(plotted(about, summary, "all"), metrics(summary)) if summary.most else None
+    effects = summary.answers.effects
+    first = effects[0].metric if effects else "entropy"
+    return explored(plotted(about, summary, "all"), metrics(summary), first) if summary.most else None
 
 
 def head_maps(summary: Summary) -> tuple[list[str], dict[str, Array]]:

@@ -15,7 +15,7 @@ from attn_exp.experiment import checks, metrics, number_types, patterns
 from attn_exp.experiment.compare import prepared
 from attn_exp.patience import spoken_time
 from attn_exp.problem.left_to_model import ask_model
-from attn_exp.report.sweep.plotted import refuse_plots
+from attn_exp.report.sweep.plotted import refuse_plots, refuse_unknown
 from attn_exp.runs import recorded_code
 from attn_exp.runs.rendering import check_figures
 from attn_exp.runs.store import check_writable
@@ -46,6 +46,7 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     engine.chosen(config.sweep)
     if config.figures.font is not None:
         check_figures(replace(config.figures, only=()))
+    refuse_unknown(config.figures.only)
     refuse_plots(config.sweep.plot, [manifest.describe_axis(axis) for axis in plan.space.axes])
     if config.sweep.format == "parquet":
         parquet.library()

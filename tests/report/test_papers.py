@@ -64,7 +64,7 @@ def test_latex_sets_texts_as_they_are() -> None:
     assert "naïve café 3µ" in text
     assert r"\ifdefined\Umathchar 咖啡\else U+5496 U+5561\fi{} \ifdefined" in text
     assert r"1\_000 & -" in text
-    assert r"\begin{tabular}{@{}p{0.4\linewidth}r@{}}" in text
+    assert r"\begin{tabular}{@{}p{0.3\linewidth}r@{}}" in text
     assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 1
 
 
@@ -78,7 +78,7 @@ def need_pdflatex() -> None:
 
 def pdf_of(tables: Sequence[papers.Table], folder: Path) -> str:
     """Set tables in a plain article, and return what pdfLaTeX says."""
-    packages = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs}"
+    packages = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs}\usepackage{graphicx}"
     body = "".join(map(papers.latex, tables))
     (folder / "t.tex").write_text(rf"{packages}\begin{{document}}{body}\end{{document}}", encoding="utf-8")
     command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "t.tex"]
@@ -91,10 +91,21 @@ def pdf_of(tables: Sequence[papers.Table], folder: Path) -> str:
 def test_latex_compiles(tmp_path: Path) -> None:
     need_pdflatex()
     empty = HARD._replace(lines=())
-    tables = [HARD, empty, *papers.tables(comparison("experiment=she_likes_coffee")), *papers.tables(comparison())]
+    wide = papers.Table("wide", "", tuple(["a", "heading", "of", "some", "length"] * 4), (("words of a cell",) * 20,))
+    tables = [
+        HARD,
+        empty,
+        wide,
+        *papers.tables(comparison("experiment=she_likes_coffee")),
+        *papers.tables(comparison()),
+    ]
     compiled = pdf_of(tables, tmp_path)
     assert "Missing" not in compiled
     assert re.findall(r"Overfull .hbox \((\d+)", compiled) == []
+
+
+def test_a_table_that_fits_needs_no_other_package() -> None:
+    assert "resizebox" not in "".join(map(papers.latex, papers.tables(comparison())))
 
 
 def test_html_holds_texts_as_text() -> None:

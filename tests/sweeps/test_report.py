@@ -206,3 +206,39 @@ def test_a_thousand_lines_are_drawn_as_a_few(kind: str) -> None:
     if kind == "against":
         (median,) = drawn.get_lines()
         assert list(np.asarray(median.get_ydata())) == [500.5, 501.5, 502.5]
+
+
+def test_one_figure_of_one_metric_along_one_setting(tmp_path: Path) -> None:
+    """The line is the mean over the other settings, and `by` parts it."""
+    about, summary = swept(tmp_path, "head=1,2", "scale=0.5,1", "seed=0,1", "variant=[multi_head]")
+    plotted = overview.plotted(about, summary, "all")
+    (alone,) = plots.draw_along(plotted, "entropy", [0]).axes
+    means = [
+        np.mean([summary.cells[head, scale, "multi_head"]["entropy"].mean for scale in ("0.5", "1")]) for head in "12"
+    ]
+    assert list(np.asarray(alone.get_lines()[0].get_ydata())) == pytest.approx(means)
+    (parted,) = plots.draw_along(plotted, "entropy", [0, 1]).axes
+    assert [str(line.get_label()) for line in parted.get_lines()] == ["scale=0.5", "scale=1"]
+    folder = str(the_sweep(tmp_path))
+    out, _ = quickly(tmp_path, "plot", folder, "x=head", "y=entropy", "by=scale", "figures.format=[pdf,svg]")
+    assert [Path(line).name for line in out.split()] == ["entropy-head-scale.pdf", "entropy-head-scale.svg"]
+    assert (tmp_path / out.split()[0]).read_bytes().startswith(b"%PDF")
+    for words, said in (
+        (("x=pie", "y=entropy"), "unknown setting in x 'pie'"),
+        (("x=head", "y=pie"), "unknown metric in y"),
+    ):
+        assert said in quickly(tmp_path, "plot", folder, *words, code=2)[1]
+    assert "expected attn-exp plot DIR x=SETTING" in quickly(tmp_path, "plot", folder, "x=head", "by=scale", code=2)[1]
+
+
+def test_figures_only_draws_the_plots_that_it_names(tmp_path: Path) -> None:
+    quickly(tmp_path, "-m", "scale=true,false", "seed=0,1", "sweep.engine=serial", "figures.only=effects")
+    assert {path.stem for path in (the_sweep(tmp_path) / "plots").iterdir()} == {"effects"}
+    _, error = quickly(tmp_path, "-m", "scale=true,false", "seed=0,1", "figures.only=pie", code=2)
+    assert "unknown plot of a sweep in figures.only 'pie'" in error
+
+
+def test_the_page_begins_with_a_picture_and_then_the_effects(full: Path) -> None:
+    text = (full / "report.html").read_text()
+    places = [text.index(f'<section id="{name}"') for name in ("explore", "effects", "results", "plots")]
+    assert places == sorted(places)

@@ -14,12 +14,10 @@ from attn_exp.report.sweep.plotted import labels as labels_of
 MOST_CELLS = 3000
 """A page with more numbers than these would be slow; its pictures and its table say the same."""
 NONE = -1
-SPOKEN_FIRST = "entropy"
-"""The metric that sentences begin with, and so the first chart."""
 
 
-def explored(plotted: Plotted, metrics: Iterable[str]) -> dict[str, Any] | None:
-    """Return the cells of a sweep, ready for JSON, with all that is worth drawing and these metrics.
+def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
+    """Return the cells of a sweep, ready for JSON, with all that is worth drawing and these metrics; `first` leads.
 
     None where there are too many cells, or nothing varies.
     """
@@ -27,7 +25,7 @@ def explored(plotted: Plotted, metrics: Iterable[str]) -> dict[str, Any] | None:
     if not places or len(plotted.cells) > MOST_CELLS:
         return None
     names = list(dict.fromkeys((*plotted.metrics, *metrics)))
-    names.sort(key=lambda name: name != SPOKEN_FIRST)
+    names.sort(key=lambda name: name != first)
     axes = [axis_of(plotted, place) for place in (*places, len(plotted.axes))]
     known = [{label: place for place, label in enumerate(axis["labels"])} for axis in axes]
     keys = [(*places, -1)] * len(plotted.cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import matplotlib
 import numpy as np
@@ -31,20 +32,62 @@ def draw(plotted: Plotted) -> dict[str, Figure]:
     """
     if not plotted.metrics:
         return {}
-    texts, size = {text for key in plotted.cells for text in key}, plotted.size
-    with matplotlib.rc_context({"font.family": fonts_for(texts, size.font)}, STYLE):
+    with style_of(plotted):
         figures = {"heads": heads_by_layer(plotted)} if plotted.heads else {}
         figures |= {"effects": effects(plotted)} if plotted.changes else {}
         figures |= fitting(plotted)
         for name in plotted.further:
             if name not in figures and name in NEEDS:
                 figures |= drawn_by_name(plotted, name)
-    for figure in figures.values():
-        zoom = size.width / plotted.width
-        figure.set_dpi(DRAWN_AT * zoom)
-        if size.height is not None:
-            figure.set_figheight(size.height / zoom)
-    return figures
+    return {name: resize(plotted, figure) for name, figure in figures.items() if name in (plotted.only or figures)}
+
+
+def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Figure:
+    """Draw one metric along one setting, with a line for each value of another; a mean over all others has no band."""
+    along, *by = places
+    names = labels(plotted, along)
+    where = {name: number(name) if all(map(is_number, names)) else place for place, name in enumerate(names)}
+    groups: dict[str, dict[float, list[Numbers]]] = {}
+    for key, cell in plotted.cells.items():
+        if metric in cell:
+            label = f"{plotted.axes[by[0]]}={key[by[0]]}" if by and by[0] < len(plotted.axes) else key[-1] if by else ""
+            groups.setdefault(label, {}).setdefault(where[key[along]], []).append(cell[metric])
+    with style_of(plotted):
+        figure, (panel,) = panels(plotted.width, 1, 1, 2.6)
+        curves(panel, {label: sorted(map(point_of, points.items())) for label, points in groups.items()})
+        panel.set_xlabel(drawable([*plotted.axes, "variant"][along]), parse_math=False)
+        panel.set_ylabel(titled(metric))
+        if all(map(is_number, names)):
+            name_numbers(panel, names)
+        else:
+            panel.set_xticks(range(len(names)), [drawable(name) for name in names], parse_math=False)
+        legend(figure, panel)
+    return resize(plotted, figure)
+
+
+def point_of(point: tuple[float, Sequence[Numbers]]) -> tuple[float, float, float, float, bool]:
+    """Return one point of a line from the cells that it is the mean of."""
+    x, cells = point
+    mean = sum(cell.mean * cell.count for cell in cells) / sum(cell.count for cell in cells)
+    return (x, mean, *(ends_of(cells[0]) if len(cells) == 1 else (mean, mean)), cells[0].count < FEW)
+
+
+def style_of(plotted: Plotted) -> AbstractContextManager[None]:
+    """Return the style of a sweep's plots, with a font that has all their letters."""
+    texts = {text for key in plotted.cells for text in key}
+    context: AbstractContextManager[None] = matplotlib.rc_context(
+        {"font.family": fonts_for(texts, plotted.size.font)}, STYLE
+    )
+    return context
+
+
+def resize(plotted: Plotted, figure: Figure) -> Figure:
+    """Return a figure as large as it is shown."""
+    zoom = plotted.size.width / plotted.width
+    figure.set_dpi(DRAWN_AT * zoom)
+    if plotted.size.height is not None:
+        figure.set_figheight(plotted.size.height / zoom)
+    return figure
 
 
 def fitting(plotted: Plotted) -> dict[str, Figure]:

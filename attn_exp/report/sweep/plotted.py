@@ -62,6 +62,17 @@ def refuse_plots(names: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> Non
             raise UserError(f"sweep.plot={name} needs {need}; here vary: {keys}")
 
 
+def refuse_unknown(names: Sequence[str]) -> None:
+    """Refuse names of figures that no sweep has.
+
+    Raises:
+        UserError: the first of them.
+    """
+    for name in names:
+        if name not in CAPTIONS:
+            raise UserError(unknown(name, list(CAPTIONS), "plot of a sweep in figures.only"))
+
+
 class Numbers(Protocol):
     """The numbers of a cell of a sweep, such as those over its seeds, in few numbers.
 
@@ -102,7 +113,7 @@ class Plotted(NamedTuple):
     `cells` maps the labels of each of the `axes`, and the variant, to the numbers of each metric. `metrics` are those
     worth drawing, the most important first, and `changes` the largest changes of each of the first two. `heads` are
     the patterns of heads, `[layer head]` each, of the `layers`; `further` are the plots that somebody asked for.
-    `size` is how large they are shown.
+    `size` is how large they are shown, and of plots that `only` names no others are drawn.
     """
 
     axes: Sequence[str]
@@ -114,6 +125,7 @@ class Plotted(NamedTuple):
     heads: Mapping[str, Array]
     further: Sequence[str] = ()
     size: Size = PRESETS["paper"]
+    only: Sequence[str] = ()
 
     @property
     def width(self) -> float:

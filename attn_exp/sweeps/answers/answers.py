@@ -17,7 +17,7 @@ from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sweep.plotted import FEW, Change
 from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.digits import short
+from attn_exp.sweeps.answers.digits import short, shorten
 from attn_exp.sweeps.answers.effects import (
     RATIOS,
     SPOKEN,
@@ -29,7 +29,7 @@ from attn_exp.sweeps.answers.effects import (
     measure_effects,
     measure_shares,
 )
-from attn_exp.sweeps.answers.phrases import format_effect, format_size, shorten
+from attn_exp.sweeps.answers.phrases import format_effect, format_size
 
 WRONG = 1e6
 """Units in the last place beyond which no rounding explains an error."""
@@ -127,7 +127,12 @@ def drawn_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Ch
 def label_effect(effect: Effect) -> str:
     """Name the change of a setting, and where."""
     place = f" at {shorten(effect.at)}" if effect.at else ""
-    return f"{shorten(effect.setting)}: {short(effect.start)} → {short(effect.end)}{place}"
+    return f"{shorten(effect.setting)}: {format_change(effect)}{place}"
+
+
+def format_change(effect: Effect) -> str:
+    """Write what changes into what."""
+    return f"{short(effect.start)} → {short(effect.end)}"
 
 
 JUDGED = ("explains", "verdict", "note")
@@ -147,10 +152,10 @@ def share_records(answers: Answers) -> list[tuple[Any, ...]]:
 
 def effects_table(answers: Answers) -> Table:
     """Return the effects as a table for papers."""
-    head: tuple[str, ...] = (words.SETTING, "from", "to", words.METRIC, "at", "effect", words.SEEDS, *JUDGED)
+    head: tuple[str, ...] = (words.SETTING, "change", words.METRIC, "at", "effect", words.SEEDS, *JUDGED)
     lines: list[tuple[str, ...]] = [
         (
-            shorten(each.setting), short(each.start), short(each.end), titled(each.metric), shorten(each.at),
+            shorten(each.setting), format_change(each), titled(each.metric), shorten(each.at),
             f"{'× ' if each.metric in RATIOS else ''}{format_size(each)}", f"{each.seeds}", f"{each.explains:.0%}",
             each.verdict, each.note,
         )

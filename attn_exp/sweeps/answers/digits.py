@@ -1,4 +1,4 @@
-"""Numbers with as many digits as their uncertainty lets stand."""
+"""Numbers with as many digits as their uncertainty lets stand, and short names of settings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from attn_exp.report.sweep.plotted import is_number
 
 NOISE = 1e-9
 """Half of an interval below this share of its mean is rounding."""
+
+GROUPS = ("embeddings.", "model.", "projections.", "mask.", "score.", "position.")
+"""Groups of settings whose names say enough without them."""
 
 
 def with_interval(mean: float, low: float, high: float) -> str:
@@ -66,3 +69,8 @@ def signed(number: float) -> str:
 def short(label: str) -> str:
     """Write the value of a setting; a number of very many digits in six."""
     return f"{float(label):g}" if len(label) > 8 and is_number(label) else label
+
+
+def shorten(setting: str) -> str:
+    """Return a setting without its group."""
+    return next((setting.removeprefix(group) for group in GROUPS if setting.startswith(group)), setting)

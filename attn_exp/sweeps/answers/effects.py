@@ -16,7 +16,7 @@ from attn_exp.report.sweep.plotted import in_order, is_number
 from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cautions import find_cautions
 from attn_exp.sweeps.answers.cube import METRICS, OWN, VARIANT, Cube
-from attn_exp.sweeps.answers.digits import signed
+from attn_exp.sweeps.answers.digits import shorten, signed
 from attn_exp.sweeps.answers.student import LEVEL, Estimate, estimate_mean, find_level
 
 SPOKEN = ("entropy", "largest_weight", "shift")
@@ -151,10 +151,10 @@ def measure_effects(
             other, labels = cube.names[found[0].axis], cube.levels[found[0].axis]
             explains += explained.get((metric, name, other), 0.0) + explained.get((metric, other, name), 0.0)
             rows = {f"{other}={labels[place]}": estimate for place, estimate in found[0].at.items()}
-            verdict = FEW if few else f"depends on {listed([cube.names[each.axis] for each in found])}"
+            verdict = FEW if few else f"depends on {listed([shorten(cube.names[each.axis]) for each in found])}"
         elif dependences and dependences[0].chance <= LEVEL:
             means = sorted(each.mean for each in dependences[0].at.values())
-            over = f"over {cube.names[dependences[0].axis]}"
+            over = f"over {shorten(cube.names[dependences[0].axis])}"
             asides.append(f"{signed(means[0])} to {signed(means[-1])} {over}" if found else f"may differ {over}")
         if 0 < len(inert.get(name, ())) < len(cube.variants):
             asides.append(f"not in {listed(inert[name])}")

@@ -7,11 +7,8 @@ from collections.abc import Callable, Sequence
 
 from attn_exp.experiment.column import spoken
 from attn_exp.experiment.row import COLUMNS
-from attn_exp.sweeps.answers.digits import short, with_sign
+from attn_exp.sweeps.answers.digits import short, shorten, with_sign
 from attn_exp.sweeps.answers.effects import FEW, NO, RATIOS, Effect
-
-GROUPS = ("embeddings.", "model.", "projections.", "mask.", "score.", "position.")
-"""Groups of settings whose names say enough without them."""
 
 
 def format_effect(rows: Sequence[Effect], is_new: Callable[[str], bool] = bool) -> str:
@@ -70,8 +67,3 @@ def format_size(effect: Effect) -> str:
         mean, *ends = (10 ** (sign * number) for number in (effect.mean, effect.low, effect.high))
         return f"{mean:.2g}" if math.isnan(ends[0]) else f"{mean:.2g} ({min(ends):.2g} to {max(ends):.2g})"
     return with_sign(effect.mean, effect.low, effect.high)
-
-
-def shorten(setting: str) -> str:
-    """Return a setting without its group."""
-    return next((setting.removeprefix(group) for group in GROUPS if setting.startswith(group)), setting)
