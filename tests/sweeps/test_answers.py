@@ -292,7 +292,7 @@ def test_an_output_that_is_wrong_is_said_first() -> None:
         error=lambda mistake: "1e-16" if mistake == "none" else "0.25",
         error_ulp=lambda mistake: "1.5" if mistake == "none" else "2e15",
     )  # fmt: skip
-    assert answers.notes[0] == "The output is wrong in 8 of 16 rows, by up to 0.25."
+    assert answers.sentences[0] == "The output is wrong in 8 of 16 rows, by up to 0.25."
 
 
 def test_an_interval_is_seen_to_leave_out_0() -> None:
@@ -317,7 +317,7 @@ def test_means_over_other_queries_are_not_compared() -> None:
     for queries, count in (({"a": "all", "b": "all"}, 1), ({"a": "all", "b": "all but 1-4"}, 0)):
         answers = answered({"kind": ("a", "b")}, lambda kind: float(kind == "b"), queries=queries.__getitem__)
         assert len(rows(answers, "kind")) == count
-        assert any("rows of the same queries" in note for note in answers.notes) == (not count)
+        assert any("Only rows of the same queries" in note for note in answers.notes) == (not count)
 
 
 def test_weights_that_do_not_sum_to_1_are_not_compared_with_those_that_do() -> None:

@@ -51,13 +51,15 @@ class Answers:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The effects in words, a sentence for the rows of each change of a metric."""
+        """Whether any output is wrong, and the effects in words, a sentence for the rows of each change of a metric."""
         said = {""}
 
         def is_new(note: str) -> bool:
             return note not in said and not said.add(note)  # type: ignore[func-returns-value]
 
-        return tuple(format_effect(list(rows), is_new) for _, rows in groupby(self.effects, lambda effect: effect.key))
+        rows = [list(rows) for _, rows in groupby(self.effects, lambda effect: effect.key)]
+        wrong = () if self.cube is None else find_wrong(self.cube)
+        return (*wrong, *(format_effect(each, is_new) for each in rows))
 
 
 NONE = Answers()
@@ -74,22 +76,28 @@ def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = Fal
     return Answers(effects, list(find_notes(cube, tests)), shares, inert, cube)
 
 
-def find_notes(cube: Cube, tests: int) -> Iterator[str]:
-    """Yield what a reader has to know of all effects: first where the output is wrong."""
+def find_wrong(cube: Cube) -> Iterator[str]:
+    """Say where the output is wrong."""
     far = cube.numbers.get("error_ulp", np.zeros(1))
     if wrong := int((far > WRONG).sum()):
         largest = float(np.nanmax(cube.numbers["error"]))
         yield f"The output is wrong in {wrong:,} of {(cube.resolved >= 0).sum():,} rows, by up to {largest:.2g}."
+
+
+def find_notes(cube: Cube, tests: int) -> Iterator[str]:
+    """Yield what a reader has to know of all effects."""
     for group in find_same_functions(cube):
         yield f"{listed(group)} give the same result in every point."
+    apart = []
     for metric in (name for name in SPOKEN if name in cube.numbers):
-        numbers, groups = cube.numbers[metric], cube.find_groups(metric)[cube.resolved >= 0]
-        lost = int((np.isnan(numbers) & (cube.resolved >= 0)).sum())
+        groups = cube.find_groups(metric)[cube.resolved >= 0]
+        lost = int((np.isnan(cube.numbers[metric]) & (cube.resolved >= 0)).sum())
         if lost:
             where = find_where(cube, metric)
             yield f"The {spoken(metric)} is missing in {lost:,} of {(cube.resolved >= 0).sum():,} rows{where}."
-        if (groups != groups[:1]).any():
-            yield f"The {spoken(metric)} is compared only between rows of the same queries whose weights sum alike."
+        apart += [f"the {spoken(metric)}"] if (groups != groups[:1]).any() else []
+    if apart:
+        yield f"Only rows of the same queries, whose weights sum alike, are compared in {listed(apart)}."
     if len(cube.seeds) > 1 and tests:
         holm = f"Of 100 such sweeps, at most 5 have a false verdict (Holm, {tests:,} tests)"
         yield f"{holm}; ± is half of a 95% interval over {len(cube.seeds):,} seeds."
