@@ -296,6 +296,7 @@ def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str
         "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
         "skipped": about["skipped"],
         "answers": answers.sentences[:MOST_SAID],
+        "warnings": answers.warnings,
         "notes": answers.notes,
         "effects": effects_table(answers).at_depth(depth),
         "shares": shares_table(answers).at_depth(depth),

@@ -242,3 +242,9 @@ def test_the_page_begins_with_a_picture_and_then_the_effects(full: Path) -> None
     text = (full / "report.html").read_text()
     places = [text.index(f'<section id="{name}"') for name in ("explore", "effects", "results", "plots")]
     assert places == sorted(places)
+
+
+def test_a_wrong_output_stands_in_the_terminal_the_page_and_the_markdown(tmp_path: Path) -> None:
+    out, _ = quickly(tmp_path, "-m", "mistake=none,no_scale", "seed=0,1", "variant=[matrix]", "sweep.engine=serial")
+    for text in (out, *((the_sweep(tmp_path) / f"report.{form}").read_text() for form in ("html", "md"))):
+        assert "The output is wrong in 2 of 4 rows, by up to " in text

@@ -50,6 +50,11 @@ class Answers:
     cube: Cube | None = None
 
     @property
+    def warnings(self) -> Sequence[str]:
+        """Where the output is wrong."""
+        return () if self.cube is None else tuple(find_wrong(self.cube))
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """Whether any output is wrong, and the effects in words, a sentence for the rows of each change of a metric."""
         said = {""}
@@ -58,8 +63,7 @@ class Answers:
             return note not in said and not said.add(note)  # type: ignore[func-returns-value]
 
         rows = [list(rows) for _, rows in groupby(self.effects, lambda effect: effect.key)]
-        wrong = () if self.cube is None else find_wrong(self.cube)
-        return (*wrong, *(format_effect(each, is_new) for each in rows))
+        return (*self.warnings, *(format_effect(each, is_new) for each in rows))
 
 
 NONE = Answers()
