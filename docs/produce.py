@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.reference import reference
-from tools.picture import TARGET, photograph
+from tools.picture import BROWSERS, TARGET, photograph
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 100
@@ -173,7 +173,7 @@ def kept(page: Page, path: str) -> str:
 
 def photographed(report: Path, page: Page) -> Path:
     """Take a picture of a report, and return it; without a browser, outside CI, the README's stands in."""
-    if shutil.which("chromium") is None and not os.environ.get("ATTN_EXP_CI"):
+    if not any(map(shutil.which, BROWSERS)) and not os.environ.get("ATTN_EXP_CI"):
         return TARGET
     if not report.is_file():
         raise PageError(f"{page.name}: {report.name} is not there")

@@ -6,6 +6,7 @@ The site takes its own when it is built, of the report that its page has just co
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs/report.png"
 SIZE = "1100,1250"
+BROWSERS = ("chromium-headless-shell", "chromium")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
@@ -23,7 +25,8 @@ FLAGS = (
 def photograph(page: Path, target: Path, profile: Path) -> None:
     """Photograph the top of a page, as a laptop shows it; the browser's profile goes to a folder that may be lost."""
     options = [*FLAGS, f"--user-data-dir={profile}", f"--screenshot={target}", f"--window-size={SIZE}"]
-    subprocess.run(["chromium", *options, page.resolve().as_uri()], check=True, timeout=120, stderr=subprocess.DEVNULL)
+    program = next(filter(shutil.which, BROWSERS))
+    subprocess.run([program, *options, page.resolve().as_uri()], check=True, timeout=120, stderr=subprocess.DEVNULL)
 
 
 def main() -> None:

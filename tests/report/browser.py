@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The quickest first: a page takes the shell a third of the processor time that it takes a whole browser."""
+CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
 MISSING = "no Chromium on this machine; .ci/run installs Debian's"
 
 
