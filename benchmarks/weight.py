@@ -63,8 +63,8 @@ def measure(checkout: Path) -> dict[str, dict[str, float]]:
                 chosen = (weight for path, weight in files.items() if find_room(path, checkout) == room)
                 measured[room] = format_row(add_up(chosen))
     for name, folder in KIB.items():
-        files = (path for path in checkout.joinpath(folder).rglob("*") if "__pycache__" not in path.parts)
-        sizes = [path.stat().st_size for path in files if path.is_file()]
+        paths = (path for path in checkout.joinpath(folder).rglob("*") if "__pycache__" not in path.parts)
+        sizes = [path.stat().st_size for path in paths if path.is_file()]
         measured[name] = {"KiB": round(sum(sizes) / 1024, 1), "files": len(sizes)}
     return measured
 

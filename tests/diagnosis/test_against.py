@@ -118,6 +118,7 @@ def test_what_parts_two_that_are_right_or_unnamed_is_said(
     assert said in verdict.computes
 
 
+@pytest.mark.long
 def test_a_mistake_of_one_alone_parts_them_by_its_name() -> None:
     verdict = attn_exp.check(plain, against=unscaled, quick=True)
     assert verdict.mistakes == ("no_scale",)
@@ -128,6 +129,7 @@ def test_a_mistake_of_one_alone_parts_them_by_its_name() -> None:
     assert "unscaled(q=q, k=k, v=v)" in str(verdict)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
@@ -142,6 +144,7 @@ def test_traces_say_up_to_which_stage_two_functions_agree(
     assert f"Their traces agree {said}" in attn_exp.check(one, against=other, quick=True).computes
 
 
+@pytest.mark.long
 def test_two_with_the_same_mistake_agree_and_it_is_said() -> None:
     verdict = attn_exp.check(unscaled, against=unscaled_too, quick=True)
     assert verdict.passed and verdict.mistakes == ()
@@ -170,6 +173,7 @@ def test_nothing_is_claimed_of_questions_that_only_one_answers() -> None:
     assert verdict.summary.startswith("plain and stops: agree as far as asked; not verified: large inputs")
 
 
+@pytest.mark.long
 def test_words_are_asked_of_both() -> None:
     verdict = attn_exp.check(bottom_right, "mask=causal", against=top_left, quick=True)
     assert "bottom_right is right under align=bottom_right without being told, top_left is not" in verdict.computes
@@ -183,6 +187,7 @@ def with_hidden(q: Array, k: Array, v: Array, mask: Array | None = None) -> Arra
     return with_nan(q, k, v, None if mask is None else ~mask)
 
 
+@pytest.mark.long
 def test_a_rule_that_one_keeps_unasked_parts_them_and_both_are_asked_for_it() -> None:
     verdict = attn_exp.check(by_itself, against=top_left, quick=True)
     assert not verdict.passed
@@ -205,7 +210,7 @@ def test_masks_that_mean_the_opposite_are_said_and_each_is_given_its_own() -> No
 def modules() -> dict[str, Any]:
     torch = pytest.importorskip("torch")
 
-    class Old(torch.nn.Module):  # type: ignore[misc, name-defined] # torch is not always there
+    class Old(torch.nn.Module):  # type: ignore[name-defined] # torch is not always there
         def __init__(self, d_model: int, n_heads: int) -> None:
             super().__init__()
             self.heads = n_heads
@@ -227,7 +232,7 @@ def modules() -> dict[str, Any]:
         def factor(self, size: int) -> float:
             return 1.0
 
-    class Fused(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Fused(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self, dim: int, num_heads: int) -> None:
             super().__init__()
             self.num_heads = num_heads
@@ -242,6 +247,7 @@ def modules() -> dict[str, Any]:
     return {"Old": Old, "New": New, "Fused": Fused}
 
 
+@pytest.mark.long
 def test_a_module_that_drops_the_scale_is_told_from_the_one_before() -> None:
     made = modules()
     verdict = attn_exp.check(made["Old"], against=made["New"], quick=True)
@@ -254,7 +260,7 @@ def test_traces_say_up_to_which_stage_two_modules_agree() -> None:
     made = modules()
     old: Any = made["Old"]
 
-    class Twice(old):  # type: ignore[misc]
+    class Twice(old):
         def parts(self) -> tuple[Any, ...]:
             return self.q_proj, self.q_proj, self.v_proj
 
@@ -264,6 +270,7 @@ def test_traces_say_up_to_which_stage_two_modules_agree() -> None:
     assert "Their traces part at once; from there Old computes the keys of the definition, Twice does not" in said
 
 
+@pytest.mark.long
 def test_modules_of_other_parameters_are_each_held_against_the_definition() -> None:
     made = modules()
     module = made["Old"](24, 3)

@@ -163,6 +163,7 @@ def by_distance(q: Any, k: Any, v: Any, mask: Any = None, sign: int = 1, signed:
     return softmax(logits if mask is None else np.where(mask, logits, -np.inf)) @ v
 
 
+@pytest.mark.long
 def test_the_sign_of_alibi() -> None:
     words = ("score=alibi", "head=4")
     assert attn_exp.check(partial(by_distance, sign=1, signed=False), *words, quick=True).mistakes == ("alibi_sign",)

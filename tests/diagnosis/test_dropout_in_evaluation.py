@@ -45,12 +45,14 @@ class DrawnAnew(Weighing):
         self.shift = float(np.random.random())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "names"), [(Weighing, ()), (FactorStays, ("dropout_on",))])
 def test_the_factor_of_dropout_is_gone_in_evaluation(kind: Any, names: tuple[str, ...]) -> None:
     verdict = attn_exp.check(kind, quick=True)
     assert verdict.mistakes == names and verdict.passed is not bool(names), verdict
 
 
+@pytest.mark.long
 def test_another_answer_of_one_made_anew_is_dropout_only_where_it_is_the_same_without() -> None:
     assert "dropout_on" not in attn_exp.check(DrawnAnew, quick=True).mistakes
 
@@ -99,6 +101,7 @@ class Layer(hk.Module):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("code", "switches"),
     [(OF_LINEN, ("deterministic", "False")), (OF_NNX, ("None", "False")), (OF_HAIKU, ("not is_training", "False"))],
@@ -117,7 +120,7 @@ def test_layers_of_jax_are_asked_with_dropout_too(code: str, switches: tuple[str
 def test_objects_of_other_sizes_are_not_held_against_each_other() -> None:
     torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
-    class Narrower(torch.nn.Module):  # type: ignore[misc] # of a library that may be missing
+    class Narrower(torch.nn.Module):
         """Its answer is as wide as its class is told: with sizes apart it is another one."""
 
         def __init__(self, d_in: int, d_out: int, context_length: int, dropout: float) -> None:

@@ -18,6 +18,7 @@ def logits(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     return scores
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", FILLS)
 def test_logits_as_weights_are_one_mistake_whatever_fills_in_behind_a_mask(number: float) -> None:
     def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:

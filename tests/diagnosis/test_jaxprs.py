@@ -90,6 +90,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_operations_are_those_of_jax(name: str) -> None:
     function = FUNCTIONS[name]
@@ -101,6 +102,7 @@ def test_operations_are_those_of_jax(name: str) -> None:
         np.testing.assert_allclose(np.asarray(one, float), np.asarray(other, float), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.long
 def test_what_is_drawn_depends_on_the_key_alone() -> None:
     def drawn(key: Any) -> Any:
         return jax.random.normal(key, (400, 500))

@@ -229,6 +229,7 @@ def test_a_mask_whose_true_hides_is_a_question_to_the_user() -> None:
     assert attn_exp.check(nn.MultiheadAttention, quick=True).right_under == "convention=torch_mha"
 
 
+@pytest.mark.long
 def test_a_mask_after_the_softmax_is_named() -> None:
     class Late(Masked):
         def forward(self, x: Any, mask: Any = None) -> Any:
@@ -246,6 +247,7 @@ CAUSAL: dict[str, Methods] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("mask=causal",)], ids=str)
 @pytest.mark.parametrize("name", CAUSAL)
 def test_a_wrong_causal_mask_is_named(name: str, words: tuple[str, ...]) -> None:
@@ -496,6 +498,7 @@ RIGHT = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("layer", "words", "under"), RIGHT, ids=lambda one: getattr(one, "__name__", None))
 def test_a_right_layer_is_not_wrong(layer: Any, words: tuple[str, ...], under: str) -> None:
     verdict = attn_exp.check(layer, *words, quick=True)
@@ -518,6 +521,7 @@ def test_a_memory_is_asked_with_a_length_of_its_own() -> None:
     assert attn_exp.check(late, quick=True).is_wrong
 
 
+@pytest.mark.long
 def test_words_that_nobody_knows_are_not_verified() -> None:
     class WithMore(Layer):
         def forward(self, x: Any, media_places: Any = None, need_weights: bool = False) -> Any:
@@ -576,6 +580,7 @@ class OverRows(nn.Module):
         return self.out_proj(torch.einsum("hcnij,jcnhd->icnhd", weights, v).reshape(rows, columns, batch, width))
 
 
+@pytest.mark.long
 def test_axes_that_nobody_names_are_no_mistake_of_the_batch() -> None:
     verdict = attn_exp.check(OverRows, quick=True)
     assert verdict.outcome == "not verified" and "which axis of its input" in str(verdict), verdict
@@ -593,6 +598,7 @@ class Strided(nn.Module):
         return self.to_out(merge(attend(q, k, v)))
 
 
+@pytest.mark.long
 def test_which_numbers_make_a_head_of_a_layer_is_a_question_to_the_user() -> None:
     verdict = attn_exp.check(Strided, quick=True)
     assert verdict.outcome == "not verified" and "which numbers make a head" in verdict.not_verified[0], verdict
@@ -607,6 +613,7 @@ class Unscaled(Layer):
         return q @ k.mT * (q.shape[-1] ** -0.5 if self.scale else 1)
 
 
+@pytest.mark.long
 def test_a_switch_for_the_scale_that_is_off_is_no_mistake() -> None:
     verdict = attn_exp.check(Unscaled, quick=True)
     assert (verdict.outcome, verdict.right_under) == ("right", "scale=1"), verdict

@@ -69,6 +69,7 @@ def test_a_right_layer_is_right(target: Any) -> None:
     assert not verdict.is_wrong and not verdict.mistakes, verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", [Unscaled, Unscaled(16, 4), factory(Unscaled)])
 def test_a_mistake_is_named(target: Any) -> None:
     assert attn_exp.check(target, quick=True).mistakes == ("no_scale",)

@@ -16,7 +16,7 @@ from attn_exp.experiment.verdict import HELD  # noqa: E402
 from attn_exp.own_code import function_from  # noqa: E402
 
 
-class Told(torch.nn.Module):  # type: ignore[misc] # PyTorch says nothing of its types
+class Told(torch.nn.Module):
     """Attention that is causal where its class says so."""
 
     first = 1
@@ -67,6 +67,7 @@ class OfSettings(Never):
         super().__init__(config.n_embd, config.n_head, config.causal)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
@@ -127,6 +128,7 @@ class ForgetsKeys(OfKeys):
         return torch.ones_like(super().read(mask))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "names"),
     [(CausalAndMasked, ()), (OfKeys, ()), (Forgets, ("mask_ignored",)), (ForgetsKeys, ("mask_ignored",))],
@@ -145,6 +147,7 @@ class OfSoMany(Told):
         super().__init__(width, heads, causal)
 
 
+@pytest.mark.long
 def test_what_a_class_needs_to_be_causal_it_is_told() -> None:
     verdict = check(function_from(OfSoMany, "OfSoMany", None), Request(), quick=True)
     assert verdict.passed, verdict
@@ -165,7 +168,7 @@ def test_a_class_that_refuses_to_be_causal_is_not_said_to_ignore_it() -> None:
     assert check(function_from(NeverSo, "NeverSo", None), Request(), quick=True).passed
 
 
-class WithoutMatrices(torch.nn.Module):  # type: ignore[misc] # PyTorch says nothing of its types
+class WithoutMatrices(torch.nn.Module):
     """A function of q, k and v whose class has a switch for its mask."""
 
     hides = True
@@ -184,6 +187,7 @@ class HidesNothing(WithoutMatrices):
     hides = False
 
 
+@pytest.mark.long
 def test_a_class_without_matrices_is_told_to_be_causal_too() -> None:
     assert check(function_from(WithoutMatrices, "WithoutMatrices", None), Request(), quick=True).passed
     found = check(function_from(HidesNothing, "HidesNothing", None), Request(), quick=True)

@@ -84,6 +84,7 @@ def divided(q: Any, k: Any, v: Any, scale: float) -> Any:
     return shares(q @ k.swapaxes(-1, -2) / scale) @ v
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "function", [with_biases, nested, in_place, of_fields, columns, heads_between, packed, divided]
 )
@@ -92,6 +93,7 @@ def test_right_functions_of_a_mapping_pass(function: Any) -> None:
     assert verdict.passed, verdict
 
 
+@pytest.mark.long
 def test_a_mistake_beside_a_mapping_has_its_name() -> None:
     assert attn_exp.check(by_width, quick=True).mistakes == ("scale_by_sqrt_d_model",)
 
@@ -103,6 +105,7 @@ def test_a_bias_with_a_wrong_sign_does_not_pass() -> None:
     assert "sizes=" not in str(verdict)
 
 
+@pytest.mark.long
 def test_powers_of_large_logits_that_overflow_in_float32_are_named() -> None:
     jnp = pytest.importorskip("jax.numpy", reason="JAX is not installed: pip install 'attn-exp[jax]'")
     import jax  # noqa: PLC0415 - the line above skips where it is not installed

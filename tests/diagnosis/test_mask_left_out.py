@@ -46,6 +46,7 @@ class ForLater(OneHead):
         return scores
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [OneHead, NotAssigned])
 def test_a_causal_mask_that_nothing_is_made_of_is_named(kind: Any) -> None:
     assert attn_exp.check(kind, quick=True).mistakes == ("causal_ignored",)

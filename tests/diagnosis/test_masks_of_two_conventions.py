@@ -66,7 +66,7 @@ def causal_hides_unscaled(q: Any, k: Any, v: Any, mask: Any = None, causal_mask:
     return s.softmax(-1) @ v
 
 
-class Layer(torch.nn.Module):  # type: ignore[misc] # PyTorch says nothing of its types
+class Layer(torch.nn.Module):
     """Attention of which a subclass says what its masks do."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -114,6 +114,7 @@ def test_each_mask_is_read_in_its_own_convention_which_is_said(function: Any, wo
     assert asked == {"masks", "padding"}, "both are asked"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "names"),
     [

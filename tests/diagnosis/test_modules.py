@@ -19,6 +19,7 @@ from tests.diagnosis import modules_at_hand as of
 FILE = Path(of.__file__)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["nh", "n_attention_heads", "groups", "n", "nb_of_heads"])
 def test_the_number_of_heads_is_found_whatever_it_is_called(word: str) -> None:
     torch.manual_seed(5)  # its matrices are its own, and small ones tell little of a scale
@@ -28,10 +29,11 @@ def test_the_number_of_heads_is_found_whatever_it_is_called(word: str) -> None:
 
 def test_heads_are_counted_by_what_they_do_where_several_numbers_may_be_meant() -> None:
     module = of.plain("foo", scaled=False)(24, 4)
-    vars(module)["other"] = 6
+    module.other = 6
     assert attn_exp.check(module, quick=True).mistakes == ("no_scale",)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "words"),
     [
@@ -48,6 +50,7 @@ def test_modules_in_odd_styles_pass(module: Any, words: tuple[str, ...]) -> None
     assert verdict.passed, verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -65,10 +68,12 @@ def test_a_module_is_a_row_of_a_run_with_the_run_s_own_matrices(name: str, words
     assert line.same_as == "A"
 
 
+@pytest.mark.long
 def test_torch_s_own_layer_is_a_row(here: None) -> None:
     assert row_of("torch.nn:MultiheadAttention", 20, 5, []).error < 1e-13
 
 
+@pytest.mark.long
 def test_a_module_of_other_sizes_is_refused_in_one_line(here: None) -> None:
     line = row_of(f"{FILE}:layer", 20, 5, [])
     assert line.note == "layer: W_q: the module has [12, 12], the run [20, 20]"
@@ -88,6 +93,7 @@ def row_of(target: str, width: int, heads: int, words: list[str]) -> Row:
     return next(line for line in result.comparison.rows if line.variant == "mine")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bfloat16", "float64", "float32", "float16"])
 def test_a_small_fill_is_named_in_every_type(kind: str) -> None:
     """Of logits up to 6, `e^-10` is lost in the last bit of a half type: the hidden keys must be far ahead."""
@@ -112,6 +118,7 @@ def test_a_layer_in_float16_is_not_asked_about_numbers_that_it_cannot_hold() -> 
     assert attn_exp.check(layer, "dtype=float16", "takes=torch").passed
 
 
+@pytest.mark.long
 def test_the_module_of_pytorch_passes_as_it_stands_under_its_own_convention() -> None:
     verdict = attn_exp.check(torch.nn.MultiheadAttention, quick=True)
     assert (verdict.passed, verdict.right_under) == (True, "convention=torch_mha")
@@ -133,13 +140,14 @@ class Crossing(torch.nn.Module):
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         v = v.flip(2) if self.late and k.shape[2] != q.shape[2] else v
         mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-        return self.to_out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # a Tensor
+        return self.to_out(mixed.transpose(1, 2).flatten(2))
 
 
 class CrossingLate(Crossing):
     late = True
 
 
+@pytest.mark.long
 def test_a_layer_with_room_for_another_input_is_asked_with_one() -> None:
     assert attn_exp.check(Crossing, quick=True).passed
     wrong = attn_exp.check(CrossingLate, quick=True)
@@ -164,6 +172,7 @@ class DeafAndScaled(Deaf):
         self.scale = (dim // heads) ** -0.5
 
 
+@pytest.mark.long
 def test_what_makes_keys_of_its_queries_is_wrong_where_it_takes_keys() -> None:
     assert attn_exp.check(Deaf, quick=True).is_wrong
     assert attn_exp.check(DeafAndScaled, quick=True).is_wrong

@@ -139,6 +139,7 @@ def merged_wrong(queries: Array, keys: Array, values: Array, n_heads: int = 2) -
     return side_by_side(queries, keys, values, n_heads, merge=False)
 
 
+@pytest.mark.long
 def test_heads_may_lie_side_by_side() -> None:
     verdict = attn_exp.check(side_by_side, quick=True)
     assert not verdict.is_wrong

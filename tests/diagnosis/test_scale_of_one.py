@@ -19,7 +19,7 @@ def turned(x: Any) -> Any:
     return torch.cat([low * angles.cos() - high * angles.sin(), high * angles.cos() + low * angles.sin()], -1)
 
 
-class Normed(torch.nn.Module):  # type: ignore[misc, name-defined] # torch may be missing
+class Normed(torch.nn.Module):  # type: ignore[name-defined] # torch may be missing
     """Rotary attention that norms queries and keys, and multiplies their product by nothing."""
 
     is_normed = True
@@ -42,7 +42,7 @@ class Plain(Normed):
     is_normed = False
 
 
-class OfDistances(torch.nn.Module):  # type: ignore[misc, name-defined] # torch may be missing
+class OfDistances(torch.nn.Module):  # type: ignore[name-defined] # torch may be missing
     """Attention that may be given a bias for each distance, as the layers of T5 behind the first are."""
 
     def __init__(self, dim: int, num_heads: int) -> None:

@@ -108,7 +108,7 @@ def test_a_word_that_is_handed_on_or_read_within_is_read() -> None:
 def test_layers_of_keras_have_a_word_for_masks_because_all_have() -> None:
     keras: Any = pytest.importorskip("keras", reason="Keras is not installed: pip install keras")
 
-    class OfProtocol(keras.layers.Layer):  # type: ignore[misc] # of a library without types
+    class OfProtocol(keras.layers.Layer):
         def __init__(self, dim: int) -> None:
             super().__init__()
             self.sides = [keras.layers.Dense(dim) for _ in "qkv"]

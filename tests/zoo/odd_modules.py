@@ -117,7 +117,7 @@ class Llama(nn.Module):
             for side in (k, v)
         )
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.mistake != "not causal")
-        return self.wo(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # a Tensor
+        return self.wo(mixed.transpose(1, 2).flatten(2))
 
 
 class LlamaTiled(Llama):

@@ -46,7 +46,7 @@ class Fused(nn.Module):
         self.out_proj = nn.Linear(embed_dim, embed_dim)
 
     def projected(self, x: Tensor) -> tuple[Tensor, ...]:
-        return F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
+        return tuple(F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1))
 
     def forward(self, x: Tensor) -> Tensor:
         b, t, m = x.shape

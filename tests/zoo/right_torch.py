@@ -57,6 +57,6 @@ class Multihead(nn.MultiheadAttention):
     def __init__(self, embed_dim: int, num_heads: int) -> None:
         super().__init__(embed_dim, num_heads, batch_first=True)
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override] # q, k and v are all x
+    def forward(self, x: Tensor) -> Tensor:
         result: Tensor = super().forward(x, x, x, need_weights=False)[0]
         return result

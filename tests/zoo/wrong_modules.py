@@ -79,7 +79,7 @@ class DropoutInside(Four):
 
 class BiasForgotten(Fused):
     def projected(self, x: Tensor) -> tuple[Tensor, ...]:
-        return F.linear(x, self.in_proj_weight).chunk(3, dim=-1)
+        return tuple(F.linear(x, self.in_proj_weight).chunk(3, dim=-1))
 
 
 class ValueBiasForgotten(Fused):

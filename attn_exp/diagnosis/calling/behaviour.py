@@ -95,12 +95,12 @@ def draws_what_it_drops(caller: Caller, case: Case) -> bool:
 
     names = set[str]()
 
-    class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class Watching(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             names.add(function.__name__.partition(".")[0].rstrip("_"))
             return function(*args, **(kwargs or {}))
 
-    with Watching():  # type: ignore[no-untyped-call]
+    with Watching():
         caller(case)
     return bool(names & {"bernoulli", "native_dropout"})
 

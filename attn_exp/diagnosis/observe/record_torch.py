@@ -45,13 +45,13 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     return recording.make_trace(find_outputs(returned))
 
 
-class Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Dispatch(TorchDispatchMode):
     """Records each operation that PyTorch dispatches."""
 
     supports_higher_order_operators = True
 
     def __init__(self, recording: Recording) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.recording = recording
 
     @classmethod

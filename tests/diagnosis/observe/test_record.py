@@ -123,6 +123,7 @@ def find_sources(trace: Trace, start: Producer) -> set[Producer]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("library", "call"), [(library, call) for library, calls in CALLS.items() for call in calls])
 def test_a_trace_repeats_the_call(library: str, call: Callable[..., Any]) -> None:
     module, convert = load(library)
