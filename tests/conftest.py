@@ -1,8 +1,8 @@
 """How tests run: with the same examples each time, and quickly unless all of them are asked for.
 
-A first `pytest` leaves out tests marked `long` and most cases of large families; `pytest --all` leaves out nothing, as
-in CI. A test that starts a process or a browser must be marked: a first run fails where one does so unmarked. `--all`
-ends with the tests that make a first run slow.
+A first `pytest` leaves out tests marked `long`, most cases of large families, and every test that needs PyTorch, JAX,
+Keras or Transformers; `pytest --all` leaves out nothing, as in CI. A test that starts a process or a browser must be
+marked: a first run fails where one does so unmarked. `--all` ends with the tests that make a first run slow.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import logging
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -38,15 +40,25 @@ settings.load_profile("first")
 
 SELDOM = (10_000, 20, 50)
 """After how many new objects, and rounds, cycles are looked for: libraries hold a million objects, and never let go."""
-CASES = 4
+HEAVY = ("jax", "keras", "torch", "transformers")
+"""Libraries that a first run does not find, installed or not: to import one takes seconds in each process."""
+CASES = 2
 """How many cases of one test a first run keeps, spread evenly over them."""
-MUCH = 1.0
+MUCH = 0.4
 """Seconds of processor time above which a test belongs to the long ones."""
 SLOWER = 1.5
 """So many times as long as on a quick machine may a check take before it leaves anything out."""
 OWN = ("python", "bash", "sh")
 """How tests start commands; libraries run others to look something up, such as fonts."""
 STARTED = pytest.StashKey[float]()
+
+
+class LightFinder(PathFinder):
+    """Finds modules as Python does, but for large libraries, as if they were not installed."""
+
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return None if fullname in HEAVY else super().find_spec(fullname, path, target)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,11 +70,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try more examples of each property where all tests run, and hear Ctrl-C where a shell had it ignored.
+    """Try more examples where all tests run, hide large libraries where not, and hear Ctrl-C in the background too.
 
     Shells have what they start in the background ignore it; tests send it to commands, which inherit that.
     """
     settings.load_profile("all" if config.getoption("--all") else "first")
+    if not config.getoption("--all"):
+        sys.meta_path[:] = [LightFinder if finder is PathFinder else finder for finder in sys.meta_path]
     gc.set_threshold(*SELDOM)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
