@@ -47,6 +47,7 @@ def test_several_are_several_values_and_an_interpolation_stays_one() -> None:
     assert overrides(["output_dir=C:/${seed}"])[0].value() == "C:/${seed}"
 
 
+@pytest.mark.long
 @given(st.text(alphabet="\\\\\\'\"ab /:;,[]{}=()é%#~!$", min_size=1))
 def test_what_is_put_into_quotes_is_read_back(text: str) -> None:
     assert overrides([f"title={quoted(text)}"])[0].value() == text

@@ -72,6 +72,7 @@ def test_large_arrays_arrive_as_they_are_written_and_soon(tmp_path: Path) -> Non
         np.testing.assert_array_equal(config.projections.given[name], matrix)
 
 
+@pytest.mark.long
 def test_a_large_array_takes_the_place_of_anything_and_gives_its_place_to_anything(tmp_path: Path) -> None:
     x = np.arange(1200.0).reshape(30, 40)
     text = f"{WHOLE}defaults:\n  - override /embeddings: udl\n  - override /projections: identity\n"

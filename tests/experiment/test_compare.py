@@ -127,6 +127,7 @@ def test_variants_that_mark_the_same_positions_share_one_projection(monkeypatch:
     assert len(made) == 1
 
 
+@pytest.mark.long
 def test_a_variant_with_positions_of_its_own_is_projected_apart() -> None:
     """Beside others it gives what it gives alone, whatever they mark."""
     own = "variant.matrix.position={rope:{}}"

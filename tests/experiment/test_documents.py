@@ -6,6 +6,7 @@ printed, but 7 of 8 for the classroom and one fewer than printed for the 4x3 exa
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from tests.compose import comparison, config
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden/documents.json").read_text(encoding="utf-8"))
 FIGURES = [(experiment, name) for experiment, figures in GOLDEN.items() for name in figures]
 
+run = functools.cache(comparison)
+
 
 def choices(group: str) -> list[str]:
     return sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
@@ -30,7 +33,7 @@ def choices(group: str) -> list[str]:
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
 def test_every_experiment_agrees_with_its_document(experiment: str) -> None:
-    found = comparison(f"experiment={experiment}")
+    found = run(f"experiment={experiment}")
     assert [each.quantity for each in found.published if not each.agrees] == []
     assert len(found.published) == len(found.config.published) > 0
     assert found.config.title
@@ -40,7 +43,7 @@ def test_every_experiment_agrees_with_its_document(experiment: str) -> None:
 @pytest.mark.parametrize(("experiment", "name"), FIGURES)
 def test_a_golden_figure(experiment: str, name: str) -> None:
     figure = GOLDEN[experiment][name]
-    found = comparison(f"experiment={experiment}")
+    found = run(f"experiment={experiment}")
     trace = found.traces[figure.get("variant", found.variants[0].name)]
     arrays = {"x": found.problem.x, "memory": found.problem.memory, **found.problem.projections} | dict(trace.stages())
     array = arrays[figure["stage"]]

@@ -99,6 +99,7 @@ def test_a_kernel_is_not_computed_in_these_steps() -> None:
     assert [record.shows for record in finding.records] == ["-"]
 
 
+@pytest.mark.long
 def test_the_sentence_is_short_and_variants_that_are_alike_share_it() -> None:
     (finding,) = attn_exp.run("report=none", "check=geometry", "variant=[matrix,looped]").comparison.checks
     assert finding.sentence.startswith("matrix, looped: ")

@@ -219,6 +219,7 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @example(
     SETTINGS,
     st.tuples(*[st.integers(1, 4)] * 4),

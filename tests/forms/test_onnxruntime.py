@@ -157,6 +157,7 @@ def test_metrics_are_in_the_type_of_the_row(monkeypatch: pytest.MonkeyPatch) -> 
     assert found["onnxruntime", "ulp"] < 1000
 
 
+@pytest.mark.long
 def test_printed_figures_are_held_against_the_row_with_the_most_digits() -> None:
     alone, both = (comparison("experiment=she_likes_coffee", f"variant=[{names}]")
                    for names in ("matrix", "onnxruntime,matrix"))  # fmt: skip
@@ -244,6 +245,7 @@ def test_an_old_release_is_refused(monkeypatch: pytest.MonkeyPatch, version: str
     assert forms.refuses("onnxruntime", Rules()) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["onnxruntime", "torch_sdpa"])
 def test_a_problem_without_values_is_refused_in_one_line(form: str) -> None:
     found = comparison("experiment=qk_transpose", f"variant=[matrix,{form}]")

@@ -142,6 +142,7 @@ def test_a_generator_of_the_embeddings_alone_leaves_the_streams_to_the_others() 
     assert_arrays(found, x=torch.randn(5, 6), W_q=problem(*SIZES, "seed=2").projections["W_q"])
 
 
+@pytest.mark.long
 def test_jax_draws_each_array_with_a_key_of_its_own() -> None:
     words = (*SIZES, "embeddings.distribution=uniform", "projections=uniform", "projections.spread=0.5", "seed=7")
     key = jax.random.key(7)

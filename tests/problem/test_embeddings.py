@@ -77,6 +77,7 @@ def test_a_csv_file_with_spaces_after_commas_and_a_mark_at_its_head(tmp_path: Pa
     np.testing.assert_array_equal(found.x, [[1, 2], [3, 4]])
 
 
+@pytest.mark.long
 def test_a_list_with_three_axes_is_not_printed_whole() -> None:
     vectors = str(np.zeros((20, 20, 3), int).tolist()).replace(" ", "")
     said = refusal(begin, "embeddings=inline", f"embeddings.vectors={vectors}")

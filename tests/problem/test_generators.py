@@ -11,14 +11,15 @@ from attn_exp.problem.generators import jax as ours
 from attn_exp.problem.generators.generator import Stream
 from tests.refusal import refusal
 
-SEEDS = (0, 1, 42, -1, 2**31, 2**32 + 7, 2**63 - 1, -(2**63))
-SHAPES = ((1,), (3,), (4, 5), (16, 3, 2), (1000, 7))
+SEEDS = (0, 42, -1, 2**32 + 7, -(2**63))
+SHAPES = ((1,), (4, 5), (333, 3, 7))
 
 
 def begun(seed: int, name: str = "jax_key") -> Stream:
     return generators.begin(name, seed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_keys_are_jaxs_own(seed: int) -> None:
     random = pytest.importorskip("jax.random", reason="JAX is not installed: pip install 'attn-exp[libraries]'")
@@ -31,6 +32,7 @@ def test_keys_are_jaxs_own(seed: int) -> None:
         assert_array_equal(ours.fold_in(mine, number), random.fold_in(theirs, number))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_uniform_and_whole_numbers_are_jaxs_own_bits(seed: int) -> None:
     random = pytest.importorskip("jax.random", reason="JAX is not installed: pip install 'attn-exp[libraries]'")
@@ -42,6 +44,7 @@ def test_uniform_and_whole_numbers_are_jaxs_own_bits(seed: int) -> None:
             assert_array_equal(mine.integers(shape, low, high), random.randint(key, shape, low, high))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_normal_numbers_are_within_four_units_of_jaxs_and_nearly_all_equal(seed: int) -> None:
     random = pytest.importorskip("jax.random", reason="JAX is not installed: pip install 'attn-exp[libraries]'")

@@ -156,6 +156,7 @@ def test_keys_that_are_given_get_names() -> None:
     assert (problem(*words).tokens, names(*words)) == (("Me", "against", "the"), ("moi", "contre", "le"))
 
 
+@pytest.mark.long
 def test_python_takes_arrays() -> None:
     rng = np.random.default_rng(0)
     x, memory = rng.standard_normal((2, 4)), rng.standard_normal((3, 6))

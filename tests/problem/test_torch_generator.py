@@ -70,12 +70,14 @@ def test_dropout_keeps_what_a_book_prints() -> None:
     assert ["".join("2" if kept else "0" for kept in row) for row in Torch(Start(123)).keeps((6, 6), 0.5)] == list(rows)
 
 
+@pytest.mark.long
 def test_a_million_normal_and_uniform_numbers_are_the_same_bits() -> None:
     mine = begun(11)
     assert_array_equal(mine.normal((1000, 1000)), torch.randn(1000, 1000).numpy())
     assert_array_equal(mine.uniform((10**6,), -0.123, 0.217), torch.empty(10**6).uniform_(-0.123, 0.217).numpy())
 
 
+@pytest.mark.long
 def test_whole_numbers_of_every_span_and_uniform_ones_of_narrow_bounds_are_the_same() -> None:
     """Spans from 2^28 on take words of 64 bits; numbers that round up to the upper bound become the lower one."""
     rng = np.random.default_rng(3)

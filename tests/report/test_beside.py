@@ -84,6 +84,7 @@ def test_two_runs_are_called_by_the_setting_that_parts_them() -> None:
     ]
 
 
+@pytest.mark.long
 def test_runs_of_other_tokens_are_not_subtracted_and_the_page_says_why() -> None:
     versus = beside("embeddings=random", "embeddings.tokens=3")[2]
     assert versus.explorer is None

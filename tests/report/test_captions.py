@@ -39,6 +39,7 @@ def test_logits_that_are_not_divided_are_said_to_grow() -> None:
     assert "so that their spread does not grow" in caption(said()["logits"])
 
 
+@pytest.mark.long
 def test_minus_infinity_is_said_where_a_mask_closes_and_a_bias_where_a_rule_adds() -> None:
     assert said("mask=causal")["masked"].explained.formula == "M = L, -inf where masked"
     assert "infinity" not in caption(said("score=alibi")["masked"])

@@ -6,7 +6,6 @@ import base64
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -48,11 +47,6 @@ NO_SCALE: Any = getattr(ft2font, "LoadFlags", None) or getattr(ft2font, "LOAD_NO
 NO_SCALE = getattr(NO_SCALE, "NO_SCALE", NO_SCALE)  # a plain number in Matplotlib 3.9
 
 
-@pytest.fixture(scope="module", params=RUNS)
-def compared(request: pytest.FixtureRequest) -> Comparison:
-    return comparison(*RUNS[request.param])
-
-
 def charts_of(compared: Comparison) -> dict[str, str]:
     """Return the SVG of every figure that is planned as a chart."""
     known, made = figures.figures(), figures.files(seen(compared), ("svg",))
@@ -68,12 +62,17 @@ def of_matplotlib(drawing: Drawing) -> str:
     return stream.getvalue().decode()
 
 
-def pairs(compared: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield each figure as ours and as Matplotlib's, both as SVG."""
-    ours, theirs = charts_of(compared), drawings_of(compared)
+@pytest.mark.long
+@pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
+def test_a_chart_is_what_matplotlib_draws(words: tuple[str, ...]) -> None:
+    compared = comparison(*words)
+    ours, drawings = charts_of(compared), drawings_of(compared)
     assert ours
     for name, svg in ours.items():
-        yield svg, of_matplotlib(theirs[name])
+        theirs = of_matplotlib(drawings[name])
+        compare_texts(svg, theirs)
+        compare_cells(svg, theirs)
+        compare_marks(svg, theirs, len(compared.rows))
 
 
 class Place(NamedTuple):
@@ -144,33 +143,27 @@ def marks(svg: str, ours: bool) -> list[Place]:
     return sorted(shown)
 
 
-@pytest.mark.long
-def test_a_chart_says_the_same_in_the_same_places_as_matplotlib_draws_it(compared: Comparison) -> None:
-    for ours, theirs in pairs(compared):
-        said, expected = texts(ours), texts(theirs)
-        assert [place.what for place in said] == [place.what for place in expected]
-        for place, other in zip(said, expected, strict=True):
-            assert (place.x, place.y) == pytest.approx((other.x, other.y), abs=2.5), place
-        assert white(ours) == white(theirs)
+def compare_texts(ours: str, theirs: str) -> None:
+    said, expected = texts(ours), texts(theirs)
+    assert [place.what for place in said] == [place.what for place in expected]
+    for place, other in zip(said, expected, strict=True):
+        assert (place.x, place.y) == pytest.approx((other.x, other.y), abs=2.5), place
+    assert white(ours) == white(theirs)
 
 
-@pytest.mark.long
-def test_cells_have_the_colours_that_matplotlib_gives_them(compared: Comparison) -> None:
-    for ours, theirs in pairs(compared):
-        for array, expected in zip(cells(ours), cells(theirs), strict=True):
-            if array.shape == expected.shape:  # Matplotlib stores large maps by pixels of its own
-                opaque = expected[..., 3] > 0
-                np.testing.assert_array_equal(array[..., 3] > 0, opaque)
-                assert np.abs(array - expected)[opaque].max() <= 1
+def compare_cells(ours: str, theirs: str) -> None:
+    for array, expected in zip(cells(ours), cells(theirs), strict=True):
+        if array.shape == expected.shape:  # Matplotlib stores large maps by pixels of its own
+            opaque = expected[..., 3] > 0
+            np.testing.assert_array_equal(array[..., 3] > 0, opaque)
+            assert np.abs(array - expected)[opaque].max() <= 1
 
 
-@pytest.mark.long
-def test_marks_stand_where_matplotlib_puts_them(compared: Comparison) -> None:
-    for ours, theirs in pairs(compared):
-        shown, expected = marks(ours, True), marks(theirs, False)
-        keys = [place for place in expected if not any(near(place, other) for other in shown)]
-        assert len(keys) <= len(compared.rows)  # those of the legend, which Matplotlib draws alike
-        assert [place.what for place in shown] == [place.what for place in expected if place not in keys]
+def compare_marks(ours: str, theirs: str, rows: int) -> None:
+    shown, expected = marks(ours, True), marks(theirs, False)
+    keys = [place for place in expected if not any(near(place, other) for other in shown)]
+    assert len(keys) <= rows  # those of the legend, which Matplotlib draws alike
+    assert [place.what for place in shown] == [place.what for place in expected if place not in keys]
 
 
 def near(place: Place, other: Place) -> bool:
@@ -199,10 +192,10 @@ def test_what_is_no_number_is_clear() -> None:
     assert (picture[..., 3] > 0).all(axis=1).tolist() == [True, True, False, True, True]
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 5, 8, 9])
+@pytest.mark.parametrize("most", [1, 3, 5, 9])
 def test_numbers_stand_where_matplotlib_puts_them(most: int) -> None:
     locator = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10])
-    for end in (1.0, 0.5, 0.25, *np.geomspace(1.3e-6, 1.3e4, 301).tolist()):
+    for end in (1.0, 0.5, 0.25, *np.geomspace(1.3e-6, 1.3e4, 101).tolist()):
         theirs = [place for place in locator.tick_values(0, end) if -1e-9 * end <= place <= end * (1 + 1e-9)]
         assert round_places(0.0, end, most) == pytest.approx(theirs)
 
@@ -263,6 +256,7 @@ def test_a_figure_drawn_with_matplotlib_stands_among_charts() -> None:
     assert all(contents["pdf"].startswith(b"%PDF") for contents in made.values())
 
 
+@pytest.mark.long
 def test_a_font_that_was_asked_for_is_drawn_as_shapes() -> None:
     svg = charts_of(comparison('figures.font="DejaVu Serif"'))["weights"]
     assert "Matplotlib" in svg and "DejaVuSerif" in svg

@@ -108,7 +108,7 @@ def test_every_text_of_every_figure_is_read_where_it_is_shown(words: tuple[str, 
     ],
 )
 def test_a_single_setting_overrides_the_preset(words: tuple[str, ...], size: tuple[float, float]) -> None:
-    for drawing in drawings_of(comparison(*words)).values():
+    for drawing in drawings_of(comparison(*words, "figures.only=[weights,entropy]")).values():
         assert shown_size(drawing) == pytest.approx(size, abs=0.01)
 
 

@@ -137,6 +137,7 @@ def test_boxes_stand_apart_and_each_leads_to_a_table_of_the_page(words: tuple[st
     assert len(leads) > 4 and len(ids) == len(set(ids))
 
 
+@pytest.mark.long
 def test_what_positions_and_scores_do_stands_at_the_arrows() -> None:
     """A sinusoid marks x, of which values are made too; a rotation turns queries and keys alone."""
     flow = flows("variant=[looped]", "position=sinusoidal")[0]

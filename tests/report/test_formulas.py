@@ -169,6 +169,7 @@ def test_what_is_rounded_before_it_is_turned_is_right(tmp_path: Path) -> None:
     assert set(visit(worksheet.page(paper, "", "a.csv"), script, tmp_path).answer) == {"right"}
 
 
+@pytest.mark.long
 def test_each_side_has_its_own_angles_where_its_tokens_are_others() -> None:
     paper = attn_exp.sheet("variant=[matrix]", "position=rope", "past=1", "digits=5").paper
     given = shown(paper)
@@ -258,6 +259,7 @@ def test_a_row_left_empty_may_have_been_rounded() -> None:
         assert exercise.check({name: box for name, box in boxes.items() if name != stage}).passed
 
 
+@pytest.mark.long
 def test_mistakes_of_another_shape_are_tried_on_a_sheet_that_asks_some_stages() -> None:
     exercise = attn_exp.sheet("variant=[multi_head]", "head=2", "stages=[context]")
     checked = exercise.check(context=exercise.paper.blanks[0].right + 1.0)

@@ -51,6 +51,7 @@ def test_rows_that_are_reached_alike_share_a_ladder() -> None:
     assert [one.ends for one in ladders(*words)] == ["unscaled", "linear and linear_recurrent"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tokens", [3, 40, 200])
 def test_the_page_and_its_text_say_every_step_at_any_size(tokens: int) -> None:
     run = a_run(comparison("embeddings=random", f"embeddings.tokens={tokens}", "variant=[matrix,multi_head]", "head=4"))

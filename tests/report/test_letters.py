@@ -40,6 +40,7 @@ def test_why_rows_share_a_letter(words: tuple[str, ...], expected: list[str]) ->
 LONG = ("embeddings=random", "embeddings.tokens=2500", "embeddings.d_model=4", "variant=[blockwise]")
 
 
+@pytest.mark.long
 def test_the_terminal_says_how_many_queries_were_checked_where_it_was_not_all() -> None:
     found = comparison(*LONG)
     (row,) = found.rows

@@ -62,13 +62,13 @@ def held(opened: Tab, wanted: Comparison) -> None:
 
 
 @pytest.mark.parametrize("words", WAYS, ids=" ".join)
-def test_six_changes_and_the_command_for_them_give_the_same_comparison(
+def test_changes_and_the_command_for_them_give_the_same_comparison(
     opened: Tab, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """Eleven configurations, six changes each: the command that the button gives says the same of every row."""
+    """The command that the button gives says the same of every row after each change."""
     show(opened, tmp_path, *words)
     source = random.Random(" ".join(words))
-    for _ in range(6):
+    for _ in range(3):
         type_into(opened, source.randrange(opened.ask(CELLS)), f"{source.uniform(-3, 3):.{source.randrange(0, 4)}f}")
         held(opened, comparison(*shlex.split(opened.ask("attention.live.line()"))[3:]))
     assert opened.console == []

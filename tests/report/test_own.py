@@ -43,6 +43,7 @@ def folder(function: str = "attention", *words: str) -> Path:
     return Path("outputs/latest").resolve()
 
 
+@pytest.mark.long
 def test_the_mistake_its_stage_and_the_smallest_case_are_told(here: Path) -> None:
     run = folder()
     for name in ("report.html", "report.md"):
@@ -103,6 +104,7 @@ def test_a_function_that_fails_is_told_without_harm_to_the_page() -> None:
     assert "&lt;b&gt;no&lt;/b&gt;" in page
 
 
+@pytest.mark.long
 def test_an_old_run_says_the_same_without_the_code(here: Path) -> None:
     run = folder()
     before = {name: (run / name).read_bytes() for name in ("report.html", "report.md")}

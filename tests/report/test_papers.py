@@ -88,6 +88,7 @@ def pdf_of(tables: Sequence[papers.Table], folder: Path) -> str:
     return said
 
 
+@pytest.mark.long
 def test_latex_compiles(tmp_path: Path) -> None:
     need_pdflatex()
     empty = HARD._replace(lines=())

@@ -170,6 +170,7 @@ def test_a_fence_is_longer_than_what_it_holds() -> None:
     assert markdown.fenced("a```b") == "````\na```b\n````"
 
 
+@pytest.mark.long
 def test_a_long_run_shows_corners_and_says_so() -> None:
     found = comparison("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=24", "head=6")
     text = markdown_of(a_run(found))
@@ -404,6 +405,7 @@ def test_weights_that_were_never_whole_are_shown_as_means_of_blocks(tmp_path: Pa
     assert words.MEANS_OF_BLOCKS in page_of(again)
 
 
+@pytest.mark.long
 def test_a_sentence_about_some_queries_says_how_many() -> None:
     words = ("embeddings=random", "embeddings.d_model=16", "variant=[blockwise]", "mask=causal", "report=none")
     assert "reference at the" not in " ".join(sentences.where_functions_part(comparison(*words, "embeddings.tokens=8")))

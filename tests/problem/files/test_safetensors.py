@@ -134,6 +134,7 @@ def test_a_file_that_lies_is_refused_in_one_line(data: bytes, tmp_path: Path) ->
     refused(path)
 
 
+@pytest.mark.long
 @given(place=st.integers(0, 200), value=st.integers(0, 255), end=st.integers(0, 300))
 def test_a_damaged_file_is_read_as_the_package_reads_it_or_refused(
     place: int, value: int, end: int, tmp_path_factory: pytest.TempPathFactory

@@ -34,7 +34,7 @@ def torchs() -> Any:
         return ids["input_ids"][0].tolist(), model(**ids, output_hidden_states=True, output_attentions=True)
 
 
-@pytest.mark.parametrize("layer", range(6))
+@pytest.mark.parametrize("layer", [0, 2, 5])
 def test_every_layer_is_what_pytorch_computes(layer: int, torchs: Any) -> None:
     _, computed = torchs
     found = comparison("model=bert", f"model.path={FOLDER}", f"model.text='{TEXT}'", f"model.layer={layer}")
