@@ -21,7 +21,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from attn_exp import forms, mistakes, registry, rules
+from attn_exp import forms, mistakes, rules
 from attn_exp.experiment import metrics
 from attn_exp.experiment.library_conventions import CONVENTIONS
 from tests import ROOT
@@ -145,28 +145,6 @@ def test_what_fails_as_it_should_is_shown_with_what_it_says(produce: Any, page: 
 def test_files_are_written_where_they_say(produce: Any, page: Any) -> None:
     text = produce.produced("```yaml:mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\n```\n", page)
     assert text == "```{code-block} yaml\n:caption: mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\na: 1\n```\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["check", "extend"])
-def test_what_is_said_of_your_own_code_runs(name: str, produce: Any, tmp_path: Path) -> None:
-    """The page on checks, its adapter of a Keras layer included, and the door from outside of the other."""
-    (tmp_path / name).mkdir()
-    text = (DOCS / f"{name}.md").read_text(encoding="utf-8").split("\n## A mask\n")[0]
-    with registry.kept():
-        page = produce.Page(name, tmp_path / name, DOCS / "_produced/test")
-        shown = produce.produced(text.replace("<!-- checkout -->\n", ""), page)
-    said = {
-        "check": [
-            "Its mistake is scale_by_d",
-            "with x and a layer's matrices, torch",
-            "no_scale",
-            "multi_head and mine compute the same function (A)",
-        ],
-        "extend": ["looped and matrix compute the same function (A)", "did you mean mask.wide.step?"],
-    }[name]
-    assert all(sentence in shown for sentence in said)
-    assert name != "check" or "keras_layer.py:attention --quick -v\nkeras_layer.py:attention: right" in shown
 
 
 @pytest.mark.parametrize("group", ["mask", "score", "position", "normalizer"])
