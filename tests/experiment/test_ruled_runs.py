@@ -102,6 +102,7 @@ def test_multi_query_shares_the_first_head_or_the_mean(pool: str) -> None:
     np.testing.assert_allclose(shared[0], heads[0] if pool == "first" else heads.mean(axis=0), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_grouping_random_heads_changes_no_entropy() -> None:
     """Keys of one head are drawn as those of another: only a mean of heads has a smaller spread, and other logits."""
     words = ("embeddings=random", "embeddings.d_model=64", "embeddings.tokens=32", "head=8", "variant=[multi_head]")

@@ -44,6 +44,7 @@ SEEN = """
 """The picture is the one that a page without its script begins with."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
