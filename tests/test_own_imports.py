@@ -84,6 +84,7 @@ def test_a_package_that_python_finds_is_imported_as_it_is() -> None:
     assert not own_imports.is_installed("wsgiref", Path(ast.__file__).parent)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "there", "chosen"),
     [

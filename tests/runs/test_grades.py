@@ -336,6 +336,7 @@ def test_many_answers_are_graded_on_all_processors_as_one_after_the_other(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the workers are forks, in which grading ends the process")
+@pytest.mark.long
 def test_a_process_that_dies_while_it_grades_is_an_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paper = handed(*SMALL)
     Path("all").mkdir()
