@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import nan
 from typing import Annotated, Any
 
 import pytest
@@ -22,62 +21,43 @@ FIGURE = {"quantity": "Q", "printed": "1", "stage": "q"}
 HUGE = 10**400
 
 TAKEN: list[tuple[str, Any, Any]] = [
-    ("seed", 0, 0),
     ("seed", 2**70, 2**70),
-    ("head", 1, 1),
-    ("scale", True, True),
     ("scale", 2, 2.0),
-    ("kv_head", None, None),
     ("align", "bottom_right", "bottom_right"),
-    ("check", "none", ()),
     ("check", "mask", ("mask",)),
     ("check", ["mask", "none"], ("mask",)),
     ("check", None, ()),
     ("notes", ["a", 1, True], ("a", "1", "true")),
     ("mask", {"causal": None}, {"causal": {}}),
-    ("published", None, ()),
     ("figures", {"format": "pdf"}, ("pdf",)),
     ("figures", {"format": ["png", "png", "svg"]}, ("png", "svg")),
 ]
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"seed": -1}, "seed=-1: expected a whole number of at least 0"),
-    ({"seed": True}, "seed=true: expected a whole number of at least 0"),
-    ({"seed": "one"}, "seed=one: expected a whole number of at least 0"),
     ({"head": 0}, "head=0: expected a whole number of at least 1"),
-    ({"head": 2.5}, "head=2.5: expected a whole number of at least 1"),
-    ({"kv_head": 0}, "kv_head=0: expected a whole number of at least 1"),
     ({"scale": "maybe"}, "scale=maybe: expected true, false, or the multiplier as a number"),
-    ({"scale": nan}, "scale=nan: expected true, false, or the multiplier as a number"),
     ({"bias": 1}, "bias=1: expected true or false"),
     ({"align": "left"}, "unknown align 'left'; did you mean top_left? choose one of top_left, bottom_right"),
-    ({"mask_join": True}, "unknown mask_join 'true'; choose one of and, or"),
-    ({"normalizer": 3}, "normalizer=3: expected a word"),
     ({"mask": "causal"}, "mask=causal: expected a name and its settings"),
     ({"notes": "a"}, "notes=a: expected a list of words, such as [a,b]"),
-    ({"notes": [None]}, "notes=[null]: expected a list of words, such as [a,b]"),
     ({"output_dir": " "}, "output_dir=: expected a folder, such as outputs, or . for this one"),
     ({"heads": 2}, "unknown setting 'heads'; did you mean head? choose one of "),
     ({"embeddings": 5}, "embeddings=5: expected settings, got a plain value"),
     ({"embeddings": {"tokens": 1.5}}, "embeddings.tokens=1.5: expected a list of names, how many, or a file of them"),
-    ({"embeddings": {"tokens": 0}}, "embeddings.tokens=0: expected a whole number of at least 1"),
     (
         {"embeddings": {"distribution": "gauss"}},
         "unknown embeddings.distribution 'gauss'; choose one of normal, uniform",
     ),
     ({"embeddings": {"vectors": {"shape": [1, 2]}}}, "embeddings.vectors.distribution is missing"),
-    ({"projections": {"spread": "wide"}}, "projections.spread=wide: expected a finite number"),
     ({"projections": {"spread": HUGE}}, "expected a finite number"),
     ({"figures": {"width": 100}}, "figures.width=100: expected a number from 3 to 20"),
     ({"figures": {"format": []}}, "figures.format=[]: expected at least one of png, svg, pdf"),
     ({"sweep": {"name": "a/b"}}, "sweep.name=a/b: expected a folder's name of letters, digits, dots and dashes"),
-    ({"variant": {"m": {}}}, "variant.m.form is missing"),
     ({"variant": {"m": {"form": "matrix", "head": 0}}}, "variant.m.head=0: expected a whole number of at least 1"),
     ({"published": [{"quantity": "Q"}]}, "published[0].printed is missing"),
-    ({"published": [{**FIGURE, "row": 0}]}, "published[0].row=0: expected a whole number of at least 1"),
     ({"published": [{**FIGURE, "head": 0}]}, "published[0].head=0: expected a whole number of at least 1"),
     ({"published": [{**FIGURE, "inputs": {"x": 1}}]}, "unknown setting 'published[0].inputs.x'"),
-    ({"published": [{**FIGURE, "rounded": {"q": "a"}}]}, "published[0].rounded.q=a: expected a finite number"),
 ]
 
 

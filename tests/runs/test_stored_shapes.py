@@ -21,10 +21,8 @@ from tests.runs.test_store import a_run, reseal
 Change = Callable[[Any], Any]
 
 ARRAYS: dict[str, tuple[str, Change]] = {
-    "a row less of x": ("x", lambda x: x[:-1]),
     "x as texts": ("x", lambda x: x.astype(str)),
     "x of NaN": ("x", lambda x: x * np.nan),
-    "no x": ("x", lambda x: None),
     "tokens that are numbers": ("tokens", lambda tokens: np.arange(len(tokens))),
     "tokens of letters that there are not": (
         "tokens",
@@ -32,12 +30,8 @@ ARRAYS: dict[str, tuple[str, Change]] = {
     ),
     "a key less": ("key_tokens", lambda tokens: tokens[:-1]),
     "a past": ("past", lambda past: np.array(1)),
-    "a past before the first": ("past", lambda past: np.array(-1)),
     "a past without end": ("past", lambda past: np.array(np.inf)),
-    "a projection of other rows": ("W_q", lambda matrix: matrix[:-1]),
-    "no projection": ("W_v", lambda matrix: None),
     "no q": ("q", lambda q: None),
-    "weights of one head": ("multi_head/weights", lambda weights: weights[0]),
     "logits of a query less": ("multi_head/logits", lambda logits: logits[:, 1:]),
     "an output of complex numbers": ("multi_head/output", lambda output: output * 1j),
     "a rung of a query less": ("multi_head/step 2/weights", lambda weights: weights[:, 1:]),
@@ -48,21 +42,17 @@ ARRAYS: dict[str, tuple[str, Change]] = {
 }
 
 TABLES: dict[str, tuple[str, Callable[[list[str]], list[str]]]] = {
-    "a row less": ("comparison.csv", lambda lines: lines[:-1]),
     "rows in another order": ("comparison.csv", lambda lines: [lines[0], *lines[:0:-1]]),
     "a row of another": ("comparison.csv", lambda lines: [*lines[:-1], lines[-1].replace("multi_head", "other", 1)]),
     "another form": ("comparison.csv", lambda lines: [*lines[:-1], lines[-1].replace(",matrix", ",looped", 1)]),
     "a type that is none": ("comparison.csv", lambda lines: [line.replace("float64", "float6") for line in lines]),
     "digits without end": ("comparison.csv", lambda lines: [*lines[:-1], f"{lines[-1]}{'9' * 5000}"]),
-    "a distance less": ("distances.csv", lambda lines: lines[:-1]),
     "a distance to a stranger": (
         "distances.csv",
         lambda lines: [line.replace("multi_head", "other") for line in lines],
     ),
     "a step less": ("steps.csv", lambda lines: [lines[0], *lines[2:]]),
     "a step to a stranger": ("steps.csv", lambda lines: [line.replace("looped", "other") for line in lines]),
-    "a step of text": ("steps.csv", lambda lines: [*lines[:-1], lines[-1].replace(",looped,", ",looped,no", 1)]),
-    "no timings": ("timings.csv", lambda lines: lines[:1]),
     "a carriage return": ("timings.csv", lambda lines: [lines[0], f"a\rb{lines[1]}", *lines[2:]]),
 }
 

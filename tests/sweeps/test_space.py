@@ -133,6 +133,7 @@ def test_what_is_too_large_is_counted_and_refused_at_once(words: list[str], mess
     assert time.process_time() - start < 2
 
 
+@pytest.mark.long
 def test_the_largest_plan_starts_in_seconds() -> None:
     start = time.process_time()
     space, config = expand(["seed=range(0,50000000)"], [])

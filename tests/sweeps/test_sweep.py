@@ -331,6 +331,7 @@ def test_parquet_without_pyarrow_is_refused_before_anything_is_computed(
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.long
 def test_parquet_is_a_data_set_for_duckdb(tmp_path: Path, quick: Quick) -> None:
     duckdb = pytest.importorskip("duckdb")
     pytest.importorskip("pyarrow")

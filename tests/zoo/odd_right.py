@@ -28,38 +28,8 @@ def odd_letters(values: Array, keys: Array, queries: Array) -> dict[str, Array]:
     return {"scores": scores, "weights": weights, "output": np.einsum("wvus,wvst->wvut", weights, values)}
 
 
-def positional(q: Array, k: Array, v: Array, /, mask: Array | None = None, *, causal: bool = False) -> Any:
-    seen = np.ones((q.shape[-2], k.shape[-2]), bool) if mask is None else mask
-    seen = seen & np.tri(*seen.shape[-2:], dtype=np.bool_) if causal else seen
-    return softmax(np.where(seen, q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1]), np.finfo(q.dtype).min)) @ v
-
-
 def many_keywords(query: Array, key: Array, value: Array, **kwargs: Any) -> Any:
     return softmax(query @ key.swapaxes(-1, -2) * kwargs.get("scale", query.shape[-1] ** -0.5)) @ value
-
-
-def flash(q: Array, k: Array, v: Array, causal: bool = False, sm_scale: float | None = None) -> tuple[Array, Array]:
-    """Blocks of queries and keys, the output rescaled as it goes; returns log-sum-exp too."""
-    scale = q.shape[-1] ** -0.5 if sm_scale is None else sm_scale
-    answer, sums = np.zeros((*q.shape[:-1], v.shape[-1])), np.zeros(q.shape[:-1])
-    for low in range(0, q.shape[-2], 5):
-        rows = np.arange(low, min(low + 5, q.shape[-2]))
-        top = np.full((*q.shape[:-2], len(rows), 1), -np.inf)
-        below, above = np.zeros(top.shape), np.zeros((*top.shape[:-1], v.shape[-1]))
-        for start in range(0, k.shape[-2], 4):
-            keys = np.arange(start, min(start + 4, k.shape[-2]))
-            scores = q[..., rows, :] @ k[..., keys, :].swapaxes(-1, -2) * scale
-            scores = np.where((keys <= rows[:, None]) | (not causal), scores, -np.inf)
-            new = np.maximum(top, scores.max(-1, keepdims=True))
-            base = np.where(np.isneginf(new), 0.0, new)
-            powers, shrink = np.exp(scores - base), np.exp(top - base)
-            below, above, top = (
-                below * shrink + powers.sum(-1, keepdims=True),
-                above * shrink + powers @ v[..., keys, :],
-                new,
-            )
-        answer[..., rows, :], sums[..., rows] = above / below, (top + np.log(below))[..., 0]
-    return answer, sums
 
 
 def powers_in_order(q: Array, k: Array, v: Array) -> Any:
@@ -204,9 +174,7 @@ def batched_layer(x: Array, W_q: Array, W_k: Array, W_v: Array, num_heads: int =
 RIGHT = [
     *wide_heads.RIGHT,
     Case("", odd_letters, style="einsum"),
-    Case("", positional),
     Case("", many_keywords),
-    Case("", flash, style="online"),
     Case("", powers_in_order, style="sorted"),
     Case("", by_tanh, style="shares"),
     Case("", quarter_turns),

@@ -50,13 +50,11 @@ def test_a_missing_field_has_the_default_of_transformers() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": (OF_BERT | {"use_alibi": True}, "use_alibi=true, which is not read here and may change the numbers"),
-    "unknown, false": (OF_LLAMA | {"use_rope": False}, "use_rope=false, which is not read here"),
     "soft caps": (OF_LLAMA | {"attn_logit_softcapping": 30.0}, "attn_logit_softcapping=30.0, which is not read here"),
     "code of its own": (
         OF_BERT | {"auto_map": {"AutoModel": "a.B"}},
         "auto_map={AutoModel:a.B}, which is not read here",
     ),
-    "layers apart": (OF_LLAMA | {"per_layer_config": {"0": {}}}, "per_layer_config={0:{}}, which is not read here"),
     "rope without a name": (
         OF_LLAMA | {"rope_interleaved": True},
         "rope_interleaved=true; only false or null is computed",
@@ -66,16 +64,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "add_cross_attention=true; only false",
     ),
     "pieces": (OF_BERT | {"chunk_size_feed_forward": 2}, "chunk_size_feed_forward=2; only 0 is computed here"),
-    "fewer heads": (OF_BERT | {"pruned_heads": {"0": [1]}}, "pruned_heads={0:[1]}; only {} or null is computed here"),
-    "few bits": (
-        OF_LLAMA | {"quantization_config": {"bits": 4}},
-        "quantization_config={bits:4}; only null is computed here",
-    ),
     "a switch of 1": (OF_BERT | {"is_decoder": 1}, "is_decoder=1; expected true or false"),
     "no switch": (OF_LLAMA | {"is_causal": None}, "is_causal=null; expected true or false"),
     "an encoder that is causal": (OF_BERT | {"is_causal": True}, "is_causal=true and is_decoder=false"),
     "a whole epsilon": (OF_BERT | {"layer_norm_eps": 1}, "layer_norm_eps=1; expected a number above 0, such as 1e-05"),
-    "no epsilon": (OF_LLAMA | {"rms_norm_eps": 0.0}, "rms_norm_eps=0.0; expected a number above 0"),
     "an epsilon of another": (
         KNOWN["distilbert-base-uncased"] | {"layer_norm_eps": 0.5},
         "layer_norm_eps=0.5; only 1e-12",
