@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -62,30 +62,6 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, sync: bool = False, new
         system.replace(draft, path)
     if sync:
         system.sync_folder(path.parent)
-
-
-def write_together(files: Mapping[Path, bytes]) -> None:
-    """Write files, each whole or not at all, and wait until all of them would survive a loss of power.
-
-    The disk is waited for once: together, files cost hardly more than one alone. Where one cannot be written, those
-    before it are.
-
-    Raises:
-        OSError: the folder cannot be written to, or the disk is full.
-    """
-    drafts: dict[Path, Path] = {}
-    try:
-        for path, data in files.items():
-            with undone_unless_named(path) as draft:
-                write_draft(draft, (data,))
-            drafts[path] = draft
-    finally:
-        for draft in drafts.values():
-            system.sync_file(draft)
-        for path, draft in drafts.items():
-            system.replace(draft, path)
-        for folder in {path.parent for path in drafts}:
-            system.sync_folder(folder)
 
 
 def point(link: Path, folder: Path) -> None:

@@ -88,7 +88,6 @@ ROWS = Source("q.shape[-2]", lambda context: context.at.rows)
 KEYS = Source("k.shape[-2]", lambda context: context.at.keys)
 ALL_AROUND = Source("2 * max(t, s)", lambda context: 2 * max(context.at.rows, context.at.keys))
 ALL_AND_ITS_OWN = Source("2 * max(t, s) + 1", lambda context: 2 * max(context.at.rows, context.at.keys) + 1)
-OF_LENGTH = (ROWS, KEYS, ALL_AROUND, ALL_AND_ITS_OWN)
 SAME = Source("lambda x, *_, **__: x", lambda context: lambda x, *_, **__: x)
 POSITIONS, POSITIONS_OF_ALL = (
     as_layers("arange(t)", counted("t")), as_layers("arange(t) for each entry", counted("b t"))

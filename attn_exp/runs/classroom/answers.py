@@ -72,15 +72,6 @@ def blank_or_filled(paper: Paper, filled: bool = False) -> str:
     return records.as_csv(lines)
 
 
-def read_answers(path: Path, paper: Paper) -> Numbers:
-    """Return the numbers of a student's file by stage, `[h r c]`, NaN where a cell is empty or cannot be read.
-
-    Raises:
-        UserError: a file that cannot be read, is far too large, or holds another table.
-    """
-    return read_filled(path, paper).numbers
-
-
 def read_filled(path: Path, paper: Paper) -> Filled:
     """Return what stands in a student's file.
 

@@ -25,10 +25,6 @@ MOST_CELLS = 4_000_000
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 OWN = tuple(name for name in METRICS if name not in ("shift", "cosine"))
 """Metrics of a variant alone; the others compare it with the first row."""
-OF_ROUNDING = frozenset(
-    ("error", "error_ulp", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
-)
-"""Metrics that measure rounding, so that no difference of theirs is too small to count."""
 OF_SHARES = ("largest_weight", "sink", "sparsity")
 """Metrics that compare rows of weights only if both sum to 1, or neither does."""
 OVER_QUERIES = ("entropy", "effective_keys", "largest_weight")

@@ -355,8 +355,3 @@ def find_same_functions(cube: Cube) -> list[list[str]]:
         groups.setdefault(row.tobytes() if (row >= 0).all() else name.encode(), []).append(name)
     return [group for group in groups.values() if len(group) > 1]
 
-
-def compared(first: Array, second: Array) -> Estimate | None:
-    """Estimate the mean paired difference of `[seeds, pairs]`; None where there are none."""
-    differences = paired(np.stack([first.T, second.T]), np.zeros((2, *first.T.shape)), 0, 0, 1)
-    return estimate_of(differences)
