@@ -1,4 +1,4 @@
-"""What is asked of a function, and what its names and its code say that it takes: cases, questions, layouts, words.
+"""Test cases for a function, and what its parameter names and code say that it takes.
 
 May import from `code` and all rooms above that.
 """

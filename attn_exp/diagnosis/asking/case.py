@@ -1,4 +1,4 @@
-"""One question to a function: what it is given, what it should compute of it, and whether an answer is that."""
+"""One test case: its inputs, its expected result, and how an answer is compared with that."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from attn_exp.rules.masks.mask import Mask
 
 
 class Right(dict[str, Array]):
-    """The stages of a right answer, and how far others may lie from them: every answer to a question is held to it."""
+    """The stages of the expected answer, with their rounding tolerance, which is cached."""
 
     def __init__(self, stages: Mapping[str, Array]) -> None:
-        """Hold the stages; how far others may lie is computed when it is first asked for."""
         super().__init__(stages)
         self.rooms = dict[int, float]()
 
     def tolerance(self, digits: int) -> float:
-        """Return `tolerance` of them, computed once."""
+        """Return `tolerance` of these stages, cached by `digits`."""
         if digits not in self.rooms:
             self.rooms[digits] = how_far(self, digits)
         return self.rooms[digits]
@@ -31,10 +30,10 @@ class Right(dict[str, Array]):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A question: `rung` is the line of the ladder that it belongs to, `recipe` what is right, `given` the input.
+    """A test case: `rung` is its row in the report, `recipe` the reference computation, `given` the inputs.
 
-    `explicit_scale` says that the scale is passed and not left to the function. An `optional` question may be refused.
-    An `unpromised` one has no keyword of its own: an error, or an answer of another shape, says that it is not offered.
+    `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: the function may refuse.
+    `unpromised`: no keyword announces the feature, so an error or another shape means that it is not offered.
     """
 
     rung: str
@@ -46,29 +45,29 @@ class Case:
 
     @cached_property
     def right(self) -> Right:
-        """Every stage of the right answer, computed when it is first asked for."""
+        """Every stage of the expected answer, computed on first use."""
         return Right(compute(self.recipe, self.given, self.given.done))
 
     @cached_property
     def in_float32(self) -> Given:
-        """The input with heads in float32, for who was given no more."""
+        """The inputs with q, k and v cast to float32, for functions that were called in that dtype."""
         return replace(self.given, **{side: getattr(self.given, side).astype(np.float32) for side in "qkv"})
 
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
-        """Return the same question under other masks."""
+        """Return the same case with other masks."""
         return self.asking(self.recipe.with_rules(masks=masks))
 
     def asking(self, recipe: Recipe) -> Case:
-        """Return the same question with another recipe as what is right."""
+        """Return the same case with another recipe as the reference."""
         return Case(self.rung, recipe, self.given, self.explicit_scale, self.optional, self.unpromised)
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a function said: its output `[b h t e]` or `[b t m]`, other stages that it returned, or why it failed.
+    """The result of one call: output `[b h t e]` or `[b t m]`, other returned stages, or why it failed.
 
-    `refused` says that it refuses in words what it was asked for, and `reached` how far it came before an error; `axes`
-    says which shape it had, where that has axes of length 1 more or fewer than it should.
+    `refused`: the error says that the request is not supported. `reached`: how far the call got before its error.
+    `axes`: the shape of an output that has axes of length 1 too many or too few, in words.
     """
 
     output: Array | None
@@ -81,12 +80,11 @@ class Answer:
 
 
 def expected(case: Case) -> Right:
-    """Return every stage of the right answer."""
     return case.right
 
 
 def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
-    """Return the stages of a wrong recipe, or None where it does not fit the shapes."""
+    """Return the stages that a recipe gives, or None if it does not fit the shapes."""
     try:
         return compute(recipe, given, given.done)
     except (ValueError, IndexError, ZeroDivisionError):
@@ -94,17 +92,17 @@ def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
 
 
 FEW_BLIND = 0.5
-"""The share of queries that may see no key, for an answer to say anything of a mistake that hides them."""
+"""Largest fraction of queries without a visible key at which an answer can still identify a mistake."""
 
 
 def is_blind(stages: Mapping[str, Array]) -> bool:
-    """Say whether so many queries see no key that an answer tells nothing of the stages."""
+    """Return whether too many queries see no key for an answer to tell anything."""
     blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
     return bool(blind.mean() > FEW_BLIND)
 
 
 def is_for_no_key(output: Array, stages: Mapping[str, Array]) -> bool:
-    """Say whether no query of these stages sees a key, and an output is what people write there: NaN, or zeros."""
+    """Return whether no query sees a key and the output is what people return then: all NaN or all zeros."""
     if not (stages["masked"] == -np.inf).all() or output.shape != stages["output"].shape:
         return False
     nothing: bool = bool(np.isnan(output).all() or not output.any())
@@ -112,9 +110,9 @@ def is_for_no_key(output: Array, stages: Mapping[str, Array]) -> bool:
 
 
 def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
-    """Return an output with zeros where a query sees no key: there, people write NaN, zeros or a mean.
+    """Return an output with zeros where a query sees no key: people return NaN, zeros or a mean there.
 
-    Where no query sees one of several keys, what a function gives there is all that it gives.
+    If no query sees any of several keys, return the output unchanged: there is nothing else to compare.
     """
     blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
     all_of_it = blind.all() and stages["masked"].shape[-1] > 1
@@ -125,30 +123,30 @@ def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
 
 
 def tolerance(stages: Mapping[str, Array], digits: int) -> float:
-    """Return how far an answer may lie from these stages by rounding alone, to `digits` bits."""
+    """Return how far an answer may differ from these stages by rounding to `digits` bits alone."""
     return stages.tolerance(digits) if isinstance(stages, Right) else how_far(stages, digits)
 
 
 def how_far(stages: Mapping[str, Array], digits: int) -> float:
     """Compute `tolerance`.
 
-    A bound in the largest norm, `c 2^-digits (2 (d + s) + 4 max|logit|) max(|w| |v|)`, with c = 8, and 64 for a layer,
-    whose projections round too. Of a type of fewer than 24 bits, sums are taken to be kept in float32; weights, values
-    and the answer are rounded, which is `4 2^-digits` of the largest number.
+    A bound in the maximum norm, `c 2^-digits (2 (d + s) + 4 max|logit|) max(|w| |v|)`, with c = 8, or 64 for a layer,
+    whose projections round too. Below 24 bits, sums are assumed to accumulate in float32; rounding weights, values and
+    output adds `4 2^-digits` of the largest number.
     """
     safety = 64.0 if stages["output"].ndim == 3 else 8.0
     size, keys = stages["q"].shape[-1], stages["k"].shape[-2]
     with np.errstate(all="ignore"):
         weights = sizes(stages["weights"])
         known = np.isfinite(stages["masked"])
-        if weights.shape == known.shape:  # how a logit is rounded whose weight is 0 changes nothing
+        if weights.shape == known.shape:  # rounding a logit has no effect if its weight is 0
             known &= weights != 0
         logits = np.abs(np.where(known, stages["masked"], 0.0)).max(initial=0.0)
         values = sizes(stages["v"])
         scale = sizes(weights @ values if can_mix(weights, values) else values).max(initial=0.0)
         total = weights.sum(axis=-1)
-        lost = total / np.abs(stages["weights"].sum(axis=-1))  # by what sums of numbers of either sign are rounded more
-        scale *= max(np.fmin(total, lost).max(initial=0.0), 1.0)  # shares of sums that nearly vanish
+        lost = total / np.abs(stages["weights"].sum(axis=-1))  # cancellation loses more digits
+        scale *= max(np.fmin(total, lost).max(initial=0.0), 1.0)  # weights whose sum nearly vanishes
         scale = max(scale, sizes(stages["output"]).max(initial=0.0))
     if digits >= 24:
         return float(safety * 2.0**-digits * (2 * (size + keys) + 4 * logits) * scale)
@@ -157,7 +155,7 @@ def how_far(stages: Mapping[str, Array], digits: int) -> float:
 
 
 def can_mix(weights: Array, values: Array) -> bool:
-    """Say whether weights can be taken with values as they stand: a mistake may mix other values, or other heads."""
+    """Return whether weights and values can be multiplied: a mistake may use other values, or other heads."""
     if weights.shape[-1] != values.shape[-2]:
         return False
     heads = zip(weights.shape[-3::-1], values.shape[-3::-1], strict=False)
@@ -165,14 +163,14 @@ def can_mix(weights: Array, values: Array) -> bool:
 
 
 def sizes(array: Array) -> Array:
-    """Return the sizes of numbers, 0 for what is none: an infinite weight would let any answer beside it pass."""
+    """Return absolute values, with 0 for NaN and inf: an infinite weight would let any answer pass."""
     return np.abs(array if np.isfinite(array).all() else np.where(np.isfinite(array), array, 0.0))
 
 
 def differs(output: Array, stages: Mapping[str, Array], digits: int, room: float | None = None) -> bool:
-    """Say whether an output is not these stages' own, rounding apart; NaN must stand where NaN is expected.
+    """Return whether an output differs from these stages by more than rounding; NaN is right only where expected.
 
-    `room` is their `tolerance`, where that is known.
+    `room`: their `tolerance`, if it is already known.
     """
     right = stages["output"]
     if output.shape != right.shape:
@@ -195,9 +193,9 @@ def differs(output: Array, stages: Mapping[str, Array], digits: int, room: float
 
 
 def overflows(output: Array, right: Array) -> bool:
-    """Say whether two answers are alike but where sums overflow: in which order they are taken is the processor's.
+    """Return whether two answers agree except where sums overflow, which depends on the order of summation.
 
-    A float64's lowest number beside another comes to -inf, to NaN or, with one more that is positive, to neither.
+    A sum with the lowest float64 may be -inf, NaN or, with one more positive term, neither.
     """
     one, other = (~(np.abs(array) < HUGE) for array in (output, right))
     are_finite = any((np.isfinite(array) & (np.abs(array) > HUGE)).any() for array in (output, right))
@@ -207,18 +205,18 @@ def overflows(output: Array, right: Array) -> bool:
 
 
 HUGE = 1e290
-"""Numbers beyond are near those of which a sum overflows."""
+"""Sums of numbers beyond this may overflow."""
 
 
 def is_far(output: Array, stages: Mapping[str, Array]) -> bool:
-    """Say at a glance whether an output is another one than that of these stages: most are.
+    """Return whether an output is clearly not that of these stages: a cheap test that settles most cases.
 
-    What a query gives that sees no key is open, and large logits allow for much rounding: there it is not said.
+    False where it cannot tell: some query sees no key, or large logits allow for much rounding.
     """
     right = stages["output"]
     if output.shape != right.shape or not output.size:
         return False
-    gap = np.abs(right - output).max()  # NaN is no number above another
+    gap = np.abs(right - output).max()  # comparisons with NaN are False
     if not gap > FAR * np.abs(output).max():
         return False
     masked = stages["masked"]
@@ -227,18 +225,18 @@ def is_far(output: Array, stages: Mapping[str, Array]) -> bool:
         return bool(low > -LARGE_LOGITS and high < LARGE_LOGITS)
     if (masked == -np.inf).all(axis=-1).any():
         return False
-    return bool(np.abs(np.where(masked > -np.inf, masked, 0.0)).max(initial=0.0) < LARGE_LOGITS)  # of NaN, 0
+    return bool(np.abs(np.where(masked > -np.inf, masked, 0.0)).max(initial=0.0) < LARGE_LOGITS)  # NaN counts as 0
 
 
 FAR, LARGE_LOGITS = 0.1, 1e6
-"""Of the largest number of an answer: a gap that no rounding makes, as long as logits are not so large."""
+"""Rounding makes no relative difference above `FAR` as long as logits are below `LARGE_LOGITS`."""
 
 
-# Two answers beside each other, and the same question with other numbers
+# Comparing two answers, and the same case with other numbers
 
 
 def same_answer(one: Answer, other: Answer, case: Case, digits: int) -> bool:
-    """Say whether two answers are the same, rounding apart."""
+    """Return whether two answers are equal up to rounding."""
     if one.output is None or other.output is None:
         return one.output is None and other.output is None
     if one.output.shape != other.output.shape:
@@ -247,7 +245,7 @@ def same_answer(one: Answer, other: Answer, case: Case, digits: int) -> bool:
 
 
 def same_numbers(one: Array | None, other: Array | None) -> bool:
-    """Say whether two answers are there and equal, number by number; NaN equals NaN."""
+    """Return whether both outputs exist and are equal element by element; NaN equals NaN."""
     return one is not None and other is not None and np.array_equal(one, other, equal_nan=True)
 
 

@@ -1,6 +1,6 @@
-"""How long a check has been at work: what takes long and seldom tells more is left out once its time is over.
+"""How long a check has run: slow steps that rarely find more are skipped once their time is over.
 
-Seconds are those of the processor, so that a busy machine asks no less than an idle one.
+Times are processor seconds, so that a check on a busy machine tries as much as on an idle one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 ASKING_MORE, EXPLAINING = 6.0, 8.0
-"""Seconds of a check after which a function is asked in no other size, layout or convention, and after which no more
-combinations of mistakes are tried."""
+"""Seconds after which a check tries no other size, layout or convention, and no more combinations of mistakes."""
 
 
 SEVERAL = "several mistakes at once"
@@ -23,7 +22,7 @@ SEVERAL = "several mistakes at once"
 
 @dataclass
 class Pace:
-    """How many seconds of this processor count as one; more lets a slow machine ask as much as a quick one."""
+    """How many processor seconds count as one; with more, a slow machine tries as much as a fast one."""
 
     seconds: float = 1.0
 
@@ -33,9 +32,9 @@ PACE = Pace()
 
 @dataclass
 class Clock:
-    """When a check began, and what was left out of it for want of time.
+    """When a check began, and what it skipped for lack of time.
 
-    `told` and `at`: what the processor's clock said last, and when; it is asked again after `OFTEN`.
+    `told` and `at`: the last reading of the processor clock, and when it was taken; it is valid for `OFTEN`.
     """
 
     start: float = field(default_factory=process_time)
@@ -44,7 +43,7 @@ class Clock:
     at: float = 0.0
 
     def worked(self) -> float:
-        """Return for how many seconds, at the pace that is set, a check has been at work."""
+        """Return how many processor seconds, at the configured pace, the check has used."""
         now = perf_counter()
         if now - self.at >= OFTEN:
             self.told, self.at = process_time(), now
@@ -52,7 +51,7 @@ class Clock:
 
 
 OFTEN = 0.01
-"""Seconds: thousands of tries ask for the time, and a processor's clock lets others run first on a busy machine."""
+"""Seconds between readings: there are thousands of requests, and each reading may yield a busy processor."""
 
 
 CLOCK: ContextVar[Clock | None] = ContextVar("the clock of the check that is at work", default=None)
@@ -60,7 +59,7 @@ CLOCK: ContextVar[Clock | None] = ContextVar("the clock of the check that is at 
 
 @contextmanager
 def running() -> Iterator[Clock]:
-    """Start the clock of a check; one within another has the same."""
+    """Start the clock of a check; a nested check shares the outer clock."""
     clock = CLOCK.get()
     if clock is not None:
         yield clock
@@ -74,7 +73,7 @@ def running() -> Iterator[Clock]:
 
 
 def while_there_is_time(several: Iterable[T], seconds: float, what: str) -> Iterator[T]:
-    """Yield one after the other until a check has been at work for so many seconds."""
+    """Yield items until the check has used `seconds` of processor time."""
     for one in several:
         if is_over(seconds, what):
             return
@@ -82,7 +81,7 @@ def while_there_is_time(several: Iterable[T], seconds: float, what: str) -> Iter
 
 
 def is_over(seconds: float, what: str) -> bool:
-    """Say whether a check has been at work for so many seconds, and note `what` is left out then."""
+    """Return whether the check has used more than `seconds`; if so, record that `what` was skipped."""
     clock = CLOCK.get()
     if clock is None or clock.worked() <= seconds:
         return False

@@ -1,4 +1,4 @@
-"""In which order the axes of queries, keys and values lie: into an order of letters, and back."""
+"""Axis layouts of queries, keys and values: convert `[b h t d]` to a layout and back."""
 
 from __future__ import annotations
 
@@ -10,51 +10,49 @@ import numpy as np
 from attn_exp.arrays import Array
 
 LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
-"""The usual ones: b batch, h heads, t tokens, d numbers of a head, m the numbers of all heads side by side."""
+"""The usual layouts: b batch, h heads, t tokens, d numbers of a head, m all heads concatenated (h*d)."""
 RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt", "bd1t",
         "btdh1")  # fmt: skip
-"""Those that are tried where none of the usual ones is right; n is the heads of all entries, one after the other.
+"""Layouts that are tried if no usual one is right; n is batch and heads in one axis (b*h).
 
-The last are those of images: of one whose points are tokens, in one row, and of several in a row, where each point
-asks those at its own place and so counts as a head.
+The last two are for images: `bd1t` has the points of one image as tokens, `btdh1` several images as tokens, where each
+point attends to the same point of the others and so counts as a head.
 """
 WIDE = "btm"
-"""The layout of those who split heads themselves, by a keyword that says how many there are."""
+"""The layout of functions that split heads themselves and take the number of heads."""
 KNOWN = (*LAYOUTS, *RARE)
 LISTED = ("hbtd",)
-"""Those of answers alone: a list of heads."""
+"""Layouts of outputs only: a list of heads."""
 JOINED = {"m": "hd", "n": "bh", "1": ""}
-"""Letters that stand for two axes in one, or for none."""
+"""Letters that stand for two axes in one, or for an axis of length 1."""
 
 
 def spread(layout: str) -> str:
-    """Return a layout with a letter for each axis."""
+    """Return a layout with merged axes split and axes of length 1 removed."""
     return "".join(JOINED.get(letter, letter) for letter in layout)
 
 
 def has_batch(layout: str) -> bool:
-    """Say whether a layout has entries of a batch."""
     return "b" in spread(layout)
 
 
 def has_heads(layout: str) -> bool:
-    """Say whether a layout has heads."""
     return "h" in spread(layout)
 
 
 def is_joined(layout: str) -> bool:
-    """Say whether the numbers of all heads lie side by side."""
+    """Return whether all heads are concatenated in one axis."""
     return "m" in layout
 
 
 def cuts_heads(layout: str) -> bool:
-    """Say whether the heads of a token lie beside each other: then a function cuts them itself, or turns them."""
+    """Return whether heads come after tokens, so that a function has to split or transpose them itself."""
     letters = spread(layout)
     return is_joined(layout) or ("h" in letters and letters.index("t") < letters.index("h"))
 
 
 def laid(array: Array, layout: str) -> Array:
-    """Return heads `[b h t d]` in another layout; without a letter for them the first entry, or the first head."""
+    """Convert heads `[b h t d]` to a layout; without a batch or head axis, keep the first entry or head."""
     letters = spread(layout)
     chosen = array[tuple(slice(None) if letter in letters else 0 for letter in "bhtd")]
     kept = [letter for letter in "bhtd" if letter in letters]
@@ -65,9 +63,9 @@ def laid(array: Array, layout: str) -> Array:
 
 
 def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
-    """Return an answer as `[b h t e]`; `sizes` says how many entries and heads there are.
+    """Convert an output to `[b h t e]`, where `sizes["h"]` is the number of heads.
 
-    One that has other axes than the layout comes back with an axis more, so that it is the right answer of nobody.
+    If its axes do not fit the layout, return an array that is not 4-dimensional, so that it matches nothing.
     """
     heads, letters = sizes["h"], spread(layout)
     joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in "mn"]
@@ -86,10 +84,9 @@ def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
 
 
 def layouts_of_answer(array: Array, shape: tuple[int, ...], first: str, turned: bool) -> Iterator[str]:
-    """Yield the layouts in which an array has the shape `[b h t e]` that an answer must have; `first` is likeliest.
+    """Yield the layouts in which an array converts to `shape`, `[b h t e]`; `first` is the likeliest.
 
-    Numbers of a token lie last, unless those that were given lie otherwise, or may (`turned`): an answer that is
-    transposed is a wrong one.
+    The last axis must be d or m unless `turned`: a transposed output is wrong, unless the inputs are transposed too.
     """
     heads = {"h": shape[1]}
     for layout in dict.fromkeys((first, *(one for one in (*KNOWN, *LISTED) if turned or one[-1] in "dm"))):

@@ -1,4 +1,4 @@
-"""How a function wants its mask: as booleans, ones and zeros or numbers to add, and with which axes."""
+"""How a function wants its mask: as booleans, ones and zeros or additive, and with which axes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from attn_exp.forms.pipeline import At
 KINDS = ("booleans", "ones and zeros", "integers", "added")
 AXES = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s", "t s b", "b t s 1", "t s b 1")
 LATE = {"t s b": (2, 3, 0), "b t s 1": (0, 2, 3, 1), "t s b 1": (2, 3, 0, 1)}
-"""Where the axes of `[b h t s]` go in masks of those whose scores have entries or heads last."""
+"""How to transpose `[b h t s]` for functions whose scores have batch or heads last."""
 OF_KEYS = ("b s", "b 1 1 s", "b 1 s")
-"""The axes of masks that are the same for every query."""
+"""Axes of masks that all queries share."""
 LOWEST, ADDED = -np.inf, -1e9
-"""What is added where one may not attend: what hides for certain, and what most people add."""
+"""Values of additive masks where one may not attend: -inf always hides, -1e9 is what most people use."""
 WANTED = re.compile(r"has no attribute '(\w*mask\w*)'")
-"""What is said where an object that holds a mask was expected."""
+"""The error of code that expected an object with the mask as an attribute."""
 WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros",
          "integers": "masks of whole numbers"}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Masking:
-    """One way to write a mask that is True where one may attend.
+    """One way to write a boolean mask as the argument of a function.
 
-    `added` is 0 there and -inf elsewhere; `ones and zeros` is 1 and 0 as floats. `axes` are those of a mask that all
-    entries and heads share. Where all may be seen, `neutral` says what is given: that mask, None, or the mask turned.
-    Some want an object that holds their mask as an `attribute`. `lowest` is what is added where one may not
-    attend, and `highest` what stands for 1 where one may. `opposite`: what is True hides in this mask, where it does
-    not in others of the same call, or the other way round.
+    `kind`: "added" is 0 where one may attend and `lowest` elsewhere; "ones and zeros" is `highest` and 0 as floats.
+    `axes` are those of a mask that batch and heads share. `neutral`: what to pass if nothing is hidden: the mask, None,
+    or the inverted mask. `attribute`: wrap the mask in an object with this attribute. `opposite`: this mask has the
+    opposite polarity of other masks in the same call.
     """
 
     kind: str = "booleans"
@@ -47,7 +46,7 @@ class Masking:
     opposite: bool = False
 
     def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
-        """Return a mask `[t s]` or `[b h t s]` in this way; `blocks`: True hides in it."""
+        """Write a mask `[t s]` or `[b h t s]` in this form; `blocks`: True means hidden."""
         if self.opposite:
             mask, blocks = ~mask, not blocks
         seen = ~mask if blocks else mask
@@ -63,7 +62,7 @@ class Masking:
         return laid.astype(np.int64 if self.kind == "integers" else np.bool_)
 
     def laid(self, mask: Array, at: At) -> Array:
-        """Return a mask with the axes of this way; one that says more than they can hold keeps its own."""
+        """Return a mask with these axes; one that varies over more axes keeps its own."""
         if self.axes in OF_KEYS:
             keys = whole(mask, at)[:, 0, 0]
             return {"b s": keys, "b 1 s": keys[:, None], "b 1 1 s": keys[:, None, None]}[self.axes]
@@ -78,18 +77,18 @@ class Masking:
         return each if self.axes == "b 1 t s" else each[:, 0]
 
     def laid_late(self, mask: Array, at: At) -> Array:
-        """Return a mask with entries or heads last; one for each head has all four axes."""
+        """Return a mask with batch or heads last; a mask per head keeps all four axes."""
         order, full = LATE[self.axes], whole(mask, at)
         if mask.shape[:-2] == (at.batch, at.heads):
             return full.transpose(*order, *(axis for axis in range(4) if axis not in order))
         return full[:, 0].transpose(1, 2, 0) if len(order) == 3 else full[:, :1].transpose(order)
 
     def held(self, mask: Any) -> Any:
-        """Return a mask in the object that holds it, where one is wanted."""
+        """Wrap a mask in the object that the function expects, if any."""
         return SimpleNamespace(**{self.attribute: mask}) if self.attribute and mask is not None else mask
 
     def like(self, other: Masking) -> Masking:
-        """Return this way to write a mask, with what is known of another."""
+        """Return this form with the `neutral` and `attribute` of another."""
         return replace(self, neutral=other.neutral, attribute=other.attribute)
 
     def __str__(self) -> str:
@@ -101,13 +100,13 @@ class Masking:
 
 
 def attribute_of(error: str) -> str:
-    """Return which attribute the object should have had that an error misses, if it is that of a mask."""
+    """Return the mask attribute that an error reports as missing, or an empty string."""
     found = WANTED.search(error)
     return found[1] if found else ""
 
 
 def whole(mask: Array, at: At) -> Array:
-    """Return a mask for each entry and each head, `[b h t s]`."""
+    """Broadcast a mask to `[b h t s]`."""
     full = np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys))
     return np.ascontiguousarray(full)
 

@@ -1,4 +1,4 @@
-"""What a function takes, read from the names of its parameters, and what a case says in them."""
+"""What a function takes, inferred from its parameter names, and how a case is passed to it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "kv_heads": ("numkvheads", "nkvheads", "kvheads", "kvhead", "numkeyvalueheads"),
     "dropout": ("dropoutp", "dropout", "pdropout", "dropoutrate"),
 }  # fmt: skip
-"""Each role and the names that it has in the wild, in small letters without underscores."""
+"""Each role with the parameter names used for it in practice, in lower case without underscores."""
 
 BY_NAME = {name: role for role, names in ROLES.items() for name in names}
 CORE, LAYER = ("q", "k", "v"), ("x", "W_q", "W_k", "W_v")
@@ -70,18 +70,16 @@ CORE, LAYER = ("q", "k", "v"), ("x", "W_q", "W_k", "W_v")
 
 @dataclass(frozen=True)
 class Offer:
-    """What a function takes: `core` takes heads, else it takes x and a layer's matrices.
+    """What a function takes: q, k and v if `core`, else x and a layer's weight matrices.
 
-    `parameters` gives each role the function's own name for it; `positional` are those that have no name to be called
-    by; `defaults` holds what the function itself would take. `layouts` are the only ones that it can be given, where
-    they are known, `said` what its other arguments are given, in words, and
-    `guessed` that their names did not say which of them hold the arrays; `only_if_right`, that nothing did, so that a
-    wrong answer is no wrong attention. `divides` says that scores are divided by the scale that is passed. `own_keys`
-    counts keys of a layer that are no token's, learned ones that were set to 0. `unscaled` says that it is a layer of
-    one head over the points of an image, of one query over states that are keys and values at once, or one without
-    biases and with a table of positions, or one that norms queries and keys: non-local networks, SAGAN, Luong's dot
-    score, T5 and Gemma 3n scale nothing. `turned`
-    says that a layer's matrices, W_o too, are handed over as `nn.Linear` holds them, `[out in]`.
+    `parameters` maps each role to the function's own name for it; `positional` are the positional-only ones; `defaults`
+    holds the function's defaults. `layouts`: the only possible layouts, if known. `said`: the values of other
+    arguments, in words. `guessed`: names did not tell which arguments hold the arrays. `only_if_right`: nothing did, so
+    a wrong answer does not mean wrong attention. `divides`: scores are divided by the scale argument. `own_keys`: how
+    many extra keys a layer has, learned ones that were set to 0. `unscaled`: a layer that often has no scale: one head
+    over the points of an image, one query over states that are both keys and values, no biases and a position table, or
+    normalized queries and keys (non-local networks, SAGAN, Luong's dot score, T5, Gemma 3n). `turned`: weight matrices,
+    W_o too, are passed as `nn.Linear` stores them, `[out in]`.
     """
 
     core: bool
@@ -98,17 +96,17 @@ class Offer:
     turned: bool = False
 
     def takes(self, role: str) -> bool:
-        """Say whether there is a parameter for that role."""
+        """Return whether a parameter has this role."""
         return role in self.parameters
 
     def without(self, *roles: str) -> Offer:
-        """Return the same without words for some roles, whose defaults are the function's own affair then."""
+        """Return the offer without these roles; the function's own defaults apply to them."""
         words = {role: word for role, word in self.parameters.items() if role not in roles}
         defaults = {role: value for role, value in self.defaults.items() if role not in roles}
         return replace(self, parameters=words, defaults=defaults)
 
     def of_keys_alone(self) -> Offer:
-        """Return the same with its word for a mask as one that can say no more than which keys are padding."""
+        """Return the offer with its mask treated as a key padding mask."""
         words, defaults = (
             {"padding" if role == "mask" else role: value for role, value in said.items()}
             for said in (self.parameters, self.defaults)
@@ -120,7 +118,7 @@ def offered(function: Any, name: str) -> Offer:
     """Return what a function takes.
 
     Raises:
-        UserError: it takes neither q, k and v nor x and W_q, W_k, W_v, or needs something that nobody knows.
+        UserError: it takes neither q, k, v nor x, W_q, W_k, W_v, or requires an argument of unknown meaning.
     """
     parameters = parameters_of(function, name)
     named: dict[str, inspect.Parameter] = {}
@@ -163,10 +161,10 @@ def offered(function: Any, name: str) -> Offer:
 
 
 def role_of(name: str) -> str:
-    """Return the role that a name has, or may have as it speaks of a mask: `src_mask`, `mask_bool`, `key_pad_mask`.
+    """Return the role of a parameter name, or an empty string; parts may say a mask: `src_mask`, `key_pad_mask`.
 
-    The adjacency of a graph is one: it says which token may attend to which.
-    Lengths of entries say a mask too: `memory_seq_lengths`; one number, as `max_len`, does not.
+    The adjacency matrix of a graph is a mask too, and so are lengths of batch entries (`memory_seq_lengths`), but not
+    one number (`max_len`).
     """
     if plain(name) in BY_NAME:
         return BY_NAME[plain(name)]
@@ -181,40 +179,40 @@ def role_of(name: str) -> str:
 
 
 NO_LENGTH = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
-"""Words beside `lengths` of names that hold no lengths of keys: where texts end that lie in a row is none."""
+"""Words that, beside `lengths` in a name, show that it holds no key lengths, such as cumulative ones."""
 MASKED = {"token", "tokens"}
-"""Words of names that hold no mask where they come after it, as in `mask_token`."""
+"""Words that, after `mask` in a name, show that it holds no mask, as in `mask_token`."""
 NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "mode", "flag", "fn", "func",
            "mod", "ratio", "prob", "default", "no", "has", "add", "causal", "head", "layer", "need", "apply",
            "do", "drop", "dropout", "query", "queries", "q", "loss"}  # fmt: skip
-"""Words beside `mask` of names that hold none."""
+"""Words that, beside `mask` in a name, show that it holds no mask."""
 
 
 def told(default: Any) -> Any:
-    """Return a default where it is a plain value; of others all that counts is that there is one."""
+    """Return a default if it is a plain value, else `...`, which only records that there is one."""
     return default if default is None or isinstance(default, bool | int | float | str | tuple | np.generic) else ...
 
 
 def tell_switches_from_masks(named: dict[str, inspect.Parameter]) -> None:
-    """Give a word for a mask that is a switch the role of one for causal, which most mean, and the other way round.
+    """Correct roles in place: a boolean `mask` is "causal", and a `causal_mask` that takes an array is "mask".
 
-    Beside a causal mask that is an array, another mask says which keys are padding.
+    If a function takes two such arrays, the other one is the padding mask.
     """
     if "mask" in named and is_switch(named["mask"]):
         named.setdefault("causal", named.pop("mask"))
     elif "causal" in named and is_array_of_mask(named["causal"]):
-        if "mask" in named:  # which of two masks is the causal one is said
+        if "mask" in named:  # the names say which mask is the causal one
             named.setdefault("padding", named.pop("mask"))
         named["mask"] = named.pop("causal")
 
 
 def is_array_of_mask(given: inspect.Parameter) -> bool:
-    """Say whether a word for a causal mask holds the mask, as `causal_mask=None` does, and is no switch."""
+    """Return whether a parameter for a causal mask takes the mask itself, as `causal_mask=None` does, not a flag."""
     return "mask" in plain(given.name) and given.default is None and "bool" not in str(given.annotation)
 
 
 def role_taken(given: inspect.Parameter) -> str:
-    """Return the role of a parameter by its name and its default; `scale=True` is a switch, and no number."""
+    """Return the role of a parameter by its name and default; a boolean `scale=True` is a flag and has none."""
     role = role_of(given.name)
     if role == "scale" and is_switch(given):
         return ""
@@ -222,9 +220,9 @@ def role_taken(given: inspect.Parameter) -> str:
 
 
 def roles_taken(parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
-    """Return the role of each parameter: one that switches masks on, as `do_mask=False` does, is causal beside none.
+    """Return the role of each parameter; a flag such as `do_mask=False` means causal if no mask is taken.
 
-    So is a `mask: bool`, which takes no array.
+    So does `mask: bool`, which takes no array.
     """
     roles = {given.name: role_taken(given) for given in parameters}
     roles |= {given.name: "" for given in parameters if given.annotation in (bool, "bool") and turns_masks_on(given)}
@@ -234,7 +232,7 @@ def roles_taken(parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
 
 
 def turns_masks_on(given: inspect.Parameter) -> bool:
-    """Say whether a parameter is a switch whose name speaks of masks and of switching alone: `use_mask`, `do_mask`."""
+    """Return whether a parameter is a flag whose name only says that masking is on: `use_mask`, `do_mask`."""
     words = {*words_in(given.name)}
     return is_switch(given) and bool(words & {"mask", "masking", "masked"}) and words <= OF_SWITCHES
 
@@ -243,20 +241,20 @@ OF_SWITCHES = {"mask", "masking", "masked", "do", "use", "apply", "with", "is", 
 
 
 def is_switch(given: inspect.Parameter) -> bool:
-    """Say whether an argument is True or False, by its default or its note."""
+    """Return whether a parameter is boolean, by its default or annotation."""
     return isinstance(given.default, bool) or given.annotation in (bool, "bool")
 
 
 def positional(given: inspect.Parameter) -> bool:
-    """Say whether an argument may be given by its place."""
+    """Return whether a parameter can be passed by position."""
     return given.kind in (given.POSITIONAL_ONLY, given.POSITIONAL_OR_KEYWORD)
 
 
 def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:
-    """Return the parameters of a function but words for masks that its code never reads beside one that it reads.
+    """Return the parameters of a function, except masks that it never reads (see `set_aside`).
 
     Raises:
-        UserError: what it takes is not known.
+        UserError: its parameters cannot be determined.
     """
     every = every_parameter(function, name)
     aside = set_aside(function, every, role_of)
@@ -264,19 +262,18 @@ def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:
 
 
 def words_set_aside(function: Any) -> list[str]:
-    """Return the words for masks that a function takes and never reads, beside one that counts."""
+    """Return the names of masks that a function takes but never reads (see `set_aside`)."""
     return [one.name for one in set_aside(function, every_parameter(function, ""), role_of)]
 
 
 def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
-    """Return the parameters of a function; of a compiled one, those of its schema, or that its documentation begins
-    with.
+    """Return the parameters of a function: of its signature, its TorchScript schema or its docstring.
 
     Raises:
-        UserError: what it takes is not known.
+        UserError: its parameters cannot be determined.
     """
     schema = getattr(function, "schema", None)
-    if type(function).__name__ in ("ScriptMethod", "ScriptFunction") and schema is not None:  # PyTorch's own compiler
+    if type(function).__name__ in ("ScriptMethod", "ScriptFunction") and schema is not None:  # TorchScript
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         return [inspect.Parameter(given.name, kind, annotation=str(given.type), default=(
             given.default_value if given.has_default_value() else inspect.Parameter.empty
@@ -291,14 +288,13 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
     if written is None:
         raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
     words = [word for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]
-    if not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # a remark in brackets
+    if not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose in brackets
         raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
     return [parameter(word) for word in words]
 
 
 def behind_stars(function: Any) -> list[inspect.Parameter]:
-    """Return what a class takes whose own maker has stars alone, or what is a part of another function, as a method is
-    that JAX compiles; nothing of others."""
+    """Return the parameters behind a bare `*args, **kwargs`: of a class's `__init__`, or of a wrapper's `func`."""
     inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
     if not callable(inner):
         return []
@@ -311,7 +307,7 @@ STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def parameter(word: str) -> inspect.Parameter:
-    """Return a parameter as it is written, such as `scale=None` or `q: Tensor`."""
+    """Parse a parameter as it is written, such as `scale=None` or `q: Tensor`."""
     named, _, default = word.partition("=")
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     name = named.partition(":")[0].strip()
@@ -319,24 +315,24 @@ def parameter(word: str) -> inspect.Parameter:
 
 
 def words_in(name: str) -> list[str]:
-    """Return the words of a name in small letters, without numbers: `srcKeyMask_2` has three."""
+    """Return the words of a name in lower case, without digits: `srcKeyMask_2` has three."""
     return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
 def plain(name: str) -> str:
-    """Return a name in small letters without underscores."""
+    """Return a name in lower case without underscores."""
     return name.replace("_", "").lower()
 
 
-# A case in the words of a function; what it has no keyword for, it must do by itself
+# A case as keyword arguments; what has no keyword, the function must do by itself
 
 SCORES: dict[type, str] = {Softcap: "softcap", Alibi: "alibi", Sink: "sinks", Added: "added"}
 OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
-"""The keyword that says a mask by itself."""
+"""The role of the keyword that requests a mask by itself."""
 
 
 def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> dict[str, Any]:
-    """Return the keywords of a case, by role; `wide`: the function splits heads itself, as a layer does."""
+    """Return the keyword arguments of a case, by role; `wide`: the function splits heads itself, as a layer does."""
     at = at_of(case)
     return {
         **unasked(at, offer, request),
@@ -347,7 +343,7 @@ def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> 
 
 
 def unasked(at: At, offer: Offer, request: Request) -> dict[str, Any]:
-    """Return what a function must be given though nobody asks for it: full lengths, a mask that allows all."""
+    """Return neutral values for arguments that must be passed anyway: full lengths, a mask that hides nothing."""
     neutral: dict[str, Any] = {
         "lengths": np.full(at.batch, at.keys, np.int64),
         "mask": np.full((at.rows, at.keys), not request.blocks),
@@ -361,12 +357,12 @@ def unasked(at: At, offer: Offer, request: Request) -> dict[str, Any]:
 
 
 def is_required(given: inspect.Parameter) -> bool:
-    """Say whether a parameter has no default and is no star."""
+    """Return whether a parameter has no default and is not `*args` or `**kwargs`."""
     return given.default is given.empty and not is_starred(given)
 
 
 def is_starred(given: inspect.Parameter) -> bool:
-    """Say whether a parameter stands for many arguments."""
+    """Return whether a parameter is `*args` or `**kwargs`."""
     return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 
@@ -384,7 +380,7 @@ def at_of(case: Case) -> At:
 
 
 def spoken_masks(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict[str, Any]:
-    """Return the keywords for the masks: each by its own word, the others joined as one boolean mask."""
+    """Return the keyword arguments for masks: each by its own keyword, the rest joined in one boolean mask."""
     said: dict[str, Any] = {}
     rest: list[Mask] = []
     for mask in recipe.rules.masks:
@@ -403,7 +399,7 @@ def spoken_masks(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict
 
 
 def own_word(mask: Mask, offer: Offer, at: At) -> Any:
-    """Return what a mask's own keyword is given."""
+    """Return the value for a mask's own keyword."""
     if isinstance(mask, Window):
         default = offer.defaults.get("window")
         one_number = isinstance(default, int) and not isinstance(default, bool)
@@ -415,13 +411,13 @@ def own_word(mask: Mask, offer: Offer, at: At) -> Any:
 
 
 def filler(mask: Padding | Filler, at: At, request: Request) -> Array:
-    """Return `[b s]`, True = may attend, or True = filler where the convention says so."""
+    """Return a padding mask `[b s]`: True = attend, or True = padding if the convention says so."""
     kept = kept_by(mask, at)
     return ~kept if request.blocks else kept
 
 
 def kept_by(mask: Padding | Filler, at: At) -> Array:
-    """Return which keys are no filler, `[b s]`."""
+    """Return which keys are not padding, `[b s]`."""
     if isinstance(mask, Filler):
         kept = np.resize(mask.kept, at.keys)
     else:
@@ -431,7 +427,7 @@ def kept_by(mask: Padding | Filler, at: At) -> Array:
 
 
 def boolean(masks: list[Mask], at: At, request: Request) -> Array:
-    """Return one boolean mask, `[t s]` where all entries and heads share it, else as many axes as it needs."""
+    """Return one boolean mask, `[t s]` if batch and heads share it, else with axes for them."""
     rules = at.rules.__class__(masks=tuple(masks), offset=at.rules.offset)
     whole = steps.allowed(At(rules, at.batch, at.heads, at.groups, at.rows, at.keys, at.size, at.width))
     shared = whole[0, 0] if whole.shape[:2] == (1, 1) else whole
@@ -440,7 +436,7 @@ def boolean(masks: list[Mask], at: At, request: Request) -> Array:
 
 
 def spoken_scores(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
-    """Return the keywords for score rules."""
+    """Return the keyword arguments for score rules."""
     said: dict[str, Any] = {}
     for rule in recipe.rules.scores:
         word = SCORES.get(type(rule), "")
@@ -458,7 +454,7 @@ def spoken_scores(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
 
 
 def spoken_heads(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, Any]:
-    """Return the keywords for heads, the scale, and dropout, which is always off."""
+    """Return the keyword arguments for heads, scale and dropout, which is always off."""
     said: dict[str, Any] = {}
     if offer.takes("heads") and (wide or "heads" not in offer.defaults):
         said["heads"] = case.recipe.heads

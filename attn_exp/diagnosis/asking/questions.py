@@ -1,6 +1,6 @@
-"""The questions to a function of heads or to a layer: shapes in which mistakes show, and inputs that tell them apart.
+"""The test cases for a function of heads or a layer: shapes and inputs that expose mistakes.
 
-All sizes are different, so that no two can be mixed up.
+All sizes differ, so that no two axes can be confused.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 
 SIZE = 8
-"""Numbers of a head."""
+"""Head size."""
 LONGEST, MIDDLE = 131, 11
-"""Tokens of the longest question, and of the longest that a quick check asks."""
+"""Tokens of the longest case, and of the longest case in a quick check."""
 STAGES = 12
-"""Arrays `[b h t s]` that a question, its answer and the mistakes that may explain it hold at once."""
+"""Arrays `[b h t s]` that a case, its answer and the mistakes that may explain it hold at once."""
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
 PADDED = ("padding", "padding of each entry")
 ABOUT_MASKS = ("masks", *PADDED, "causal", "hidden keys far ahead")
 WIDTH = "another width"
 ANOTHER_BATCH = "another batch"
-"""What is asked of what was made for one size of heads, where others get another size."""
+"""The case for an object built for one head size, in place of one with another head size."""
 MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
-"""The questions in which a mask is given, and those with one that has more axes."""
+"""The cases whose mask has a batch axis, or also a head axis."""
 OF_ENTRIES = (5, 8)
-"""How many tokens of each entry are no filler."""
+"""How many tokens of each batch entry are not padding."""
 SPREAD = 1.4
-"""Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
+"""Standard deviation of queries and keys: logits reach about 6, so weights differ and none is near 1."""
 
 
 def core_cases(
     request: Request, offer: Offer, layout: str, quick: bool, *, returns: str = "", one_size: int = 0
 ) -> Iterator[Case]:  # fmt: skip
-    """Yield the questions to a function of heads, which `returns` them in another layout, or in the same.
+    """Yield the cases for a function of q, k and v; `returns` is the layout of its output, if not `layout`.
 
-    `one_size`: of all heads, where it may be made for one; else 0.
+    `one_size`: the only head size, for an object that may be built for one; else 0.
     """
     maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
     check_room(maker, quick)
@@ -72,7 +72,7 @@ def core_cases(
         yield maker.case("shared heads", 7, 7, groups=2)
         yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
     elif maker.heads % 2 == 0 and maker.heads > 2 and maker.groups == maker.heads and not maker.joined:
-        yield maker.case(SHARED, 7, 7, groups=2, unpromised=True)  # 7 keys that no view can share out
+        yield maker.case(SHARED, 7, 7, groups=2, unpromised=True)  # no reshape can split 7 keys
     yield maker.sized("large inputs", 6, 300.0)
     yield maker.sized("equal inputs", 8, 0.0)
     yield maker.sized("tiny inputs", 6, 1e-6)
@@ -83,9 +83,9 @@ def core_cases(
 
 
 def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
-    """Yield questions of other sizes than the first: of a head, of a batch, and lengths that are far apart.
+    """Yield cases of other sizes than the first: head size, batch size, and very different lengths.
 
-    Those that would leave a query without keys are left out: what it gives then is asked apart.
+    Cases that would leave a query without keys are skipped: those are tested separately.
     """
     cases = [
         maker.case(ANOTHER_BATCH if maker.one_size else "another head size", 6, 6, size=4, batch=3, optional=True),
@@ -97,18 +97,18 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
 
 
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
-    """Yield the questions to a function of x and a layer's matrices, or to a module that has them inside."""
+    """Yield the cases for a function of x and a layer's matrices, or for a module that contains them."""
     maker = LayerMaker(request, offer, inside)
     check_room(maker, quick)
     yield maker.case("values", 9, 9)
     yield maker.case("another length", 7, 7, batch=3)
     if inside is None:
-        # narrower, so that heads that are shares of its width do not fit; without W_o their answer is narrower too
+        # narrower, so that heads that divide its width do not fit; without W_o their output is narrower too
         yield maker.case(WIDTH, 7, 7, wider=-5, unpromised=True)
         yield maker.case("another head size", 6, 6, size=4, optional=True)
     if offer.takes("memory") and not request.masks and not request.positions:
         yield maker.case(CROSS, 5, 9, memory=True, optional=True)
-        yield maker.case(CROSS, 6, 6, memory=True, optional=True)  # some take as many keys as queries alone
+        yield maker.case(CROSS, 6, 6, memory=True, optional=True)  # some need as many keys as queries
     yield from keyword_cases(maker)
     if inside is None and can_be_chosen(request):
         yield from ahead_cases(maker)
@@ -121,7 +121,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
 
 
 def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
-    """Yield the questions that only a whole check asks: lengths at which code in blocks goes wrong."""
+    """Yield the cases of a full check only: lengths at which blockwise code goes wrong."""
     yield maker.case("one token", 1, 1)
     for length in lengths[-1:] if maker.request.few else lengths:
         yield maker.case("off the block", length, length, optional=True)
@@ -129,10 +129,10 @@ def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
 
 
 def check_room(maker: Maker, quick: bool) -> None:
-    """Refuse heads, or a batch, of which the longest question would not fit, before the first is drawn.
+    """Refuse heads, or a batch, whose longest case would not fit in memory, before any input is drawn.
 
     Raises:
-        UserError: with the size, what is free, and a way out.
+        UserError: with the size, the free memory, and a way out.
     """
     heads, longest = maker.heads, MIDDLE if quick else LONGEST
     rows, keys = maker.room_for(maker.request.masks, longest, longest)
@@ -148,9 +148,9 @@ def check_room(maker: Maker, quick: bool) -> None:
 
 
 def keyword_cases(maker: Maker) -> Iterator[Case]:
-    """Yield a question for each keyword that the function has and that nobody asked about by name.
+    """Yield a case for each keyword of the function that the request does not use yet.
 
-    Of a layer fewer are asked: it has one length, and few have a word for a window or a score.
+    A layer gets fewer: it has one length, and few layers have a keyword for a window or a score.
     """
     request, offer = maker.request, maker.offer
     kinds = {type(mask) for mask in request.masks}
@@ -161,7 +161,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         yield from masks_of_entries(maker)
     if offer.takes("causal") and Causal not in kinds:
         yield maker.case("causal", 9, 9, masks=(*request.masks, Causal()))
-        if offer.core and (request.leaks or "align" in request.said):  # else nobody knows which query is at which key
+        if offer.core and (request.leaks or "align" in request.said):  # else the alignment is unknown
             yield maker.case("causal, unequal lengths", 6, 10, masks=(*request.masks, Causal()), optional=True)
         if offer.core and offer.takes("mask"):
             both = (*request.masks, Causal(), maker.some_mask(8, 8, first=True))
@@ -179,7 +179,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
 
 
 def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
-    """Yield a question with filler at the end, and one in which only the first entry has some."""
+    """Yield a case with padding at the end, and one in which only the first batch entry has some."""
     masks = maker.request.masks
     yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(maker.lengths)))
     if isinstance(maker, LayerMaker) and maker.has_entries:
@@ -188,7 +188,7 @@ def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:
-    """Yield questions with a mask for each entry of a batch, and with one for each head too."""
+    """Yield a case with a mask per batch entry, and one with a mask per head too."""
     if isinstance(maker, HeadsMaker) and maker.batch == 1:
         return
     rows, keys = maker.room_for(maker.request.masks, 7, 7)
@@ -201,7 +201,7 @@ def masks_of_entries(maker: Maker) -> Iterator[Case]:
 
 
 def ahead_cases(maker: Maker) -> Iterator[Case]:
-    """Yield a question for each mask in which hidden keys are far ahead of those that are seen."""
+    """Yield a case for each mask in which hidden keys have much larger logits than visible ones."""
     request, offer, rung = maker.request, maker.offer, "hidden keys far ahead"
     if request.masks:
         yield ahead(maker.case(rung, 8, 8))
@@ -213,7 +213,7 @@ def ahead_cases(maker: Maker) -> Iterator[Case]:
 
 
 def score_cases(maker: HeadsMaker) -> Iterator[Case]:
-    """Yield a question for each score rule that the function has a word for, alone and beside a mask."""
+    """Yield a case for each score rule that the function has a keyword for, alone and with a mask."""
     request, offer = maker.request, maker.offer
     sinks = [round(float(number), 3) for number in maker.rng.standard_normal(maker.heads)]
     for role, rule in (("softcap", Softcap(2.0)), ("alibi", Alibi()), ("sinks", Sink(sinks))):
@@ -225,13 +225,13 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
                 yield maker.case(f"{role} beside a mask", 8, 8, scores=scores, masks=masks, optional=True)
 
 
-# Who makes a case of what was asked for: of heads, or of a layer
+# Making cases for a request: of heads, or of a layer
 
 
 class Maker:
-    """Makes cases of a request, with random inputs from one seed; both kinds of functions are asked the same of masks.
+    """Makes the cases of a request, with random inputs from one seed.
 
-    `lengths` are those that a question about filler gives the entries of its batch.
+    `lengths`: the unpadded lengths of the batch entries in a padding case.
     """
 
     stream: int
@@ -245,19 +245,19 @@ class Maker:
 
     @property
     def entries(self) -> int:
-        """How many entries a batch has."""
+        """The number of batch entries in cases that need several: at least 2."""
         return max(2, self.request.entries)
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
-        """Return a case of these sizes; `other` masks, scores and the like stand for what was asked."""
+        """Return a case of these sizes; `other` overrides the requested masks, scores and the like."""
         raise NotImplementedError
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
-        """Return a case whose input, which makes the logits, is multiplied by a factor."""
+        """Return a case whose queries or x, which make the logits, are multiplied by a factor."""
         raise NotImplementedError
 
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
-        """Return sizes that the masks fit: documents, and what is written out, have sizes of their own."""
+        """Return sizes that fit the masks and scores: documents and explicit arrays have fixed sizes."""
         if self.request.few and 1 < max(rows, keys) <= MIDDLE:
             rows, keys = (9, 9) if rows == keys else (7, 11)
         for mask in masks:
@@ -271,11 +271,11 @@ class Maker:
         return rows, keys
 
     def some_mask(self, rows: int, keys: int, first: bool = False) -> Allowed:
-        """Return a random mask in which every query sees a key and misses one, with `first` the first key too.
+        """Return a random mask in which every query sees a key and misses one; `first`: all see the first key.
 
-        Masks that were asked for may have sizes of their own, which it then has too.
+        Use the fixed size of the requested masks, if they have one.
 
-        A function of heads is given one in which every key is seen and missed as well.
+        For a function of heads, every key is seen and missed too.
         """
         rows, keys = self.room_for(self.request.masks, rows, keys)
         seen = self.rng.random((rows, keys)) < 0.6
@@ -304,7 +304,7 @@ class HeadsMaker(Maker):
         self.lengths = OF_ENTRIES[: self.batch]
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
-        """Return a case of these sizes; `other` masks, scores and groups stand for what was asked."""
+        """Return a case of these sizes; `other` overrides the requested masks, scores and groups."""
         masks = other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
         size = self.one_size or other.get("size", SIZE)
@@ -328,7 +328,7 @@ class HeadsMaker(Maker):
         return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # no zero is negative
 
     def whole_numbers(self, rung: str, length: int) -> Case:
-        """Return a case of sparse small whole numbers, which every type holds exactly."""
+        """Return a case of sparse small integers, which every dtype holds exactly."""
         case = self.case(rung, length, length)
         q, k, v = (
             np.where(self.rng.random(side.shape) < 0.3, self.rng.integers(-2, 3, side.shape), 0.0)
@@ -340,9 +340,9 @@ class HeadsMaker(Maker):
 
 @dataclass(frozen=True)
 class Inside:
-    """What a module holds: its matrices as `x W` has them, its heads, and what stands around its attention.
+    """What a module contains: its matrices as in `x W`, its heads, and what surrounds its attention.
 
-    `tokens` says how many it takes, where it takes no other number of them.
+    `tokens`: the number of tokens that it takes, if it accepts no other; else 0.
     """
 
     arrays: Mapping[str, Array]
@@ -353,7 +353,7 @@ class Inside:
 
 
 class LayerMaker(Maker):
-    """Makes cases of x and the matrices of a layer; a module's own matrices stay."""
+    """Makes cases of x and a layer's matrices; a module keeps its own matrices."""
 
     stream = 13
 
@@ -367,11 +367,11 @@ class LayerMaker(Maker):
 
     @property
     def has_entries(self) -> bool:
-        """Whether its questions have several entries because nobody asked for a number of them."""
+        """Whether a module's cases may have several batch entries, because the request fixes no lengths."""
         return self.inside is not None and self.request.entries <= 1
 
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
-        """Return sizes that the masks fit, and the layer."""
+        """Return sizes that fit the masks and the layer."""
         fixed = self.inside.tokens if self.inside else 0
         return super().room_for(masks, fixed or rows, fixed or keys)
 
@@ -379,7 +379,7 @@ class LayerMaker(Maker):
         self, rung: str, rows: int, keys: int, *, optional: bool = False, wider: int = 0, factor: float = 1.0,
         **other: Any,
     ) -> Case:  # fmt: skip
-        """Return a case of so many tokens; x has `wider` more numbers than all heads, and `factor` makes it larger."""
+        """Return a case of these sizes; x is wider than all heads by `wider`, and multiplied by `factor`."""
         masks = other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
         rows = rows if other.get("memory") else keys
@@ -407,7 +407,7 @@ class LayerMaker(Maker):
         return self.case(rung, length, length, factor=factor)
 
     def draw_matrices(self, wider: int, size: int) -> dict[str, Array]:
-        """Return the matrices and biases that the function takes."""
+        """Draw the weight matrices and biases that the function takes."""
         inner, shared = self.heads * size, self.groups * size
         width = inner + wider
         spread = 1.3 / math.sqrt(width)
@@ -418,21 +418,21 @@ class LayerMaker(Maker):
         return {name: array for name, array in arrays.items() if self.offer.takes(name)}
 
 
-# Hidden keys whose logits and values are far larger: they show a small fill in a type of few digits
+# Hidden keys with far larger logits and values: they expose a small fill value in a low-precision dtype
 
 SEEN, HIDDEN = -9.0, -1.0
-"""Logits of the first half of the keys and of the others. Those of one half are equal, so a half type shares evenly."""
+"""Logits of the first half of the keys and of the others; equal within a half, so a half type weights them evenly."""
 LARGER = 16.0
-"""How much larger the values of the other half are."""
+"""How much larger the values of the second half are."""
 
 
 def can_be_chosen(request: Request) -> bool:
-    """Say whether logits can be chosen: nothing but the scale changes them."""
+    """Return whether logits can be chosen freely: nothing but the scale changes them."""
     return not request.positions and not request.scores and request.normalizer.exponential and bool(request.scale)
 
 
 def ahead(case: Case) -> Case:
-    """Return the case of heads or of a layer with chosen logits: each is `scale q k`, or `scale x W_q (x W_k)`."""
+    """Return the case with chosen logits: each is `scale q k`, or `scale x W_q (x W_k)` in a layer."""
     given = case.given
     if given.x is not None:
         return replace(case, given=replace(given, x=marked(case, given.x), arrays=picking(given.arrays)))
@@ -443,17 +443,17 @@ def ahead(case: Case) -> Case:
 
 
 def logits(keys: int) -> Array:
-    """Return the logit of each key, whatever the query."""
+    """Return the logit of each key, which is the same for every query."""
     return np.where(np.arange(keys) < keys // 2, SEEN, HIDDEN)
 
 
 def sizes(keys: int) -> Array:
-    """Return by what the values of each key are multiplied, `[s 1]`."""
+    """Return the factor for the values of each key, `[s 1]`."""
     return np.where(np.arange(keys) < keys // 2, 1.0, LARGER)[:, None]
 
 
 def marked(case: Case, x: Array) -> Array:
-    """Return x with 1 as its first number and what makes the logit as its second."""
+    """Return x with 1 as its first number, and as its second the number that makes the logit."""
     length, size = x.shape[1], case.given.arrays["W_q"].shape[1] // case.recipe.heads
     x = x * sizes(length)
     x[..., 0], x[..., 1] = 1.0, logits(length) / (case.recipe.rules.scale * size)
@@ -461,16 +461,16 @@ def marked(case: Case, x: Array) -> Array:
 
 
 def picking(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a layer's matrices, whose queries are the first number of x and whose keys the second."""
+    """Return a layer's matrices with queries that pick the first number of x, and keys that pick the second."""
     chosen = {name: np.zeros_like(arrays[name]) for name in ("W_q", "W_k", "b_q", "b_k") if name in arrays}
     chosen["W_q"][0], chosen["W_k"][1] = 1.0, 1.0
     return dict(arrays) | chosen
 
 
 def half_hidden(rng: np.random.Generator, rows: int, keys: int, first: bool = False) -> Allowed:
-    """Return a mask that hides the other half of the keys from every query, and of the first half all but some.
+    """Return a mask that hides the second half of the keys from every query, and part of the first half.
 
-    With `first` every query sees the first key, which masks beside this one leave too.
+    `first`: every query sees the first key, which other masks allow too.
     """
     seen = rng.random((rows, keys)) < 0.6
     seen[:, keys // 2 :] = False

@@ -1,4 +1,4 @@
-"""A case of a check as a command: a run on the same input, under the rules of this very case."""
+"""Write a case of a check as a command: a run on the same input, under the same rules."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
 
 OF_THE_CASE = ("mask", "mask_join", "score", "scale", "head", "kv_head", "seed", "embeddings", "projections", "bias")
-"""Settings that a case says anew, whatever the check was asked: its masks, scores and sizes are its own."""
+"""Settings that a case overrides, whatever the user typed: its masks, scores, sizes and inputs."""
 
 
 def command(form: str, case: Case, request: Request) -> str:
-    """Return the command of a run of `form` beside the right one on the input of a case; nothing where none repeats it.
+    """Return the command that runs `form` and the reference on a case's input; empty if no run can repeat it.
 
-    A run marks positions in queries and keys before it calls a function of heads, which a check leaves to the function.
+    A run applies positions to queries and keys before it calls a function of heads; in a check the function does that.
     """
     if case.given.x is None and case.recipe.positions:
         return ""
@@ -48,16 +48,16 @@ def command(form: str, case: Case, request: Request) -> str:
 
 
 def head_words(case: Case) -> list[str]:
-    """Return how many heads there are, and whether they go through W_o."""
+    """Return the settings for the number of heads and for W_o."""
     heads = case.recipe.heads
     words = [f"head={heads}", *([f"variant.matrix.head={heads}"] if heads > 1 else [])]
     if case.given.x is not None and case.recipe.output_projection:
-        words.append("variant.matrix.output_projection=true")  # a function that takes W_o is held to that anyway
+        words.append("variant.matrix.output_projection=true")  # a function that takes W_o is compared with this anyway
     return words
 
 
 def input_words(case: Case) -> list[str]:
-    """Return the input of a case in the words of a run."""
+    """Return the input of a case as settings of a run."""
     if case.given.x is not None:
         arrays = [f"+projections.given.{name}={numbers(array)}" for name, array in case.given.arrays.items()]
         bias = ["bias=true"] if any(name.startswith("b_") for name in case.given.arrays) else []
@@ -75,19 +75,19 @@ def input_words(case: Case) -> list[str]:
 
 
 def is_plain_value(value: Any) -> bool:
-    """Say whether a value can be written as Python: no number that is infinite, and nothing but numbers and texts."""
+    """Return whether a value can be written as a Python literal: None, booleans, strings, finite numbers, lists."""
     if isinstance(value, tuple | list):
         return all(map(is_plain_value, value))
     return value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def numbers(array: Array) -> str:
-    """Return nested lists in short."""
+    """Return an array as nested lists, written compactly."""
     return str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
 
 
 def scale_words(case: Case) -> list[str]:
-    """Return the scale, where it is not the usual one."""
+    """Return the setting for the scale, unless it is the default `d^-1/2`."""
     scale = float(case.recipe.rules.scale)
     if np.isclose(scale, at_of(case).size ** -0.5, rtol=1e-12):
         return []
@@ -95,7 +95,7 @@ def scale_words(case: Case) -> list[str]:
 
 
 def mask_words(case: Case, request: Request) -> list[str]:
-    """Return the masks of a case by their names; those that have none, or the same one twice, become one array."""
+    """Return the masks of a case as settings by name; those without a name, or repeated, become one array."""
     parts, join = case.recipe.rules.masks, "and"
     if len(parts) == 1 and isinstance(parts[0], AnyOf):
         parts, join = parts[0].masks, "or"
@@ -114,12 +114,12 @@ def mask_words(case: Case, request: Request) -> list[str]:
 
 
 def name_of_mask(mask: Mask) -> str:
-    """Return what settings call a mask; filler of any length is padding."""
+    """Return the name of a mask in the settings; `Filler` is padding too."""
     return "padding" if isinstance(mask, Filler) else registry.name_of(mask)
 
 
 def settings_of_mask(mask: Mask, case: Case, request: Request) -> dict[str, Any]:
-    """Return the settings of a mask, for as many keys as the case has."""
+    """Return the settings of a mask for the number of keys in the case."""
     if isinstance(mask, Filler):
         kept = np.resize(mask.kept, at_of(case).keys)
         return {"keys": ~kept if request.blocks else kept}
@@ -127,19 +127,19 @@ def settings_of_mask(mask: Mask, case: Case, request: Request) -> dict[str, Any]
 
 
 def seen(mask: Mask, case: Case) -> Array:
-    """Return which places a mask allows, `[t s]` where all heads share it, else `[h t s]`."""
+    """Return where a mask allows attention, `[t s]` if all heads share it, else `[h t s]`."""
     at = at_of(case.with_masks((mask,)))
     whole: Array = np.broadcast_to(allowed(at), (at.batch, at.heads, at.rows, at.keys))[0]
     return whole[0] if (whole == whole[:1]).all() else whole
 
 
 def score_words(case: Case) -> list[str]:
-    """Return the score rules of a case by their names."""
+    """Return the score rules of a case as settings."""
     return group_words("score", {registry.name_of(rule): settings_of(rule) for rule in case.recipe.rules.scores})
 
 
 def group_words(group: str, rules: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the words that choose rules of a group, with their settings."""
+    """Return the settings that choose the rules of a group, with their values."""
     if not rules:
         return []
     settings = [
@@ -149,12 +149,12 @@ def group_words(group: str, rules: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def settings_of(rule: Any) -> dict[str, Any]:
-    """Return the settings of a rule that are not their defaults."""
+    """Return the settings of a rule that differ from their defaults."""
     return dict(changed(rule)) if is_dataclass(rule) else {}
 
 
 def changed(rule: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a rule that are not as usual, each with its value."""
+    """Yield each field of a rule that differs from its default, with its value."""
     for field in fields(rule):
         value = getattr(rule, field.name)
         usual = field.default if field.default is not MISSING else None
@@ -163,7 +163,7 @@ def changed(rule: Any) -> Iterator[tuple[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """Return arrays and their numbers as lists and Python's numbers."""
+    """Convert arrays and NumPy scalars to lists and Python numbers."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return [plain(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else value

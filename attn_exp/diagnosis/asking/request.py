@@ -1,4 +1,4 @@
-"""What a function should compute, in the words of a run."""
+"""What a function should compute, as the settings of a run."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 
 HOW = ("layout", "takes", "device", "dtype")
-"""Settings that say how the function wants its arrays; all others say what it should compute."""
+"""Settings for how the function wants its arrays; all others say what it should compute."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of a check: rules and heads as a run has them, and how the function wants its arrays.
+    """The settings of a check: rules and heads as in a run, and how the function wants its arrays.
 
-    `head` and `kv_head` are None where they were not asked for. `typed` are the names of the settings that the user
-    wrote; `as_typed` says that none but these may be meant. `align` moves the first query beside the first or the last
-    key. `size` is how many numbers each head of a module that is made of its class has, where its words fit no others,
-    or 0. `scale_set`: a number of the configuration of such a module, and which power of that size it is. `ignore`
-    names arguments that need not be verified. `tell` hears of each call before it is made.
+    `head` and `kv_head` are None if the user did not set them. `typed` holds the settings that the user wrote;
+    `as_typed`: assume no others. `align`: whether the first query is at the first key, or the last query at the last
+    key. `size`: the head size of a module that was built from its class, if its arguments fit no other, or 0.
+    `scale_set`: a number of that module's configuration, and which power of the head size it is. `ignore`: arguments
+    that need not be verified. `tell` is called with a description of each call before it is made.
     """
 
     masks: tuple[Mask, ...] = ()
@@ -73,7 +73,7 @@ class Request:
     tell: Callable[[str], None] | None = field(default=None, compare=False)
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:
-        """Return the rules of a problem with heads of `size` numbers."""
+        """Return the rules for heads of `size` numbers, `rows` queries and `keys` keys."""
         last = AllOf(self.masks).unpadded(keys) if self.align == "before_filler" else keys
         offset = 0 if self.align == "top_left" else last - rows
         return Rules(
@@ -83,12 +83,12 @@ class Request:
 
     @property
     def pads(self) -> bool:
-        """Whether only the first keys are seen by all: masks beside that must leave every query the first of them."""
+        """Whether only the first keys are visible to every query: further masks must leave each query the first."""
         return any(isinstance(mask, Padding | Filler | Prefix) for mask in self.masks)
 
     @property
     def is_causal(self) -> bool:
-        """Whether a causal mask is asked for."""
+        """Whether a causal mask is requested."""
         return any(isinstance(mask, Causal) for mask in self.masks)
 
     @property
@@ -98,26 +98,26 @@ class Request:
 
     @property
     def entries(self) -> int:
-        """How many entries of a batch the masks tell apart: each may have a length of its own."""
+        """How many batch entries the masks have lengths for; 0 without lengths."""
         return max((int(np.size(getattr(mask, "lengths", ()))) for mask in self.masks), default=0)
 
     @property
     def words(self) -> str:
-        """What was asked for, as a reader would say it."""
+        """The typed settings on one line, or "plain attention"."""
         return " ".join(sorted(self.typed)) if self.typed else "plain attention"
 
 
 def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
-    """Return what the settings ask of a function; `how` says layout, takes and device.
+    """Build a request from settings; `how` gives layout, takes and device.
 
     Raises:
-        UserError: settings that no function could be asked for.
+        UserError: settings that a check cannot use.
     """
     return Request(**asked_by(config, words), **how)
 
 
 def with_words(request: Request, words: str) -> Request:
-    """Return the request as it is where somebody types these words too; what words do not say stays as it is."""
+    """Return the request as if the user had typed these words too; all else stays as it is."""
     said = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
     how: dict[str, Any] = {key: said.pop(key).partition("=")[2] for key in HOW if key in said}
     typed = list(said.values())
@@ -125,10 +125,10 @@ def with_words(request: Request, words: str) -> Request:
 
 
 def asked_by(config: Config, words: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a request that settings say.
+    """Return the fields of a request that the settings determine.
 
     Raises:
-        UserError: settings that no function could be asked for.
+        UserError: settings that a check cannot use.
     """
     typed = {word.partition("=")[0].lstrip("+~") for word in words}
     if config.variant and "variant" in typed:
@@ -158,7 +158,7 @@ def asked_by(config: Config, words: Sequence[str]) -> dict[str, Any]:
 
 
 def understood(words: Sequence[str]) -> Request:
-    """Return what some words ask of a function: settings of a run, and how it wants its arrays.
+    """Parse words into a request: settings of a run, and how the function wants its arrays.
 
     Raises:
         UserError: words that no run would take.
@@ -173,13 +173,13 @@ def understood(words: Sequence[str]) -> Request:
 
 
 IGNORE = "ignore="
-"""What a word begins with that sets arguments aside by name."""
+"""Prefix of the word that names arguments to ignore."""
 
 
 def settings_of(words: Sequence[str]) -> Config:
-    """Return the configuration of some words, kept unless members from outside, the environment or files change it.
+    """Compose the configuration of some words; cached unless plugins, the environment or files can change it.
 
-    To compose one takes as long as half a check.
+    Composing one takes as long as half a check.
     """
     is_open = registry.OUTSIDE or any("${" in word or "hydra" in word for word in words)
     return composed(words, []) if is_open else kept(tuple(words))
@@ -187,11 +187,11 @@ def settings_of(words: Sequence[str]) -> Config:
 
 @lru_cache(maxsize=64)
 def kept(words: tuple[str, ...]) -> Config:
-    """Return the configuration of some words, composed once."""
+    """Return the cached configuration of some words."""
     return composed(words, [])
 
 
-# Filler among the keys of a check, which chooses its own lengths: the pattern asked for, over and over
+# Padding in a check, which chooses its own lengths: repeat the requested pattern
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class Filler(Mask):
 
 @dataclass(frozen=True)
 class Gap(Padding):
-    """Every query sees all keys but that at `lengths[b]`: filler at the end is seen by none under a causal mask."""
+    """Every query sees all keys except `lengths[b]`: a causal mask would hide padding at the end anyway."""
 
     def unpadded(self, keys: int) -> int:
         return keys
@@ -230,7 +230,7 @@ class Gap(Padding):
 
 
 def token_names(config: Config) -> Sequence[str]:
-    """Return the names of the tokens, as far as the settings say them."""
+    """Return the token names that the settings give, if any."""
     if config.embeddings.text is not None:
         from attn_exp.problem.sources import words  # noqa: PLC0415 - few checks have words
 
@@ -239,7 +239,7 @@ def token_names(config: Config) -> Sequence[str]:
 
 
 def of_any_length(mask: Mask) -> Mask:
-    """Return a mask that names keys by their places as one of any number of keys."""
+    """Return a mask that lists key positions as one that repeats them for any number of keys."""
     if isinstance(mask, AnyOf):
         return replace(mask, masks=tuple(map(of_any_length, mask.masks)))
     if not isinstance(mask, Holes) or not mask.kept:

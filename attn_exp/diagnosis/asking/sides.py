@@ -1,4 +1,4 @@
-"""Which of q, k, v, x or a layer's matrices a name may mean, read part by part: `queries_BHTD`, `xq`, `key_layer`."""
+"""Infer which of q, k, v, x or a layer's matrices a name means, by its parts: `queries_BHTD`, `xq`, `key_layer`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ FILLING = ("state", "states", "layer", "heads", "head", "tensor", "array", "arr"
 
 
 def parts_of_name(name: str) -> list[str]:
-    """Return the parts of a name in small letters: `queryStates_BHTD` has three."""
+    """Return the parts of a name in lower case: `queryStates_BHTD` has three."""
     return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
 
 
 def side_of_name(name: str) -> str:
-    """Return q, k, v, x, qkv or kv, a matrix such as W_q or W_qkv, or nothing where a name says none of them."""
+    """Return q, k, v, x, qkv or kv, a matrix or bias such as W_q, W_qkv or b_q, or an empty string."""
     known = BY_NAME.get(plain(name), "")
     if known:
         return known if known in ("q", "k", "v", "x") or known[:2] in ("W_", "b_") else ""
@@ -54,7 +54,7 @@ def side_of_name(name: str) -> str:
 
 
 def strip(words: tuple[str, ...]) -> set[str]:
-    """Return words without the letter of the plural."""
+    """Return words without the plural s."""
     return {word.rstrip("s") for word in words}
 
 
@@ -62,14 +62,14 @@ SAYS_WEIGHT, SAYS_BIAS = ("w", "weight", "weights", "kernel", "kernels", "matrix
 
 
 def biases_of(names: Sequence[str]) -> dict[str, str]:
-    """Return which names are biases of a matrix among them: they differ from its name in that word alone."""
+    """Map each bias among the names to its matrix: the two names differ only in the word for bias or weight."""
     matrices = {stem: name for name in reversed(names) if (stem := stem_without(name, SAYS_WEIGHT)) is not None}
     biases = {name: stem for name in names if (stem := stem_without(name, SAYS_BIAS)) is not None}
     return {name: matrices[stem] for name, stem in biases.items() if stem in matrices}
 
 
 def stem_without(name: str, words: Sequence[str]) -> str | None:
-    """Return a name without one of some words, or the letter that stands for it: `c_attn_w`, `Wq`; None of others."""
+    """Return a name without one of the words, or the letter for it (`c_attn_w`, `Wq`); None if it has neither."""
     parts = parts_of_name(name)
     rest = [part for part in parts if part not in words]
     if len(rest) < len(parts):
@@ -80,4 +80,4 @@ def stem_without(name: str, words: Sequence[str]) -> str | None:
 
 
 SHORT = 4
-"""Letters of a name such as `wq` or `bqkv`, whose first one says what it is."""
+"""Maximum length of a name such as `wq` or `bqkv`, whose first letter says what it is."""

@@ -1,4 +1,4 @@
-"""Words for masks that a function takes and never reads: one beside it may be the word that counts."""
+"""Mask parameters that a function takes but never reads: another parameter may be the real mask."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from attn_exp.diagnosis.code.source import codes_in
 
 OF_MASKS = ("mask", "padding", "causal")
 PROTOCOL = "mask"
-"""What layers of Keras are handed where an embedding knows which tokens are filler: many take it for that alone."""
+"""The keyword by which Keras passes the mask of an embedding to a layer: many layers accept it only for that."""
 
 HINT = "is_causal"
-"""What `torch.nn.MultiheadAttention` takes beside its mask, which it must be given all the same: a hint to be fast."""
+"""An optimization hint of `torch.nn.MultiheadAttention`, which requires the mask all the same."""
 
 
 def set_aside(
     function: Any, parameters: Sequence[inspect.Parameter], role_of: Callable[[str], str]
 ) -> list[inspect.Parameter]:  # fmt: skip
-    """Return the parameters that are words for masks which the code of a function never reads, and need not.
+    """Return the mask parameters that the code of a function never reads and that a call can omit.
 
-    There is another such word that it reads, or it has the word because layers of Keras or PyTorch have it. A word that
-    is handed on counts as read; what a function takes as its only word for a mask is asked, whatever becomes of it.
+    The function must read another mask parameter, or have this one by a convention of Keras or PyTorch. A parameter
+    that is passed on counts as read; otherwise a function's only mask parameter is always tested.
     """
     words = {one.name: role for one in parameters if (role := role_of(one.name)) in OF_MASKS}
     lost = never_read(function, words) if words else set()
@@ -43,7 +43,7 @@ def set_aside(
 
 
 def never_read(function: Any, words: Collection[str]) -> set[str]:
-    """Return which parameters of a function its code never reads, nor any function within it; none of a class."""
+    """Return which parameters a function, with its nested functions, never reads; none for a class."""
     inner = inspect.unwrap(getattr(function, "__func__", function)) if inspect.isroutine(function) else None
     code = getattr(inner, "__code__", None)
     if code is None or "locals" in code.co_names:
@@ -53,7 +53,7 @@ def never_read(function: Any, words: Collection[str]) -> set[str]:
 
 
 def names_loaded(code: CodeType) -> set[str]:
-    """Return the names of variables that code loads, also two at once, and the code within it."""
+    """Return the names of variables that bytecode and its nested code load, also two in one instruction."""
     found = set[str]()
     for step in (step for one in codes_in(code) for step in dis.get_instructions(one)):
         if step.opname.startswith("LOAD_") or "_LOAD_" in step.opname:
@@ -62,6 +62,6 @@ def names_loaded(code: CodeType) -> set[str]:
 
 
 def is_of_keras(function: Any) -> bool:
-    """Say whether a function is what a layer of Keras does when it is called."""
+    """Return whether a function is a method of a Keras layer."""
     kinds = type(getattr(function, "__self__", None)).__mro__
     return any(kind.__module__.partition(".")[0] in ("keras", "tf_keras", "tensorflow") for kind in kinds)

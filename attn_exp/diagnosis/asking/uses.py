@@ -1,4 +1,4 @@
-"""Which keys and fields the code of a function reads of its arguments, as of `params["attn"]["wq"]`."""
+"""Find the keys and attributes that a function's code reads from its arguments, as in `params["attn"]["wq"]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_FIELDS = {
     "transpose", "reshape", "permute", "float", "numel", "dim", "type", "unsqueeze", "detach", "clone", "new_zeros",
     "repeat", "expand", "requires_grad",
 } - {"__getitem__"}  # fmt: skip
-"""Attributes of arrays, texts, lists and layers: reading one does not make a thing a mapping."""
+"""Attributes of arrays, strings, lists and layers: reading one does not make an object a mapping."""
 OF_MAPPINGS = ("get", "pop", "setdefault")
 LIBRARIES = ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "jaxlib", "jaxtyping", "abc", "typing",
              "numpy")  # fmt: skip
@@ -25,14 +25,14 @@ LIBRARIES = ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "j
 
 @dataclass
 class Use:
-    """The fields and keys that are read of one thing."""
+    """The attributes (`fields`) and keys that code reads from one object."""
 
     fields: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
 
 
 def uses_of(function: Any) -> dict[str, Use]:
-    """Return the fields and keys that a function reads of each name; nothing if its code cannot be read."""
+    """Return the attributes and keys that a function reads from each name; empty if its source is unavailable."""
     found: dict[str, Use] = {}
     if not is_of_a_library(function):
         with suppress(OSError, TypeError, SyntaxError):
@@ -41,7 +41,7 @@ def uses_of(function: Any) -> dict[str, Use]:
 
 
 def helpers_of(function: Any) -> dict[str, Any]:
-    """Return the functions of a user's own files that a function may call."""
+    """Return the user's own functions that a function may call."""
     known = getattr(inspect.unwrap(function), "__globals__", {})
     return {
         name: one for name, one in known.items() if inspect.isfunction(inspect.unwrap(one)) and not is_of_a_library(one)
@@ -49,13 +49,13 @@ def helpers_of(function: Any) -> dict[str, Any]:
 
 
 def is_of_a_library(kind: Any) -> bool:
-    """Say whether a class or a function is part of Python or of a library."""
+    """Return whether a class or function belongs to Python or to a library."""
     home = str(getattr(kind, "__module__", "")).partition(".")[0]
     return home in LIBRARIES
 
 
 def assigned_pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield each target with its value: `a, b = c, d` has two."""
+    """Yield each assignment target with its value: `a, b = c, d` has two."""
     for target in node.targets:
         several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
         if several and len(target.elts) == len(node.value.elts):  # type: ignore[attr-defined]
@@ -65,20 +65,20 @@ def assigned_pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 class Reader(ast.NodeVisitor):
-    """Reads the code of one function; `helpers` are functions that it may call."""
+    """Collects what one function reads; `helpers` are functions that it may call."""
 
     def __init__(self, found: dict[str, Use], helpers: Mapping[str, Any]) -> None:
         self.found, self.helpers = found, helpers
 
     def note(self, node: ast.AST, what: str, text: str) -> None:
-        """Add a field or a key to what is read of a thing."""
+        """Record that a field or key of an object is read."""
         name = last_name(node)
         known = getattr(self.found.setdefault(name, Use()), what) if name else [text]
         if text not in known:
             known.append(text)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Note what is read by `get`, by `getattr`, and by helpers."""
+        """Record what `get`, `getattr` and helpers read."""
         names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         is_method = isinstance(node.func, ast.Attribute)
         if names and isinstance(node.func, ast.Attribute) and node.func.attr in OF_MAPPINGS:
@@ -91,7 +91,7 @@ class Reader(ast.NodeVisitor):
             self.visit(one.value if is_method and one is node.func else one)  # type: ignore[attr-defined]
 
     def note_helper(self, call: ast.Call) -> None:
-        """Note what a helper reads of what it is given."""
+        """Record what a helper reads from its arguments."""
         name: str = call.func.id  # type: ignore[attr-defined]
         inner: dict[str, Use] = {}
         with suppress(OSError, TypeError, ValueError, SyntaxError):
@@ -106,26 +106,24 @@ class Reader(ast.NodeVisitor):
                     self.found.setdefault(key, inner.get(key, Use()))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        """Note a field that is read."""
         if isinstance(node.ctx, ast.Load) and node.attr not in NO_FIELDS:
             self.note(node.value, "fields", node.attr)
         self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Note a key that is read."""
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             self.note(node.value, "keys", node.slice.value)
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Note that what is taken out of a mapping has a name of its own."""
+        """Record the new name of a value that is taken from a mapping."""
         for target, value in assigned_pairs(node):
             if isinstance(target, ast.Name) and isinstance(value, ast.Subscript) and last_name(value):
                 self.found[target.id] = self.found.setdefault(last_name(value), Use())
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        """Note keys that a mapping may have: `"bias" in params`."""
+        """Record keys that code tests for: `"bias" in params`."""
         is_in = isinstance(node.left, ast.Constant) and isinstance(node.ops[0], ast.In | ast.NotIn)
         if is_in and isinstance(node.left.value, str):  # type: ignore[attr-defined]
             self.note(node.comparators[0], "keys", node.left.value)  # type: ignore[attr-defined]
@@ -133,7 +131,7 @@ class Reader(ast.NodeVisitor):
 
 
 def last_name(node: ast.AST) -> str:
-    """Return the last name of `config`, `self.config`, `config.model` or `config["model"]`; nothing of a module's."""
+    """Return the last name of `config`, `self.config` or `config["model"]`; empty for `self` and modules."""
     if isinstance(node, ast.Name):
         return "" if node.id in ("self", "nn", "torch", "F", "math", "np", "jnp", "jax") else node.id
     if isinstance(node, ast.Attribute):
@@ -147,9 +145,9 @@ OF_SHAPES = ("ndim", "shape")
 
 
 def numbers_compared(thing: Any) -> list[float]:
-    """Return the numbers but 0 and 1 with which the file of a function or a class compares something: a mask, first.
+    """Return the numbers, except 0 and 1, in comparisons in the file of a function or class; those on masks first.
 
-    Shapes are left out, and what is asked of a call.
+    Comparisons that involve a shape or a call are skipped.
     """
     try:
         tree = ast.parse("".join(inspect.findsource(thing)[0]))
