@@ -1,4 +1,4 @@
-"""How a function or a layer is called: which argument is which, and what all the others are given.
+"""How a function or a layer is called: which argument is which, and the values of all others.
 
 May import from `matrices` and all rooms above that.
 """

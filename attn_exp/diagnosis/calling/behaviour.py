@@ -1,6 +1,6 @@
-"""What one call cannot show: the same answer twice, inputs left alone, entries of a batch and threads kept apart.
+"""Behaviour that one call cannot show: determinism, unchanged inputs, independent batch entries, thread safety.
 
-Beside that: what a function keeps between calls, its gradients, and what plain code does at the edges of a mask.
+Also: state kept between calls, gradients, and what plain code does at the edges of a mask.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from attn_exp.rules.masks.padding import Padding
 
 
 def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Finding, str]]:
-    """Yield a finding for each way to behave, with the name of the mistake where one is broken."""
+    """Yield a finding for each kind of behaviour, with the name of the mistake if it is broken."""
     yield same_twice(caller, case, digits)
     yield inputs_unchanged(caller, case)
     yield first_answer_kept(caller, case)
@@ -52,7 +52,7 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Findin
 
 
 def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Ask the same thing three times: the answers are equal, or a mistake has a name."""
+    """Make the same call three times and compare the answers, first exactly and then up to rounding."""
     rung = TWICE
     answers = [caller(case) for _ in range(3)]
     if silent(answers):
@@ -69,14 +69,14 @@ TWICE = "the same answer twice"
 
 
 def silent(answers: Iterable[Answer]) -> str:
-    """Say that one of several calls gave no answer, though the function has answered that question before."""
+    """Return a message if one of several calls failed, though the function has answered that case before."""
     return next((f"one call gave no answer: {answer.error}" for answer in answers if answer.output is None), "")
 
 
 def dropped(caller: Caller, case: Case) -> bool:
-    """Say whether some weights are zero and all others too large by one factor.
+    """Return whether dropout is on: some weights are zero, and all others are too large by one factor.
 
-    Of one token the only weight is 1, so the answer is its value times what dropout makes of it: 0, or one factor.
+    With one token the only weight is 1, so dropout multiplies its value by 0 or by that factor.
     """
     if caller.library.name == "torch" and draws_what_it_drops(caller, case):
         return True
@@ -90,7 +90,7 @@ def dropped(caller: Caller, case: Case) -> bool:
 
 
 def draws_what_it_drops(caller: Caller, case: Case) -> bool:
-    """Say whether PyTorch draws zeros and ones in a call, as its dropout does."""
+    """Return whether a call runs a PyTorch operation that dropout uses."""
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function brought it
 
     names = set[str]()
@@ -106,7 +106,7 @@ def draws_what_it_drops(caller: Caller, case: Case) -> bool:
 
 
 def one_token(case: Case) -> Case | None:
-    """Return the case cut to one query and one key that it may see."""
+    """Return the case cut to one query and one key, without masks; None if it does not fit."""
     given = case.given
     if given.x is not None:
         cut = replace(given, x=given.x[:, :1])
@@ -118,7 +118,7 @@ def one_token(case: Case) -> Case | None:
 
 
 def values_kept(answer: Array, alone: Case) -> list[float]:
-    """Return by what each value was multiplied."""
+    """Return the factor by which each value was multiplied."""
     right = expected(alone)
     weight = alone.given.arrays.get("W_o")
     if alone.given.x is None or weight is None:
@@ -132,11 +132,11 @@ def values_kept(answer: Array, alone: Case) -> list[float]:
 
 
 CALLS = 100
-"""Of one token, so that even one head with one weight in ten dropped shows it."""
+"""Calls with one token: enough to see that one weight in ten is dropped, even with one head."""
 
 
 def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
-    """Ask, and look whether the arrays that were handed over are what they were."""
+    """Call the function and check that the arrays passed to it have not changed."""
     arguments = caller.arguments(case)
     before = copies(caller, arguments)
     answer = caller.answer(arguments, case)
@@ -149,7 +149,7 @@ def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
 
 
 def mask_changed(caller: Caller, case: Case) -> list[str]:
-    """Return the roles of masks that a call writes to, also where it gives no answer then."""
+    """Return the roles of masks that a call writes to, even if it fails then."""
     keys = at_of(case).keys
     rules: dict[str, Mask] = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
     found = list[str]()
@@ -166,12 +166,12 @@ def mask_changed(caller: Caller, case: Case) -> list[str]:
 
 
 def copies(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
-    """Return copies of the arrays among some arguments."""
+    """Return NumPy copies of the arrays among the arguments."""
     return {role: np.array(caller.library.back(value)) for role, value in arguments.items() if hasattr(value, "shape")}
 
 
 def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Ask each entry of a batch alone: it gets what it gets among the others."""
+    """Call the function on each batch entry alone and compare with its result in the batch."""
     rung = "batch entries independent"
     answer = caller(case)
     whole = answer.output
@@ -191,8 +191,8 @@ def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
 
 
 def far(one: Array, other: Array) -> bool:
-    """Say whether two answers differ by more than what a step of rounding does that is chosen for a whole batch."""
-    if one.shape != other.shape:  # says nothing of the numbers
+    """Return whether two answers differ by more than quantization with one step for the whole batch explains."""
+    if one.shape != other.shape:  # the shapes differ, not the numbers
         return False
     with np.errstate(all="ignore"):
         gap = np.nan_to_num(np.abs(one - other), nan=np.inf)
@@ -200,11 +200,11 @@ def far(one: Array, other: Array) -> bool:
 
 
 A_STEP = 0.05
-"""Of the largest number."""
+"""Relative to the largest number."""
 
 
 def entry_of(case: Case, entry: int) -> Case:
-    """Return one entry of a case's batch."""
+    """Return the case with one batch entry alone."""
     given = case.given
     one = slice(entry, entry + 1)
     cut = {name: array[one] for name in ("q", "k", "v", "x", "memory") if (array := getattr(given, name)) is not None}
@@ -217,7 +217,7 @@ def entry_of(case: Case, entry: int) -> Case:
 
 
 def odd_memory(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Give arrays that are not contiguous, and in NumPy cannot be written to."""
+    """Call with arrays that are not contiguous and, in NumPy, read-only."""
     rung = "odd strides, read-only inputs"
     if caller.library.name == "jax":
         return Finding(rung, ABSENT), ""
@@ -234,7 +234,7 @@ def odd_memory(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
 
 
 def strided(value: Any) -> Any:
-    """Return the same numbers in another order of memory."""
+    """Return the same numbers in another memory order."""
     if isinstance(value, np.ndarray):
         turned = np.asfortranarray(value)
         turned.setflags(write=False)
@@ -247,7 +247,7 @@ def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     rung = IN_THREADS
     cases = [case, other_data(case)] * 4
     alone = [caller(question) for question in cases[:2]] * 4
-    # both threads are there before either asks: what a function does to Python while it is asked stops no start
+    # start both threads before the first call: whatever the function does to Python then cannot prevent a start
     with ThreadPoolExecutor(2, initializer=Barrier(2, timeout=BOTH).wait) as pool:
         together = list(pool.map(caller, cases))
     if silent([*together, *alone]):
@@ -260,17 +260,17 @@ def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
 
 IN_THREADS = "two threads at once"
 BOTH = 20.0
-"""Seconds in which a second thread starts, where it can be started at all."""
+"""Seconds within which a second thread starts, if it can start at all."""
 
 
-# What a function keeps between calls: its answers, where its inputs lay, and what they held
+# State kept between calls: outputs, addresses of inputs, and their values
 
 LATER = 4
-"""So many more calls may not touch a first answer: some use a few buffers in turn."""
+"""Calls that must not overwrite a first answer: some functions use a few buffers in turn."""
 
 
 def first_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
-    """Look whether an answer stays what it was while more is asked."""
+    """Check that later calls do not overwrite an earlier answer."""
     try:
         with held():
             said = caller.call(caller.arguments(case))
@@ -286,13 +286,13 @@ def first_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
 
 
 def same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Write new numbers where the old ones were: a function that remembers addresses gives its old answer."""
+    """Overwrite the inputs in place: a function that caches by address returns its old answer."""
     rung = "fresh data at the same address"
     new = other_data(case)
     arguments, fresh = caller.arguments(case), caller.arguments(new)
     if caller.library.name == "jax":
         return Finding(rung, ABSENT, "arrays of JAX cannot be written to"), ""
-    once, again = (caller.answer(one, case) for one in (arguments, caller.arguments(case)))  # which lie elsewhere
+    once, again = (caller.answer(one, case) for one in (arguments, caller.arguments(case)))  # at another address
     if not same_answer(once, again, case, digits):
         return Finding(rung, BROKEN, OF_OLD), ""
     apart = caller.answer(fresh, new)
@@ -313,9 +313,9 @@ OF_OLD = "it remembers where its inputs lay, and gives an old answer"
 
 
 def one_changed(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Change the end of one input alone: a function that remembers the others, or the beginning, gives its old answer.
+    """Change the end of one input only: a function that caches by the rest returns its old answer.
 
-    Only a function that was right before is asked.
+    Only a function that was right before is tested.
     """
     rung = "one input changed alone"
     before = caller(case).output
@@ -337,13 +337,13 @@ def one_side(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def two_masks(case: Case) -> tuple[Array, Array]:
-    """Return two masks; who asks with one mask alone takes the first, which some functions keep for all calls."""
+    """Return two masks; a caller that needs one takes the first, which some functions cache for all calls."""
     places = np.arange(at_of(case).rows)[:, None] + np.arange(at_of(case).keys)
     return places % 3 > 0, places % 2 > 0
 
 
 def another_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Call with two masks, one after the other: a function that remembers the first gives its answer again."""
+    """Call with two masks in turn: a function that caches the first one returns its first answer again."""
     rung, at, masks = "another mask, another answer", at_of(case), two_masks(case)
     first, second = (caller(masked(case, seen)) for seen in masks)
     if first.output is None or second.output is None or at.keys < 4:
@@ -353,13 +353,13 @@ def another_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]
     return Finding(rung, HELD), ""
 
 
-# Gradients: what the library derives, beside the slope of the function itself
+# Gradients: autograd compared with numerical differences
 
 STEP = 1e-6
 
 
 def gradients(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Hold PyTorch's gradients against central differences of the function, along one random direction."""
+    """Compare PyTorch's gradients with central differences along one random direction."""
     rung = "gradients"
     if caller.library.name != "torch" or digits < DIGITS["float64"]:
         return Finding(rung, ABSENT), ""
@@ -380,11 +380,11 @@ def gradients(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
 
 
 class CutError(Exception):
-    """What a function returned does not know what it was made of."""
+    """Autograd has no path from the output of a function to its inputs."""
 
 
 def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
-    """Say whether a function of tensors switches gradients off while it works, as one does that is never trained."""
+    """Return whether a PyTorch function disables gradients itself, as inference code does."""
     from torch import is_grad_enabled  # noqa: PLC0415 - the function brought it
     from torch.overrides import TorchFunctionMode  # noqa: PLC0415
 
@@ -402,7 +402,7 @@ def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
 
 
 def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) -> tuple[float, float]:
-    """Return the derivative that autograd gives along a direction, and the one measured."""
+    """Return the derivative along a random direction, by autograd and by central differences."""
     import torch  # noqa: PLC0415 - the function brought it
 
     rng = np.random.default_rng(5)
@@ -434,7 +434,7 @@ def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) ->
 
 
 def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
-    """Yield what a function does with NaN behind a mask, with a query that sees nothing, and with its own dropout."""
+    """Yield findings on NaN behind a mask, on queries that see no key, and on dropout by default."""
     yield from dropping(caller, case)
     if not caller.offer.takes("mask") or case.given.q is None or case.given.v is None:
         yield Finding("NaN behind a mask", ABSENT), ""
@@ -450,7 +450,7 @@ def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
 
 
 def dropping(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
-    """Yield a remark where a function drops weights unless it is told not to; it was asked without."""
+    """Yield a remark if the function drops weights by default; the check itself passes dropout=0."""
     if not caller.offer.defaults.get("dropout"):
         return
     arguments = caller.arguments(case)
@@ -463,12 +463,12 @@ def dropping(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
 
 
 def masked(case: Case, seen: np.ndarray) -> Case:
-    """Return a case in which queries may see these keys alone."""
+    """Return the case with this boolean mask alone."""
     return replace(case, recipe=case.recipe.with_rules(masks=(Allowed(seen),)))
 
 
 def leak(caller: Caller, case: Case) -> tuple[Finding, str]:
-    """Put NaN into values that nobody may see, and look whether it reaches the answer."""
+    """Put NaN into values that are hidden from every query and check whether it reaches the output."""
     assert case.given.v is not None
     values = case.given.v.copy()
     values[..., -1, :] = np.nan
@@ -482,7 +482,7 @@ def leak(caller: Caller, case: Case) -> tuple[Finding, str]:
 
 
 def blind(caller: Caller, case: Case, row: int) -> tuple[Finding, str]:
-    """Look what a query gets that may see no key."""
+    """Report what the function returns for a query that sees no key."""
     output = caller(case).output
     if output is None:
         return Finding("rows without keys", ABSENT), ""
@@ -494,7 +494,7 @@ def blind(caller: Caller, case: Case, row: int) -> tuple[Finding, str]:
 
 
 def kind_of(row: np.ndarray, case: Case) -> str:
-    """Return what a row without keys gives: nan, zeros, the mean of all values, or other numbers."""
+    """Classify the output of a row without keys: nan, zeros, the mean of all values, or other numbers."""
     assert case.given.v is not None
     if np.isnan(row).any():
         return "nan"

@@ -1,4 +1,4 @@
-"""What a check calls: a function, or a layer with the matrices that it was found to hold."""
+"""The callable that a check tests: a function, or a layer with the matrices found in it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from attn_exp.diagnosis.asking.questions import Inside
 
 @dataclass(frozen=True)
 class Bound:
-    """What is called: a function of heads or of x, and `origin`, which it calls.
+    """A callable that takes heads or x, and `origin`, the object that it calls.
 
-    `offer` is what it takes, where its own signature does not say it. Of a layer, `inside` are the matrices, `made` is
-    how it was built, as Python, and `unknown` are optional arguments that no question fills.
+    `offer`: what it takes, if its own signature does not say so. For a layer, `inside` holds its matrices, `made` is
+    the Python expression that built it, and `unknown` names optional arguments that no case sets.
     """
 
     call: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Calls a function with a case: arrays of its library and layout, keywords by its own names, and its answer back."""
+"""Call a function on a case: convert arrays and layout, use the function's keywords, and read its answer."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from attn_exp.own_code import LeftError, error_line, held
 
 
 def size_of_head(made: Any) -> int:
-    """Return for heads of which size an object was made, by what it calls `d_k`, or by its scale; 0 if nothing says.
+    """Return the head size that an object was built for, by an attribute such as `d_k` or its scale; 0 if unknown.
 
-    One that holds a width and counts no heads has one head of that width.
+    An object with a width and no number of heads has one head of that width.
     """
     said = {plain(word): value for word, value in (getattr(made, "__dict__", None) or {}).items()
             if isinstance(value, int | float) and not isinstance(value, bool)}  # fmt: skip
@@ -47,13 +47,13 @@ def size_of_head(made: Any) -> int:
 OF_HEADS = ("dk", "headdim", "headsize", "dimhead", "dhead", "dimkey", "keydim", "dimk", "depth")
 OF_ONE_HEAD = ("dmodel", "embeddim", "hiddensize", "nembd", "embedsize", "modeldim", "dim", "hiddendim", "embdim", "d")
 DIVIDING, MULTIPLYING = ("temperature", "temper"), ("scale", "scaling", "scalefactor")
-"""What people call the number that scores are divided by, or multiplied by."""
+"""Attributes for the number that scores are divided by, or multiplied by."""
 LARGEST = 256
-"""Numbers of a head."""
+"""Largest head size considered."""
 
 
 def holds_size(function: Any) -> bool:
-    """Say whether something is an object of somebody's class, or a method of one, and no plain or compiled function."""
+    """Return whether something is an object of a user's class, or its method, and no plain or compiled function."""
     if isinstance(function, partial):
         return holds_size(function.func)
     is_function = isroutine(function) and not ismethod(function)
@@ -61,15 +61,15 @@ def holds_size(function: Any) -> bool:
 
 
 IS_LAYER = "is_layer"
-"""What marks functions that call a layer, whose calls of JAX are traced where the layer is called."""
+"""Attribute of functions that call a layer: with JAX, tracing happens where they call it."""
 
 
 @dataclass(frozen=True)
 class Caller:
     """A function and how to call it.
 
-    `returns` is the layout of its answer, where that is another, and `part` the name of its output among what it
-    returns, where that is not the first.
+    `returns`: the layout of its output, if it is not `layout`. `part`: the name of the output among the returned
+    values, if it is not the first.
     """
 
     function: Any
@@ -85,18 +85,18 @@ class Caller:
 
     @property
     def is_made(self) -> bool:
-        """Whether it is an object of somebody's class, or a method of one, which may hold the size of a head."""
+        """Whether it is an object of a user's class, or its method, which may have a fixed head size."""
         known = getattr(self.function, "holds_size", None)
         return holds_size(self.function) if known is None else bool(known)
 
     @property
     def size_held(self) -> int:
-        """The size of a head for which an object was made, as its own numbers say it; 0 where they do not, or none."""
+        """The head size that an object was built for; 0 if it is unknown, or for a plain function."""
         known: int = getattr(self.function, "head_size", 0)
         return known or (size_of_head(getattr(self.function, "__self__", self.function)) if self.is_made else 0)
 
     def __call__(self, case: Case) -> Answer:
-        """Return what the function says to a case; one that wants a mask beside its word for causal gets both."""
+        """Call the function on a case; if it fails with a causal flag alone, pass a mask too."""
         arguments = self.arguments(case)
         answer = self.answer(arguments, case)
         if answer.error and "causal" in arguments and self.offer.takes("mask") and "mask" not in arguments:
@@ -106,9 +106,9 @@ class Caller:
         return answer
 
     def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
-        """Return what the function says to arguments by role; an error is an answer too."""
+        """Call the function with arguments by role; an error becomes an `Answer` too."""
         try:
-            with held(), np.errstate(all="ignore"):  # each thread has its own; what overflows is seen in the answer
+            with held(), np.errstate(all="ignore"):  # per thread; overflow shows in the output
                 arrays, kind = self.numbers(self.call(arguments), case)
         except (NoNumbersError, LeftError) as error:
             return Answer(None, error=str(error))
@@ -117,7 +117,7 @@ class Caller:
         return self.laid_as_asked(arrays, kind, case)
 
     def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Call the function with arguments by role, and return what it returns: every call is made here."""
+        """Call the function with arguments by role; every call goes through here."""
         if self.request.tell:
             said = (f"{self.offer.parameters[role].strip()}{worded(value)}" for role, value in arguments.items()
                     if role != "sizes")  # fmt: skip
@@ -128,17 +128,16 @@ class Caller:
         return self.function(*plain, **named)
 
     def spoken(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return arguments by role in the function's own words: those that have no name in their order, and others."""
+        """Split arguments by role into positional ones and keywords, under the function's own names."""
         order = [role for role in self.offer.parameters if role in self.offer.positional and role in arguments]
         named = {self.offer.parameters[role]: value for role, value in arguments.items() if role not in order}
         return [arguments[role] for role in order], named
 
     def refuses(self, error: BaseException, arguments: Mapping[str, Any]) -> bool:
-        """Say whether an error means that the function does not offer one of the keywords that it was given.
+        """Return whether an error means that the function does not support one of the keywords passed to it.
 
-        It does where it says so (NotImplementedError), where it raises an error that names the keyword, or where it
-        raises a ValueError of its own, or asserts something, that does not come without the keywords that it can do
-        without.
+        True for NotImplementedError, UserError, a raised error that names the keyword, and a ValueError or failed
+        assertion of its own that does not occur without the optional keywords.
         """
         needed = {role for role in arguments if role in self.offer.parameters and role not in self.offer.defaults}
         said = {role: value for role, value in arguments.items() if role not in needed}
@@ -189,7 +188,7 @@ class Caller:
         return arrays | said
 
     def returned(self, case: Case) -> dict[str, Array]:
-        """Return the arrays that a function returns, by name, in their own axes; none where it raises an error."""
+        """Return the arrays that the function returns, by name, with their own axes; empty if it raises an error."""
         try:
             with held(), np.errstate(all="ignore"):
                 return numbers_of(self.call(self.arguments(case)), self.library, MOST_NUMBERS * 4)[0]
@@ -197,29 +196,29 @@ class Caller:
             return {}
 
     def given(self, value: Any) -> Any:
-        """Return a keyword's value; arrays go into the library."""
+        """Return a keyword's value; arrays are converted to the library."""
         return self.library.into(value, self.dtype) if isinstance(value, np.ndarray) else value
 
     def read(self, said: Any, case: Case) -> Answer:
-        """Return what was returned as an answer.
+        """Convert a returned value to an answer.
 
         Raises:
-            NoNumbersError: it is no array of real numbers.
+            NoNumbersError: it is not an array of real numbers.
         """
         return self.laid_as_asked(*self.numbers(said, case), case)
 
     def numbers(self, said: Any, case: Case) -> tuple[dict[str, Array], str]:
-        """Return what was returned as arrays of our own, the output first, and the type that this had.
+        """Convert a returned value to NumPy arrays, the output first; also return the output's dtype.
 
         Raises:
-            NoNumbersError: it is no array of real numbers.
+            NoNumbersError: it is not an array of real numbers.
         """
         at = at_of(case)
         most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)
         return numbers_of(said, self.library, most, self.part)
 
     def laid_as_asked(self, arrays: dict[str, Array], kind: str, case: Case) -> Answer:
-        """Return arrays of which the first is the output as an answer, with the axes of the question."""
+        """Convert arrays, the output first, to an answer with the axes of the case."""
         output, *others = arrays
         array, stages, heads = arrays[output], {name: arrays[name] for name in others}, {"h": case.recipe.heads}
         if self.returns:
@@ -230,22 +229,22 @@ class Caller:
 
 
 def worded(value: Any) -> str:
-    """Return what an argument is, after its name: the shape of an array, or the value."""
+    """Return the text after an argument's name: the shape of an array, or the value."""
     return f" {list(value.shape)}" if hasattr(value, "shape") else f"={value!r}"
 
 
 MOST_NUMBERS = 2**16
-"""Of an answer, beside four times those of its weights and of its output."""
+"""Size limit of an answer, in addition to four times the size of its weights and output."""
 
 
 TOKENS_FIRST = "tbm"
-"""The layout of x where tokens lie before entries."""
+"""The layout of x with tokens before the batch."""
 
 
 def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
-    """Return an answer without axes of length 1 that it has too many, or with those that it lacks, and what is wrong.
+    """Add or remove axes of length 1 so that an answer has the expected axes, and return a message if it did not.
 
-    An answer of as many axes as it should have, or of other lengths, is returned as it is, and nothing is said.
+    An answer with the right number of axes, or with other lengths, is returned unchanged, without a message.
     """
     if array.ndim == (len(layout) if core else len("tm") if layout == "td" else len("btm")):
         return array, ""
@@ -257,35 +256,35 @@ def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Ar
 
 
 def laid_rows(rows: Array, layout: str) -> Array:
-    """Return what a layer is given `[b t m]` with its axes as a layout has them."""
+    """Convert the input `[b t m]` of a layer to a layout."""
     if layout == TOKENS_FIRST:
         return rows.swapaxes(0, 1).copy()
     return rows[0] if layout == "td" else rows
 
 
 def unlaid_layer(array: Array, layout: str) -> Array:
-    """Return a layer's answer as `[b t m]`; one that has other axes stays as it is."""
+    """Convert the output of a layer to `[b t m]`; one with other axes stays as it is."""
     if layout == TOKENS_FIRST and array.ndim == len("tbm"):
         return array.swapaxes(0, 1)
     return array[None] if layout == "td" and array.ndim == len("tm") else array
 
 
-# Whether an error is a refusal in words: the function says that it does not do what a keyword asks for
+# Whether an error is a refusal: the function states that it does not support a keyword
 
 PLAIN = ("q", "k", "v", "x", "heads", "kv_heads")
-"""Roles that no question can do without."""
+"""Roles that every case needs."""
 RAISED = dis.opmap["RAISE_VARARGS"]
 
 
 def asks(value: Any) -> bool:
-    """Say whether a keyword's value asks for anything."""
+    """Return whether a keyword's value requests anything: it is not None, False or 0.0."""
     return not (value is None or value is False or (isinstance(value, float) and value == 0.0))
 
 
 def reached(error: BaseException, but: Sequence[str] = ()) -> tuple[int, ...]:
-    """Return how far a call came before its error: the place in each function on the way, as something to compare.
+    """Return how far a call got before its error: the instruction in each frame, as a tuple to compare.
 
-    Those of a check are none of its own, nor are those of modules whose names begin with one of some texts.
+    Skip frames of the check itself, and of modules whose names start with one of `but`.
     """
     places, last = list[int](), error.__traceback__
     while last is not None:
@@ -296,7 +295,7 @@ def reached(error: BaseException, but: Sequence[str] = ()) -> tuple[int, ...]:
 
 
 def raised(error: BaseException) -> bool:
-    """Say whether somebody wrote `raise` or `assert` for this error; one that arrays of misfit shapes cause is none."""
+    """Return whether an explicit `raise` or `assert` caused this error, rather than arrays with wrong shapes."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next

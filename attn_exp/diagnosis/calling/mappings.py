@@ -1,4 +1,4 @@
-"""Functions of x and a mapping of matrices, such as `params["attn"]["wq"]`: its keys are read off the code."""
+"""Functions of x and a mapping of matrices, such as `params["attn"]["wq"]`, whose keys are found in the code."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from attn_exp.diagnosis.code.libraries import join, stack
 Path = tuple[str, ...]
 THREE = ("W_q", "W_k", "W_v")
 WEIGHTS, BIASES = ("w", "weight", "kernel", "matrix"), ("b", "bias")
-"""What the two parts of a layer are called in a mapping of its own."""
+"""Keys for the weight and the bias of a layer that is a mapping itself."""
 MOST_DEEP = 4
 
 
 @dataclass(frozen=True)
 class Held:
-    """One way to hold matrices: by heads or not, turned or not, and how that of the output is held."""
+    """One way to store matrices: per head or not, transposed or not, and how W_o is stored."""
 
     text: str
     by_head: bool = False
     turned: bool = False
     last_by_head: bool = False
     between: bool = False
-    """Whether heads are an axis between those of x and of a head, as `btm,mhd->bthd` wants it."""
+    """Whether heads are the middle axis, `[m h d]`, as in `btm,mhd->bthd`."""
 
 
 WAYS = (
@@ -43,7 +43,7 @@ WAYS = (
 
 
 class Mapped(dict[str, Any]):
-    """A mapping whose keys are its attributes too."""
+    """A dict whose keys are attributes too."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in self:
@@ -52,7 +52,7 @@ class Mapped(dict[str, Any]):
 
 
 def leaves(name: str, uses: Mapping[str, Use], path: Path = ()) -> Iterator[Path]:
-    """Yield the keys that lead to what code takes out of a mapping."""
+    """Yield the key paths to the values that code takes from a mapping."""
     use = uses.get(name, Use())
     for key in dict.fromkeys([*use.keys, *use.fields]):
         inner = uses.get(key, Use())
@@ -63,7 +63,7 @@ def leaves(name: str, uses: Mapping[str, Use], path: Path = ()) -> Iterator[Path
 
 
 def roles_of(paths: list[Path]) -> dict[Path, tuple[str, ...]]:
-    """Return which matrices, or biases, lie at the end of some paths; of others nothing."""
+    """Return which matrices or biases each path leads to; empty unless q, k and v each occur once."""
     found: dict[Path, tuple[str, ...]] = {}
     names = [path[-1] for path in paths]
     biases = biases_of(names)
@@ -85,7 +85,7 @@ def roles_of(paths: list[Path]) -> dict[Path, tuple[str, ...]]:
 
 
 def sources(name: str, uses: Mapping[str, Use]) -> Iterator[tuple[Source, tuple[str, ...], Held]]:
-    """Yield what a parameter may be given that is a mapping of matrices, with what these are; nothing of others."""
+    """Yield sources for a parameter that is a mapping of matrices, with their roles and how they are stored."""
     paths = list(leaves(name, uses))
     roles = roles_of(paths)
     if not roles:
@@ -101,7 +101,7 @@ def sources(name: str, uses: Mapping[str, Use]) -> Iterator[tuple[Source, tuple[
 
 @dataclass(frozen=True)
 class Making:
-    """What makes the mapping for one call."""
+    """Builds the mapping for one call."""
 
     roles: Mapping[Path, tuple[str, ...]]
     rest: Mapping[Path, Source | None]
@@ -118,7 +118,7 @@ class Making:
         return whole
 
     def one(self, role: str, context: Context) -> Any:
-        """Return a matrix, or a bias, as it is held."""
+        """Return a matrix or bias in the form in which it is stored."""
         array, heads = context.given[role], context.at.groups if role[-1] in "kv" else context.at.heads
         if role.startswith("b"):
             by_head = self.held.by_head and role != "b_o"
@@ -134,7 +134,7 @@ class Making:
 
 
 def put(whole: dict[str, Any], path: Path, value: Any) -> None:
-    """Let a value lie at the end of a path."""
+    """Set the value at the end of a key path."""
     for key in path[:-1]:
         whole = whole.setdefault(key, type(whole)())
     whole[path[-1]] = value

@@ -1,6 +1,6 @@
-"""What the arguments are given that nobody asks about: sizes, modules of functions, dropout, keys, caches, tables.
+"""Neutral values for arguments that no case sets: sizes, modules, dropout, random keys, caches, tables.
 
-A name or an annotation is a hint, and orders what is tried; an error of the function says that it was something else.
+A name or annotation is a hint that orders the attempts; if the function raises an error, the hint was wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from attn_exp.forms.pipeline import At
 
 @dataclass(frozen=True)
 class Context:
-    """One call: its sizes, the library, what it is given by role, and the rotary positions that are asked for."""
+    """One call: its sizes, the library, its arrays by role, and the requested rotary positions."""
 
     at: At
     library: str
@@ -43,39 +43,39 @@ class Context:
 
     @property
     def first(self) -> Any:
-        """One of the arrays, which says the type and the place of others."""
+        """One of the arrays, which determines the dtype and device of others."""
         return next(iter(self.given.values()))
 
     def array(self, array: Array) -> Any:
-        """Return an array of NumPy in the library of the call, numbers in its type."""
+        """Convert a NumPy array to the library of the call, numbers to its dtype."""
         return beside(array, self.first)
 
     @property
     def sizes(self) -> Sizes:
-        """The same call as one of a layer."""
+        """The same call in the form that layers use."""
         return Sizes(self.at.batch, self.at.rows, self.at.keys, self.first, self.turning)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the value of an argument comes from: as Python says it, and for one call."""
+    """Where the value of an argument comes from: as Python text, and a function that makes it for a call."""
 
     text: str
     make: Callable[[Context], Any]
 
 
 def fixed(value: Any) -> Source:
-    """Return the source of a plain value."""
+    """Return the source of a constant."""
     return Source(repr(value), lambda context: value)
 
 
 def as_layers(text: str, make: Make) -> Source:
-    """Return the source of what a layer is given too."""
+    """Return the source of a value that layers use too."""
     return Source(text, lambda context: make(context.sizes))
 
 
 NONE, FALSE, TRUE, ZERO, ZERO_FLOAT, ONE, ONE_FLOAT, EMPTY = map(fixed, (None, False, True, 0, 0.0, 1, 1.0, ""))
-EMPTY_MAPPING = Source("{}", lambda context: {})  # another for each call, which may write to it
+EMPTY_MAPPING = Source("{}", lambda context: {})  # a new dict for each call, which may write to it
 SIZE = Source("q.shape[-1]", lambda context: context.at.size)
 ROOT = Source("q.shape[-1] ** 0.5", lambda context: math.sqrt(context.at.size))
 SCALE = Source("q.shape[-1] ** -0.5", lambda context: context.at.size**-0.5)
@@ -97,7 +97,7 @@ LENGTHS = as_layers("[s] * b", lengths)
 
 
 def ends_of_both(context: Context) -> Any:
-    """Return where texts end whose queries and keys are as many.
+    """Return `cu_seqlens` that hold for queries and for keys.
 
     Raises:
         ValueError: there are more of one.
@@ -117,7 +117,7 @@ FEW = fixed(4)
 
 
 def room_for_answer(context: Context) -> Any:
-    """Return an array that a function may write its answer to."""
+    """Return a buffer that a function may write its output to."""
     q = context.first
     v = context.given.get("v", q)
     return context.array(np.zeros((*q.shape[:-1], v.shape[-1])))
@@ -127,9 +127,9 @@ ROOM_FOR_ANSWER = Source("zeros like q", room_for_answer)
 
 
 def table(text: str, number: float, pairs: bool, by_head: bool = False) -> Source:
-    """Return the source of a table of 1 or 0, or of cosines or sines of the angles asked for, a row for each token.
+    """Return the source of a table of 1 or 0, or of cosines or sines of the requested angles, one row per token.
 
-    `by_head`: it has an axis for heads behind that of tokens.
+    `by_head`: it has a head axis after the token axis.
     """
     shape, parts = "t 1 d" if by_head else "t d", 2 if pairs else 1
     return Source(text, lambda context: Filled(shape, number, context.at.size // parts)(context.sizes))
@@ -147,7 +147,7 @@ TURNS = Source(
 
 
 def functional(context: Context) -> Any:
-    """Return the module with the softmax of a library."""
+    """Return the module of a library that has softmax."""
     if context.library == "torch":
         import torch.nn.functional  # noqa: PLC0415 - as above
 
@@ -160,7 +160,7 @@ def functional(context: Context) -> Any:
 
 
 def softmax_of(context: Context) -> Any:
-    """Return a softmax on the arrays of a call, over the last axis if nothing else is said."""
+    """Return a softmax for the arrays of a call, over the last axis by default."""
     if context.library == "numpy":
         return numpy_softmax
     library = functional(context)
@@ -172,14 +172,13 @@ def softmax_of(context: Context) -> Any:
 
 
 def numpy_softmax(array: Array, axis: int = -1, **_: Any) -> Array:
-    """Return the softmax of an array along an axis."""
     powers = np.exp(array - array.max(axis=axis, keepdims=True))
     shares: Array = powers / powers.sum(axis=axis, keepdims=True)
     return shares
 
 
 def chance(context: Context) -> Any:
-    """Return a source of random numbers, which no attention needs without dropout."""
+    """Return a source of random numbers, which attention needs only for dropout."""
     if context.library == "jax":
         import jax  # noqa: PLC0415 - as above
 
@@ -192,27 +191,27 @@ def chance(context: Context) -> Any:
 
 
 def random_key(sizes: Any) -> Any:
-    """Return a random key where x is one of JAX's arrays; None of other libraries."""
+    """Return a random key if x is a JAX array, else None."""
     if type(sizes.x).__module__.partition(".")[0] not in ("jax", "jaxlib"):
         return None
     return sys.modules["jax"].random.PRNGKey(0)
 
 
 RANDOM_KEY = as_layers("a key", random_key)
-"""What a `key` is that is no array of keys."""
+"""The value of a `key` argument that is not the array of keys."""
 WIDTHS = ("dim", "hidden", "size", "dimension", "channels")
-"""What people call the width of a layer where the size of a head has a longer name, as it has among other settings."""
+"""Names that mean a layer's width among settings in which the head size has a longer name."""
 
 
 class NoDropout(float):
-    """A share of nothing, which hands on what it is called with: dropout is a number, or a layer."""
+    """The number 0 that can be called and returns its argument: dropout is a rate or a layer."""
 
     def __call__(self, array: Any, *_: Any, **__: Any) -> Any:
         return array
 
 
 class Settings:
-    """An object that knows the sizes of a call by their usual names, and says no to what may be switched on."""
+    """An object that returns the sizes of a call by their usual names, and False for what can be turned on."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -234,7 +233,7 @@ class Settings:
         return getattr(self, name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return what is known by a name, or the default."""
+        """Return the value for a name, or the default."""
         return getattr(self, name, default)
 
 
@@ -305,7 +304,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r".*(cap|slopes|alibi).*", (NONE,)),
     (r".*axis|.*dim", (fixed(-1), SIZE)),
 )  # fmt: skip
-"""Patterns of names, and what an argument of such a name is given, the likeliest first."""
+"""Name patterns with the values to try for such an argument, the likeliest first."""
 BY_NOTE: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"\bbool\b", (FALSE, TRUE)),
     (r"\b(None|Optional)\b", (NONE,)),
@@ -318,12 +317,12 @@ BY_NOTE: tuple[tuple[str, tuple[Source, ...]], ...] = (
 )
 """The same for annotations."""
 ANYTHING = (NONE, SIZE, ZERO_FLOAT, FALSE, SAME, HOME, OBJECT, ONE, HEADS, NO_BIAS)
-"""What an argument is given of which nothing is known."""
+"""Values to try for an argument about which nothing is known."""
 PATTERNS = [(re.compile(pattern), sources) for pattern, sources in HINTS]
 
 
 def hinted(name: str, note: str) -> Iterator[Source]:
-    """Yield what a name and an annotation say of an argument."""
+    """Yield the sources that a name and an annotation suggest."""
     for pattern, sources in PATTERNS:
         if pattern.fullmatch(name) or pattern.fullmatch(name.lower()):
             yield from sources
@@ -334,16 +333,16 @@ def hinted(name: str, note: str) -> Iterator[Source]:
 
 
 def sources_of(given: inspect.Parameter) -> tuple[Source, ...]:
-    """Return what an argument may be given, the likeliest first: what its name says alone, where that says a thing."""
+    """Return the values to try for a parameter, the likeliest first: by its name, then by its annotation."""
     note = "" if given.annotation is given.empty else str(getattr(given.annotation, "__name__", given.annotation))
     known = tuple(dict.fromkeys(hinted(given.name.strip("_"), note)))
     if re.search(r"\b(float|int|bool)\b", note) and not re.search(r"None|Optional", note):
         known = (*(one for one in known if one is not NONE), *(one for one in known if one is NONE))
     if known[:1] == (NONE,) and ALL_AROUND in known and given.default is given.empty:
-        known = (*known[1:], NONE)  # as wide as all, where one must be said
+        known = (*known[1:], NONE)  # a required window covers the whole sequence
     return known or ANYTHING
 
 
 def is_known(name: str) -> bool:
-    """Say whether a name tells what an argument is that is none of q, k, v or x."""
+    """Return whether a name identifies an argument other than q, k, v and x."""
     return any(True for _ in hinted(name.strip("_"), ""))

@@ -1,4 +1,4 @@
-"""How q, k and v, or a layer's matrices, are handed over together: packed in one array, as lists of heads, by name."""
+"""How q, k and v, or a layer's matrices, are passed together: in one array, as lists of heads, or by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attn_exp.diagnosis.code.libraries import join, stack
 
 @dataclass(frozen=True)
 class Pack:
-    """One way to pack arrays: as Python says it, how it is done, and in which layouts the arrays are then given."""
+    """One way to pack arrays: as Python text, the function that does it, and the layouts that the arrays then have."""
 
     text: str
     make: Callable[[Sequence[Any]], Any]
@@ -23,17 +23,17 @@ class Pack:
 
 
 def stacked(axis: int, *layouts: str) -> Pack:
-    """Return the packing of q, k and v along a new axis."""
+    """Return the packing that stacks q, k and v along a new axis."""
     return Pack(f"stack([q, k, v], {axis})", lambda arrays: stack(arrays, axis), layouts)
 
 
 def joined(axis: int, *layouts: str) -> Pack:
-    """Return the packing of q, k and v side by side along an axis."""
+    """Return the packing that concatenates q, k and v along an axis."""
     return Pack(f"concatenate([q, k, v], {axis})", lambda arrays: join(arrays, axis), layouts)
 
 
 def side_by_side(axis: int, layout: str, said: str) -> Pack:
-    """Return what puts q, k and v of a head beside each other, and then the heads."""
+    """Return the packing that concatenates q, k and v of each head, and then the heads."""
 
     def make(arrays: Sequence[Any]) -> Any:
         whole = join(arrays, axis)
@@ -64,11 +64,11 @@ KV = (
     stacked(1, "bhtd"), joined(-1, "bhtd"), joined(-1, "bthd"),
     Pack("(k, v)", tuple, ("bhtd", "bthd", "htd", "td", "btd")),
 )  # fmt: skip
-"""The same for keys and values, where queries are given apart."""
+"""The same for keys and values, if queries are a separate argument."""
 
 
 def heads_of(array: Any, layout: str) -> list[Any]:
-    """Return an array as a list of its heads, which lie along the axis that the layout calls so."""
+    """Split an array into a list of heads along the head axis of its layout."""
     place = layout.index("h")
     return [array[(slice(None),) * place + (head,)] for head in range(array.shape[place])]
 
@@ -77,19 +77,19 @@ def heads_of(array: Any, layout: str) -> list[Any]:
 
 
 def columns(matrix: Any, heads: int) -> list[Any]:
-    """Return a matrix `[m h*d]` as a list of those of each head."""
+    """Split a matrix `[m h*d]` into a list with one per head."""
     size = matrix.shape[-1] // heads
     return [matrix[..., place * size : (place + 1) * size] for place in range(heads)]
 
 
 def by_head(matrices: Sequence[Any], heads: int) -> Any:
-    """Return matrices side by side, q, k and v of each head together."""
+    """Concatenate matrices head by head, q, k and v of each head together."""
     parts = [columns(matrix, heads) for matrix in matrices]
     return join([part[head] for head in range(heads) for part in parts], -1)
 
 
 def source_of_matrices(roles: Sequence[str], how: str) -> Source:
-    """Return the source of some matrices in one argument: `how` is one of `TOGETHER`."""
+    """Return the source of matrices in one argument; `how` is a key of `TOGETHER`."""
     text, pack = TOGETHER[how]
 
     def make(context: Context) -> Any:
@@ -99,7 +99,7 @@ def source_of_matrices(roles: Sequence[str], how: str) -> Source:
 
 
 def with_zeros(names: tuple[str, str]) -> Callable[[Sequence[Any], Context], Any]:
-    """Return what puts matrices side by side under the first name, and zeros for biases under the second."""
+    """Return a packing into a dict: concatenated matrices under the first name, zero biases under the second."""
 
     def pack(matrices: Sequence[Any], context: Context) -> dict[str, Any]:
         whole = join(matrices, -1)
@@ -109,7 +109,7 @@ def with_zeros(names: tuple[str, str]) -> Callable[[Sequence[Any], Context], Any
 
 
 def named(matrices: Sequence[Any], context: Context, *, as_layers: bool = False) -> Named:
-    """Return the matrices of a layer by their names, as arrays or as layers of their own."""
+    """Return the matrices of a layer by name, as arrays or as layers."""
     arrays = dict(zip(("W_q", "W_k", "W_v", "W_o"), matrices, strict=False))
     return Named(arrays, Settings(context), as_layers=as_layers)
 
@@ -131,17 +131,17 @@ TOGETHER: dict[str, tuple[str, Callable[[Sequence[Any], Context], Any]]] = {
     "w and b": ("{{'w': {0}, 'b': 0}}", with_zeros(("w", "b"))),
     "weight and bias": ("{{'weight': {0}, 'bias': 0}}", with_zeros(("weight", "bias"))),
 }
-"""Ways to hand over matrices in one argument: as Python says it, and how it is done."""
+"""Ways to pass matrices in one argument: as Python text, and the function that does it."""
 
 
 WHOLE = ("named", "named layers", "named turned layers", "all")
-"""Those of them that hold the output projection too."""
+"""Those of them that include the output projection."""
 
 
 class Named(dict[str, Any]):
-    """A dictionary that knows its arrays by whatever name they are asked: `W_q`, `wq`, `query_weight`, `q`.
+    """A dict that finds its arrays under any usual name: `W_q`, `wq`, `query_weight`, `q`.
 
-    Other names are those of sizes. With `as_layers` each array is a dictionary of its own, with a bias of zeros.
+    Other names return sizes. With `as_layers`, each array is a dict of its own, with a bias of zeros.
     """
 
     def __init__(self, arrays: Mapping[str, Any], sizes: Settings | None = None, *, as_layers: bool = False) -> None:
@@ -158,7 +158,7 @@ class Named(dict[str, Any]):
         return OneOf(array) if self._as_layers else array
 
     def array(self, name: str) -> Any:
-        """Return the matrix, or the matrices side by side, that a name says, or None where it says none."""
+        """Return the matrix, or the concatenated matrices, that a name means, or None."""
         if plain(name).startswith("b"):
             return None
         side = side_of_name(name)
@@ -180,7 +180,7 @@ class Named(dict[str, Any]):
 
 
 class OneOf(dict[str, Any]):
-    """A layer as a dictionary: what begins with b is its bias, of zeros, and all else is its matrix."""
+    """A layer as a dict: keys that start with b return its bias, which is zero, all others its matrix."""
 
     def __init__(self, matrix: Any) -> None:
         super().__init__(w=matrix, b=matrix[0] * 0.0)
@@ -190,6 +190,6 @@ class OneOf(dict[str, Any]):
 
 
 def ways_of(roles: Sequence[str]) -> Iterator[str]:
-    """Yield in which ways some matrices may be one argument, the likeliest first."""
+    """Yield the ways to pass these matrices in one argument, the likeliest first."""
     several = ("side by side", "by head", "stacked", "tuple", "turned", "w and b", "weight and bias", *WHOLE)
     yield from several if len(roles) > 1 else ("side by side", "heads", "turned", "w and b", "weight and bias")

@@ -1,4 +1,4 @@
-"""Tables that a caller passes: cosines and sines of rotary angles, masks of one number, positions and lengths."""
+"""Tables that a caller passes: rotary cosines and sines, constant masks, positions and lengths."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from attn_exp.rules.positions.rope import Rope
 
 @dataclass(frozen=True)
 class Turning:
-    """The rotary positions that are asked for, how many numbers of a head are turned, and in which sense, 1 or -1."""
+    """The requested rotary positions, how many numbers of a head they rotate, and the direction, 1 or -1."""
 
     rope: Rope
     size: int
     sense: int = 1
 
     def angles(self, rows: int, count: int) -> Array | None:
-        """Return the angles of each token, `[t count]`: one for each pair, or for each number; None of other counts."""
+        """Return the angles of each token, `[t count]`, one per pair or per number; None for any other count."""
         pairs = self.sense * self.rope.angles(np.arange(float(rows)), self.size)
         if count == self.size // 2:
             return pairs
@@ -33,7 +33,7 @@ class Turning:
 
 
 def as_asked(positions: tuple[Any, ...], size: int) -> Turning | None:
-    """Return the rotary positions among those asked for, for heads of so many numbers."""
+    """Return the requested rotary positions for heads of this size, or None."""
     rope = next((one for one in positions if isinstance(one, Rope)), None)
     return None if rope is None else Turning(rope, size if rope.size is None else rope.size)
 
@@ -41,7 +41,7 @@ def as_asked(positions: tuple[Any, ...], size: int) -> Turning | None:
 def fill_table(
     shape: str, lengths: dict[str, int], turning: Turning, made_of: Callable[[Array], Array]
 ) -> Array | None:  # fmt: skip
-    """Return a table of what is made of the angles; None where the shape is that of no table."""
+    """Return a table computed from the angles, or None if a table has no such shape."""
     letters = shape.split()
     if letters[-1] != "d" or "t" not in letters:
         return None
@@ -53,7 +53,7 @@ def fill_table(
 
 
 def complex_numbers(letters: list[str], lengths: dict[str, int], turning: Turning) -> Array | None:
-    """Return a complex number of length 1 for each pair of each token."""
+    """Return a complex number of length 1 for each pair of each token; None if the sizes do not fit."""
     angles = turning.angles(lengths["t"], lengths["e"])
     if angles is None:
         return None
@@ -62,7 +62,7 @@ def complex_numbers(letters: list[str], lengths: dict[str, int], turning: Turnin
 
 
 def turn_pairs(rows: int, count: int, turning: Turning) -> Array | None:
-    """Return a matrix for each pair of each token, `[t pairs 2 2]`, that turns a column."""
+    """Return a rotation matrix for each pair of each token, `[t pairs 2 2]`, for column vectors."""
     angles = turning.angles(rows, count)
     if angles is None:
         return None
@@ -73,7 +73,7 @@ def turn_pairs(rows: int, count: int, turning: Turning) -> Array | None:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a call, and one of its arrays, which says the library and the type; how tables turn, if they do."""
+    """The sizes of a call, one of its arrays for library and dtype, and the rotary positions, if any."""
 
     batch: int
     rows: int
@@ -82,7 +82,7 @@ class Sizes:
     turning: Turning | None = None
 
     def array(self, array: Array) -> Any:
-        """Return an array of NumPy in the library of x; numbers in its type."""
+        """Convert a NumPy array to the library of x, numbers to its dtype."""
         return beside(array, self.x)
 
 
@@ -91,16 +91,16 @@ Make = Callable[[Sizes], Any]
 
 @dataclass(frozen=True)
 class Filled:
-    """What makes an array of one number; `shape` is in the letters of axes, `turns` is the size of a head.
+    """Makes a constant array, or a rotary table; `shape` names its axes, and `turns` is the head size.
 
-    r counts the distances between queries and keys, as those need who code places by them.
+    r is the number of distances between queries and keys, for relative positions.
     """
 
     shape: str
     value: float | bool
     turns: int = 0
     of_angles: bool = False
-    """Whether it is a table of angles themselves, where they are asked for; others are of cosines, or of sines."""
+    """Whether a rotary table holds the angles themselves instead of their cosines or sines."""
 
     def __call__(self, sizes: Sizes) -> Any:
         lengths = {"b": sizes.batch, "t": sizes.rows, "s": sizes.keys, "1": 1, "d": self.turns,
@@ -117,7 +117,7 @@ class Filled:
 
 
 def counted(shape: str) -> Make:
-    """Return what makes the places of tokens."""
+    """Return a function that makes the positions of tokens."""
 
     def make(sizes: Sizes) -> Any:
         places = np.arange(sizes.rows)
@@ -127,7 +127,7 @@ def counted(shape: str) -> Make:
 
 
 def rotations(shape: str, size: int) -> Make:
-    """Return what makes complex numbers that turn nothing."""
+    """Return a function that makes complex rotations, by no angle unless positions are requested."""
 
     def make(sizes: Sizes) -> Any:
         lengths = {"t": sizes.rows, "e": size // 2, "1": 1, "b": sizes.batch}
@@ -139,9 +139,9 @@ def rotations(shape: str, size: int) -> Make:
 
 
 def in_matrices(size: int, more: int = 2) -> Make:
-    """Return what makes a matrix for each two numbers of a head that turns them by no angle, `[1 1 t d/2 2 2]`.
+    """Return a function that makes a 2x2 rotation per pair, the identity by default, `[1 1 t d/2 2 2]`.
 
-    `more`: how many axes of length 1 stand before.
+    `more`: the number of leading axes of length 1.
     """
 
     def make(sizes: Sizes) -> Any:
@@ -153,10 +153,10 @@ def in_matrices(size: int, more: int = 2) -> Make:
 
 
 def lengths(sizes: Sizes) -> Any:
-    """Return the length of each entry of a batch: all keys."""
+    """Return the length of each batch entry: all keys."""
     return sizes.array(np.full(sizes.batch, sizes.keys, np.int64))
 
 
 def ends_of(side: str) -> Make:
-    """Return what makes where each of the texts ends that lie one after the other, from 0 on: here there is one."""
+    """Return a function that builds `cu_seqlens` (here for one sequence)."""
     return lambda sizes: sizes.array(np.array([0, getattr(sizes, side)], np.int32))
