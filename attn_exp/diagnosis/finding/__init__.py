@@ -1,4 +1,4 @@
-"""Finds by trying how a function of anybody's signature is called, and how it wants its mask.
+"""Find out by trying how a function of any signature is called, and how it wants its mask.
 
 May import from `reading` and all rooms above that.
 """

@@ -1,6 +1,6 @@
-"""Makes a function of anybody's signature one of q, k, v, or of x and a layer's matrices, by trying.
+"""Adapt a function of any signature to q, k, v, or to x and a layer's matrices, by trying.
 
-Names are hints: they say what is tried first. What an argument is that nobody knows, an error or a right answer tells.
+Names are hints: they order the attempts. An error or a right answer then shows what an unknown argument is.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from attn_exp.diagnosis.calling.neutral import (
 from attn_exp.diagnosis.calling.packing import KV, QKV, WHOLE, Pack, source_of_matrices, ways_of
 
 SIZES = "sizes"
-"""The role of what an adapter is told of a call's sizes."""
+"""The role by which an adapter receives the sizes of a call."""
 MOST_WAYS = 24
-"""Values that are tried for the arguments that nobody knows, for one way to give the arrays."""
+"""Values that are tried for unknown arguments, for each way to pass the arrays."""
 WHOLE_LAYER = (*LAYER, "W_o", "b_q", "b_k", "b_v", "b_o", "memory")
 PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi",
           "sinks", "heads", "kv_heads", "dropout", "added")  # fmt: skip
-"""Roles that a function has a word for, which a question says."""
+"""Roles of the arguments that a case sets."""
 MASKS = ("mask", "padding")
 NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "lengths", "heads", "kv_heads")
-"""Those of them that a question says even where it asks for nothing of the kind."""
+"""Those that a case sets even if it requests nothing of the kind."""
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """A function with what each of its arguments is given: `passed` names those that a question says."""
+    """A function with a source for each of its arguments; `passed` names those that a case sets."""
 
     function: Callable[..., Any]
     sources: Mapping[str, Source]
@@ -67,11 +67,11 @@ class Adapter:
     passed: tuple[str, ...] = ()
     starred: str = ""
     in_columns: bool = False
-    """Whether tokens are columns of what it returns."""
+    """Whether its output has tokens as columns."""
 
     @property
     def holds_size(self) -> bool:
-        """Whether what is called is an object that may be made for heads of one size."""
+        """Whether the function is an object that may be built for one head size."""
         return holds_size(self.function)
 
     def __call__(self, **given: Any) -> Any:
@@ -83,9 +83,9 @@ class Adapter:
         return self.said(self.function, values, given)
 
     def said(self, function: Callable[..., Any], values: dict[str, Any], given: Mapping[str, Any]) -> Any:
-        """Return what the function says to the values of its arguments, and to those that a question says.
+        """Call the function with its own values and those of the case, and return its output.
 
-        One that returns nothing has written its answer where there is room for it.
+        If it returns None, its output is in the buffer that it was passed.
         """
         room: Any = next((values[name] for name, source in self.sources.items() if source is ROOM_FOR_ANSWER), None)
         if self.starred:
@@ -101,13 +101,13 @@ class Adapter:
         return said.swapaxes(-1, -2) if self.in_columns else said
 
     def __str__(self) -> str:
-        """Say what the arguments are given that are none of q, k, v or x themselves."""
+        """List the arguments other than q, k, v and x themselves, with their values."""
         return ", ".join(f"{name}={source.text}" for name, source in self.sources.items()
                          if source.text not in (*"qkvx", name))  # fmt: skip
 
 
 def own(role: str) -> str:
-    """Return the word by which an adapter is given what its function has no word for: no parameter has such a name."""
+    """Return the adapter's keyword for a role that the function has no name for; no parameter starts with a space."""
     return f" {role}"
 
 
@@ -127,10 +127,10 @@ class Arrangement:
 
 
 def adapted(function: Any, name: str) -> Iterator[Bound]:
-    """Yield a function as one of q, k, v or of x and matrices, in every way that its signature leaves open.
+    """Yield a function of q, k, v or of x and matrices for every way to call it that its signature allows.
 
     Raises:
-        UserError: what it takes is not known.
+        UserError: its parameters cannot be determined.
     """
     parameters = parameters_of(function, name)
     uses = uses_of(function) if any(map(is_required, parameters)) else {}
@@ -144,12 +144,12 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
         bind = partial(bound_of, function, parameters, arrangement)
         for extra in choices(unknown):
             yield bind(passed, extra)
-        if "scale" in passed and is_required(passed["scale"]):  # what divides scores may be called so too
+        if "scale" in passed and is_required(passed["scale"]):  # `scale` may also be what divides scores
             others = {role: given for role, given in passed.items() if role != "scale"}
             yield bind(others, next(choices(unknown)) | {passed["scale"].name: ROOT})
         if parts := {given.name: ONE for given in rest if counts_parts(given)}:
             yield bind(passed, next(choices(unknown)) | parts)
-        bears = [passed[role].default for role in MASKS if role in passed]  # a None, or a True, that it may not bear
+        bears = [passed[role].default for role in MASKS if role in passed]  # its own code may fail on such a default
         if any(default is None or isinstance(default, bool) for default in bears):
             needed = {role: passed[role].replace(default=inspect.Parameter.empty) for role in MASKS if role in passed}
             yield bind(passed | needed, next(choices(unknown)))
@@ -159,7 +159,7 @@ def bound_of(
     function: Any, parameters: Sequence[inspect.Parameter], arrangement: Arrangement,
     passed: Mapping[str, inspect.Parameter], extra: Mapping[str, Source],
 ) -> Bound:  # fmt: skip
-    """Return one way to call a function as one that is known how to be called."""
+    """Return one way to call a function, with what it takes."""
     given = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     starred = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
     adapter = Adapter(
@@ -179,7 +179,7 @@ def bound_of(
 
 
 def counts_parts(given: inspect.Parameter) -> bool:
-    """Say whether the default of a parameter is how many tokens go together, more than any question has."""
+    """Return whether a parameter's default is a chunk or block size above `MOST_TOGETHER`."""
     is_size = bool(re.search(r"chunk|block|tile|bucket", given.name.lower()))
     return type(given.default) is int and given.default > MOST_TOGETHER and is_size
 
@@ -188,24 +188,24 @@ MOST_TOGETHER = 8
 
 
 def counts(given: inspect.Parameter, arrangement: Arrangement) -> bool:
-    """Say whether the default of a parameter beside a layer's matrices is a size that is theirs."""
+    """Return whether a parameter's default is a size that a layer's matrices determine."""
     return is_size(given) or (not arrangement.core and type(given.default) is int and WIDTH in sources_of(given))
 
 
 def is_size(given: inspect.Parameter) -> bool:
-    """Say whether a parameter is told how many numbers a head or x has, whatever its default is: `d_k=64`."""
+    """Return whether a parameter sets the head size or the width, as `d_k=64` does: calls should override it."""
     is_large = type(given.default) is int and given.default >= SMALLEST_SIZE
     return is_large and sources_of(given)[0] in (SIZE, WIDTH)
 
 
 SMALLEST_SIZE = 8
-"""A smaller default may be that of an axis."""
+"""A smaller default may be an axis."""
 
 
 def choices(unknown: Sequence[inspect.Parameter]) -> Iterator[dict[str, Source]]:
-    """Yield values for arguments that nobody knows: the likeliest of each, then one of them otherwise.
+    """Yield values for unknown arguments: the likeliest of each, then variants that change one of them.
 
-    Tables of sines and cosines always have the same shape.
+    Tables of sines change together with those of cosines.
     """
     options = {given.name: (*([RANDOM_KEY] if is_random_key(given.name) else []), *sources_of(given))
                for given in unknown}  # fmt: skip
@@ -220,7 +220,7 @@ def choices(unknown: Sequence[inspect.Parameter]) -> Iterator[dict[str, Source]]
 
 
 def is_random_key(name: str) -> bool:
-    """Say whether an argument is a key of random numbers, as JAX has them: `key`, `dropout_key`, `prng_key`."""
+    """Return whether an argument is a random key, as in JAX: `key`, `dropout_key`, `prng_key`."""
     return name == RANDOM[0] or bool(re.search(r"(dropout|rng|random).*key", name.lower()))
 
 
@@ -228,7 +228,7 @@ def is_random_key(name: str) -> bool:
 
 
 def arrangements(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
-    """Yield which arguments may hold the arrays, the likeliest first; names that say it leave one way alone."""
+    """Yield which arguments may hold the arrays, the likeliest first; if names say it, nothing else is tried."""
     usable = [given for given in parameters if given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)]
     named = sides_of(usable)
     biases = biases_of([given.name for given in usable])
@@ -251,21 +251,21 @@ def arrangements(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangemen
 
 
 def sides_of(usable: Sequence[inspect.Parameter]) -> dict[str, str]:
-    """Return the parameter for each of q, k, v, x and the matrices that a name says; required ones come first."""
+    """Return the name of the parameter for each of q, k, v, x and the matrices; required ones come first."""
     named: dict[str, str] = {}
     for given in sorted(usable, key=lambda one: not is_required(one)):
         side = side_of_name(given.name)
         if side and (side not in named or (side == "k" and len(given.name) == len(named.get("q", "")) == 1)):
-            named[side] = given.name  # `key` beside q, k and v is that of random numbers
+            named[side] = given.name  # beside q, k and v, `key` is a random key
     return named
 
 
 def by_names(
     named: Mapping[str, str], weights: Sequence[str], biases: Mapping[str, str]
 ) -> Iterator[Arrangement]:  # fmt: skip
-    """Yield the arrangements that names say: `named` by what they mean, `weights` those of matrices in their order.
+    """Yield the arrangements that names imply: `named` by meaning, and `weights`, the matrices in order.
 
-    `biases` says which name is the bias of which matrix.
+    `biases` maps each bias to its matrix.
     """
     inputs = [named[side] for side in ("x", "q", "k", "v", "kv") if side in named]
     matrices = [name for name in weights if side_of_name(name) != "W"]
@@ -284,7 +284,7 @@ def by_names(
 
 
 def of_mappings(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]) -> Iterator[Arrangement]:
-    """Yield functions of x and a mapping of matrices, whose keys their code reads."""
+    """Yield the arrangements of x and a mapping of matrices, whose keys are found in the code."""
     needed = [given.name for given in parameters if is_required(given)]
     mapped = next((name for name in needed if any(True for _ in mappings.sources(name, uses))), "")
     rest = [name for name in needed if name != mapped]
@@ -301,11 +301,11 @@ def of_mappings(parameters: Sequence[inspect.Parameter], uses: Mapping[str, Use]
 
 
 RANDOM = ("key", "rng", "k")
-"""What a source of random numbers is called."""
+"""Names of a source of random numbers."""
 
 
 def by_position(names: Sequence[str]) -> Iterator[Arrangement]:
-    """Yield arrangements of arguments whose names say nothing: as q, k and v, or as x and matrices, in their order."""
+    """Yield arrangements of arguments whose names say nothing: q, k and v in any order, or x and matrices."""
     if len(names) >= len(CORE):
         for order in permutations(names[:3]):
             yield from of_heads(order)
@@ -326,7 +326,7 @@ MEMORY = Source("x, or a memory", lambda context: context.given.get("memory", co
 
 
 def of_heads(names: Sequence[str]) -> Iterator[Arrangement]:
-    """Yield functions of q, k and v, as arrays or as lists of heads."""
+    """Yield the arrangements of q, k and v, as they are and with k transposed."""
     yield Arrangement(True, {name: direct(role) for name, role in zip(names, "qkv", strict=True)})
     turned = Source("k.swapaxes(-1, -2)", lambda context: context.given["k"].swapaxes(-1, -2))
     sides = {name: turned if role == "k" else direct(role) for name, role in zip(names, "qkv", strict=True)}
@@ -334,7 +334,7 @@ def of_heads(names: Sequence[str]) -> Iterator[Arrangement]:
 
 
 def packed_heads(packed: Mapping[str, Sequence[Pack]], single: Mapping[str, str]) -> Iterator[Arrangement]:
-    """Yield functions of q, k and v of which several are one argument."""
+    """Yield the arrangements of q, k and v in which several share one argument."""
     ((name, packs),) = packed.items()
     roles = tuple(role for role in CORE if role not in single.values())
     alone = {word: direct(role) for word, role in single.items()}
@@ -343,17 +343,17 @@ def packed_heads(packed: Mapping[str, Sequence[Pack]], single: Mapping[str, str]
 
 
 def of_pack(pack: Pack, roles: Sequence[str]) -> Source:
-    """Return the source of an argument that holds several arrays."""
+    """Return the source of an argument that packs several arrays."""
     text = pack.text if len(roles) == len(CORE) else pack.text.replace("q, k, v", "k, v")
     return Source(text, lambda context: pack.make([context.given[role] for role in roles]))
 
 
 Held = dict[str, tuple[tuple[str, ...], str]]
-"""Which matrices an argument holds, and how."""
+"""For each argument, which matrices it holds, and how."""
 
 
 def of_layer(x: str, names: Sequence[str], biases: Mapping[str, str] = MappingProxyType({})) -> Iterator[Arrangement]:
-    """Yield functions of x and matrices: three or four of them, or fewer in which several lie side by side."""
+    """Yield the arrangements of x and matrices: three or four arguments, or fewer that hold several each."""
     sides = {side_of_name(name): name for name in names}
     known = [side for side in ("W_q", "W_k", "W_v") if side in sides]
     three = ("W_q", "W_k", "W_v")
@@ -377,12 +377,12 @@ def of_layer(x: str, names: Sequence[str], biases: Mapping[str, str] = MappingPr
             if last:
                 held[names[1]] = (("W_o",), last)
             yield layer_of(x, held, biases)
-            if how in WHOLE and not last:  # the code may ask for none of the output
+            if how in WHOLE and not last:  # the code may have no output projection
                 yield layer_of(x, {names[0]: (three, how)}, biases)
 
 
 def layer_of(x: str, held: Held, biases: Mapping[str, str]) -> Arrangement:
-    """Return a function of x and matrices: which of them each argument holds, and how; with the biases beside them."""
+    """Return the arrangement of x and matrices as `held` says; biases are passed like their matrices."""
     sources = {name: source_of_matrices(roles, how) for name, (roles, how) in held.items()}
     taken = [role for roles, _ in held.values() for role in roles]
     for bias, matrix in biases.items():

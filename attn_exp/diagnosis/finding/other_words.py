@@ -1,7 +1,6 @@
-"""What was not asked for and is no mistake: a causal mask, a window or positions inside, a mask whose True hides, no
-scale over the points of an image.
+"""Settings that nobody typed but that are no mistake: a causal mask, a window, positions, inverted polarity, no scale.
 
-A function that is right under such words, where nobody typed any, is held to them, and the verdict says them.
+If a function is right under such settings, it is checked under them, and the verdict names them.
 """
 
 from __future__ import annotations
@@ -36,29 +35,29 @@ from attn_exp.rules.scores.sink import Sink
 OF_MASKS = ("mask", "mask_join", "align")
 RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score"),
          "scale": ("scale",)}  # fmt: skip
-"""Words that say what is computed, by their kind: where one is typed, those of its kind are held as they are."""
+"""Settings that say what is computed, by kind: if the user typed one of a kind, that kind is fixed."""
 SAID_BY = {"causal": "causal", "window": "window", "alibi": "alibi"}
-"""Parts of the words, and the role of the keyword that says the same: a function that has it was not told to do it."""
+"""Settings with the role of the keyword that requests the same: with that keyword, nothing is assumed."""
 UNSCALED = "scale=1"
 TWO_TO_THE = "head=4"
-"""A number of heads for which everybody's slopes of ALiBi are the same."""
+"""A number of heads for which all variants of ALiBi slopes agree."""
 BOTTOM_RIGHT, BLOCKS, INVERTED = "align=bottom_right", "convention=torch_mha", "mask_inverted"
 NEIGHBOURS = "position.rope.interleaved=true"
 
 
 def are_open(request: Request, kind: str = "convention") -> bool:
-    """Say whether other words of a kind than those of a request may be meant: nobody typed one of them."""
+    """Return whether other settings of a kind may be assumed: the user typed none of that kind."""
     return not request.as_typed and not {word.partition(".")[0] for word in request.said} & set(RULES[kind])
 
 
 def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
-    """Return the words under which the answer to the first question is right: one of them, or masks and positions."""
+    """Return the settings under which the first answer is right: one of them, or a mask together with positions."""
     fits = [words for words, change in meant(caller, case) if gives(change(case.recipe), case, answer, digits)]
     return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
 
 
 def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
-    """Yield the words of heads that a function of a layer's matrices counts by itself, maybe beside a causal mask."""
+    """Yield each number of heads that a layer function may use internally, also with a causal mask, and its recipe."""
     offer, request, recipe = caller.offer, caller.request, case.recipe
     if offer.core or offer.takes("heads") or request.head is not None or recipe.heads > 1 or request.as_typed:
         return
@@ -72,7 +71,7 @@ def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
 
 
 def with_its_window(words: str, case: Case, answer: Answer, digits: int) -> str:
-    """Return words that say causal with the window that a longer question under them shows; as they are without one."""
+    """Return causal settings with the window that a longer case reveals; unchanged if there is none."""
     if CAUSAL not in words.split() or gives(case.recipe, case, answer, digits):
         return words
     for left in range(SHOWN, case.given.keys):
@@ -84,19 +83,19 @@ def with_its_window(words: str, case: Case, answer: Answer, digits: int) -> str:
 
 CAUSAL = "mask=causal"
 SHOWN = 8
-"""Windows that are as wide as this are not shown by the first questions."""
+"""Windows at least this wide do not show in the first cases."""
 
 
 def may_be_made(names: Collection[str], caller: Caller) -> bool:
-    """Say whether a function may make some mistakes: those of reading a mask are made where one is given alone."""
+    """Return whether a function can make these mistakes: those of reading a mask need a mask argument."""
     given = any(map(caller.offer.takes, ("mask", "padding", "lengths")))
     return given or not set(names) & {"mask_hides_all", "mask_of_first_entry", "mask_tiled_over_heads"}
 
 
 def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
-    """Return the words that may be meant where nobody typed those of their kind, with what they do to a recipe.
+    """Return settings that may be assumed where nobody typed their kind, with what they change in a recipe.
 
-    Most code for ALiBi has the authors' slopes where the number of heads is a power of two alone: then it is asked so.
+    Most ALiBi code has the paper's slopes only if the number of heads is a power of two; then it is checked with one.
     """
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
     if caller.offer.own_keys and are_open(caller.request, "position"):
@@ -116,41 +115,41 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
 
 
 def is_unscaled(caller: Caller) -> bool:
-    """Say whether a function is one of those that many scale nothing in, and nobody typed a scale."""
+    """Return whether a function is of a kind that is often unscaled, and nobody typed a scale."""
     return caller.offer.unscaled and are_open(caller.request, "scale")
 
 
 def no_scale(recipe: Recipe) -> Recipe:
-    """Return a recipe that scales nothing."""
+    """Return the recipe without scaling."""
     return recipe.with_rules(scale=1.0)
 
 
 def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
-    """Say whether a recipe gives an answer, and not by logits so large that any would do."""
+    """Return whether a recipe reproduces an answer, and logits are not so large that any recipe would."""
     stages = predicted(recipe, case.given)
     if answer.output is None or stages is None or is_far(answer.output, stages) or is_blind(stages):
         return False
     if not np.isfinite(answer.output).any():
         return False
-    output = without_blind(answer.output, stages)  # what people write where a query sees no key is no part of a rule
+    output = without_blind(answer.output, stages)  # rows without keys are not part of any rule
     stages = {**stages, "output": without_blind(stages["output"], stages)}
     is_any = bool(tolerance(stages, digits) > CLOSE * np.abs(output).max(initial=0.0))
     return not is_any and not differs(output, stages, digits)
 
 
 CLOSE = 0.01
-"""Of the largest number of an answer."""
+"""Relative to the largest number of an answer."""
 
 
 def is_meant(words: str, caller: Caller) -> bool:
-    """Say whether words are no mistake where nobody asked for them: a mask or positions that nobody could say."""
+    """Return whether settings that nobody typed are no mistake: a mask or positions without a keyword."""
     kind = "mask" if words.startswith("mask=") else "position"
     known = words.startswith(("mask=", "position=", "score=alibi")) and are_open(caller.request, kind)
     return known and not any(part in words and caller.offer.takes(role) for part, role in SAID_BY.items())
 
 
 def under(verdict: Verdict, request: Request, words: str) -> Verdict:
-    """Return the verdict on a function under these words as one on what was asked without them."""
+    """Return the verdict on a function under these settings as one on the original request."""
     said = f"attention with {words}, though the settings do not say so; that is no mistake"
     if verdict.passed:
         return replace(verdict, asked=request.words, right_under=words, computes=said)
@@ -159,9 +158,9 @@ def under(verdict: Verdict, request: Request, words: str) -> Verdict:
 
 
 def read_otherwise(verdict: Verdict, words: str, passed: bool) -> Verdict:
-    """Return the verdict on a function that reads its masks the other way round, as a library does, and nothing else.
+    """Return the verdict on a function whose only deviation is the inverted polarity of its masks, as in a library.
 
-    A flipped mask is a bug as often as a convention, so it does not pass, unless its keyword is that of the library.
+    An inverted mask is a bug as often as a convention; `passed`: its keyword is the one that the library uses.
     """
     said = f"attention with {words}: True in its mask means that one may not attend"
     if passed:

@@ -1,4 +1,4 @@
-"""Finds out how a function wants to be called, and asks it every question."""
+"""Find out how a function wants to be called, and run every case on it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
 
 MOST_SECONDS = 4.0
-"""That ways to call a function are looked for."""
+"""Time limit of the search for a way to call a function."""
 MOST_COMPILING = 6.0
-"""Seconds after which JAX is asked no question any more that may be refused."""
+"""Seconds after which optional cases are skipped with JAX."""
 LOGITS = 2
-"""Bits that logits of about 6 take from an answer where they are rounded to a half type."""
+"""Bits that an answer loses if logits of about 6 are rounded to a half type."""
 Seen = list[tuple[Case, Answer]]
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One way to call a function, or a module as one, and what came of its first question."""
+    """One way to call a function, or a module as one, and the result of its first case."""
 
     function: Bound
     caller: Caller
@@ -52,12 +52,12 @@ class Tried:
 
 
 def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]:
-    """Yield every way to call a function, the likeliest first: libraries, layouts and types."""
+    """Yield every way to call a function, the likeliest first: libraries, layouts and dtypes."""
     offer = offer_of(own, function)
     with unreadable(own.name):
         names = (request.takes,) if request.takes else wanted(function.origin)
         if function.offer is not None and modules_named(function.origin):
-            names = names[:1]  # one of many ways to call it, and its code says with what
+            names = names[:1]  # there are many ways to call it, and its code names its library
     for name in names:
         lent = library(name, request.device)
         for layout in layouts(request, offer, function):
@@ -73,7 +73,7 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
 
 
 def with_other_masks(first: Tried) -> Iterator[Tried]:
-    """Yield the same call with the mask that it needs written otherwise, where that changes what is wrong with it."""
+    """Yield the same call with its mask written in other ways, as long as that changes the error."""
     role = "masking" if first.caller.offer.takes("mask") else "padding"
     usual = replace(getattr(first.caller, role), attribute=attribute_of(first.answer.error))
     ways = MASKINGS[1:] if role == "masking" else PADDINGS[1:]
@@ -87,7 +87,7 @@ def with_other_masks(first: Tried) -> Iterator[Tried]:
         errors.add(tried.answer.error)
         yield tried
         if place == FEW_MASKS and len(errors) == 1:
-            return  # whatever the mask, that is not what is wrong
+            return  # the error does not depend on the mask
         answered |= tried.answer.output is not None
     if role == "masking" and not answered and needs_mask(first.caller.offer):
         caller = replace(first.caller, offer=first.caller.offer.of_keys_alone())
@@ -100,13 +100,13 @@ AT_ONCE, FEW_MASKS = ("none", "turned"), 5
 
 
 def about_type(error: str) -> bool:
-    """Say whether an error may be that of a type of numbers: it says so, or says nothing."""
+    """Return whether an error may be about a dtype: it mentions one, or has no message."""
     words = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
     return bool(re.search(words, error))
 
 
 def is_named(own: OwnFunction, function: Bound) -> bool:
-    """Say whether the names of a function's parameters say how to call it."""
+    """Return whether the names of a function's parameters say how to call it."""
     try:
         return bool(offer_of(own, function))
     except UserError:
@@ -114,18 +114,18 @@ def is_named(own: OwnFunction, function: Bound) -> bool:
 
 
 def needs_mask(offer: Offer) -> bool:
-    """Say whether a function cannot be called without a mask."""
+    """Return whether a function has a required mask argument."""
     return any(offer.takes(role) and role not in offer.defaults for role in ("mask", "padding"))
 
 
 def refused_with_mask(tried: Tried) -> bool:
-    """Say whether a call gave no answer in which a function was given a mask that it can do without."""
+    """Return whether a call with a mask argument gave no answer."""
     offer = tried.caller.offer
     return bool(tried.answer.output is None and tried.case.recipe.rules.masks and offer.takes("mask"))
 
 
 def functions(own: OwnFunction, known: Bound | None) -> Iterator[Bound]:
-    """Yield what may be called: the function by the names of its parameters, then in every way that they leave open.
+    """Yield what to call: the function by the names of its parameters, and every adapted form of it.
 
     Raises:
         UserError: its parameters cannot be read.
@@ -142,7 +142,7 @@ def functions(own: OwnFunction, known: Bound | None) -> Iterator[Bound]:
 
 
 def takes_size(function: Any, name: str) -> bool:
-    """Say whether a function has a default for the size of a head, or of x, which a call should say."""
+    """Return whether a function has a default head size or width, which a call should override."""
     try:
         return any(map(is_size, parameters_of(function, name)))
     except UserError:
@@ -150,7 +150,7 @@ def takes_size(function: Any, name: str) -> bool:
 
 
 def offer_by_names(own: OwnFunction) -> Offer | None:
-    """Return what the names of a function's parameters say that it takes; None where they do not."""
+    """Return what a function takes according to the names of its parameters; None if they do not say."""
     function = Bound(own.function, own.function)
     return offer_of(own, function) if is_named(own, function) else None
 
@@ -159,14 +159,14 @@ FIRST_FEW, FEWER = 5, ("htd", "td")
 
 
 def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
-    """Return how many of the first questions of another request are answered wrongly, where the call is the same."""
+    """Return how many of the first cases of another request fail if the function is called the same way."""
     caller = replace(tried.caller, request=request)
     asked = (rounded(case, caller) for case in islice(cases(caller, tried.function, quick=True), FIRST_FEW))
     return len(failing([(case, caller(case)) for case in asked], digits))
 
 
 def longest_question(tried: Tried, request: Request) -> tuple[Case, Answer] | None:
-    """Return the longest of the questions of another request with its answer; None where it is not answered."""
+    """Return the longest case of another request and its answer; None if it is not answered."""
     caller = replace(tried.caller, request=request)
     asked = [case for case in cases(caller, tried.function, quick=False) if case.rung == "off the block"]
     case = max(asked, key=lambda one: one.given.keys, default=None)
@@ -181,7 +181,7 @@ def offer_of(own: OwnFunction, function: Bound) -> Offer:
 
 
 def types(request: Request, lent: Library) -> tuple[str, ...]:
-    """Return the types to try: the one that was asked for, else the library's widest and those below it."""
+    """Return the dtypes to try: the requested one, else the library's widest and all below it."""
     if request.dtype and request.dtype not in DTYPES:
         raise UserError(unknown(request.dtype, DTYPES, "dtype"))
     return (request.dtype,) if request.dtype else DTYPES[DTYPES.index(lent.widest) :]
@@ -201,13 +201,13 @@ def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
     many = request.kv_head is not None or (request.head or 1) > 1
     alone = ("htd", "td") if request.entries > 1 else ("td",) if many else ()
     usual = tuple(layout for layout in LAYOUTS if layout != WIDE and layout not in alone)
-    if offer.takes("lengths") or offer.takes("padding"):  # what speaks of entries has a batch, and maybe no heads
+    if offer.takes("lengths") or offer.takes("padding"):  # these imply a batch, but maybe no heads
         usual = tuple(one for layout in usual for one in (("btd", layout) if layout == "htd" else (layout,)))
     return (WIDE, *usual) if offer.takes("heads") else usual
 
 
 def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
-    """Yield the questions that fit what the function takes; JAX compiles each size anew, so it is asked few of them."""
+    """Yield the cases that fit what the function takes; JAX compiles each size anew, so it gets fewer sizes."""
     if caller.offer.core:
         few = caller.library.name == "jax" and not is_half(caller)
         request, size = replace(caller.request, few=few), (caller.size_held or SIZE) if caller.is_made else 0
@@ -216,15 +216,15 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
 
 
 def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> Tried:
-    """Return the first way of calling that gives the right answer, else the right shape, else any answer at all.
+    """Return the first way of calling that gives the right answer, else the right shape, else any answer.
 
-    Right numbers with an axis more or fewer come between the first two. Where all are errors it is the one that came
-    furthest in the function: what fails at once was no array of its kind.
+    Right numbers with an extra or missing axis rank between the first two. If every call fails, return the one that got
+    furthest in the function: an early error means that an array was of the wrong kind.
 
-    `known`: what is to be called, where that is more than what the user named.
+    `known`: what to call, if that is more than what the user named.
 
     Raises:
-        UserError: what the function takes is not known.
+        UserError: the function could not be called.
     """
     nearly, shaped, spoke, silent = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
     causal, unscaled, unmasked, idle = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
@@ -269,9 +269,9 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
 
 
 def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
-    """Say whether a call has fewer axes, or fewer heads, than one `before` that has answered in the right shape.
+    """Return whether a call has fewer axes or heads than one `before` that gave the right shape.
 
-    Mistakes hide in it: it is for those who take no more. What made one head of several is no function of several.
+    Fewer axes hide mistakes: they are for functions that take no more. Merging several heads into one does not count.
     """
     layout = tried.caller.layout
     if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
@@ -282,9 +282,9 @@ def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
 
 
 def with_tokens_first(tried: Tried) -> Tried:
-    """Return a way to call a function of x and matrices with tokens before entries, where entries see each other else.
+    """Put tokens before the batch in x, if entries are independent only then; for functions of x and matrices.
 
-    What is wrong with the one order may be right with the other.
+    What is wrong in one order may be right in the other.
     """
     caller, x = tried.caller, tried.case.given.x
     is_open = x is not None and tried.function.inside is None and caller.layout == "bhtd" and not is_right(tried)
@@ -304,20 +304,20 @@ def with_tokens_first(tried: Tried) -> Tried:
 
 
 def says_nothing(case: Case, output: Array) -> bool:
-    """Say whether an answer is nothing but zeros, or an input as it was: a flag may be the reason."""
+    """Return whether an output is all zeros or equal to an input: a flag may be the reason."""
     inputs = (case.given.q, case.given.k, case.given.v, case.given.x)
     return not output.any() or any(np.array_equal(output, one) for one in inputs if one is not None)
 
 
 def meant(several: Sequence[Tried]) -> list[Tried]:
-    """Return those of some ways to call that count whatever the answer is, and not where it is right alone."""
+    """Return the ways to call that count even if the answer is wrong."""
     return [tried for tried in several if not tried.caller.offer.only_if_right]
 
 
 def whatever_the_width(shaped: Sequence[Tried]) -> Sequence[Tried]:
-    """Return the ways to hand over a layer's matrices that do for x of another width too, where some do.
+    """Return the ways to pass a layer's matrices that also work for another width of x, if any do.
 
-    Square matrices that are turned give an answer of the same shape.
+    Square matrices give an output of the same shape if they are transposed.
     """
     is_open = any(one.caller.offer.guessed for one in shaped)
     if not shaped or shaped[0].caller.offer.core or not is_open:
@@ -332,10 +332,10 @@ def whatever_the_width(shaped: Sequence[Tried]) -> Sequence[Tried]:
 
 
 def as_a_mistake_shows(shaped: Sequence[Tried]) -> Sequence[Tried]:
-    """Return the ways to hand over a layer's matrices, first the one with which one mistake tells all.
+    """Return the ways to pass a layer's matrices, first the one whose answer a single mistake explains.
 
-    As long as none does beside the likeliest: square matrices that are turned, or several that lie head by head, give
-    an answer of the same shape.
+    The likeliest stays first if a mistake explains it, or none of them: square matrices that are transposed, or stored
+    head by head, give an output of the same shape.
     """
     is_open = bool(shaped) and not shaped[0].caller.offer.core and shaped[0].caller.offer.guessed
     if not is_open or has_one_mistake(shaped[0]):
@@ -345,8 +345,7 @@ def as_a_mistake_shows(shaped: Sequence[Tried]) -> Sequence[Tried]:
 
 
 def has_one_mistake(tried: Tried, only: str = "") -> bool:
-    """Say whether one mistake, any or `only` that of a name or those of a group, gives the first answer, maybe beside a
-    causal mask."""
+    """Return whether one mistake, or one whose name or group is `only`, gives the first answer, maybe if causal."""
     digits = min(digits_of(tried.caller, tried.answer), 24)
     asked = [tried.case, tried.case.with_masks((*tried.case.recipe.rules.masks, Causal()))]
     known = ((case, one) for case in asked for one in every_mistake([case])
@@ -355,15 +354,15 @@ def has_one_mistake(tried: Tried, only: str = "") -> bool:
 
 
 def is_turned(function: Bound) -> bool:
-    """Say whether a function is handed a layer's matrices as `nn.Linear` holds them."""
+    """Return whether a function takes a layer's matrices as `nn.Linear` stores them."""
     return function.offer is not None and function.offer.turned
 
 
 def as_many_axes(shaped: Sequence[Tried]) -> tuple[str, ...]:
     """Return the rare layouts in which a function may still be right.
 
-    With fewer axes mistakes hide: one that answers four axes in the right shape is held to them, unless its softmax
-    runs over an axis that is fixed, which in fewer axes is the one of the keys.
+    Fewer axes hide mistakes: if a function gives the right shape, others must have as many axes, unless its softmax
+    runs over a fixed axis, which is the key axis in a layout with fewer axes.
     """
     core = [tried for tried in shaped if tried.caller.offer.core]
     if not core or any(is_near(one.caller, one.answer, made) for one in core[:1] for made in over_other_axes(one.case)):
@@ -374,7 +373,7 @@ def as_many_axes(shaped: Sequence[Tried]) -> tuple[str, ...]:
 
 
 def over_other_axes(case: Case) -> Iterator[Mapping[str, Any]]:
-    """Yield what a case gives with a softmax over queries, or over heads."""
+    """Yield the stages of a case with the softmax over heads, or over queries."""
     for name in ("softmax_over_heads", "softmax_over_queries"):
         for change in mistake(name).changes:
             if made := predicted(change(case.recipe), case.given):
@@ -384,10 +383,10 @@ def over_other_axes(case: Case) -> Iterator[Mapping[str, Any]]:
 def in_rare_layouts(
     own: OwnFunction, request: Request, several: Sequence[Bound], rare: Sequence[str], is_only: bool
 ) -> list[Tried]:
-    """Return the first way of calling that is right in one of some rare layouts, maybe as it is causal; or none.
+    """Return the first call that is right in a rare layout, maybe as it is causal, in a list; else an empty one.
 
-    Where they are the only ones that are answered (`is_only`), it is the first that gives an answer of the right shape.
-    Where a function says of itself that it takes heads, none with fewer axes is: its mistakes may hide there.
+    With `is_only`, no other layout gave an answer, so the first one with the right shape is enough. If a docstring says
+    that the function takes heads, prefer layouts with heads: fewer axes may hide its mistakes.
     """
     start, shaped, of_heads = thread_time(), list[Tried](), list[Tried]()
     is_told = speaks_of_heads(own.function)
@@ -410,7 +409,7 @@ def in_rare_layouts(
 
 
 def speaks_of_heads(function: Any) -> bool:
-    """Say whether the docstrings of a function, or of its class, list four axes, the second that of heads."""
+    """Return whether the docstrings of a function, or of its class, list four axes, the second of them heads."""
     with suppress(Exception):
         made = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
         texts = [inspect.getdoc(one) or "" for one in (made, getattr(made, "forward", None), made.__call__)]
@@ -422,19 +421,18 @@ AXES_IN_WORDS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 
 
 def is_of_heads(words: str) -> bool:
-    """Say whether a list of words has four axes, of which the second is that of heads."""
+    """Return whether a list of words has four axes, the second of them heads."""
     axes = [one.strip().lower() for one in words.split(",")] if "," in words else words.lower().split()
     return len(axes) == len("bhtd") and bool(re.fullmatch(r"h|nh|.*head.*", axes[1]))
 
 
 def has_right_shape(tried: Tried) -> bool:
-    """Say whether an answer has the shape of the right one."""
     output = tried.answer.output
     return output is not None and output.shape == expected(tried.case)["output"].shape
 
 
 def unfit(own: OwnFunction, silent: Sequence[Tried]) -> UserError:
-    """Return why a function cannot be called: what it takes that nobody knows, and its own error to what was tried."""
+    """Return the error for a function that cannot be called: what is unknown, and its own error in the best attempt."""
     said = f"{own.name} could not be called"
     try:
         offered(own.function, own.name)
@@ -448,15 +446,15 @@ def unfit(own: OwnFunction, silent: Sequence[Tried]) -> UserError:
 
 
 def is_sure(tried: Tried) -> bool:
-    """Say whether a way to call is what the names of the parameters say, so that no other has to be tried."""
+    """Return whether the names of the parameters say how to call, so that no other way has to be tried."""
     return not tried.caller.offer.guessed
 
 
 def may_tell_more(function: Bound, shaped: Sequence[Tried]) -> bool:
-    """Say whether a way to call is to be tried beside those that gave an answer of the right shape.
+    """Return whether to try a way to call in addition to those that gave the right shape.
 
-    Where names say all, one is left: whether matrices are handed over as `nn.Linear` holds them. An answer that has
-    other axes may be one of heads that were none.
+    If names say all, only matrices as `nn.Linear` stores them are left to try. An output with an extra or missing axis
+    leaves everything open.
     """
     if not shaped or function.call is shaped[0].function.call or not is_sure(shaped[0]) or shaped[0].answer.axes:
         return True
@@ -464,7 +462,7 @@ def may_tell_more(function: Bound, shaped: Sequence[Tried]) -> bool:
 
 
 def is_right(tried: Tried, causal: bool = False, unscaled: bool = False, unmasked: bool = False) -> bool:
-    """Say whether the answer is the right one, to float32 at most; or is with a mask more, no scale, or no masks."""
+    """Return whether the answer is right, to float32 at most; or right with a causal mask, no scale or no masks."""
     case, answer = tried.case, tried.answer
     if unmasked and not case.recipe.rules.masks:
         return False
@@ -478,7 +476,7 @@ def is_right(tried: Tried, causal: bool = False, unscaled: bool = False, unmaske
 
 
 def other_readings(tried: Tried) -> Iterator[Tried]:
-    """Yield the same call with another of its parts as the output, or with the output's axes in another order."""
+    """Yield the same call with another returned value as its output, or with the output's axes in another order."""
     caller, case, answer = tried.caller, tried.case, tried.answer
     shape = expected(case)["output"].shape
     if answer.output is None or (answer.output.shape == shape and not (answer.stages and caller.offer.core)):
@@ -497,26 +495,26 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
 
 
 def furthest(answer: Answer) -> tuple[bool, tuple[int, ...]]:
-    """Return how far a call came that gave no answer, as something to compare: one that returned came to the end."""
+    """Return a sort key for how far a failed call got; one that returned something got to the end."""
     return answer.reached is None, answer.reached or ()
 
 
 def digits_of(caller: Caller, answer: Answer) -> int:
-    """Return how many bits an answer can hold: the fewest of what was given, what came back, and what was asked.
+    """Return how many bits an answer can hold: the fewest of its input dtype, its output dtype and the request.
 
-    Two less where a half type was given: logits of about 6 are rounded too, and weights move by as much.
+    Two less for a half type: logits of about 6 are rounded too, and weights change by as much.
     """
     given = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
     return min(DIGITS.get(answer.dtype, 53), given, caller.request.digits)
 
 
 def is_half(caller: Caller) -> bool:
-    """Say whether a function is asked in a type of half the digits of float32."""
+    """Return whether the function is called in a type narrower than float32."""
     return DIGITS[caller.dtype] < DIGITS["float32"]
 
 
 def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
-    """Return every question that the function's type can tell, with its answer; inputs are what the type holds."""
+    """Run every case that the dtype can resolve, with inputs that it holds exactly, and return all answers."""
     start, seen = process_time(), list[tuple[Case, Answer]]()
     for asked in cases(caller, function, quick):
         is_dear = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
@@ -531,9 +529,9 @@ NOT_ZERO = "equal tokens, as those of 0 count as filler"
 
 
 def of_tokens_not_zero(caller: Caller, case: Case, answer: Answer) -> tuple[Case, Answer]:
-    """Return a question about tokens of 0 as one about equal tokens, where a layer is right for these alone.
+    """Replace a case of zero tokens by one of equal tokens, if a layer is right only for those.
 
-    Texts of several lengths are often filled up with tokens of 0, which some layers hide.
+    Padding often consists of zero tokens, which some layers mask.
     """
     x, output = case.given.x, answer.output
     if x is None or x.any() or output is None or not np.isfinite(output).all() or is_near(caller, answer, case.right):
@@ -545,12 +543,12 @@ def of_tokens_not_zero(caller: Caller, case: Case, answer: Answer) -> tuple[Case
 
 
 def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
-    """Return an answer of tokens with filler that is right for those that are none as one that is right for all.
+    """Replace the output of padding queries by the expected one, if all other queries are right.
 
-    Where queries and keys are the same tokens, nobody uses what filler gives, and many hide all from it.
+    In self-attention nobody uses the output of padding, and many functions hide all keys from it.
     """
     padding = next((mask for mask in case.recipe.rules.masks if isinstance(mask, Padding)), None)
-    if answer.output is None or padding is None or case.rung not in PADDED:  # one that was asked for has its own words
+    if answer.output is None or padding is None or case.rung not in PADDED:  # not for requested padding
         return answer
     right, at = expected(case), at_of(case)
     if at.rows != at.keys or answer.output.shape != right["output"].shape:
@@ -564,9 +562,9 @@ DIVIDES = "what is passed as its scale divides"
 
 
 def with_its_scale(caller: Caller, case: Case) -> Caller:
-    """Return the caller that passes the scale as a function wants it: some divide by what others multiply with.
+    """Return the caller that passes the scale as the function wants it: some divide by it instead of multiplying.
 
-    That shows too where it is done twice.
+    This also shows if the function applies the scale twice.
     """
     offer = caller.offer
     if not offer.takes("scale"):
@@ -584,9 +582,9 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
 
 
 def divides_by_default(caller: Caller, other: Caller, case: Case) -> bool:
-    """Say whether a function answers as without a scale where it divides by the usual one, and not where it multiplies.
+    """Return whether omitting the scale equals dividing by the usual one, and differs from multiplying by it.
 
-    That shows also where all else of the answer is wrong.
+    This shows even if the rest of the answer is wrong.
     """
     left, told = replace(case, explicit_scale=False), replace(case, explicit_scale=True)
     unsaid, divided, multiplied = (ask(each).output for ask, each in ((caller, left), (other, told), (caller, told)))
@@ -597,7 +595,7 @@ def divides_by_default(caller: Caller, other: Caller, case: Case) -> bool:
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
-    """Say whether an answer is that of these stages, to float32 at most, with the axes that it should have."""
+    """Return whether an answer equals these stages, to float32 at most, and has the right axes."""
     digits = min(digits_of(caller, answer), DIGITS["float32"])
     return answer.output is not None and not answer.axes and not differs(answer.output, stages, digits)
 
@@ -606,10 +604,10 @@ OTHERWISE = "it answers, but not of fewer key/value heads than heads"
 
 
 def answer_if_offered(caller: Caller, case: Case) -> Answer:
-    """Return the answer to a question that nobody promised to answer: an error, where it is not one of its kind.
+    """Return the answer to an unpromised case; an error if the function does not offer that feature.
 
-    A mask for each entry is written in each way that there is. Of fewer key/value heads, code that knows nothing of
-    them may make anything by a view: only what is right, or one of the ways to share them wrongly, is an answer.
+    A mask per entry is tried with several axis orders. Code that knows nothing of grouped key/value heads may reshape
+    them into anything: only a right answer, or a known wrong way to share heads, counts.
     """
     right, first = expected(case), None
     shared = case.recipe.groups != case.recipe.heads
@@ -635,13 +633,13 @@ SHARED_WRONGLY = ("kv_heads_tiled", "kv_heads_first")
 
 
 def beyond(caller: Caller, case: Case) -> bool:
-    """Say whether a half type rounds a case by several units: large logits, and in float16 tiny x, below 6e-5."""
+    """Return whether a half type is too coarse for a case: large logits, or in float16 tiny x, below 6e-5."""
     tiny = case.rung == "tiny inputs" and case.given.x is not None and caller.dtype == "float16"
     return tiny or (case.rung == "large inputs" and is_half(caller))
 
 
 def rounded(case: Case, caller: Caller) -> Case:
-    """Return the case with inputs that the caller's type holds exactly: all are judged on the same numbers."""
+    """Return the case with inputs that the caller's dtype holds exactly: all are compared on the same numbers."""
     if caller.dtype == "float64":
         return case
     into, back = caller.library.into, caller.library.back
@@ -655,7 +653,7 @@ def rounded(case: Case, caller: Caller) -> Case:
 
 
 def failing(seen: Sequence[tuple[Case, Answer]], digits: int) -> Seen:
-    """Return the questions that were answered wrongly."""
+    """Return the cases that were answered wrongly."""
     return [
         (case, answer)
         for case, answer in seen

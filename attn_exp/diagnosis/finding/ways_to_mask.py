@@ -1,4 +1,4 @@
-"""Finds out how a function wants its mask, by a question with one: which way of writing it gives the right answer."""
+"""Find out how a function wants its mask: which way of writing it gives the right answer to a case."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ from attn_exp.forms.pipeline import At, Step
 from attn_exp.rules.masks.causal import Causal
 
 MOST_SECONDS = 2.0
-"""That ways to write a mask are looked for."""
+"""Time limit of the search for a way to write a mask."""
 Ways = Sequence[tuple[Caller, Case]]
 
 
 def with_its_mask(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
-    """Return the caller that writes masks as the function wants them; `change` is a mistake that it makes besides.
+    """Return the caller that writes masks as the function wants them; `change` is another mistake of the function.
 
-    Booleans, where it is right with them; numbers to add, where it adds those booleans to its logits. Else the first
-    way that gives the right answer, or the right one if True hides; and then a mask of keys alone, `[b s]`, so too. One
-    that answers to booleans is judged by them: other axes are tried, and ones and zeros where booleans do nothing.
-    Where nothing fits, booleans if it answers to them, or the first way to which it does. A layer may take any mask as
-    its word for causal.
+    Use booleans if they give the right answer, or an additive mask if the function adds booleans to its logits. Else
+    use the first way that gives the right answer, or would with inverted polarity; key masks `[b s]` come last. If
+    booleans give the right shape, try only other axes, and ones and zeros if booleans have no effect. If nothing fits,
+    use booleans if they give an answer, else the first way that does. A layer may treat any mask as its causal flag.
     """
     case = question(caller, function, "masks", change)
     if case is None:
@@ -70,18 +69,18 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
 
 
 def says_less(found: Caller, caller: Caller, keyed: Ways) -> bool:
-    """Say whether a mask of keys alone was found where one of queries and keys gives the same answer.
+    """Return whether a padding mask was found although a mask of queries and keys gives the same answer.
 
-    What is wrong with a mask may be next to nothing where few keys are hidden.
+    If few keys are hidden, a mistake with the mask may change next to nothing.
     """
     case = next((case for one, case in keyed if one == found), None)
     return case is not None and same_numbers(found(case).output, caller(case).output)
 
 
 def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
-    """Return the caller that writes ones and zeros, where -inf alone hides anything and those are worked with too.
+    """Return the caller that writes ones and zeros, if only -inf hides keys and ones and zeros have a tiny effect.
 
-    Whatever is multiplied with -inf and added hides a key; -1e9 does it where what is given is added as it is.
+    -inf hides a key even if the mask is multiplied before it is added; -1e9 hides it if the mask is added as it is.
     """
     way = getattr(caller, role)
     if way.kind != "added" or is_near(caller, replace(caller, **{role: replace(way, lowest=ADDED)})(case), case.right):
@@ -94,9 +93,9 @@ def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
 
 
 def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
-    """Yield what adds booleans to the logits as they are; `blocks`: True hides in them.
+    """Yield steps that add booleans to the logits as they are; `blocks`: True means hidden.
 
-    Other masks than the last may be the function's own, which hide as they should, whatever is added.
+    Masks before the last may be the function's own, which hide keys whatever is added.
     """
 
     def add(at: At, logits: Array, allowed: Array) -> Array:
@@ -111,7 +110,7 @@ def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
 
 
 def of_numbers(caller: Caller, function: Bound, case: Case, keyed: Ways) -> Iterator[tuple[Caller, Case]]:
-    """Yield the ways in which a mask holds a number that its code compares something with, where one may not attend."""
+    """Yield masks with a number that the code compares with something as the value where one may not attend."""
     origin = function.origin if isroutine(function.origin) or isclass(function.origin) else type(function.origin)
     for number in numbers_compared(origin)[:MOST_NUMBERS]:
         for axes in ("t s", "b 1 t s", "b t s"):
@@ -126,7 +125,7 @@ MOST_NUMBERS = 6
 
 
 def is_near_as_causal(caller: Caller, function: Bound, change: Change | None) -> bool:
-    """Say whether a function whose word for a mask takes none is right where that is its word for causal."""
+    """Return whether a function that accepts no mask is right if its mask argument is a causal flag."""
     if caller.offer.takes("causal") or "mask" not in caller.offer.defaults:
         return False
     other = as_causal(caller)
@@ -138,7 +137,7 @@ ANY_IS_CAUSAL = "any mask that is given means a causal one"
 
 
 def means_causal(caller: Caller, case: Case, answer: Answer) -> bool:
-    """Say whether a layer that is given a mask, whatever is in it, is causal, and is not without one."""
+    """Return whether a layer is causal whenever it gets a mask, whatever it contains, and not causal without one."""
     if caller.offer.core or caller.offer.takes("causal") or "mask" not in caller.offer.defaults:
         return False
     right = expected(case.with_masks((Causal(),)))
@@ -146,7 +145,7 @@ def means_causal(caller: Caller, case: Case, answer: Answer) -> bool:
 
 
 def as_causal(caller: Caller) -> Caller:
-    """Return the caller of a layer whose mask is its word for causal; what else a mask says cannot be asked."""
+    """Return the caller with the mask argument as a causal flag; other masks cannot be tested then."""
     offer = caller.offer
     words = {"causal" if role == "mask" else role: word for role, word in offer.parameters.items()}
     defaults = {"causal" if role == "mask" else role: value for role, value in offer.defaults.items()}
@@ -155,7 +154,7 @@ def as_causal(caller: Caller) -> Caller:
 
 
 def always_given(function: Bound) -> Bound:
-    """Return a layer that is given a mask in each call, one that hides nothing: without one it is causal."""
+    """Return a layer that gets a mask in every call, which hides nothing: without one it is causal."""
     if function.offer is None or not function.offer.takes("mask"):
         return function
     defaults = {role: value for role, value in function.offer.defaults.items() if role != "mask"}
@@ -164,7 +163,7 @@ def always_given(function: Bound) -> Bound:
 
 
 def with_its_padding(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
-    """Return the caller that writes masks of keys as the function wants them, where it has a keyword for them."""
+    """Return the caller that writes padding masks as the function wants them, if it has a keyword for them."""
     if caller.offer.takes("lengths") and caller.layout == "htd" and not caller.request.layout:
         return as_entries(caller, function)
     case = question(caller, function, "padding", change) if caller.offer.takes("padding") else None
@@ -178,19 +177,19 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
 
 
 def kinds(caller: Caller) -> set[str]:
-    """Return how a caller writes its masks, of queries and keys and of keys alone."""
+    """Return how a caller writes its masks, and its padding masks."""
     return {caller.masking.kind, caller.padding.kind}
 
 
 def as_entries(caller: Caller, function: Bound) -> Caller:
-    """Return the caller that gives entries of one head, where lengths show that these are no heads of one entry."""
+    """Return the caller with layout [b t d], if lengths show that the first axis is the batch and not heads."""
     other = replace(caller, layout="btd")
     case = question(other, function, "padding")
     return other if case is not None and is_near(other, other(case), expected(case)) else caller
 
 
 def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
-    """Return the first way that is right, or right if True hides; and the first whose answer has the right shape."""
+    """Return the first way that is right, maybe if True hides, and the first answer, of the right shape if any is."""
     start = thread_time()
     answered: list[Caller] = []
     odd: list[Caller] = []
@@ -206,26 +205,25 @@ def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
 
 
 def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
-    """Say whether an answer is right if True hides in the mask, where somebody may have meant that."""
+    """Return whether an answer is right with inverted mask polarity, and the request does not ask for that."""
     if caller.request.blocks or answer.output is None:
         return False
     turned = predicted(replace(case.recipe, forbid=hide), case.given)
     if turned is None:
         return False
-    seen = {**turned, "output": without_blind(turned["output"], turned)}  # what a query gives that sees no key is open
+    seen = {**turned, "output": without_blind(turned["output"], turned)}  # rows without keys are open
     return is_near(caller, replace(answer, output=without_blind(answer.output, turned)), seen)
 
 
 def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool:
-    """Say whether True hides in the masks of a function: of queries and keys, or of keys alone."""
+    """Return whether True means hidden in a function's masks, or in its padding masks."""
     roles = {"masks": "mask", "padding": "padding"}
     asked = (question(caller, function, rung, change) for rung, role in roles.items() if caller.offer.takes(role))
     return any(case is not None and is_turned(caller, case, caller(case)) for case in asked)
 
 
 def with_one_opposite(caller: Caller, function: Bound) -> Caller:
-    """Return the caller that writes one of a function's two masks the other way round, where it is right with both so:
-    True hides in one of them alone. As it is where that is not so, or somebody said what True means."""
+    """Return the caller that inverts one of two masks, if the function is right then: their polarities differ."""
     if caller.request.blocks or not has_two_masks(caller):
         return caller
     hidden = list[str]()
@@ -242,13 +240,13 @@ def with_one_opposite(caller: Caller, function: Bound) -> Caller:
 
 
 def has_two_masks(caller: Caller) -> bool:
-    """Say whether a function takes a mask of queries and keys and one of keys, neither of which is added."""
+    """Return whether a function takes a mask and a padding mask, neither of which is additive."""
     is_told = caller.offer.takes("mask") and caller.offer.takes("padding")
     return is_told and "added" not in kinds(caller)
 
 
 def opposite(caller: Caller, name: str) -> Caller:
-    """Return the caller that writes its `masking` or its `padding` the other way round."""
+    """Return the caller that inverts its `masking` or its `padding`."""
     return replace(caller, **{name: replace(getattr(caller, name), opposite=True)})
 
 
@@ -258,7 +256,7 @@ def hide(at: Any, logits: Any, allowed: Any) -> Any:
 
 
 def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None) -> Iterator[tuple[Caller, Case]]:
-    """Yield the ways in which the mask is one of keys alone, which every query shares."""
+    """Yield the ways in which the mask is a padding mask, which all queries share."""
     parameters = {"padding" if role == "mask" else role: name for role, name in caller.offer.parameters.items()}
     if caller.offer.takes("padding"):
         return
@@ -271,7 +269,7 @@ def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None)
 
 
 def of_entries(caller: Caller, function: Bound, change: Change | None = None) -> Iterator[tuple[Caller, Case]]:
-    """Yield the ways in which what was taken for heads `[h t d]` are the entries of a batch."""
+    """Yield the ways in which what looks like heads, `[h t d]`, is a batch."""
     if caller.layout == "htd" and not caller.request.layout and not caller.request.head:
         other = replace(caller, layout="btd")
         case = question(other, function, "masks", change)
@@ -281,9 +279,9 @@ def of_entries(caller: Caller, function: Bound, change: Change | None = None) ->
 
 
 def multiplies(caller: Caller, function: Bound) -> bool:
-    """Say whether a function multiplies by its mask: a mask of 2 instead of 1 gives it another answer then.
+    """Return whether a function multiplies by its mask: with 2 instead of 1, the answer changes.
 
-    One that fills in a number where the mask is 0 gives the same, or takes booleans alone.
+    If it fills in a number where the mask is 0, the answer stays the same; it may also accept only booleans.
     """
     asked = {role: question(caller, function, rung) for role, rung in (("masking", "masks"), ("padding", "padding"))}
     role, case = next(((role, case) for role, case in asked.items() if case is not None), ("", None))
@@ -300,7 +298,7 @@ def multiplies(caller: Caller, function: Bound) -> bool:
 
 
 def adds_next_to_nothing(caller: Caller, function: Bound) -> bool:
-    """Say whether a mask changes the last digits of an answer, where nothing is seen of it in the others."""
+    """Return whether a mask changes only the last digits of an answer."""
     case = question(caller, function, "masks")
     if case is None:
         return False
@@ -311,7 +309,7 @@ def adds_next_to_nothing(caller: Caller, function: Bound) -> bool:
 
 
 def question(caller: Caller, function: Bound, rung: str, change: Change | None = None) -> Case | None:
-    """Return the first question of a kind, where the function is asked one; what is right of it may be changed."""
+    """Return the first case of a rung, or None; `change` alters the recipe that is right."""
     asked = next((case for case in cases(caller, function, quick=True) if case.rung == rung), None)
     asked = asked if asked is None or change is None else replace(asked, recipe=change(asked))
     return None if asked is None else rounded(asked, caller)
