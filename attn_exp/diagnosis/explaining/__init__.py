@@ -1,4 +1,4 @@
-"""What explains evidence, which is answers or numbers; where nothing does, which stage differs first.
+"""Explain wrong answers or worksheet numbers; where nothing explains them, locate the first stage that differs.
 
-May import from `finding` and all rooms above that.
+May import from `finding` and from the packages before it.
 """

@@ -1,4 +1,4 @@
-"""Evidence of a function: its answers to questions, which recipes give them, and what is known where none does."""
+"""A function's outputs as evidence: which candidate mistakes reproduce them, and what is known if none does."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ from attn_exp.mistakes.behaviour import first_keys
 SINGLE = DIGITS["float32"]
 LARGE = "large inputs"
 FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole numbers", "one token")
-"""Questions of few tokens: sums in half precision stay near the right ones."""
+"""Cases with few tokens, where sums in half precision stay close to the expected ones."""
 TELLS = 0.2
-"""Of the largest number: where rounding may make more, an answer tells nothing."""
+"""Fraction of the largest output: if rounding may exceed it, the output is inconclusive."""
 FEW_BASES = 3
-"""So many explanations of what is asked without a mask are held against what is asked with one."""
+"""How many explanations of the unmasked cases are tried on the masked ones."""
 HALF = 0.5
-"""Of the numbers of an answer: where fewer are finite, that says little."""
+"""If a smaller fraction of an output is finite, the output says little."""
 NEARER = 32.0
-"""So many times farther is no rounding any more."""
+"""A candidate this many times farther away than the nearest one is not explained by rounding."""
 OVERFLOWS = ("no_max_subtraction",)
 SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
-"""What NaN alone may prove; other mistakes need numbers that are wrong, as many of them come to the same NaN."""
+"""Mistakes that NaN alone may prove; others need wrong numbers, because many of them produce the same NaN."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Questions with a function's answers, those that are wrong first.
+    """Cases with a function's answers, wrong ones first.
 
-    They are held to `digits` bits: the function's own, or fewer. `kept` bits are in its inputs, and `broken` are the
-    mistakes that it shows between calls. `ask` asks fresh questions, whose answers an explanation must give too,
-    and `ask_right` such as were answered rightly before, for mistakes that are made under a condition. `ask_equal` asks
-    a question whose scores are all equal. `is_seen` tells whether the trace of a layer shows all that is wrong.
+    Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
+    lists mistakes that show between calls. `ask` runs fresh cases, which an explanation must reproduce too; `ask_right`
+    runs fresh cases of the kinds answered correctly, for mistakes made under a condition; `ask_equal` runs a case whose
+    scores are all equal. `is_seen` returns whether a layer's trace shows everything that is wrong.
     """
 
     seen: Sequence[tuple[Case, Answer]]
@@ -83,15 +83,15 @@ class Answers:
     is_seen: Callable[[], bool] = lambda: False
 
     read_off: dict[object, float | None] = field(default_factory=dict)
-    """Numbers that were read off answers, for all views of them."""
+    """Numbers fitted to the answers, shared by all views."""
     judged: dict[tuple[Candidate, Case, Answer, int], int] = field(default_factory=dict)
-    """What `gives_one` says: one candidate is held against the same answers for several explanations."""
+    """Cache of `gives_one`: several explanations compare one candidate with the same answers."""
     kind = "function"
 
     def views(self, first: bool) -> Iterator[Answers]:
-        """Yield the answers held to their own bits, and at `first` to those of float32 and of a half type too.
+        """Yield the answers compared to their own bits and, if `first`, to the bits of float32 and of a half type too.
 
-        Where they are right to so many bits, two mistakes that cancel each other would explain nothing.
+        A view in which every answer is right is skipped: two mistakes that cancel each other would "explain" it.
         """
         lowered = [("float32", SINGLE)] if self.digits > SINGLE else []
         lowered += [(self.half, DIGITS[self.half])] if self.half else []
@@ -100,17 +100,17 @@ class Answers:
 
     @property
     def is_whole(self) -> bool:
-        """Whether rare explanations are worth a look: to the bits of float32 only the plainest are."""
+        """Whether to try rare explanations: compared to the bits of float32, only the plainest are tried."""
         return self.bits != "float32"
 
     @cached_property
     def half(self) -> str:
-        """The half type that the answers are rounded to, or nothing."""
+        """The half type to which the answers are rounded, or an empty string."""
         return representable([answer for _, answer in self.seen[:4]])
 
     @cached_property
     def single(self) -> list[Candidate]:
-        """Every way of every mistake that can show, and fills that are read off the answers."""
+        """Every variant of every mistake that can show, and fills and numbers fitted to the answers."""
         return [
             *every_mistake([case for case, _ in self.seen]),
             *fitted_fills(self.seen),
@@ -121,7 +121,7 @@ class Answers:
 
     @cached_property
     def has_known_shape(self) -> bool:
-        """Whether the first answer has the right shape, or one that a mistake makes: two make no other."""
+        """Whether the first answer has the expected shape or that of one mistake; pairs produce no other shapes."""
         case, answer = self.seen[0]
         recipes = (case.recipe, *(one.change(case) for one in self.single))
         made = (predicted(recipe, case.given) for recipe in recipes)
@@ -130,7 +130,7 @@ class Answers:
         )
 
     def gives(self, candidate: Candidate) -> bool:
-        """Say whether a candidate gives every answer, some that are wrong among them, and the fresh ones too."""
+        """Return whether a candidate reproduces every answer, the fresh ones included, and at least one wrong one."""
         case, answer = self.seen[0]
         stages = predicted(candidate.change(case), case.given)
         if answer.output is not None and stages is not None and is_far(answer.output, stages):
@@ -147,9 +147,9 @@ class Answers:
 
     @cached_property
     def parts(self) -> list[tuple[Seen, bool]]:
-        """The first question, the others that are answered wrongly, and those answered rightly; whether each is wrong.
+        """The first answer, the other wrong answers and the right ones, each with whether it is wrong.
 
-        Most candidates give another answer to one of the earlier ones.
+        Most candidates already fail on one of the earlier parts.
         """
         lost = {case for case, _ in self.wrong}
         first, rest = self.seen[:1], self.seen[1:]
@@ -157,9 +157,9 @@ class Answers:
         return [(first, first[0][0] in lost), *zip(parted, (True, False), strict=True)]
 
     def gives_of(self, candidate: Candidate, seen: Seen) -> int:
-        """Return how many answers a candidate gives, within rounding, or -1 where it gives another than one of them.
+        """Return how many answers a candidate reproduces within rounding, or -1 if it contradicts one.
 
-        What raised an error says nothing.
+        Calls that raised an error do not count.
         """
         explained = 0
         for case, answer in seen:
@@ -172,15 +172,15 @@ class Answers:
         return explained
 
     def gives_one(self, candidate: Candidate, case: Case, answer: Answer) -> int:
-        """Return 1 where a candidate gives an answer, 0 where that says nothing, and -1 where it gives another."""
+        """Return 1 if a candidate reproduces an answer, 0 if the answer is inconclusive, -1 if it contradicts it."""
         if answer.output is None:
             return 0
         stages = predicted(candidate.change(case), self.as_given(case))
-        if stages is None:  # neither fits these shapes, or the candidate alone
+        if stages is None:  # either both fail on these shapes, or only the candidate does
             return 0 if answer.output.shape != expected(case)["output"].shape else -1
         size, room = largest(stages["output"]), tolerance(stages, self.digits)
         rounds_away = room > TELLS * size and np.isfinite(stages["weights"]).all()
-        if rounds_away or is_for_no_key(answer.output, stages):  # shares of sums that vanish, or logits of 1e9
+        if rounds_away or is_for_no_key(answer.output, stages):  # weights of sums that vanish, or logits of 1e9
             return 0
         made = without_blind(stages["output"], stages)
         same = made is stages["output"]
@@ -192,33 +192,33 @@ class Answers:
         return int(tells and not is_blind(stages))
 
     def as_given(self, case: Case) -> Given:
-        """Return what a question gave, large numbers in float32 where that was the type: exp of it overflows sooner."""
+        """Return a case's inputs, in float32 if that was the dtype and they are large: exp overflows earlier there."""
         if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
             return case.given
         return case.in_float32
 
     def is_right_but_for_nan(self, case: Case, output: Array) -> bool:
-        """Say whether an answer holds NaN, and no number that is wrong."""
+        """Return whether an answer holds NaN and is right everywhere else."""
         stages, holes = expected(case), np.isnan(output)
         filled_up = np.where(holes, stages["output"], output) if output.shape == stages["output"].shape else output
         return bool(holes.any()) and not differs(filled_up, stages, self.digits)
 
     @cached_property
     def wrong(self) -> Seen:
-        """The questions that are answered wrongly, to the bits of this view."""
+        """The cases answered wrongly, to the bits of this view."""
         return failing(self.seen, self.digits)
 
     @cached_property
     def fresh(self) -> Seen:
-        """Fresh questions with their answers: other sizes, other numbers, and the smallest input."""
+        """Fresh cases with their answers: other sizes, other numbers, and the smallest input."""
         return self.ask()
 
     def single_that_fit(self) -> list[Candidate]:
-        """Return the mistakes each of which alone gives what was answered."""
+        """Return the mistakes that reproduce all answers on their own."""
         return self.closest([candidate for candidate in self.single if self.gives(candidate)])
 
     def closest(self, fits: list[Candidate]) -> list[Candidate]:
-        """Return the candidates that lie nearest to wrong answers in float64: 1e-12 filled in is not quite 0."""
+        """Keep the candidates nearest to wrong float64 answers: a fill of 1e-12 is not quite 0."""
         if len(fits) < 2 or self.digits < DIGITS["float64"]:
             return fits
         seen = [*self.wrong, *self.fresh]
@@ -226,7 +226,7 @@ class Answers:
         return [one for one, gap in zip(fits, gaps, strict=True) if gap <= NEARER * min(gaps) + 2.0**-50]
 
     def gap(self, candidate: Candidate, case: Case, answer: Answer) -> float:
-        """Return how far an answer is from that of a candidate, of its largest number; 0 where that cannot be said."""
+        """Return the maximum difference between answer and candidate over the answer's maximum; 0 if not comparable."""
         stages = predicted(candidate.change(case), case.given)
         if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
             return 0.0
@@ -235,26 +235,26 @@ class Answers:
         return gap if np.isfinite(gap) else 0.0
 
     def pairs_that_fit(self) -> list[Candidate]:
-        """Return the pairs of mistakes that give what was answered."""
+        """Return the pairs of mistakes that reproduce all answers."""
         if self.says_little:
             return []
         pairs = while_there_is_time(pairs_of(self.single, self.seen), EXPLAINING, SEVERAL)
         return [pair for pair in pairs if self.gives(pair) and not self.is_mean(pair)]
 
     def is_mean(self, candidate: Candidate) -> bool:
-        """Say whether a candidate gives all keys the same weight in the first question, which several ways come to."""
+        """Return whether a candidate gives all keys the same weight in the first case, as several mistakes do."""
         case = self.seen[0][0]
         stages = predicted(candidate.change(case), case.given)
         return stages is not None and stages["weights"].shape[-1] > 1 and not np.ptp(stages["weights"], axis=-1).any()
 
     @cached_property
     def says_little(self) -> bool:
-        """Whether wrong answers are little but NaN, which is what many mistakes come to, and says nothing."""
+        """Whether wrong answers are mostly NaN, which many mistakes produce."""
         outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
     def mistake_beside_masks(self) -> Explained | None:
-        """Return one mistake that shows without another mask, and one of masks."""
+        """Return one mistake that shows without additional masks, combined with a mask mistake if needed."""
         plain, masked = self.by_masks(self.seen)
         if not masked or not failing(plain, self.digits):
             return None
@@ -262,7 +262,7 @@ class Answers:
         return self.with_masks([one for one in self.single if unmasked.gives(one)], masked)
 
     def several_mistakes(self) -> Explained | None:
-        """Return several mistakes, at most one in each part: those that show without another mask, then of masks."""
+        """Return several mistakes, at most one per part: those that show without extra masks, then one of masks."""
         plain, masked = self.by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
         if not wrong or self.says_little:
@@ -275,11 +275,13 @@ class Answers:
         return self.with_masks(base, masked)
 
     def with_masks(self, base: Sequence[Candidate], masked: Seen) -> Explained | None:
-        """Return those of some candidates that give every answer, or with a mistake of masks; they do without masks."""
+        """Return the best of `base` that reproduces every answer, alone or with a mask mistake.
+
+        Each of `base` reproduces the answers without additional masks.
+        """
         wrong_with_masks = failing(masked, self.digits)
 
         def tells(one: Candidate) -> bool:
-            """Say whether it gives every answer, and what is wrong with masks is more than rounding would be."""
             return self.gives(one) and (not wrong_with_masks or self.gives_of(one, wrong_with_masks) > 0)
 
         found = best([one for one in base if tells(one)])
@@ -294,16 +296,16 @@ class Answers:
         inverted = [one for one in late if one.names == (INVERTED,)]
         filled = [together((one, LARGE_FILL)) for one in inverted]
         turned = [together((one, other)) for one in inverted for other in late if other != one]
-        for others in (late, filled, turned):  # the fewest come first
+        for others in (late, filled, turned):  # simplest combinations first
             made = [together((one, other)) for one in likeliest for other in others]
             if fitting := [one for one in made if tells(one)]:
                 return best(self.closest(fitting))
         return None
 
     def nearer_with_masks(self, found: Explained) -> Explained | None:
-        """Return what explains answers to fewer bits than they have, with a mistake of masks if it is far nearer then.
+        """Return an explanation found at reduced precision plus a mask mistake, if that is far nearer to the answers.
 
-        Where keys are made of the queries, a fill of -10 is next to nothing beside the score of a token with itself.
+        If keys are made from the queries, a fill of -10 is negligible next to the score of a token with itself.
         """
         if self.bits == "own" or found.change is None or not found.names:
             return None
@@ -318,13 +320,13 @@ class Answers:
         return best([nearest])
 
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
-        """Return those of some questions that have the masks that were asked for alone, and those with another mask."""
+        """Split cases into those with only the requested masks and those with additional ones."""
         asked = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks
         plain = [pair for pair in seen if pair[0].recipe.rules.masks == asked]
         return plain, [pair for pair in seen if pair[0].recipe.rules.masks != asked]
 
     def setting_that_fits(self) -> Explained | None:
-        """Return the first other setting that gives every answer, or nothing."""
+        """Return the first other setting that reproduces every answer, or None."""
         others = [(word, everywhere(change)) for word, change in other_settings(self.seen[0][0].recipe)]
         for word, change in (*others, ("scale=true", scaled_as_usual)):
             if self.gives(Candidate((word,), change)):
@@ -332,22 +334,22 @@ class Answers:
         return None
 
     def likelier(self, found: Explained) -> Explained:
-        """Return the likelier explanation: if batch entries see each other, that explains more than a setting."""
+        """Prefer leaks between batch entries to another setting: they explain more."""
         return Explained(("batch_mixed",)) if found.setting and "batch_mixed" in self.broken else found
 
     def between_calls(self) -> Explained | None:
-        """Return what changes from call to call, which no numbers explain."""
+        """Return what changes from call to call; comparing numbers cannot explain that."""
         unsteady = [name for name in self.broken if name in ("dropout_on", "not_deterministic", "mask_stale")]
         return Explained((unsteady[0],)) if unsteady else None
 
     def batch_mixed(self) -> Explained | None:
-        """Return that entries of a batch reach each other, where that was seen."""
+        """Return the mistake "batch_mixed" if the checker saw batch entries affect each other."""
         return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
 
     def under_condition(self) -> Explained | None:
-        """Return one mistake that explains what is wrong, made under a condition that the wrong answers share.
+        """Return one mistake made only under a condition that all wrong answers share.
 
-        Where a mask is given, the branch of code for it may have another scale and a small fill.
+        Code that branches on a mask may use another scale and a small fill there.
         """
         if not self.wrong:
             return None
@@ -362,15 +364,15 @@ class Answers:
 
     @cached_property
     def fresh_right(self) -> Seen:
-        """Fresh questions of the kinds that were answered rightly."""
+        """Fresh cases of the kinds that were answered correctly."""
         return self.ask_right()
 
     def without_large(self) -> Answers:
-        """Return the questions whose logits are small enough for any type."""
+        """Leave out the cases with large logits."""
         return replace(self, seen=small_logits(self.seen), ask=lambda: small_logits(self.fresh))
 
     def tail_dropped(self) -> Explained | None:
-        """Return a dropped tail: keys or queries behind the last whole block of one size, or the last of them."""
+        """Return "tail_dropped" if keys or queries after the last whole block, or the last one, are ignored."""
         asked = [(case, answer.output) for case, answer in self.without_large().seen if answer.output is not None]
         for kept_of in (keys_kept, queries_kept):
             counts = self.counts_kept(asked, kept_of)
@@ -382,7 +384,7 @@ class Answers:
     def counts_kept(
         self, asked: Sequence[tuple[Case, Array]], kept_of: Callable[[Case, Array, int], int]
     ) -> list[tuple[int, int]]:
-        """Return how many keys or queries each question has, and how many are kept; nothing where none explain one."""
+        """Return how many keys or queries each case has and how many are used; empty if no count explains a case."""
         counts = []
         for case, output in asked:
             stages = expected(case)
@@ -395,13 +397,13 @@ class Answers:
 
 
 def largest(output: Array) -> float:
-    """Return the size of the largest number of an output, where infinite ones are as large as numbers are."""
+    """Return the maximum absolute value; infinities count as the largest float."""
     size = float(np.abs(output).max(initial=1e-30))
     return size if np.isfinite(size) else float(np.abs(np.nan_to_num(output)).max(initial=1e-30))
 
 
 def masked_branches(single: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield each other scale beside each small fill."""
+    """Yield each small fill combined with each scale mistake."""
     of_scale = [one for one in single if one.names[0] in SCALES]
     for fill in (one for one in single if one.names == ("mask_small_fill",)):
         yield from (Candidate((*fill.names, *one.names), composed(one, fill), fill.fitted) for one in of_scale)
@@ -411,14 +413,14 @@ SCALES = ("no_scale", "scale_by_d", "scale_multiplied", "scale_twice")
 
 
 def small_logits(seen: Seen) -> list[tuple[Case, Answer]]:
-    """Return the questions whose logits are small enough for any type."""
+    """Leave out the cases with large logits."""
     return [(case, answer) for case, answer in seen if case.rung != LARGE]
 
 
 def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
-    """Say whether of each number of keys all blocks of one size are kept, or all but one key.
+    """Return whether all whole blocks of one size are kept in each case, or all but the last key.
 
-    Few keys may have a block of another size, or be kept as they are.
+    Cases with few keys may have another block size, or keep all keys.
     """
     if all(kept == whole - 1 for whole, kept in counts):
         return True
@@ -427,7 +429,7 @@ def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
 
 
 def of_one_size(counts: Sequence[tuple[int, int]]) -> bool:
-    """Say whether there is a size of which all blocks are kept."""
+    """Return whether one block size explains all counts."""
     return any(
         all(kept == (whole // block * block or (whole if kept else 0)) for whole, kept in counts) for block in BLOCKS
     )
@@ -437,7 +439,7 @@ BLOCKS = range(2, 132)
 
 
 def keys_kept(case: Case, output: Array, digits: int) -> int:
-    """Return to how many of the first keys this is the answer: 0 where it is nothing at all, -1 where to none."""
+    """Return the n for which attending to the first n keys gives this output; 0 if it is all zero, -1 if none fits."""
     if not np.nan_to_num(output).any():
         return 0
     keys = expected(case)["masked"].shape[-1]
@@ -449,7 +451,7 @@ def keys_kept(case: Case, output: Array, digits: int) -> int:
 
 
 def queries_kept(case: Case, output: Array, digits: int) -> int:
-    """Return how many of the first queries are right, where the others are one number, such as 0; -1 where none is."""
+    """Return how many leading queries are right if all others are one constant, such as 0; -1 if that does not fit."""
     right = expected(case)
     if output.shape != right["output"].shape:
         return -1
@@ -463,9 +465,9 @@ def queries_kept(case: Case, output: Array, digits: int) -> int:
 
 
 def is_nearer(output: Array, stages: Mapping[str, Array], case: Case, digits: int) -> bool:
-    """Say whether what a mistake makes is nearer to a wrong answer than what is right.
+    """Return whether the candidate is nearer to a wrong output than the expected output is.
 
-    Logits of -50 where -inf should stand allow for more rounding, and would explain what is not quite right.
+    Logits of -50 in place of -inf allow more rounding, and could explain an output that is not quite right.
     """
     right = expected(case)
     if right["output"].shape != output.shape or not differs(output, right, digits):
@@ -473,7 +475,7 @@ def is_nearer(output: Array, stages: Mapping[str, Array], case: Case, digits: in
     with np.errstate(all="ignore"):
         seen, made, asked = (without_blind(one, stages) for one in (output, stages["output"], right["output"]))
         gaps = [np.abs(seen - one).max(initial=0.0) for one in (made, asked)]
-    is_same = seen is output and asked is right["output"]  # and differs, as was seen above
+    is_same = seen is output and asked is right["output"]  # so it differs, as tested above
     if not is_same and not differs(seen, right if asked is right["output"] else {**right, "output": asked}, digits):
-        return True  # only queries that see no key by mistake are answered otherwise
+        return True  # only queries that see no key differ
     return bool(not np.isfinite(gaps).all() or gaps[0] < gaps[1] / 2)

@@ -1,4 +1,4 @@
-"""Scores that are clipped at one number, far above usual ones: large logits alone are wrong then, and by that alone."""
+"""Logits clipped at a number far above usual ones, so that only large logits are wrong."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from attn_exp.forms.pipeline import Step
 from attn_exp.mistakes.mistake import around
 
 STEPS, SEEN, USUAL, MOST = 30, 0.05, 32.0, 1000.0
-"""Halves of the way to where a clip is seen first; of the largest number of an answer, a gap from which the number can
-be read off; a logit below which a clip bends usual scores, and one beyond which exponentials overflow in every type."""
+"""Bisection steps; relative error at which clipping shows; smallest clip value above usual logits; logit whose exp
+overflows in every dtype."""
 
 
 def clipped_at(
     caller: Caller, wrong: Sequence[tuple[Case, Answer]], digits: int, ask: Callable[[], Seen]
 ) -> float | None:
-    """Return the number at which logits are clipped, or None where that does not give all answers, fresh ones too.
+    """Return the number at which logits are clipped, or None unless clipping reproduces all answers, fresh ones too.
 
-    The same input is asked smaller and smaller, until a few weights alone show what their logits were clipped to.
+    Bisects over the scale of one input until only a few weights are affected and show the clipped logits.
     """
     if not wrong or any(case.rung != LARGE or answer.output is None for case, answer in wrong):
         return None
@@ -52,37 +52,36 @@ def clipped_at(
 
 
 STAGES = {"logits": "scaled", "scores": "score"}
-"""What is clipped, and the step that makes it."""
+"""The stage that is clipped, and the step that computes it."""
 
 
 def number_of(case: Case, output: Array, made: Callable[[float], list[Candidate]], stage: str) -> float | None:
-    """Return the number, to six digits, that gives an output, if it is beyond usual logits."""
+    """Return the clip value, to six digits, that reproduces an output, if it exceeds usual logits."""
     stages = expected(case)
     largest, of_logits = (float(np.abs(stages[one]).max()) for one in (stage, "logits"))
-    if largest < USUAL or of_logits > MOST or not np.isfinite(output).all():  # what overflows is not clipped
+    if largest < USUAL or of_logits > MOST or not np.isfinite(output).all():  # overflow is not clipping
         return None
-    starts = np.arange(USUAL, largest, largest / of_logits).tolist()  # weights tell one logit from the next
+    starts = np.arange(USUAL, largest, largest / of_logits).tolist()  # start values one logit apart
     number = fitted(case, output, made, starts)
     return None if number is None or number < USUAL else float(f"{number:.6g}")
 
 
 def gap(answer: Answer, case: Case) -> float:
-    """Return how far an answer is from the right one, of its largest number."""
+    """Return the error of an answer relative to the largest expected number."""
     return np.inf if answer.output is None else error(answer.output, case)
 
 
 def clips(most: float, stage: str, ends: float) -> list[Candidate]:
-    """Return what clips a stage to a number at most, and to so many times it at least, as the only candidate."""
+    """Return one candidate that clips a stage to `[ends * most, most]`."""
     wrong = partial(clipped, least=ends * most, most=most)
     return [Candidate(("clipped",), everywhere(around(STAGES[stage], wrong)))]
 
 
 def clipped(step: Step, *given: Any, least: float, most: float) -> Any:
-    """Return what a step makes, none of which lies outside two numbers."""
     return np.clip(step(*given), least, most)
 
 
 def times(case: Case, factor: float) -> Case:
-    """Return the question with its queries, or the x of a layer, multiplied by a number."""
+    """Return the case with its queries, or a layer's x, multiplied by a number."""
     side = "x" if case.given.x is not None else "q"
     return replace(case, given=replace(case.given, **{side: factor * getattr(case.given, side)}))

@@ -1,4 +1,4 @@
-"""What is asked anew of a function that answered wrongly: whatever explains its answers must give fresh ones too."""
+"""Fresh calls of a function that answered wrongly: an explanation must reproduce their outputs too."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def evidence_of(
     caller: Caller, tried: Tried, seen: Seen, wrong: Seen, *, digits: int, broken: Sequence[str] = (),
     small: Pair | None = None,
 ) -> Answers:  # fmt: skip
-    """Return the answers as evidence, with what asks fresh questions; `small` is the smallest one answered wrongly."""
+    """Return the answers as evidence that can run fresh cases; `small` is the smallest case answered wrongly."""
     function, lost = tried.function, {case for case, _ in wrong}
     right = [pair for pair in seen if pair[0] not in lost]
 
-    @cache  # each view of the evidence asks, and a layer would be made anew for each
+    @cache  # every view calls this, and each call would build a layer again
     def ask() -> Seen:
         asked = of_one_input(wrong)
         holes = asked_of_holes(caller, function, wrong)
@@ -49,20 +49,20 @@ def evidence_of(
 
 
 def promised(wrong: Seen) -> Seen:
-    """Return the wrong answers to be explained: those that nobody promised count where there are no others."""
+    """Return the wrong answers to explain; those to unsupported inputs only if there are no others."""
     return [(case, answer) for case, answer in of_one_input(wrong) if not case.unpromised] or wrong
 
 
 def of_one_input(wrong: Seen) -> Seen:
-    """Return the wrong answers to one input, or all where there is none: many take another and make nothing of it."""
+    """Return the wrong answers without cross-attention, or all if there are no others: many ignore the memory."""
     return [(case, answer) for case, answer in wrong if case.rung != CROSS] or wrong
 
 
 def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> tuple[Case, Answer] | None:
-    """Return a question whose scores are all equal, with its answer: equal inputs, or a layer whose W_q is 0."""
+    """Return a case whose scores are all equal, with its answer: equal inputs, or a layer whose W_q is 0."""
     if caller.offer.core:
         return next((pair for pair in seen if pair[0].rung == "equal inputs"), None)
-    if function.inside is not None:  # its matrices are its own
+    if function.inside is not None:  # the module has its own weights
         return None
     arrays = {
         name: np.zeros_like(array) if name in ("W_q", "b_q") else array for name, array in case.given.arrays.items()
@@ -72,9 +72,9 @@ def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> 
 
 
 def asked_of_holes(caller: Caller, function: Bound, wrong: Seen) -> Seen:
-    """Ask the first question with a mask that was answered with NaN anew, so that what makes NaN shows.
+    """Run the first masked case that returned NaN again, so that the cause of the NaN shows.
 
-    The first query sees all keys, and values and the answer of a layer are positive: infinite ones stay infinite then.
+    The first query sees all keys, and values and the output projection are positive, so infinities stay infinite.
     """
     for case, answer in wrong:
         masks = case.recipe.rules.masks
@@ -95,7 +95,6 @@ OF_VALUES = ("W_v", "b_v", "W_o", "b_o")
 
 
 def seeing_all(mask: Allowed) -> Allowed:
-    """Return a mask whose first query sees all keys."""
     values = mask.values.copy()
     values[..., 0, :] = True
     return Allowed(values)

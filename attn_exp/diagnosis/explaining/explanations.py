@@ -1,8 +1,8 @@
-"""What may explain evidence, in one ordered list, and the one function that goes through it.
+"""All explanations of evidence in one ordered list, and the function that tries them.
 
-Evidence is the answers of a function (`Answers`), or numbers in boxes (`Numbers`): those of `explain`, which may be
-anything, or those of a worksheet, which says how they are written. An explanation is tried in its turn, the likelier
-and the cheaper ones first; the first that holds is the verdict.
+Evidence is a function's answers (`Answers`) or numbers in boxes (`Numbers`): those passed to `explain`, which may be
+anything, or those of a worksheet, whose layout is known. Likelier and cheaper explanations are tried first; the first
+that holds is the verdict.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from attn_exp.diagnosis.recipes.candidates import Explained, best
 
 Evidence = Answers | Numbers
 FIRST = 1
-"""The turn of the plainest explanations, which are tried on every view of the evidence."""
+"""Priority of the plainest explanations, which are tried on every view of the evidence."""
 
 
 @dataclass(frozen=True)
 class Explanation:
     """One way to explain evidence: `tried` returns what it finds, or None.
 
-    `function`, `numbers` and `sheet` are its turn for that kind of evidence, None where it is not tried. Those of one
-    turn are tried one after another on a view of the evidence, before the next view. `rare`: it is left out where
-    answers are held to the bits of float32 although their type has more. `dear`: it takes some thousands of tries, and
-    is left out where what is seen inside a layer tells all.
+    `function`, `numbers` and `sheet` are its priority for that kind of evidence; None means it is not tried.
+    Explanations of equal priority are all tried on one view before the next view. `rare` explanations are skipped if
+    answers are compared to the bits of float32 although their dtype has more. `dear` ones take thousands of tries, and
+    are skipped if the trace of a layer already shows all that is wrong.
     """
 
     name: str
@@ -40,23 +40,20 @@ class Explanation:
     dear: bool = False
 
     def turn(self, kind: str) -> int | None:
-        """Return its turn for a kind of evidence."""
+        """Return the priority of this explanation."""
         return {"function": self.function, "numbers": self.numbers, "sheet": self.sheet}[kind]
 
 
 def one_mistake(evidence: Evidence) -> Explained | None:
-    """Explain the evidence by one mistake."""
     found = best(evidence.single_that_fit())
     return None if found is None else evidence.likelier(found)
 
 
 def two_mistakes(evidence: Evidence) -> Explained | None:
-    """Explain the evidence by two mistakes."""
     return best(evidence.pairs_that_fit())
 
 
 def another_setting(evidence: Evidence) -> Explained | None:
-    """Explain the evidence as right under another setting."""
     found = evidence.setting_that_fits()
     return evidence.likelier(found) if found else None
 
@@ -79,17 +76,18 @@ EXPLANATIONS = (
     Explanation(TWO, two_mistakes, function=1, numbers=4, sheet=5, rare=True, dear=True),
     Explanation("entries of a batch see each other", Answers.batch_mixed, function=3),
 )
-"""Of a worksheet a slip is looked for before another setting, as nobody grades a sheet by settings, and a mistake and a
-slip before two mistakes: it is likelier there, and takes a sixth of the time."""
+"""For a worksheet, slips come before other settings, because nobody grades a sheet by settings, and a mistake plus a
+slip comes before two mistakes: it is likelier and takes a sixth of the time.
+"""
 
 
 def is_told(view: Evidence) -> bool:
-    """Say whether what is seen inside a layer tells all that is wrong, or no mistakes make answers of such a shape."""
+    """Return whether a layer's trace shows all that is wrong, or no mistake produces an output of this shape."""
     return isinstance(view, Answers) and (view.is_seen() or not view.has_known_shape)
 
 
 def explained(evidence: Evidence) -> Explained:
-    """Return the first explanation that holds for evidence that is not right, or one of nothing."""
+    """Return the first explanation that holds for wrong evidence, or an empty one."""
     kind = evidence.kind
     turns = sorted({turn for one in EXPLANATIONS if (turn := one.turn(kind)) is not None})
     for turn in turns:

@@ -1,4 +1,4 @@
-"""Where a mistake lies that nothing names: the first stage that differs from attention, and what is true of it."""
+"""Locate a mistake that nothing explains: the first stage that differs from attention, and its properties."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from attn_exp.rules.masks.array import Allowed
 NOTHING = "no known mistake explains it"
 EQUAL = "equal inputs"
 OFF_BY = 1e-3
-"""Of the largest number: errors above are not those of rounding, in any type."""
+"""Relative error that no dtype's rounding exceeds."""
 
 
 @dataclass(frozen=True)
 class Located:
-    """What is known of wrong answers that no mistake explains.
+    """What is known about wrong answers that no mistake explains.
 
-    `stage` is the first stage that differs: `logits`, which stands for all that makes them, `masked`, `weights` or
-    `context`; empty if it is unknown. `said` is one or more sentences.
+    `stage` is the first stage that differs: `logits` (for everything that produces them), `masked`, `weights` or
+    `context`; empty if unknown. `said` is one or more sentences for the user.
     """
 
     stage: str = ""
@@ -35,7 +35,7 @@ class Located:
 
 
 def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
-    """Return which questions have wrong answers, and the stage at which the mistake must lie."""
+    """Return which cases are wrong, and the stage at which the mistake must lie."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     for said, is_so in (
         ("zeros", all(not output.any() for output in outputs)),
@@ -62,7 +62,7 @@ ITSELF_ALONE = Located(
 
 
 def sees_itself_alone(wrong: Seen, digits: int) -> bool:
-    """Say whether all wrong answers of several heads are those of queries that see the key of their own token alone."""
+    """Return whether each query of every wrong case sees only the key of its own token; needs several heads."""
     square = [(case, answer) for case, answer in wrong if case.given.k is None and case.recipe.heads > 1]
     if not square or len(square) < len(wrong):
         return False
@@ -75,12 +75,12 @@ def sees_itself_alone(wrong: Seen, digits: int) -> bool:
 
 
 def all_are(number: float, outputs: list[Array]) -> bool:
-    """Say whether all numbers of all answers are one."""
+    """Return whether every number of every output equals `number`."""
     return all(np.allclose(output, number, equal_nan=True) for output in outputs)
 
 
 def from_questions(seen: Seen, wrong: Seen) -> Located:
-    """Return where the mistake must lie, by which questions are answered rightly."""
+    """Return where the mistake must lie, judging by which cases are right."""
     lost = {case.rung for case, _ in wrong}
     holed = [(case, answer) for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
     if holed and all(only_hidden_from(*pair) for pair in holed):
@@ -89,7 +89,7 @@ def from_questions(seen: Seen, wrong: Seen) -> Located:
         return LATE_MASK if all(only_hidden_maximum(*pair) for pair in wrong) else LARGE_ALONE
     if lost <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
         return Located("masked")
-    told = {case.rung for case, _ in seen if expected(case)["v"].any()}  # values of 0 hide what the weights are
+    told = {case.rung for case, _ in seen if expected(case)["v"].any()}  # zero values would hide the weights
     if EQUAL in told and EQUAL not in lost:
         return EQUAL_IS_RIGHT
     for case, answer in wrong:
@@ -122,7 +122,7 @@ EQUAL_BY = "With equal inputs it is {share:.4g} times the right answer: the weig
 
 
 def from_weights(caller: Caller, wrong: Seen) -> Located:
-    """Return what is true of the weights of a function of q, k and v, and so at which stage it goes wrong."""
+    """Return what is wrong with the weights of a function of q, k and v, and hence at which stage."""
     asked = question(wrong) if caller.offer.core else None
     if asked is None or asked.recipe.groups != asked.recipe.heads:
         return Located()
@@ -139,10 +139,10 @@ def from_weights(caller: Caller, wrong: Seen) -> Located:
 
 
 def weights_of(caller: Caller, case: Case) -> Array | None:
-    """Return the weights `[b h t s]`: with the values `v_j = e_j` the answer to query i is `w_i1, w_i2, ...`.
+    """Return the weights `[b h t s]`: given one-hot values `v_j = e_j`, query i yields `w_i1, w_i2, ...`.
 
-    That holds of an answer that is `sum_j w_ij v_j`. Where there are more keys than a value has numbers, several
-    questions show some of the keys each. None where an answer has another shape.
+    This assumes an output `sum_j w_ij v_j`. With more keys than value dimensions, each of several calls shows some of
+    the keys. Returns None if the output has another shape.
     """
     if case.given.v is None:
         return None
@@ -160,7 +160,7 @@ def weights_of(caller: Caller, case: Case) -> Array | None:
 
 
 def is_product(caller: Caller, case: Case, weights: Array) -> bool:
-    """Say whether an answer is these weights times the values."""
+    """Return whether the output is these weights times the values."""
     output, values = caller(case).output, case.given.v
     if output is None or values is None or case.recipe.heads != case.recipe.groups:
         return True
@@ -171,17 +171,17 @@ def is_product(caller: Caller, case: Case, weights: Array) -> bool:
 
 MIXED_OTHERWISE = Located("context", ". Of one-hot values its weights are right: values are mixed otherwise")
 SIZED = (LARGE, EQUAL, "tiny inputs", "whole numbers")
-"""Questions whose weights are all alike, or 0 and 1."""
+"""Cases whose weights are all alike, or 0 and 1."""
 CLOSE = 1e-5
 
 
 def question(wrong: Seen) -> Case | None:
-    """Return the first wrong question whose weights tell something."""
+    """Return the first wrong case whose weights are informative."""
     return next((case for case, _ in wrong if case.given.v is not None and case.rung not in SIZED), None)
 
 
 def true_of(weights: Array, right: Array) -> Iterator[Located]:
-    """Yield what is true of weights `[b h t s]` that are not the right ones."""
+    """Yield what is wrong with weights `[b h t s]`."""
     hidden = float(np.abs(weights[right == 0]).max(initial=0.0))
     if hidden > CLOSE:
         yield Located("masked", f"Keys that are hidden get up to {hidden:.3g} of the weight of a row")
@@ -207,12 +207,12 @@ def true_of(weights: Array, right: Array) -> Iterator[Located]:
 
 
 def close(one: Array, other: Array) -> bool:
-    """Say whether two arrays are the same, rounding in float32 apart."""
+    """Return whether two arrays are equal within float32 rounding."""
     return one.shape == other.shape and bool(np.abs(one - other).max(initial=0.0) < CLOSE * 10)
 
 
 def only_hidden_maximum(case: Case, answer: Answer) -> bool:
-    """Say whether just those queries are wrong whose largest logit belongs to a key that they may not see."""
+    """Return whether the only wrong queries are those whose largest logit belongs to a hidden key."""
     stages, output = expected(case), answer.output
     if output is None or output.shape != stages["context"].shape:
         return False
@@ -223,17 +223,17 @@ def only_hidden_maximum(case: Case, answer: Answer) -> bool:
 
 
 def only_hidden_from(case: Case, answer: Answer) -> bool:
-    """Say whether NaN is what just those queries get from which a key is hidden."""
+    """Return whether exactly the queries with a hidden key get NaN."""
     stages, output = expected(case), answer.output
     if output is None or output.shape != stages["output"].shape:
         return False
     rows = (stages["masked"] == -np.inf).any(axis=-1)
-    rows = rows if output.ndim == rows.ndim + 1 else rows.any(axis=1)  # a layer's answer is that of all heads
+    rows = rows if output.ndim == rows.ndim + 1 else rows.any(axis=1)  # a layer's output combines all heads
     return np.array_equal(np.isnan(output), np.broadcast_to(rows[..., None], output.shape))
 
 
 def scale_of(output: Array, right: Array) -> float | None:
-    """Return the factor between two answers, where one number is."""
+    """Return the factor between two outputs, or None if they are not proportional."""
     if output.shape != right.shape or not np.isfinite(output).all():
         return None
     factor = float((output * right).sum() / max((right * right).sum(), 1e-300))

@@ -1,4 +1,4 @@
-"""Evidence of a person: the numbers in the boxes of a worksheet, and which recipes give them."""
+"""Numbers in the boxes of a worksheet as evidence, and the recipes that reproduce them."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
 
 MOST_PLACES = 20_000
-"""Of matrices with more places than this, pairs of mistakes are not tried: there are thousands."""
+"""Above this number of entries `h t s`, pairs of mistakes are not tried: there are thousands."""
 MATRICES = 800
-"""Matrices `[h t s]` of the stages of all mistakes together."""
+"""Matrices `[h t s]` in the stages of all mistakes together."""
 SPARE = 5.0
-"""Bits that numbers must tell beyond those that the choice among explanations takes: 1 in 32 fits by chance."""
+"""Bits required beyond those needed to choose an explanation: 1 in 32 then fits by chance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A candidate, its recipe, and the stages that this gives: all of it follows from what is asked alone."""
+    """A candidate, its recipe, and the stages that it produces, whatever the boxes hold."""
 
     candidate: Candidate
     recipe: Recipe
@@ -50,20 +50,20 @@ class Made:
 
 
 def case_of(sheet: Sheet) -> Case:
-    """Return the problem of a sheet as a question, which is what the catalogue knows."""
+    """Return the problem of a sheet as a case."""
     return Case("numbers", sheet.right, given_to(sheet.settled, sheet.problem), explicit_scale=True)
 
 
 def candidates_of(sheet: Sheet) -> list[Candidate]:
-    """Return every way of every mistake that one set of numbers can show in this run."""
+    """Return every variant of every mistake that one set of numbers can show in this run."""
     return [one for one in every_mistake([case_of(sheet)]) if not mistakes.mistake(one.names[0]).of_code]
 
 
 def catalogue(sheet: Sheet) -> list[Made]:
-    """Return what every mistake would give on what a sheet asks, whatever stands in its boxes.
+    """Compute what every mistake would produce for a sheet, whatever its boxes hold.
 
     Raises:
-        UserError: all of that together would not fit in memory.
+        UserError: the results would not fit in memory.
     """
     head, rows, keys = sheet.settled.head, len(sheet.problem.tokens), sheet.problem.keys
     needed = MATRICES * memory.NUMBER * head * rows * keys
@@ -73,7 +73,6 @@ def catalogue(sheet: Sheet) -> list[Made]:
 
 
 def made_of(sheet: Sheet, candidates: Sequence[Candidate]) -> list[Made]:
-    """Return what some candidates would give on what a sheet asks."""
     case = case_of(sheet)
     made = [(candidate, candidate.change(case)) for candidate in candidates]
     return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in made]
@@ -81,10 +80,10 @@ def made_of(sheet: Sheet, candidates: Sequence[Candidate]) -> list[Made]:
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The boxes of a sheet that is filled in.
+    """The boxes of a completed sheet.
 
-    `kind` is `numbers`, which are explained whatever they are, or `sheet`: answers to a worksheet, which says how they
-    are to be written. `known` returns what every mistake would give. `variants` are those of the run, by name.
+    `kind` is `numbers` (any numbers) or `sheet` (answers to a worksheet, whose layout is known). `known` returns what
+    every mistake would produce. `variants` are those of the run, by name.
     """
 
     sheet: Sheet
@@ -94,9 +93,9 @@ class Numbers:
     is_whole = True
 
     def views(self, first: bool) -> Iterator[Numbers]:
-        """Yield the ways to take the numbers: as they stand, with tokens in columns, or each by its own digits.
+        """Yield ways to read the numbers: as they stand, transposed, or each rounded to its own digits.
 
-        Only the plainest explanations, the `first` ones, are tried on every way.
+        Only the plainest explanations, the `first` ones, are tried on all of them.
         """
         if self.kind == "sheet":
             sheets = self.layouts if first else self.layouts[:1]
@@ -109,36 +108,36 @@ class Numbers:
 
     @cached_property
     def layouts(self) -> list[Sheet]:
-        """The sheet as it was filled in, and with rows and columns exchanged where its numbers fit so."""
+        """The sheet as filled in, and transposed if its numbers fit that way."""
         return [layout for layout in (self.sheet, turned(self.sheet)) if layout is not None]
 
     @cached_property
     def lenient(self) -> dict[Sheet, Sheet]:
-        """Each layout with the sheet on which every number is as exact as its own digits."""
+        """For each layout, the sheet on which every number is as exact as its own digits."""
         return {layout: by_own_digits(layout) for layout in self.layouts}
 
     def as_asked(self) -> Explained | None:
-        """Return that the numbers are right as asked, or None."""
+        """Return an explanation if the numbers are right as requested, or None."""
         reading = Reading(self.sheet, self.sheet.right, "")
         return Explained(reading=reading) if agrees(reading.sheet, reading.recipe) else None
 
     def written_otherwise(self) -> Explained | None:
-        """Return the way in which right numbers are computed or written down otherwise."""
+        """Return the first convention under which the numbers are right, or None."""
         fits = (one for one in other_readings(self.sheet) if agrees(one.sheet, one.recipe))
         reading = next(fits, None)
         return None if reading is None else Explained(reading=reading)
 
     def single_that_fit(self) -> list[Candidate]:
-        """Return the mistakes each of which alone gives the numbers."""
+        """Return the mistakes that reproduce the numbers on their own."""
         return [made.candidate for made in self.known() if gives(self.sheet, made.recipe, made.stages)]
 
     def rounding(self) -> Explained | None:
-        """Return the mistake that only rounds more than needed and gives the numbers."""
+        """Return the mistake that only rounds too much and reproduces the numbers."""
         made = made_of(self.sheet, list(rounding_mistakes()) if self.sheet.problem.weights is None else [])
         return best([one.candidate for one in made if gives(self.sheet, one.recipe, one.stages)])
 
     def setting_that_fits(self) -> Explained | None:
-        """Return another variant of the run, or the first other setting, that gives the numbers, or nothing."""
+        """Return another variant of the run, or else the first other setting, that reproduces the numbers."""
         sheet, problem = self.sheet, self.sheet.problem
         for name, settled in self.variants.items():
             if name == sheet.settled.name or settled.mistakes or settled.refused:
@@ -156,17 +155,16 @@ class Numbers:
         return Explained(setting=word) if word else None
 
     def likelier(self, found: Explained) -> Explained:
-        """Return the explanation: nothing else is known of numbers."""
+        """Return the explanation unchanged: nothing else is known about numbers."""
         return found
 
     def slipped(self) -> Explained | None:
-        """Return the wrong cells of each box, where they are few and the rest follows from them."""
+        """Return the wrong cells of each box if they are few and the rest follows from them."""
         slips = every_slip(self.sheet)
         return Explained(slips=tuple(slips)) if is_slip(slips) else None
 
     def mistake_and_slip(self) -> Explained | None:
-        """Return the mistake that gives every number but one, and that one; None where several cells are left, or the
-        numbers that are left tell too little."""
+        """Return a mistake that reproduces all numbers but one, and that cell; None if the rest is inconclusive."""
         known = self.known()
         fits = [(made.candidate, slip) for made in self.distinct() if (slip := only_slip(self.sheet, made)) is not None]
         found = best([candidate for candidate, _ in fits])
@@ -180,11 +178,11 @@ class Numbers:
         return None if rest.tell_too_little(len(known) * cells) else replace(found, slip=slip)
 
     def pairs_that_fit(self) -> list[Candidate]:
-        """Return two mistakes, one made after the other, that give the numbers."""
+        """Return two mistakes, applied one after the other, that reproduce the numbers."""
         settled, problem = self.sheet.settled, self.sheet.problem
         if settled.head * len(problem.tokens) * problem.keys > MOST_PLACES:
             return []
-        exact = replace(self.sheet, scratch=None)  # of thousands one would fit within room for all that may be rounded
+        exact = replace(self.sheet, scratch=None)  # with room for all intermediate rounding, one of thousands would fit
         case, fits = case_of(exact), []
         for one, other in likely_pairs(exact, self.distinct()):
             if agrees(exact, other.candidate.change(replace(case, recipe=one.recipe))):
@@ -193,9 +191,9 @@ class Numbers:
         return fits
 
     def distinct(self) -> list[Made]:
-        """Return the candidates that change what the boxes ask, one of each name and of all that it gives there.
+        """Return the candidates that change the boxes, without duplicates of one name and result.
 
-        Those that do not fit the shapes are kept: two of them may.
+        Candidates that do not fit the shapes are kept: a pair of them may fit.
         """
         seen: set[tuple[str, str]] = set()
         kept = []
@@ -208,17 +206,17 @@ class Numbers:
         return kept
 
     def text_of(self, made: Stages | None) -> str:
-        """Return what stages give in the boxes, to nine decimals, as one text."""
+        """Format the numbers that `made` predicts for the boxes, to nine decimals, as a comparison key."""
         arrays = (part(made, box) for box in self.sheet.boxes)
         return " ".join(
             "-" if array is None else f"{array.shape}{(np.round(array, 9) + 0.0).tolist()}" for array in arrays
         )
 
     def tell_too_little(self, tried: int) -> bool:
-        """Say whether the numbers tell too little to choose among so many explanations: one would fit by chance.
+        """Return whether the numbers hold too little information to choose among `tried` explanations.
 
-        A cell tells `log2(spread / rounding)` bits, its spread being that of the middle four fifths of what the
-        candidates would write there. Boxes follow from one another, so the one that tells most counts.
+        A cell holds `log2(spread / rounding)` bits; its spread is the middle 80% of what the candidates predict there.
+        Boxes follow from one another, so only the most informative one counts.
         """
         amounts = (
             bits(box, [array for made in self.known() if (array := part(made.stages, box)) is not None])
@@ -228,7 +226,7 @@ class Numbers:
 
 
 def bits(box: Box, arrays: Sequence[Array]) -> float:
-    """Return how much the given cells of a box tell, in bits."""
+    """Return the information in the filled cells of a box, in bits."""
     fitting = [np.where(np.isfinite(array), array, 0.0) for array in arrays if array.shape == box.values.shape]
     if not fitting:
         return 0.0
@@ -238,7 +236,7 @@ def bits(box: Box, arrays: Sequence[Array]) -> float:
 
 
 def only_slip(sheet: Sheet, made: Made) -> Slip | None:
-    """Return the one wrong cell of a worksheet beside a mistake, where the rest is the mistake's or follows from it."""
+    """Return the one wrong cell besides a mistake, if all other cells are the mistake's or follow from it."""
     if made.stages is None or (not sheet.open and sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1):
         return None
     only: Slip | None = None
@@ -250,9 +248,9 @@ def only_slip(sheet: Sheet, made: Made) -> Slip | None:
 
 
 def likely_pairs(sheet: Sheet, known: Sequence[Made]) -> Iterator[tuple[Made, Made]]:
-    """Yield pairs, in both orders, that may give the first wrong box.
+    """Yield ordered pairs that may produce the first wrong box.
 
-    Neither changes a box before it; and both change this one, or the one that does gives its numbers.
+    Neither changes an earlier box. Both change this one, or the one that does reproduces its numbers.
     """
     exact = stages(sheet, sheet.right) or {}
     place = next((at for at in range(len(sheet.boxes)) if wrong(sheet, sheet.right, at, exact).any()), 0)
@@ -271,12 +269,12 @@ def likely_pairs(sheet: Sheet, known: Sequence[Made]) -> Iterator[tuple[Made, Ma
 
 
 def leaves(made: Made, right: Mapping[str, Array]) -> bool:
-    """Say whether a mistake leaves stages as they are; one that does not fit the shapes alone may, beside another."""
+    """Return whether a mistake leaves these stages unchanged; one that does not fit the shapes alone may in a pair."""
     return made.stages is None or all(equal_but_for_rounding(made.stages.get(name), right[name]) for name in right)
 
 
 def equal_but_for_rounding(one: Array | None, other: Array | None) -> bool:
-    """Say whether two arrays are the same numbers, to rounding; of none, both are to be none."""
+    """Return whether two arrays are equal within rounding; None equals only None."""
     if one is None or other is None or one.shape != other.shape:
         return one is other
     return bool(np.allclose(one, other, rtol=1e-9, equal_nan=True))

@@ -1,6 +1,6 @@
-"""How exact answers are: to how many bits they are judged.
+"""Choose the precision at which answers are judged.
 
-The bits are those of the type, or fewer where a function rounds, and that is said.
+It is that of the dtype, or lower if the function rounds; the report then says so.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from attn_exp.mistakes.precision import rounded
 
 
 def representable(answers: Sequence[Answer]) -> str:
-    """Return the half type that holds every number of the answers exactly, or nothing."""
-    for kind in ("bfloat16", "float16"):  # the coarser first: most of its numbers are float16 too
+    """Return the half type that represents every number of the answers exactly, or an empty string."""
+    for kind in ("bfloat16", "float16"):  # the coarser first: float16 represents most of its numbers too
         outputs = [answer.output for answer in answers if answer.output is not None]
         if outputs and all(np.array_equal(rounded(output, kind), output, equal_nan=True) for output in outputs):
             return kind
@@ -27,7 +27,7 @@ def representable(answers: Sequence[Answer]) -> str:
 
 
 def only_rounded(seen: Sequence[tuple[Case, Answer]], digits: int) -> bool:
-    """Say whether the answers are the right ones, rounded once to so many bits."""
+    """Return whether the answers are the expected ones, rounded once to this many bits."""
     for case, answer in seen:
         if answer.output is None:
             continue
@@ -40,7 +40,7 @@ def only_rounded(seen: Sequence[tuple[Case, Answer]], digits: int) -> bool:
 
 
 def error(output: np.ndarray | None, case: Case) -> float:
-    """Return the largest error of an output over the size of the right one."""
+    """Return the maximum error relative to the largest expected number."""
     right = expected(case)["output"]
     if output is None or output.shape != right.shape:
         return 1.0
@@ -50,9 +50,9 @@ def error(output: np.ndarray | None, case: Case) -> float:
 
 FLOAT64, SINGLE = DIGITS["float64"], DIGITS["float32"]
 ALIKE, ROUNDING = 1e-14, 2.0**-24
-"""Of the largest number: rows that are no longer one of the other, and what float32 rounds away."""
+"""Relative bounds: rows that are not proportional, and the rounding error of float32."""
 FAR = 2.0**-18
-"""Of the largest number: more than a softmax in float32 is off by."""
+"""Relative bound above the error of a float32 softmax."""
 BESIDE = "a small number beside the sums of the softmax: weights sum to a little less than 1"
 SHARES = "weights are rounded to float32, values are not: its softmax is one of float32"
 WHOLLY = "it rounds what it is given to float32, and computes in that; say dtype=float32 if that is meant"
@@ -61,9 +61,9 @@ SILENT = "it answers in float64, but only float32 is behind it; say dtype=float3
 
 
 def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
-    """Return to how many bits the answers are judged, and what is to be said about it.
+    """Return to how many bits the answers are judged, and a sentence about it.
 
-    What nobody promised to take tells nothing of that.
+    Inputs that the function need not support are ignored.
     """
     seen = [pair for pair in seen if not pair[0].unpromised or pair[1].output is None] or seen
     digits = min(digits_of(caller, answer) for _, answer in seen if answer.output is not None)
@@ -77,7 +77,7 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
         if short:
             return (digits, "") if short > ROUNDING else (SINGLE, BESIDE)
         of_softmax = only_shares_are_rounded(seen, digits) and is_exact_in_scores(caller, seen[0][0])
-        # float32 is the habit of PyTorch and JAX, where nobody asked for float64; NumPy never rounds by itself
+        # float32 is the default of PyTorch and JAX if the user names no dtype; NumPy never rounds by itself
         of_habit = caller.library.name != "numpy" and not caller.request.dtype
         return SINGLE, SHARES if of_softmax else habit(caller, seen[0][0]) if of_habit else SILENT
     kind = representable([answer for _, answer in seen[:4]])
@@ -87,9 +87,9 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
 
 
 def without_what_masks_break(seen: Seen) -> Seen:
-    """Return the questions without another mask, where nothing is wrong in float32 but what masks are given to.
+    """Leave out cases with additional masks if only they are wrong by more than float32 rounding.
 
-    Wrong by more than float32 rounds, that is: the tolerance of a layer is wider.
+    The bound is FAR, because the tolerance of a layer is wider than rounding.
     """
     asked = seen[0][0].recipe.rules.masks
     lost = [(case, answer) for case, answer in failing(seen, FLOAT64) if error(answer.output, case) > FAR]
@@ -99,22 +99,21 @@ def without_what_masks_break(seen: Seen) -> Seen:
 
 
 def only_shares_are_rounded(seen: Seen, digits: int) -> bool:
-    """Say whether answers are exact where float32 holds the weights exactly: one half, one eighth, or 1 for one key."""
+    """Return whether answers are exact wherever float32 represents the weights exactly: 1, 1/2, 1/4 or 1/8."""
     exact = [pair for pair in seen if expected(pair[0])["weights"].shape[-1] in (1, 2, 4, 8)]
     held = [pair for pair in exact if is_shared_evenly(pair[0])]
     return bool(held) and not failing(held, digits)
 
 
 def habit(caller: Caller, case: Case) -> str:
-    """Say what a function rounds to float32 before it computes: all of it, or its queries and keys; or that nothing is
-    said of it."""
+    """Return a sentence about what a function rounds to float32 first: all inputs, or q and k; else `SILENT`."""
     if rounds_first(caller, case, ("q", "k", "v", "x")):
         return WHOLLY
     return TURNED if case.given.q is not None and rounds_first(caller, case, ("q", "k")) else SILENT
 
 
 def rounds_first(caller: Caller, case: Case, names: Sequence[str]) -> bool:
-    """Say whether a function rounds these inputs to float32 first: rounded before, they give the very same."""
+    """Return whether rounding these inputs to float32 beforehand leaves the output identical."""
     given = case.given
     there = [name for name in names if getattr(given, name) is not None]
     held = {name: getattr(given, name).astype(np.float32).astype(np.float64) for name in there}
@@ -123,15 +122,14 @@ def rounds_first(caller: Caller, case: Case, names: Sequence[str]) -> bool:
 
 
 def is_shared_evenly(case: Case) -> bool:
-    """Say whether all weights of a case are the same."""
     weights = expected(case)["weights"]
     return bool((weights == weights.ravel()[0]).all())
 
 
 def is_exact_in_scores(caller: Caller, case: Case) -> bool:
-    """Say whether scores are those of float64: of queries and keys whose products are lost in float32.
+    """Return whether scores are computed in float64, using queries and keys whose products float32 loses.
 
-    With `q = (1 + e, 1, 0, ...)` and `k = (a / e, -a / e, 0, ...)` a score is a, which is 0 where e is rounded away.
+    With `q = (1 + e, 1, 0, ...)` and `k = (a / e, -a / e, 0, ...)` the score is a, but 0 if e is rounded away.
     """
     q, k = case.given.q, case.given.k
     if q is None or k is None or case.recipe.positions or q.shape[-1] < len("ab"):
@@ -144,9 +142,9 @@ def is_exact_in_scores(caller: Caller, case: Case) -> bool:
 
 
 def shortfall(wrong: Seen) -> float:
-    """Return by how much of it each row of the answers is too small at most; 0 where rows are more than just shorter.
+    """Return the largest fraction by which rows of the answers are too short; 0 if rows differ in more than length.
 
-    That is no rounding: every number of a row is divided by a little too much.
+    This is not rounding: each row is divided by slightly too much.
     """
     most = 0.0
     for case, answer in wrong:

@@ -1,4 +1,4 @@
-"""The smallest input that still fails: few tokens, heads and dimensions, and round numbers, stage by stage."""
+"""The smallest input that still fails: few tokens, heads and dimensions, whole numbers, shown stage by stage."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_CALLS = 400
 def smallest_wrong(
     caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]], digits: int
 ) -> tuple[Case, Answer] | None:
-    """Return the smallest case that is still answered wrongly, and its answer; None where small ones are all right."""
+    """Return the smallest case that is still wrong, and its answer; None if all small cases are right."""
     if function.inside is not None:
         return None
     for count, small in enumerate(smaller(wrong[0][0], caller)):
@@ -52,23 +52,23 @@ def smallest_wrong(
 def shown(
     own: OwnFunction, caller: Caller, small: Case, answer: Answer, change: Change | None, digits: int
 ) -> Smallest:
-    """Return a smallest case ready to paste; `change` is what explains its answer, where anything does."""
+    """Return a smallest case ready to paste; `change` is the mistake that explains its answer, if any."""
     stages = stages_beside(small, answer, change, min(digits, 20))
     return replace(as_python(own, caller, small, answer), stages=stages)
 
 
 FRESH = ((5, 13, 3), (12, 5, 10), (7, 7, 6), (2, 4, 2), (3, 3, 12))
-"""Queries, keys and numbers of a head of questions that hold a name to the proof; one row or key would be broadcast."""
+"""Queries, keys and head size of cases that confirm an explanation; a single row or key would broadcast."""
 RUNGS = 5
 
 
 def fresh(caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]]) -> list[tuple[Case, Answer]]:
-    """Ask anew what was answered wrongly, in other sizes and with other numbers, by really calling the function.
+    """Call the function again on the wrong cases, with other sizes and numbers.
 
-    A name must give these answers too before it is said.
+    An explanation must reproduce these answers before it is reported.
     """
     asked: list[Case] = []
-    few = caller.library.name == "jax"  # which compiles each size anew
+    few = caller.library.name == "jax"  # JAX compiles again for each size
     for case in list({case.rung: case for case, _ in wrong}.values())[: 2 if few else RUNGS]:
         if function.inside is not None:
             asked += again_inside(case)
@@ -80,7 +80,7 @@ def fresh(caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]])
 
 
 def again_inside(case: Case) -> Iterator[Case]:
-    """Yield the question to a module with other numbers, and where no mask fixes its length with another length."""
+    """Yield a module's case with other numbers and, unless a mask fixes it, other lengths."""
     assert case.given.x is not None
     batch, rows, width = case.given.x.shape
     masks = case.recipe.rules.masks
@@ -90,14 +90,14 @@ def again_inside(case: Case) -> Iterator[Case]:
     for seed, (entries, length) in enumerate(((batch, rows), *others)):
         rng, size = np.random.default_rng([17, seed]), max(np.abs(case.given.x).mean(), 1e-3)
         x, memory = rng.standard_normal((entries, length, width)) * size, case.given.memory
-        if memory is not None:  # of as many entries, and with as many tokens more or fewer than x as before
+        if memory is not None:  # same batch size, and the same difference between memory length and length of x
             keys = max(1, length + memory.shape[1] - rows)
             memory = rng.standard_normal((entries, keys, memory.shape[2])) * size
         yield replace(case, given=replace(case.given, x=x, memory=memory))
 
 
 def of_size(case: Case, caller: Caller, sizes: tuple[int, int, int]) -> Case | None:
-    """Return the question in other sizes with other numbers, as many entries and heads; None if it cannot be asked."""
+    """Return the case with other sizes and numbers, the same batch and heads; None if the rules do not fit."""
     at, (rows, keys, size) = at_of(case), sizes
     if case.given.x is not None or at.rows == at.keys:
         rows = keys
@@ -110,7 +110,7 @@ def of_size(case: Case, caller: Caller, sizes: tuple[int, int, int]) -> Case | N
 
 
 def fits(small: Case) -> bool:
-    """Say whether the rules fit the sizes of a case, and leave every query a key."""
+    """Return whether the masks and score rules fit the sizes of a case and leave every query a key."""
     at = at_of(small)
     rules = (*small.recipe.rules.masks, *small.recipe.rules.scores)
     return (
@@ -120,7 +120,7 @@ def fits(small: Case) -> bool:
 
 
 def smaller(case: Case, caller: Caller) -> Iterator[Case]:
-    """Yield cases of the same kind, the smallest first."""
+    """Yield cases of the same kind, smallest first."""
     at = at_of(case)
     square = case.given.x is not None or at.rows == at.keys
     sizes = [
@@ -147,19 +147,19 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
 
 
 def asked_in_heads(caller: Caller) -> bool:
-    """Say whether a function can be asked with any number of heads."""
+    """Return whether the caller can choose the number of heads."""
     return has_heads(caller.layout) if caller.offer.core else caller.offer.takes("heads")
 
 
 def reaches(mask: Mask, rows: int, keys: int) -> bool:
-    """Say whether a mask reaches so far: written ones have sizes of their own."""
+    """Return whether a mask covers these sizes: one given as an array has a fixed size."""
     return not isinstance(mask, Allowed) or (rows <= mask.values.shape[-2] and keys <= mask.values.shape[-1])
 
 
 def small_case(
     case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int, of_the_whole: bool = False
 ) -> Case:
-    """Return a case of these sizes in whole numbers from 0 to 3; `of_the_whole`: as large, and in as many entries."""
+    """Return a case of these sizes in whole numbers from 0 to 3; `of_the_whole` keeps the batch size and magnitudes."""
     heads, groups, rows, keys, size = sizes
     rng = np.random.default_rng([seed, *sizes])
     old = case.recipe.rules
@@ -193,14 +193,14 @@ def small_case(
 
 
 def size_of(array: Array | None) -> float:
-    """Return how large the numbers of an array are; of nothing but zeros, 1."""
+    """Return the mean absolute value, or 1 if it is 0."""
     return 1.0 if array is None else float(np.abs(array).mean()) or 1.0
 
 
 def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
-    """Return a mask or a score rule as it is for fewer heads, queries and keys, where there were `whole` keys.
+    """Cut a mask or score rule down to fewer heads, queries and keys; there were `whole` keys.
 
-    A mask that hid filler hides some of the few keys too.
+    A mask that hid padding still hides some of the remaining keys.
     """
     heads, rows, keys = sizes
     if isinstance(rule, Allowed | Added):
@@ -216,7 +216,7 @@ def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
 
 
 def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
-    """Return a case as Python to paste, and as a command."""
+    """Return a case as Python code to paste, and as a command."""
     order = list(caller.offer.parameters)
     given = {role: value for role, value in caller.arguments(case).items() if role != "sizes"}
     roles = dict(sorted(given.items(), key=lambda item: order.index(item[0])))
@@ -225,7 +225,7 @@ def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> S
     lines = [f"from {module_of(own)} import {own.name.split('.')[0]}", *IMPORTS[caller.library.name]]
     words = []
     for role, value in roles.items():
-        if role == "sizes":  # that is for who hands the arrays over
+        if role == "sizes":  # passed by the adapter, not by the user
             continue
         name = caller.offer.parameters[role].strip()
         before = "" if role in caller.offer.positional else f"{name}="
@@ -238,7 +238,7 @@ def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> S
     lines.append(f"{own.name}({', '.join(words)}){handed}")
     assert answer.output is not None
     form, right = own.target or f"{own.file or module_of(own)}:{own.name}", expected(case)["output"]
-    shaped = answer.output.shape != right.shape  # then the shapes are what is wrong
+    shaped = answer.output.shape != right.shape  # then only the shapes matter
     repeat = command(form, case, caller.request)
     return Smallest("\n".join(lines), repeat, brief(answer.output, shaped), brief(right, shaped))
 
@@ -252,13 +252,13 @@ MAKERS = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}
 
 
 def literal(array: Array, caller: Caller) -> str:
-    """Return an array as the library writes it."""
+    """Format an array as an expression of its library."""
     kind = "" if array.dtype.kind in "bi" else {"torch": ", dtype=torch.float64"}.get(caller.library.name, "")
     return f"{MAKERS[caller.library.name]}({numbers(array)}{kind})"
 
 
 def module_of(own: OwnFunction) -> str:
-    """Return the name by which a function is imported: that by which its user named it, where it is a module's."""
+    """Return the module from which to import a function: the one its user named, if it is a module."""
     place = own.target.rpartition(":")[0]
     if place and not place.endswith(".py"):
         return place
@@ -267,12 +267,12 @@ def module_of(own: OwnFunction) -> str:
 
 
 def brief(array: Array, shaped: bool) -> str:
-    """Return an answer to four decimals: without its axes of length 1, or with its shape."""
+    """Format an output to four decimals: without axes of length 1, or with its shape if `shaped`."""
     text = str(np.round(array if shaped else np.squeeze(array), 4).tolist())
     return f"{text}, of shape {list(array.shape)}" if shaped else text
 
 
-# A case stage by stage, what the function makes of it beside what is right
+# A case stage by stage: actual values next to the expected ones
 
 SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
 
@@ -280,13 +280,12 @@ SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "out
 def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
     """Return the stages of a case up to the output.
 
-    A function's own stages are those that it returns. Where a mistake explains its output, all others are those that
-    the mistake makes.
+    The actual stages are those that the function returns; if a mistake explains its output, the others come from it.
     """
     right = expected(case)
     mine = guessed(case, answer, change, digits)
     bound = tolerance(right, digits)
-    again = {"masked": "logits", "output": "context"}  # told by the one before it, where they are the same
+    again = {"masked": "logits", "output": "context"}  # skip a stage equal to the one before it
     shown = [
         name
         for name in SHOWN
@@ -296,7 +295,7 @@ def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int
 
 
 def guessed(case: Case, answer: Answer, change: Change | None, digits: int) -> dict[str, Array]:
-    """Return the function's own stages, as far as they are known."""
+    """Return the function's actual stages, as far as known."""
     assert answer.output is not None
     last = {"output": answer.output} | ({"context": answer.output} if answer.output.ndim == 4 else {})
     stages = predicted(change(case), case.given) if change is not None else None
@@ -306,7 +305,7 @@ def guessed(case: Case, answer: Answer, change: Change | None, digits: int) -> d
 
 
 def stage(name: str, right: Array, mine: Array | None, bound: float) -> Stage:
-    """Return one stage; where its own numbers have another shape they are shown all the same."""
+    """Return one stage; actual numbers of another shape are shown too."""
     if mine is None:
         return Stage(name, cells(right), (), False)
     room = max(bound, 1e-9)
@@ -315,9 +314,9 @@ def stage(name: str, right: Array, mine: Array | None, bound: float) -> Stage:
 
 
 def cells(array: Array) -> Cells:
-    """Return an array without its batch as one matrix of texts for each head, to four digits."""
+    """Format an array without its batch axis: one matrix of texts per head, to four digits."""
     rows = array.shape[-2:] if array.ndim > 1 else (1, array.size)
-    whole = array.reshape(math.prod(array.shape[:-2]), *rows)  # there may be no number in it
+    whole = array.reshape(math.prod(array.shape[:-2]), *rows)  # the array may be empty
     return tuple(
         tuple(tuple(f"{float(number) + 0.0:.4g}".replace("inf", "∞") for number in row) for row in matrix)
         for matrix in whole

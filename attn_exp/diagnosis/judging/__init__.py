@@ -1,4 +1,4 @@
-"""The verdict on a function: in which order it is asked, what is said of its answers, and what could not be asked.
+"""The verdict on a function: in which order cases are run, how answers are reported, and what could not be checked.
 
-May import from `explaining` and all rooms above that.
+May import from `explaining` and from the packages before it.
 """

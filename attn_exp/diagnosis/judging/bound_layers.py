@@ -1,4 +1,4 @@
-"""A layer as what a check can ask: recorded, its matrices read, and called as a function of x and masks."""
+"""Prepare a layer for checking: record it, read its weights, and wrap it as a function of x and masks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from attn_exp.diagnosis.locate.surroundings import find_surroundings, output_inp
 from attn_exp.errors import UncalledError
 
 BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
-"""Entries of an example, and its tokens and those of a memory; some layers take as many of both, or an even number."""
+"""Batch size of an example, and its lengths of x and memory; some layers need both equal, or even."""
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A layer recorded, and the attention in it; `tokens` is their number where it took no other."""
+    """A recorded layer and the attention in it; `tokens` is the number of tokens if the layer is limited to it."""
 
     layer: Layer
     recording: Recording
@@ -43,7 +43,7 @@ def observe(layer: Layer, more: int = 0) -> Seen:
     """Record a layer and find the attention in it; `more` extra runs use tokens with other values.
 
     Raises:
-        UncalledError: it takes no tokens of these numbers, or its operations depend on them.
+        UncalledError: it fails on these numbers of tokens, or its operations depend on their values.
     """
     problem: Exception | None = None
     own = layer.lengths.get("t", 0)
@@ -63,7 +63,7 @@ def observe(layer: Layer, more: int = 0) -> Seen:
 
 
 def read_inside(seen: Seen) -> tuple[Inside, frozenset[str]]:
-    """Return the matrices of a layer with what stands around its attention, and which of q, k and v rotate.
+    """Read the weights of a layer and what surrounds its attention; also return which of q, k and v rotate.
 
     Raises:
         UnreadMatricesError: why they cannot be read.
@@ -73,7 +73,7 @@ def read_inside(seen: Seen) -> tuple[Inside, frozenset[str]]:
     try:
         found = read_matrices(seen.recording, seen.pairs)
     except UnreadMatricesError as error:
-        seen = observe(seen.layer, seen.layer.sizes["m"])  # a fit takes more tokens than x has numbers
+        seen = observe(seen.layer, seen.layer.sizes["m"])  # a fit needs more tokens than x has dimensions
         try:
             found = fit_matrices(seen.recording, seen.pairs)
         except UnreadMatricesError:
@@ -90,7 +90,7 @@ def read_inside(seen: Seen) -> tuple[Inside, frozenset[str]]:
 
 
 def find_context(seen: Seen) -> Array | None:
-    """Return the context of the first run, `[b h t e]`; None where the rows of a product are of several tokens."""
+    """Return the context of the first run, `[b h t e]`; None if rows of a product mix several tokens."""
     try:
         return arrange_core(seen.recording, seen.pairs).context
     except MixedTokensError:
@@ -98,7 +98,7 @@ def find_context(seen: Seen) -> Array | None:
 
 
 def order_output(seen: Seen, found: Matrices, context: Array | None) -> dict[str, Array]:
-    """Return the matrices with the rows of W_o head by head, where an einsum put the numbers of a head first."""
+    """Return the matrices with the rows of W_o ordered by head, if an einsum put the head axis last."""
     arrays = dict(found.arrays)
     if found.output is None or context is None or not has_wide_kernel(seen.layer.target):
         return arrays
@@ -111,14 +111,14 @@ def order_output(seen: Seen, found: Matrices, context: Array | None) -> dict[str
 
 
 def has_wide_kernel(target: Any) -> bool:
-    """Say whether a layer has a parameter with an axis for heads of its own."""
+    """Return whether a layer has a parameter with a separate head axis."""
     parameters: Any = getattr(target, "weights", None) or getattr(target, "parameters", list)
     every = parameters() if callable(parameters) else parameters
     return any(len(getattr(one, "shape", ())) == len("hdm") for one in every)
 
 
 def bound_layer(layer: Layer, inside: Inside) -> Bound:
-    """Return a layer as a function of x `[b t m]` and of masks."""
+    """Wrap a layer as a function of x `[b t m]` and masks."""
     roles = {role: layer.keywords[role] for role in ("mask", "padding", "causal") if role in layer.keywords}
     words = {word: role for role, word in roles.items()}
     has_memory = len(layer.inputs) > 1
@@ -149,7 +149,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
 
 
 def narrowed(x: Any, target: Any) -> Any:
-    """Return a tensor in the type of a PyTorch module's parameters, as a module wants it that computes in float32."""
+    """Convert a tensor to the dtype of a PyTorch module's parameters, for modules that compute in float32."""
     module: Any = getattr(sys.modules.get("torch.nn"), "Module", ())
     parameters = target.parameters() if isinstance(target, module) else ()
     first = next((one for one in parameters if one.is_floating_point()), x)
@@ -157,7 +157,7 @@ def narrowed(x: Any, target: Any) -> Any:
 
 
 def bound_function(layer: Layer) -> Bound:
-    """Return a layer without parameters as a function of q, k and v."""
+    """Wrap a layer without parameters as a function of q, k and v."""
     roles = {role: layer.keywords[role] for role in ("mask", "padding", "causal") if role in layer.keywords}
     words = {word: role for role, word in roles.items()}
 
@@ -173,8 +173,8 @@ def bound_function(layer: Layer) -> Bound:
 def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     """Return the matrices that a layer's parameter names suggest, if they differ from those it computes with.
 
-    A weight of `nn.Linear` is `[out in]`; which way another lies no name says. None where a name is missing or unclear,
-    or the number of heads, where nothing was read off the layer.
+    A weight of `nn.Linear` is `[out in]`; the orientation of others is unknown. None if a name is missing or unclear,
+    or, without `inside`, the number of heads.
     """
     parameters, arrays, sides = list(parameters_of_layer(layer.target)), dict[str, Array](), dict[str, str]()
     for path, _, _ in parameters:
@@ -182,7 +182,7 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
         name = owner.rpartition(".")[2] if owner and last in ("weight", "bias") else last
         sides[path] = side_of_name(name).removeprefix("W_").removeprefix("b_") or name
     others = {side for side in sides.values() if side not in ("q", "k", "v", "o")}
-    if len(others) == 1 and "o" not in sides.values():  # what is none of q, k and v is the output
+    if len(others) == 1 and "o" not in sides.values():  # a single parameter besides q, k, v is the output
         sides = {path: "o" if side in others else side for path, side in sides.items()}
     for path, array, is_linear in parameters:
         is_bias = array.ndim == 1
@@ -207,12 +207,12 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
 
 
 def are_same(one: Array, other: Array) -> bool:
-    """Say whether two matrices hold the same numbers, but for rounding."""
+    """Return whether two matrices are equal up to rounding."""
     return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-6)
 
 
 def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
-    """Yield the path of each parameter of a PyTorch module, and whether it lies as that of an `nn.Linear`."""
+    """Yield each parameter of a PyTorch module: its path, its value, and whether it is oriented as in `nn.Linear`."""
     if hasattr(target, "named_parameters") and hasattr(target, "named_modules"):
         modules = dict(target.named_modules())
         for path, tensor in target.named_parameters():
@@ -220,7 +220,7 @@ def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
                 continue
             owner = modules[path.rpartition(".")[0]]
             array, last = tensor.detach().double().cpu().numpy(), path.rpartition(".")[2]
-            if last in ("in_proj_weight", "in_proj_bias"):  # as nn.MultiheadAttention packs them
+            if last in ("in_proj_weight", "in_proj_bias"):  # packed as in nn.MultiheadAttention
                 kind = last.removeprefix("in_proj_")
                 yield from (
                     (f"{side}_proj.{kind}", one, True) for side, one in zip("qkv", np.split(array, 3), strict=True)

@@ -1,4 +1,4 @@
-"""Checks one function: a ladder of questions, the name of the mistake, and the smallest input that still fails."""
+"""Check one function: run a series of cases, name the mistake, and find the smallest input that still fails."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from attn_exp.own_code import OwnFunction, error_line, held
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
-    """Ask a function every question, and return what became of it; `tell` hears what is being asked.
+    """Run all cases on a function and return the verdict; `tell` reports progress.
 
     Raises:
-        UserError: what it takes is not known, or settings that cannot be asked of it.
-        FaultError: an error of our own.
+        UserError: what it takes is not known, or a setting does not apply to it.
+        FaultError: an error in attn_exp itself.
     """
     with held(), running() as clock, warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
+        warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
         fault: Exception | None = None
         try:
             verdict = check_in_all_ways(own, request, quick, tell)
@@ -73,7 +73,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
 
 
 def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
-    """Check a layer as it is built and called by names, and a function in the layouts that it may have."""
+    """Check a layer as built by name, and a function in the layouts that it may have."""
 
     def ask(bound: Bound, asked: Request) -> Verdict:
         return check_called(own, ways_to_call.how_to_call(own, asked, bound), quick, tell)
@@ -86,7 +86,7 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tel
     words, said = CONVENTIONS.get(" ".join(verdict.mistakes), ("", ""))
     if words and words.partition("=")[0] not in request.said:
         other = judge(with_words(request, words))
-        if other.passed or (other.right_under and not other.mistakes):  # under the words of one more convention
+        if other.passed or (other.right_under and not other.mistakes):  # with one more convention
             under, alike = other.right_under or words, (verdict.mistakes, *other.alike)
             said = f"attention with {under}: {said}"
             return replace(other, passed=False, mistakes=(), alike=alike, right_under=under, computes=said)
@@ -94,7 +94,7 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tel
 
 
 def judge_neighbours(verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]) -> Verdict:
-    """Return the verdict with RoPE on neighbouring pairs, if it names a mistake where the other names none alone."""
+    """Try RoPE on neighbouring pairs; return that verdict if it names a mistake and the first one could not alone."""
     words = other_words.NEIGHBOURS
     is_open = verdict.unexplained or "rope_pairing" in verdict.mistakes
     if not is_open or not request.positions or words.partition("=")[0] in request.said:
@@ -107,17 +107,17 @@ CONVENTIONS = {
     "rope_pairing": (other_words.NEIGHBOURS, "neighbours make a pair"),
     "causal_bottom_right": (other_words.BOTTOM_RIGHT, "the last query stands beside the last key"),
 }
-"""Mistakes that are as often a convention of the weights or of a library: the words for it, and what they mean."""
+"""Mistakes that may equally be a convention of weights or a library: the setting for each, and its meaning."""
 
 
 def is_theirs(error: BaseException, own: OwnFunction) -> bool:
-    """Say whether an error that occurred while the result was read came from the user's own files."""
+    """Return whether an error while reading the result was raised in the user's own files."""
     place = [path for path, _ in way_of(error)][-1]
     return place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
 
 
 def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
-    """Check a function in the likeliest layout, and where the mistake has no name there, in those that are less so."""
+    """Check a function in the likeliest layout and, if its mistake remains unnamed, in less likely ones."""
     tell("how it is called")
     tried = ways_to_call.how_to_call(own, request)
     verdict = check_called(own, tried, quick, tell)
@@ -126,47 +126,47 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
         return verdict
     other_axes = FOR_MASKS[tried.caller.offer.core].get(tried.caller.layout, "")
     if only_masks_fail(verdict) and other_axes:
-        with suppress(UserError):  # it may take no arrays of other axes
+        with suppress(UserError):  # it may not accept this layout
             other = check_in_layout(own, replace(request, layout=other_axes), quick, tell)
             if other.passed or (other.mistakes and all(mistake(name).group == "masks" for name in other.mistakes)):
                 return other
     offer = ways_to_call.offer_by_names(own)
     if offer is None and not tried.caller.offer.guessed and not tried.caller.offer.layouts:
-        offer = tried.caller.offer  # its names say which is which, beside others that are given something
+        offer = tried.caller.offer  # its names are clear, although other arguments are required
     layouts = ["bhtd", "bthd"] if offer is not None and offer.takes("heads") else ["bthd", "bd1t"]
     layouts = ["thd"] if tried.caller.layout == "htd" else layouts
-    is_open = offer is not None and offer.core and has_wrong_values(verdict)  # else its axes lie as they were given
+    is_open = offer is not None and offer.core and has_wrong_values(verdict)  # otherwise the axes are as given
     others_left = layouts if is_open else []
     for layout in while_there_is_time(others_left, ASKING_MORE, "other orders of axes"):
         other = check_in_layout(own, replace(request, layout=layout), True, tell)
-        if len(other.mistakes) == 1:  # of several, and of axes that nobody named, much may come out alike
+        if len(other.mistakes) == 1:  # several mistakes and a guessed layout may fit by accident
             return other
     return verdict
 
 
 def are_of_masks(verdict: Verdict) -> bool:
-    """Say whether all that is wrong in a function's answers is wrong where a mask is given."""
+    """Return whether all wrong answers are to cases with a mask."""
     wrong = {one.rung for one in verdict.findings if one.state == BROKEN}
     return wrong <= {*ABOUT_MASKS, *MASKS_OF_MORE}
 
 
 FOR_MASKS = {True: {"bhtd": "btd", "bthd": "btd"}, False: {"td": "bhtd"}}
-"""Layouts to try for a function of q, k and v, or of x, that runs with other axes too, but not with a mask."""
+"""Layouts to try for a function of q, k and v, or of x, that also runs with other axes, but not with a mask."""
 
 
 def only_masks_fail(verdict: Verdict) -> bool:
-    """Say whether nothing is wrong but that masks raise an error: they may be meant for arrays of other axes."""
+    """Return whether the only failures are errors raised with masks, which may need another layout."""
     broken = [one for one in verdict.findings if one.state == BROKEN]
     return bool(broken) and all(one.rung in ABOUT_MASKS and re.match(r"\w*Error: ", one.said) for one in broken)
 
 
 def has_wrong_values(verdict: Verdict) -> bool:
-    """Say whether the first answer is wrong already, without masks."""
+    """Return whether the first case, without masks, is already wrong."""
     return any(one.rung == VALUES and one.state == BROKEN for one in verdict.findings)
 
 
 def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:
-    """Return a verdict with more findings and the mistakes that they name."""
+    """Add findings to a verdict, with the mistakes that they name."""
     said = list(more)
     names = tuple(name for finding, name in said if name and finding.state == BROKEN and name not in verdict.mistakes)
     verdict = replace(verdict, findings=(*verdict.findings, *(finding for finding, _ in said)))
@@ -181,13 +181,13 @@ def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:
 def check_in_layout(
     own: OwnFunction, request: Request, quick: bool, tell: Tell, known: Bound | None = None
 ) -> Verdict:  # fmt: skip
-    """Check a function under a request, in its one layout or the likeliest; `known` was understood already."""
+    """Check a function under a request, in the requested or the likeliest layout; `known` is already bound."""
     tell("how it is called")
     return check_called(own, ways_to_call.how_to_call(own, request, known), quick, tell)
 
 
 def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict:
-    """Check a function that is called as was found out, as `check` does, with all warnings off."""
+    """Check a function with a known way to call it, as `check` does, with warnings off."""
     start, request = perf_counter(), tried.caller.request
     if request.blocks and understood(tried) and ways_to_call.is_right(tried, causal=True):
         given = ways_to_call.how_to_call(own, request, ways_to_mask.always_given(tried.function))
@@ -200,7 +200,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         and offer.takes("mask")
         and understood(tried)
     ):
-        bare = replace(tried.function, offer=offer.of_keys_alone())  # the mask that is asked for may be inside
+        bare = replace(tried.function, offer=offer.of_keys_alone())  # the requested mask may be built in
         given = ways_to_call.how_to_call(own, request, bare)
         tried = given if given.answer.output is not None else tried
     tried = with_its_own_mask(own, tried)
@@ -222,7 +222,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
     is_open = other_words.are_open(request)
     caller = ways_to_mask.with_one_opposite(caller, tried.function) if is_open else caller
     hides = is_open and ways_to_mask.hides(caller, tried.function)
-    if hides and (again := hiding(own, tried, request, quick, tell)).passed:  # a convention comes before a mistake
+    if hides and (again := hiding(own, tried, request, quick, tell)).passed:  # prefer a convention to a mistake
         change = everywhere(mistake(other_words.INVERTED).changes[0])
         turned = Explained((other_words.INVERTED,), change=change)
         verdict = verdict_on_answers(own, caller, tried, quick, tell, turned)
@@ -231,12 +231,12 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
     if is_open and ways_to_mask.has_two_masks(caller):
         verdict = with_each_convention(own, caller, tried, verdict, quick=quick, tell=tell)
     may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
-    if is_open and may_hide:  # that is the mistake, or one of them, or none is known
+    if is_open and may_hide:  # the mistake is an inverted mask, or unknown
         again = again if hides else hiding(own, tried, request, quick, tell)
         verdict = read_otherwise(verdict, tried, request, again)
-    elif is_open and verdict.unexplained and are_of_masks(verdict):  # one mistake may stand beside that convention
+    elif is_open and verdict.unexplained and are_of_masks(verdict):  # a mistake may accompany that convention
         again = hiding(own, tried, request, quick, tell)
-        is_one = again.mistakes and HIDES_ALL not in again.mistakes  # what hides all does so whatever True means
+        is_one = again.mistakes and HIDES_ALL not in again.mistakes  # hiding all keys does not depend on polarity
         verdict = read_otherwise(verdict, tried, request, again) if is_one else verdict
     return replace(verdict, seconds=perf_counter() - start)
 
@@ -247,9 +247,9 @@ HIDES_ALL = "mask_hides_all"
 def with_each_convention(
     own: OwnFunction, caller: Caller, tried: Tried, verdict: Verdict, *, quick: bool, tell: Tell
 ) -> Verdict:  # fmt: skip
-    """Return the verdict on a function of two masks with what True means in each, where that is not the same in both.
+    """Return the verdict on a function of two masks whose polarities differ.
 
-    What is wrong with one of them has its name where the other one is written as the function wants it.
+    Each is tried with the opposite polarity, so that a mistake in the other can be named.
     """
     is_open = other_words.INVERTED in verdict.mistakes or (verdict.unexplained and are_of_masks(verdict))
     for name in ("padding", "masking") if is_open and not said_of_masks(caller) else ():
@@ -273,9 +273,9 @@ def said_of_masks(caller: Caller) -> list[tuple[Finding, str]]:
 
 
 def with_its_own_mask(own: OwnFunction, tried: Tried) -> Tried:
-    """Return how a function is called without a mask, where one that is given takes the place of what it adds itself.
+    """Return how to call a function without a mask, if a mask passed to it replaces one of its own.
 
-    Scores that are asked for may stand in its own mask, as those of ALiBi do beside a causal one.
+    Requested scores may be part of its own mask, as ALiBi is of a causal one.
     """
     offer, request = tried.caller.offer, tried.caller.request
     is_open = request.scores and offer.takes("mask") and "mask" in offer.defaults and tried.answer.output is not None
@@ -290,7 +290,7 @@ def with_its_own_mask(own: OwnFunction, tried: Tried) -> Tried:
 
 
 def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:
-    """Check a function under the words that fit its first answers best; None where the first is right as it is."""
+    """Check a function under the settings that fit its first answers best; None if its first answer is right."""
     digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None
@@ -308,7 +308,7 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
     if longest is not None:
         words = other_words.with_its_window(words, *longest, digits)
         asked = with_words(request, words)
-    as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)  # it is made with other heads
+    as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)  # built with another number of heads
     verdict = check_in_layout(own, asked, quick, tell, as_it_is)
     if verdict.mistakes == (other_words.INVERTED,):
         verdict = read_otherwise(verdict, tried, asked, hiding(own, tried, asked, quick, tell))
@@ -317,26 +317,26 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
 
 
 def heads_inside(tried: Tried) -> list[tuple[str, Recipe]]:
-    """Return the words of heads that a function may count by itself; those of a module are known."""
+    """Return settings for a number of heads that a function may choose itself; a module's is known."""
     return list(other_words.of_heads_inside(tried.caller, tried.case)) if tried.function.inside is None else []
 
 
 def understood(tried: Tried) -> Bound | None:
-    """Return a layer, which need not be built again under other words."""
+    """Return a bound layer, so that it need not be built again for other settings."""
     return tried.function if tried.function.unknown is not None else None
 
 
 def hiding(own: OwnFunction, tried: Tried, request: Request, quick: bool, tell: Tell) -> Verdict:
-    """Check a function whose masks may be inverted under the convention that has them so."""
+    """Check a function under the convention that True in a mask hides."""
     asked = with_words(request, other_words.BLOCKS)
     return check_in_layout(own, asked, quick, tell, understood(tried))
 
 
 def read_otherwise(verdict: Verdict, tried: Tried, request: Request, again: Verdict) -> Verdict:
-    """Return the verdict on a function whose masks are inverted, where `again` is that under the other convention."""
+    """Return the verdict on a function with inverted masks; `again` is that under the other convention."""
     if not again.passed:
         fewer = again.mistakes and set(again.mistakes) < set(verdict.mistakes)
-        refuted = again.mistakes and verdict.mistakes == (other_words.INVERTED,)  # else it would pass now
+        refuted = again.mistakes and verdict.mistakes == (other_words.INVERTED,)  # otherwise it would pass now
         if fewer or refuted or not (verdict.mistakes or again.uncalled):
             also = verdict.mistakes if fewer else (*again.mistakes, other_words.INVERTED)
             return replace(other_words.under(again, request, other_words.BLOCKS), alike=(also, *again.alike))

@@ -1,6 +1,6 @@
-"""The verdict on a layer: its matrices are read off a trace, and its answers held to the definition with them.
+"""The verdict on a layer: read its weights from a trace, and compare its outputs with the definition using them.
 
-Where the matrices cannot be read, or explain nothing, the attention inside is compared by itself.
+If the weights cannot be read, or explain nothing, the attention inside is compared by itself.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ Check = Callable[[Bound, Request], Verdict]
 
 
 def is_layer(function: Any) -> bool:
-    """Say whether a target is a class, an object or a factory, and no function of arrays."""
+    """Return whether a target is a class, an object or a factory rather than a function of arrays."""
     if inspect.isclass(function) or is_factory(function):
         return True
     is_function = inspect.isroutine(function) or hasattr(function, "__wrapped__") or hasattr(function, "func")
-    is_function |= type(function).__name__ == "ScriptFunction"  # of PyTorch's own compiler
+    is_function |= type(function).__name__ == "ScriptFunction"  # TorchScript
     return not is_function and type(function).__module__.partition(".")[0] not in ("jax", "jaxlib", "numpy")
 
 
 def look(own: OwnFunction, request: Request) -> Bound | None:
-    """Return a layer as what can be asked; None where its matrices cannot be read.
+    """Bind a layer for checking; None if its weights cannot be read.
 
     Raises:
         UncalledError: it cannot be built or called.
@@ -68,14 +68,14 @@ def look(own: OwnFunction, request: Request) -> Bound | None:
 
 
 def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
-    """Check a layer; and where it is right, again in each other way in which it says that it can be called.
+    """Check a layer and, if it is right, check the other ways to call it that its arguments offer.
 
     Raises:
         UncalledError: it cannot be built or called, or no attention is found among its operations.
     """
     layer, verdict = check_built(own, request, check)
     axes = next(iter(layer.inputs.values()))
-    if "batch_mixed" in verdict.mistakes and "w" in axes:  # nobody said that its axes are those of an image
+    if "batch_mixed" in verdict.mistakes and "w" in axes:  # the axes may not be those of an image
         return unfinished(own.name, "which axis of its input is that of its tokens is not known", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         return leave_heads_open(verdict)
@@ -85,7 +85,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
 
 
 def leave_heads_open(verdict: Verdict) -> Verdict:
-    """Return the verdict on a layer in which each head takes every h-th number, which only its weights make right."""
+    """Return an open verdict on a layer whose heads take every h-th dimension: right for weights trained so."""
     findings = tuple(replace(one, state=REMARK) if one.state == BROKEN else one for one in verdict.findings)
     left = [*verdict.not_verified, HEADS, *([f"{MASKS} ({BLOCKS})"] if BLOCKS in verdict.computes else [])]
     computes = "attention in which each head takes every h-th number"
@@ -99,7 +99,7 @@ STRIDED = "heads_by_stride"
 
 
 def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer, Verdict]:
-    """Check a layer that is built with dropout, and where that is wrong or fails, one without it."""
+    """Check a layer built with dropout and, if that fails, one without it."""
     layer = bind_layer(own, request)
     drops = any(letter_of(str(name)) == "dropout" and value for name, value in layer.settings.items())
     try:
@@ -122,7 +122,6 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
 
 
 def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Check a layer as it is bound."""
     if "q" in layer.inputs and "m" not in layer.inputs["q"]:
         return check(bound_function(layer), request)
     return check_seen(own, observe(layer), request, check)
@@ -144,7 +143,7 @@ def ask_rotated(verdict: Verdict, own: OwnFunction, layer: Layer, request: Reque
 
 
 def ask_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Check a class that has a switch for a causal mask with the switch on."""
+    """Check a class that has a causal switch with the switch on."""
     switches = (value is False and (letter_of(str(name)) == "causal" or name == "mask")
                 for name, value in layer.settings.items())  # fmt: skip
     if request.masks or CAUSAL in verdict.right_under or not inspect.isclass(own.function) or not any(switches):
@@ -152,7 +151,7 @@ def ask_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Reques
     asked = with_words(request, CAUSAL)
     try:
         causal = check_bound(own, bind_layer(own, asked), asked, check)
-    except UncalledError:  # it refuses to be causal
+    except UncalledError:  # it cannot be causal
         return verdict
     if causal.passed:
         return replace(verdict, findings=(*verdict.findings, Finding("made causal", HELD)))
@@ -160,7 +159,7 @@ def ask_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Reques
 
 
 def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Check a layer whose keys and values may come from another input with one."""
+    """Check cross-attention of a layer whose memory is optional."""
     roles = ["memory"] if "memory" in layer.keywords else ["k", "v"]
     words = [layer.keywords.get(role, "") for role in roles]
     if not all(words) or len(layer.inputs) > 1:
@@ -180,11 +179,11 @@ DROPPED = "dropout_on"
 WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ...] = (
     ask_rotated, ask_causal, ask_with_memory,
 )  # fmt: skip
-"""Other ways to call a layer that is right in the plainest one: what its arguments offer is asked, or not verified."""
+"""Other ways to call a layer that is right in the plainest one; each is checked or reported as not verified."""
 
 
 def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> Verdict:
-    """Check a recorded layer: its answers with `check`, and what is inside where these are explained by nothing."""
+    """Check a recorded layer: its outputs with `check`, and the attention inside if nothing explains them."""
     if not seen.pairs:
         raise UncalledError(f"{own.name}: no scores and weights are found among its operations")
     try:
@@ -205,12 +204,12 @@ def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> 
 
 
 def check_unread(own: OwnFunction, seen: Seen, request: Request, check: Check, reason: str) -> Verdict:
-    """Check a layer whose matrices cannot be read: with those that its parameters name, and the attention inside."""
+    """Check a layer with unreadable weights: with those that parameter names suggest, else the attention inside."""
     return check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
 
 
 def check_named(seen: Seen, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
-    """Return the verdict that names a mistake with the matrices that a layer's parameters say; None where none is."""
+    """Return a verdict that names a mistake using the weights that parameter names suggest, or None."""
     named = name_matrices(seen.layer, inside)
     if named is None:
         return None
@@ -219,14 +218,14 @@ def check_named(seen: Seen, inside: Inside | None, request: Request, check: Chec
 
 
 def is_about_scale(verdict: Verdict) -> bool:
-    """Say whether a scale is what is wrong, or a scale beside something else."""
+    """Return whether a mistake in the scale was found."""
     return not verdict.passed and any("scale" in name for name in verdict.mistakes)
 
 
 def explain_layer(
     own: OwnFunction, seen: Seen, read: tuple[Bound, frozenset[str]], request: Request, check: Check, verdict: Verdict
 ) -> Verdict:  # fmt: skip
-    """Return the verdict under settings of the layer's own, where nothing explained it or its scale is another."""
+    """Return the verdict under the layer's own settings, if nothing explained it or its scale is wrong."""
     bound, turns = read
     explained: Verdict | None = None
     for words in find_own_words(seen, request, is_masked=has_own_mask(seen), turns=bool(turns)):
@@ -243,8 +242,10 @@ def explain_layer(
 def explain_inside(
     own: OwnFunction, seen: Seen, read: tuple[Bound, frozenset[str]], request: Request, verdict: Verdict
 ) -> Verdict:  # fmt: skip
-    """Return a verdict that nothing explained with what the attention inside tells: a mistake, numbers added to the
-    logits where those explain the whole answer, or what the layer does besides that has no definition here."""
+    """Refine an unexplained verdict by the attention inside.
+
+    It may show a mistake, added logits that explain the whole output, or steps of the layer without a definition.
+    """
     bound, turns = read
     inside, reading = check_inside(own, seen, request, "")
     if reading is None or not (inside.mistakes or inside.passed):
@@ -266,7 +267,7 @@ ROTATED = "how queries and keys depend on their positions (the rotation is not t
 
 
 def gives_answer(seen: Seen, bound: Bound, request: Request) -> bool:
-    """Say whether the definition under a request, with the layer's matrices, gives the recorded answer."""
+    """Return whether the definition under a request, with the layer's weights, reproduces the recorded output."""
     assert bound.inside is not None and bound.offer is not None
     given, answer = list(seen.recording.given[0].values()), answer_rows(seen.recording)
     case = next(layer_cases(request, bound.offer, True, bound.inside))

@@ -27,7 +27,7 @@ Step = Callable[[int, Any], dict[str, Any]]
 RUNG = "decoding with a cache"
 TOKENS = 5
 CLOSE = 1e-5
-"""Of the largest number: a cache may be kept in float32."""
+"""Relative tolerance: a cache may be float32."""
 
 
 def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Request) -> Verdict:
@@ -62,13 +62,13 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
 
 
 def positions_at(layer: Layer, at: int) -> dict[str, Any]:
-    """Return where a token stands, for a layer that takes it."""
+    """Return the position keywords that a layer takes, for one token."""
     said = {"start": at, "position_ids": library(layer.library).into(np.array([[at]]), "float64")}
     return {role: value for role, value in said.items() if role in layer.keywords}
 
 
 def find_ways(layer: Layer) -> Iterator[Step]:
-    """Yield the ways to pass a cache: kept by the layer, returned by each call, in one dictionary, or in an object."""
+    """Yield ways to pass a cache: kept by the layer, returned by each call, in one dictionary, or in an object."""
 
     def beside(at: int, cache: Any) -> dict[str, Any]:
         switch = {"use_cache": True} if "use_cache" in layer.keywords else {}
@@ -88,7 +88,7 @@ def find_ways(layer: Layer) -> Iterator[Step]:
 
 
 def grown(beside: Callable[[int, Any], dict[str, Any]]) -> Step:
-    """Return what is passed where a call returns the keys and values of its own tokens alone: all that came before."""
+    """Concatenate the returned caches of all previous calls, for layers that return only those of the new token."""
     known = list[Any]()
 
     def step(at: int, last: Any) -> dict[str, Any]:
@@ -100,14 +100,13 @@ def grown(beside: Callable[[int, Any], dict[str, Any]]) -> Step:
 
 
 def join_tokens(before: Any, new: Any) -> Any:
-    """Return caches of earlier and of one more token, one behind the other, along the axis before the last."""
+    """Concatenate caches of earlier tokens and a new one along the axis before the last."""
     if isinstance(before, tuple | list):
         return type(before)(join_tokens(*pair) for pair in zip(before, new, strict=True))
     return join([before, new], len(before.shape) - 2)
 
 
 def pass_start(layer: Layer) -> Step:
-    """Return what is passed to a layer that keeps its cache itself."""
     return lambda at, last: positions_at(layer, at)
 
 
@@ -126,7 +125,7 @@ def returned_cache(returned: Any) -> Any:
 
 
 def decode(layer: Layer, x: Array, step: Step) -> Array | None:
-    """Return the rows of tokens that are passed one at a time; None where a call raises an error."""
+    """Return the output rows of tokens passed one at a time; None if a call raises an error."""
     axes, last, rows = layer.inputs["x"], None, list[Array]()
     try:
         with held():

@@ -1,4 +1,4 @@
-"""The attention inside a layer, beside the definition on the layer's own queries, keys and values."""
+"""Compare the attention inside a layer with the definition on the layer's own queries, keys and values."""
 
 from __future__ import annotations
 
@@ -34,17 +34,16 @@ from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.sink import Sink
 
 FINE, COARSE = 44, 22
-"""Bits of precision required inside a layer: usually, and where a step is in float32."""
+"""Bits of precision required inside a layer: usually, and if any step is in float32."""
 INSIDE = "attention inside"
 ADDED = "numbers added to the logits, or a logit beside them (they are the layer's own)"
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """How the attention inside a layer may be meant: under `words` that nobody typed, `request` is what is asked.
+    """An interpretation of the attention inside a layer: `request` includes settings (`words`) that nobody typed.
 
-    `wrong` are the questions that it answers otherwise, `others` the rest. `added`: the layer adds numbers of its own
-    to the logits.
+    `wrong` are the cases that contradict it, `others` the rest. `added`: the layer adds its own numbers to the logits.
     """
 
     words: str
@@ -55,7 +54,7 @@ class Reading:
 
 
 def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) -> tuple[Verdict, Reading | None]:
-    """Return the verdict on the attention inside a layer, beside the definition on its own queries, keys and values.
+    """Compare the attention inside a layer with the definition on the layer's own queries, keys and values.
 
     `reason` says why more is not verified.
     """
@@ -86,13 +85,13 @@ def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) ->
         alike=found.alike, unexplained=bool(stage), stage=stage,
         not_verified=(*left, *((ADDED,) if chosen.added else ())),
     )  # fmt: skip
-    if is_right and BLOCKS in chosen.words:  # which way True is meant the caller has to say
+    if is_right and BLOCKS in chosen.words:  # the caller must say what True means
         verdict = replace(verdict, passed=False, alike=((INVERTED,),))
     return replace(verdict, right_under=chosen.words) if is_right else verdict, chosen
 
 
 def read_core(core: Core, seen: Seen, request: Request) -> Iterator[Reading]:
-    """Yield how the attention inside a layer may be meant, the plainest first."""
+    """Yield interpretations of the attention inside a layer, plainest first."""
     words = ["", CAUSAL] if not request.masks and hides_keys(core) else [""]
     if are_open(request) and {"mask", "padding"} & {*seen.layer.keywords}:
         words += [f"{one} {BLOCKS}".strip() for one in words]
@@ -109,23 +108,23 @@ def read_core(core: Core, seen: Seen, request: Request) -> Iterator[Reading]:
 
 
 def hold(words: str, request: Request, pairs: Sequence[tuple[Case, Answer]], bits: int) -> Reading:
-    """Return a reading with the questions that are answered otherwise."""
+    """Split cases into wrong ones and others under an interpretation."""
     wrong = [one for one in pairs if is_wrong(*one, bits)]
     return Reading(words, request, wrong, [one for one in pairs if one not in wrong])
 
 
 def bits_of(seen: Seen) -> int:
-    """Return to how many bits the attention inside a layer is held."""
+    """Return to how many bits the attention inside a layer is compared."""
     return FINE if seen.recording.exact == EXACT else COARSE
 
 
 def hides_keys(core: Core) -> bool:
-    """Say whether a layer hides keys from queries without being asked."""
+    """Return whether a layer hides keys although no mask was passed."""
     return bool((core.weights == 0).any()) or any(bool((array < LOWEST).any()) for array in core.between)
 
 
 def has_own_mask(seen: Seen) -> bool:
-    """Say whether a layer hides keys from queries without being asked, as far as its attention is found."""
+    """Return whether a layer hides keys although no mask was passed, if its attention can be arranged."""
     try:
         return hides_keys(arrange_core(seen.recording, seen.pairs))
     except MixedTokensError:
@@ -133,7 +132,7 @@ def has_own_mask(seen: Seen) -> bool:
 
 
 def find_added(core: Core, request: Request) -> Score | None:
-    """Return what a layer adds to the logits of each head in every entry, or beside them; None for nothing."""
+    """Return the numbers that a layer adds to the logits of each head in all batch entries, or a sink; or None."""
     case, _ = ask_core(core, request)
     right = expected(case)
     logits, total = right["masked"], core.weights.sum(axis=-1)
@@ -141,7 +140,7 @@ def find_added(core: Core, request: Request) -> Score | None:
         sinks = np.logaddexp.reduce(logits, axis=-1) + np.log(1 / total - 1)
         if np.allclose(sinks, sinks[:1, :, :1], rtol=0, atol=CLOSE):
             return Sink([float(one) for one in sinks[0, :, 0]])
-    for array in reversed(core.between) if len(logits) > 1 else ():  # in one entry any numbers are those of all
+    for array in reversed(core.between) if len(logits) > 1 else ():  # a batch of one cannot show that they are constant
         if array.shape == logits.shape:
             added = np.where(np.isfinite(array) & (array > LOWEST), array - right["logits"], 0.0)
             if np.allclose(added, added[:1], rtol=0, atol=CLOSE) and np.abs(added).max() > CLOSE:
@@ -150,13 +149,13 @@ def find_added(core: Core, request: Request) -> Score | None:
 
 
 CLOSE = 1e-6
-"""Of logits that are the same in all entries."""
+"""Tolerance for logits that are equal in all batch entries."""
 LOWEST = -1e4
-"""Logits below are those of hidden keys."""
+"""Lower logits are those of hidden keys."""
 
 
 def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
-    """Say whether the attention inside a layer differs; the output of a query that sees no key is not judged."""
+    """Return whether the attention inside a layer differs; the output of a query that sees no key is not judged."""
     right = expected(case)
     assert answer.output is not None
     kept = {**right, "output": without_blind(right["output"], right)}
@@ -164,7 +163,7 @@ def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
 
 
 def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), rung: str = "values") -> tuple[Case, Answer]:
-    """Return the question that the attention inside a layer was asked, and its answer."""
+    """Return the recorded attention of a layer as a case and its answer."""
     heads, rows, keys, size = core.q.shape[1], core.q.shape[2], core.k.shape[2], core.q.shape[3]
     rules = replace(request.rules(size, rows, keys), masks=(*request.masks, *masks))
     case = Case(rung, Recipe(rules, heads, heads), Given(core.q, core.k, core.v))
@@ -172,8 +171,10 @@ def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), rung: s
 
 
 def ask_with_masks(seen: Seen, request: Request) -> Iterator[tuple[Case, Answer]]:
-    """Yield what the attention inside a layer was asked with each of its masks, as it was written in the first way in
-    which the layer takes one and hides what it should; else in the first way in which it takes one."""
+    """Yield a case and answer for each mask argument of a layer.
+
+    The mask is written in the first way that hides the right keys, else in the first that the layer accepts.
+    """
     for role in ("mask", "padding"):
         if role in seen.layer.keywords:
             pairs = [("mask", one) for one in MASKINGS[:MOST_MASKS]] if role == "mask" else []
@@ -194,9 +195,9 @@ MOST_MASKS = 16
 def ask_with_mask(
     seen: Seen, request: Request, role: tuple[str, str], masking: Masking
 ) -> tuple[Case, Answer] | None:  # fmt: skip
-    """Return what the attention inside a layer was asked with a mask, and its answer; None where it takes none so.
+    """Return the case with a mask for the attention inside a layer, and its answer; None if it rejects the mask.
 
-    `role` is that of the argument, and what is hidden: keys of each query ("mask"), or keys of an entry ("padding").
+    `role` is that of the argument, and what is hidden: keys of each query ("mask"), or of a batch entry ("padding").
     """
     first = seen.recording.given[0]
     rows, keys = next(iter(first.values())).shape[1], list(first.values())[-1].shape[1]
@@ -204,9 +205,9 @@ def ask_with_mask(
     allowed[..., 0] = True
     heads = seen.layer.sizes.get("h", 1)
     at = At(Recipe(request.rules(1, rows, keys)).rules, BATCH, heads, heads, rows, keys, 1, heads)
-    if role[1] == "mask":  # a caller joins the masks that were asked for
+    if role[1] == "mask":  # a caller combines the requested masks
         allowed = allowed & steps.allowed(at)[:, :1]
-    said = np.broadcast_to(allowed ^ request.blocks, (BATCH, 1, rows, keys))  # True hides where masks block
+    said = np.broadcast_to(allowed ^ request.blocks, (BATCH, 1, rows, keys))  # True hides under this convention
     value = masking.write(said, at, request.blocks)
     lent = library(seen.layer.library)
     given = lent.into(value, "float64") if isinstance(value, np.ndarray) else value
@@ -219,7 +220,7 @@ def ask_with_mask(
 
 
 def find_own_steps(seen: Seen) -> Iterator[str]:
-    """Yield what a layer does to the context before the output projection, beside moving its numbers."""
+    """Yield what a layer does to the context before the output projection, apart from moving numbers."""
     output = find_output(seen.recording, seen.pairs)
     context = np.concatenate([pair.context.ravel() for pair in seen.pairs])
     if output is None:
@@ -232,7 +233,7 @@ def find_own_steps(seen: Seen) -> Iterator[str]:
 
 
 def first_difference(core: Core, case: Case) -> str:
-    """Return the first stage of attention that is another inside a layer."""
+    """Return the first stage that differs inside a layer."""
     right = expected(case)
     if core.weights.shape != right["weights"].shape or not np.allclose(core.weights, right["weights"], atol=1e-9):
         return "weights" if any(close_rows(one, right["masked"]) for one in core.between) else "logits"
@@ -240,7 +241,7 @@ def first_difference(core: Core, case: Case) -> str:
 
 
 def close_rows(logits: Array, right: Array) -> bool:
-    """Say whether logits are the right ones, but for a number for each row that a softmax takes away."""
+    """Return whether logits are right up to a constant per row, which a softmax cancels."""
     if logits.shape != right.shape:
         return False
     known = np.isfinite(logits) & np.isfinite(right)

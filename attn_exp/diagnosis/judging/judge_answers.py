@@ -1,4 +1,4 @@
-"""The verdict on a function that is called in one way: it is asked every question, and its answers are explained."""
+"""The verdict on a function called in one way: run all cases and explain the answers."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ ONE_MAXIMUM = "one_maximum"
 def verdict_on_answers(
     own: OwnFunction, caller: Caller, tried: Tried, quick: bool, tell: Tell, known: Explained | None = None
 ) -> Verdict:
-    """Ask a function every question, called in this way, of which `tried` was the first answer.
+    """Run all cases on a function called in this way; `tried` holds the first answer.
 
-    `known` explains the answers, where that is known before.
+    `known` is an explanation found beforehand.
     """
     function = tried.function
     tell("its values")
     seen = ways_to_call.ask_every_question(caller, function, quick)
-    if all(answer.output is None for _, answer in seen):  # the first question alone was answered, or not at all now
+    if all(answer.output is None for _, answer in seen):  # only the first case was answered, or none now
         seen = [(ways_to_call.rounded(tried.case, caller), tried.answer), *seen]
     digits, rounding = bits_to_judge_by(caller, seen)
-    lenient = function.inside is not None  # this check made the module's numbers float64, not its author
+    lenient = function.inside is not None  # we, not the author, made the module float64
     wrong = failing(seen, digits)
     seen, wrong, overflows = without_overflow(seen, wrong, digits)
     tell("how it behaves")
@@ -109,9 +109,9 @@ def verdict_on_answers(
 
 
 def without_overflow(seen: Seen, wrong: Seen, digits: int) -> tuple[Seen, Seen, bool]:
-    """Return the questions without those whose large logits overflow, where other answers are wrong too.
+    """Leave out large logits that overflow, if other answers are wrong too; also return whether any were left out.
 
-    Overflow alone is a remark, so beside a mistake it is none either.
+    Overflow alone is a remark, so it is not a mistake next to another one either.
     """
     over = [case for case, answer in wrong if case.rung == LARGE and answer.output is not None
             and not np.isfinite(answer.output).all() and np.isfinite(expected(case)["output"]).all()]  # fmt: skip
@@ -122,21 +122,21 @@ def without_overflow(seen: Seen, wrong: Seen, digits: int) -> tuple[Seen, Seen, 
 
 
 def names_of(found: Explained, broken: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of what explains the answers, and of how a function behaves that follows from none of them."""
+    """Return the mistakes that explain the answers, and independent mistakes of behaviour."""
     if broken and found.names in ((), OVERFLOWS):
         return tuple(broken)
     return (*found.names, *(name for name in broken if name in OF_NO_OTHER and name not in found.names))
 
 
 OF_NO_OTHER = ("changes_inputs", "reuses_output")
-"""How code behaves that follows from no other mistake."""
+"""Mistakes of behaviour that no other mistake causes."""
 
 
 def explained_unless_alone(evidence: Answers, wrong: Seen) -> Explained:
-    """Return what explains some answers; nothing where each query gets the value of its own token alone.
+    """Explain the answers, unless each query attends only to its own token.
 
-    The scores then have no effect, and many mistakes give that. If nothing explains the answers, try once more with
-    fresh questions, leaving out those that the function never promised to take.
+    The scores then have no effect, and many mistakes give that. If nothing explains the answers, try once more
+    with fresh cases, leaving out inputs that the function need not support.
     """
     if sees_itself_alone(wrong, evidence.digits):
         return Explained()
@@ -162,7 +162,7 @@ def as_its_mask_fills(found: Explained, caller: Caller, function: Bound) -> Expl
 
 
 def as_kept_by_object(finding: Finding, name: str) -> tuple[Finding, str]:
-    """Return a failure of two threads as a remark.
+    """Turn a failure with two threads into a remark.
 
     Objects that write their own backward pass keep what it needs, and layers that decode keep their keys and values.
     """
@@ -176,9 +176,9 @@ UNLESS_ZERO = "right as long as no score is 0: such a key is hidden"
 
 
 def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> str:
-    """Return how all that is wrong is next to nothing, if it is: large logits overflow alone, or a score of 0 hides.
+    """Return why the mistakes are harmless, or an empty string: only large logits overflow, or a score of 0 hides.
 
-    Overflow is next to nothing in a type that holds all logits that people have.
+    Overflow is harmless in a dtype that holds all realistic logits.
     """
     if not wrong or any(finding.state == BROKEN for finding in besides):
         return ""
@@ -189,12 +189,12 @@ def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable
 
 
 def of_other_rungs(seen: Seen, rungs: set[str]) -> Seen:
-    """Return the questions that are not of these kinds."""
+    """Leave out cases of these kinds."""
     return [pair for pair in seen if pair[0].rung not in rungs]
 
 
 def as_it_may_be_meant(caller: Caller, wrong: Seen, digits: int, ask: Callable[[], Sequence[Pair]]) -> str:
-    """Return why all that is wrong is none: scores clipped far above usual ones, or sizes that nobody promised."""
+    """Return why wrong answers may be intended: scores clipped far above usual ones, or unsupported sizes."""
     if is_size_of_shares(wrong, digits):
         return SHARES_OF_X
     clip = clipped_at(caller, wrong, digits, ask)
@@ -202,9 +202,9 @@ def as_it_may_be_meant(caller: Caller, wrong: Seen, digits: int, ask: Callable[[
 
 
 def is_size_of_shares(wrong: Seen, digits: int) -> bool:
-    """Say whether nothing is wrong but that a function of a layer's matrices scales by a share of x's width.
+    """Return whether the only mistake is that a function of a layer's matrices takes x's width / heads as head size.
 
-    Heads have another size there, and nobody promised that a width and all its heads may differ.
+    Such cases have another head size, which no function need support.
     """
     if not wrong or any(case.rung != WIDTH or answer.output is None for case, answer in wrong):
         return False
@@ -221,10 +221,10 @@ SHARES_OF_X = "right where all heads together are as wide as x: it takes x's wid
 
 
 def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
-    """Say whether nothing is wrong but what a function makes of a mask with axes that nobody promised to take.
+    """Return whether the only wrong answers are to masks with axes that the function need not support.
 
-    What is wrong with masks is not excused by that, but where it does what a mask says (`masked`) it may leave out one
-    with more axes.
+    This does not excuse mistakes of masks, but a function that applies plain masks (`masked`) may ignore ones with more
+    axes.
     """
     own = all(case.unpromised and case.rung in MASKS_OF_MORE for case, _ in wrong)
     left_out = any(answer.output is not None for _, answer in masked) and found.names == (IGNORED,)
@@ -235,7 +235,7 @@ MADE_OF_IT = Answer(None, error="it answers, but interprets such a mask differen
 
 
 def what_it_computes(found: Explained, is_wrong: bool) -> str:
-    """Return what a function computes, in words."""
+    """Describe what a function computes."""
     if not is_wrong:
         return "attention as it was asked for"
     if found.setting:
@@ -244,7 +244,7 @@ def what_it_computes(found: Explained, is_wrong: bool) -> str:
 
 
 def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
-    """Return the one remark on a function that passed, the one that readers meet first."""
+    """Return at most one remark on a function that passed, the most important one."""
     said = {name for finding, name in findings if name and finding.state == REMARK}
     return tuple(name for name in REMARKS if name in said)[:1]
 
@@ -253,7 +253,7 @@ REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, OF_ZEROS, "empty_row_nan", "na
 
 
 def said_of_call(caller: Caller) -> str:
-    """Say how a function is called."""
+    """Describe how a function is called."""
     what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
     masking = str(caller.masking) if caller.offer.takes("mask") else ""
     kind = "" if caller.padding.kind == "booleans" else f" {WORDS[caller.padding.kind].removeprefix('masks ')}"
@@ -266,21 +266,21 @@ def said_of_call(caller: Caller) -> str:
 
 
 def axes_of_answers(seen: Seen) -> Iterator[Finding]:
-    """Yield what is said of the first answer that has axes of length 1 more or fewer than it should."""
+    """Yield a finding on the first answer with additional or missing axes of length 1."""
     said = next((answer.axes for _, answer in seen if answer.axes), "")
     if said:
         yield Finding("the axes of its answer", BROKEN, said)
 
 
 def overridden(caller: Caller) -> str:
-    """Say which defaults of the function were not left to it, as nobody asked for what they do."""
+    """Describe which defaults of the function were overridden because nobody requested them."""
     words = {role: caller.offer.defaults.get(role) for role in ("causal", "dropout")}
     said = [f"{caller.offer.parameters[role]}={value}" for role, value in words.items() if value]
     return f"; its own {' and '.join(said)} only where asked for" if said else ""
 
 
 def findings_of_questions(seen: Seen, wrong: Seen) -> Iterator[Finding]:
-    """Yield a finding for each kind of question."""
+    """Yield a finding for each kind of case."""
     lost = {case for case, _ in wrong}
     for rung in dict.fromkeys(case.rung for case, _ in seen):
         questions = [pair for pair in seen if pair[0].rung == rung]
@@ -298,7 +298,7 @@ def findings_of_questions(seen: Seen, wrong: Seen) -> Iterator[Finding]:
 
 
 def how_wrong(pair: tuple[Case, Answer]) -> str:
-    """Say how far an answer is from the right one."""
+    """Describe the error of an answer."""
     case, answer = pair
     right = expected(case)["output"]
     assert answer.output is not None
@@ -308,7 +308,7 @@ def how_wrong(pair: tuple[Case, Answer]) -> str:
 
 
 def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
-    """Say how exact the answers are, in units of the type's last place, or what is less exact than it looks."""
+    """Report the accuracy of the answers in units of the dtype's last place, or a loss of precision."""
     if rounding:
         return Finding("accuracy", BROKEN if rounding == SILENT and not lenient else REMARK, rounding)
     errors = [
@@ -319,7 +319,7 @@ def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
 
 
 def asked_again(caller: Caller, seen: Seen) -> Finding:
-    """Ask the first questions once more, after all the others."""
+    """Run the first cases once more, after all others."""
     rung = "the same after many calls"
     for case, answer in seen[:3]:
         if answer.output is None:

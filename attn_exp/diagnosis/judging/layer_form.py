@@ -1,4 +1,4 @@
-"""A PyTorch layer as a form of a run: a function of x and the run's matrices, which are written into its parameters."""
+"""A PyTorch layer as a form of a run: a function of x and the run's matrices, written into its parameters."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MATRICES = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 
 
 def as_function(own: OwnFunction, request: Request) -> Bound:
-    """Return a layer, or a class of layers, as a function of x, W_q, W_k, W_v, W_o, the biases and the number of heads.
+    """Wrap a layer class or instance as a function of x, weight matrices, biases and the number of heads.
 
-    A class is built in the sizes of what it is given; a layer must have those sizes.
+    A class is built in the sizes of its inputs; an instance must have those sizes.
     """
     built = dict[tuple[int, ...], tuple[Bound, Inside]]()
 
@@ -41,7 +41,7 @@ def as_function(own: OwnFunction, request: Request) -> Bound:
         lent = library("torch")
         x = x if hasattr(x, "detach") else lent.into(x, str(x.dtype))
         numbers = {name: lent.back(array) if hasattr(array, "detach") else array for name, array in arrays.items()}
-        for name, known in inside.arrays.items():  # what a run has none of does nothing
+        for name, known in inside.arrays.items():  # make matrices that the run lacks neutral
             numbers.setdefault(name, np.eye(*known.shape) if known.ndim > 1 else np.zeros_like(known))
         built[sizes] = layer, write_matrices(layer.origin, inside, numbers)
         layer.origin.to(x.device, x.dtype)
@@ -62,7 +62,7 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
     """Build a layer and read its matrices.
 
     Raises:
-        UserError: they cannot be read, or something stands around its attention.
+        UserError: they cannot be read or written, or something surrounds its attention.
     """
     layer = bind_layer(own, request)
     try:
@@ -77,10 +77,10 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
 
 
 def write_matrices(module: Any, inside: Inside, arrays: Mapping[str, Array]) -> Inside:
-    """Write matrices and biases where those of a layer were read, and return them as those that stand there now.
+    """Write matrices and biases into the parameters from which a layer's were read; return them as its current ones.
 
     Raises:
-        UserError: a place for one is missing, or has another shape.
+        UserError: a matrix has no parameter, or one of another shape.
     """
     known = dict(inside.arrays)
     for name, array in arrays.items():
@@ -104,7 +104,7 @@ def write_matrices(module: Any, inside: Inside, arrays: Mapping[str, Array]) -> 
 
 
 def find_lines(lines: Array, wanted: Array) -> dict[int, int]:
-    """Return for each wanted line, or number, its place among some lines, where it is there."""
+    """Map the index of each wanted line, or number, to its index among `lines`, if present."""
     found = dict[int, int]()
     for place, one in enumerate(wanted):
         same = np.isclose(lines, one, rtol=1e-9, atol=0).reshape(len(lines), -1).all(axis=1)

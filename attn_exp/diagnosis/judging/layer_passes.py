@@ -1,4 +1,4 @@
-"""What is asked of a layer beside its answers, each a pass over its verdict."""
+"""Further checks of a layer besides its outputs, each a pass over its verdict."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from attn_exp.own_code import OwnFunction, held
 Pass = Callable[[Verdict, Seen, OwnFunction, Request], Verdict]
 CAUSAL = "causal_ignored"
 LENGTHS = (2, 3, 4)
-"""Tokens of the smallest inputs that are tried."""
+"""Numbers of tokens to try for the smallest input."""
 
 
 def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
-    """Say which parameters of a layer no operation of the call reads: they could hold anything."""
+    """Report the parameters of a layer that no operation of the call reads: they could hold anything."""
     if not verdict.passed:
         return verdict
     inputs = [one.ravel() for operation in seen.recording.first.operations for one in operation.inputs]
@@ -50,7 +50,7 @@ def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, req
 
 
 def report_left_out(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
-    """Say which norms were left out, because they mix tokens."""
+    """Report the norms that were left out because they mix tokens."""
     left = tuple(f"norm `{name}` (it mixes tokens, and was left out)" for name in norms_left_out(seen))
     return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
 
@@ -62,14 +62,14 @@ def norms_left_out(seen: Seen) -> list[str]:
 
 
 def find_unused_operations(seen: Seen) -> list[int]:
-    """Return the operations of a call of which no answer is made."""
+    """Return the operations that do not contribute to the output of a call."""
     trace = seen.recording.first
     used = find_ancestors(trace, tuple(producer for producer, _ in trace.outputs))
     return [place for place in range(len(trace.operations)) if place not in used]
 
 
 def find_ignored_causal_mask(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
-    """Name a causal mask that the layer makes or keeps, where every query sees every key all the same."""
+    """Name a causal mask that the layer creates or stores although every query sees every key."""
     is_told = request.masks or {"mask", "causal"} & set(seen.layer.keywords)
     if not verdict.passed or verdict.right_under or is_told:
         return verdict
@@ -96,13 +96,13 @@ def find_ignored_causal_mask(verdict: Verdict, seen: Seen, own: OwnFunction, req
 
 
 def find_buffers(seen: Seen) -> Iterator[tuple[str, Array]]:
-    """Yield the buffers of a PyTorch module, and their names."""
+    """Yield the names and values of the buffers of a PyTorch module."""
     for path, tensor in getattr(seen.layer.target, "named_buffers", dict)() or ():
         yield path.rpartition(".")[2], tensor.detach().double().cpu().numpy()
 
 
 def is_triangle(array: Array) -> bool:
-    """Say whether matrices hold one number up to the diagonal, or below it, and another elsewhere."""
+    """Return whether matrices hold one number on one side of the diagonal and another elsewhere."""
     if array.ndim < len("ts") or array.shape[-1] != array.shape[-2] or array.shape[-1] < len("qkv"):
         return False
     first = array.reshape(-1, *array.shape[-2:])
@@ -116,7 +116,7 @@ def is_triangle(array: Array) -> bool:
 
 
 def show_smallest_input(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
-    """Add lines that build the layer and call it on few tokens, with its answer and the right one."""
+    """Add code that builds the layer and calls it on few tokens, with actual and expected output."""
     layer = seen.layer
     is_shown = verdict.mistakes and not verdict.passed and layer.library == "torch" and set(layer.inputs) == {"x"}
     for length in LENGTHS if is_shown and layer.made else ():
@@ -131,7 +131,7 @@ def show_smallest_input(verdict: Verdict, seen: Seen, own: OwnFunction, request:
         ]
         space: dict[str, Any] = {}
         with suppress(Exception), held():
-            exec("\n".join(lines), space)  # what the user is shown, run before it is printed
+            exec("\n".join(lines), space)  # run the code that the user sees before printing it
             again = bind_layer(OwnFunction(space["layer"], own.name, own.file, ""), request)
             bound = bound_layer(again, read_inside(observe(again))[0])
             rows = unlay(space["x"], layer.inputs["x"])
@@ -145,9 +145,9 @@ def show_smallest_input(verdict: Verdict, seen: Seen, own: OwnFunction, request:
 
 
 def round_row(rows: Array) -> str:
-    """Return the first numbers of the last token of an answer."""
+    """Format the first numbers of the last token's output."""
     return f"[{', '.join(f'{number:.4f}' for number in rows[0, -1, :6])}, ...] for token {rows.shape[1] - 1}"
 
 
 PASSES: tuple[Pass, ...] = (report_unused_parameters, report_left_out, find_ignored_causal_mask, show_smallest_input)
-"""Unused parameters and ignored masks can turn a right verdict into another one; then the smallest input is shown."""
+"""Unused parameters and ignored masks may change the verdict; the smallest input comes last."""

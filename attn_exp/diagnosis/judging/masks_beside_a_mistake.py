@@ -1,4 +1,4 @@
-"""How a function wants its masks where a mistake shows without them: that changes what is right with one."""
+"""Mask conventions of a function that is also wrong without masks, which changes the expected masked outputs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from attn_exp.own_code import OwnFunction
 
 
 def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool, tell: Tell) -> Verdict:
-    """Ask a function every question; where nothing explains its answers, find out how it wants its mask anew.
+    """Run all cases; if nothing explains the answers, detect the mask convention again.
 
-    A mistake that shows without a mask changes what is right with one.
+    A mistake that shows without a mask changes the expected output with one.
     """
     verdict = verdict_on_answers(own, caller, tried, quick, tell)
     masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
@@ -32,7 +32,7 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     if known is None or known.change is None:
         return verdict
     masked = ways_to_mask.with_its_mask(caller, tried.function, known.change)
-    is_less = caller.offer.takes("mask") and not masked.offer.takes("mask")  # a mask of keys alone tells less
+    is_less = caller.offer.takes("mask") and not masked.offer.takes("mask")  # a padding mask alone tells less
     if verdict.mistakes and (masked == caller or is_less):
         return verdict
     request = caller.request
@@ -51,9 +51,9 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
 
 
 def may_be_written_otherwise(verdict: Verdict) -> bool:
-    """Say whether how a function wants its mask may not have been seen: nothing is named, or masks beside others.
+    """Return whether the mask convention may be misdetected: no mistake is named, or a mask mistake among others.
 
-    Booleans that are added to the logits look like a small fill beside any other mistake.
+    Booleans added to the logits look like a small fill next to any other mistake.
     """
     if not verdict.mistakes:
         return True
@@ -62,8 +62,7 @@ def may_be_written_otherwise(verdict: Verdict) -> bool:
 
 
 def mistake_without_masks(caller: Caller, tried: Tried, masks: Collection[str]) -> Explained | None:
-    """Return what explains the answers of a function that is given no mask, or one that hides nothing where it needs
-    one, if mistakes do."""
+    """Return the mistakes without a mask (or with one that hides nothing, if a mask is required), or None."""
     needed = {role for role in masks if role not in caller.offer.defaults}
     parameters = {role: word for role, word in caller.offer.parameters.items() if role in needed or role not in masks}
     bare = replace(caller, offer=replace(caller.offer, parameters=parameters))

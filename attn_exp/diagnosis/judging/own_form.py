@@ -1,4 +1,4 @@
-"""A function of the user's own as a form: called with a run's own input, in its own words, and its answer read."""
+"""A user's function as a form: call it with a run's input, by its own argument names, and read its answer."""
 
 from __future__ import annotations
 
@@ -44,14 +44,15 @@ STAGES = {
     "logits": ("logits",),
     "masked": ("masked",),
 }
-"""Each stage of a trace and the names that functions return it by, in small letters without underscores."""
+"""For each stage of a trace, names of function results, in lowercase without underscores."""
 
 
 @dataclass(frozen=True)
 class OwnForm:
-    """A function found and ready to be called: where it comes from, how it is called, and the form that it is.
+    """A user's function, ready to be called: its source, how it is called, and its form.
 
-    `answers` is the type of what it returned to its first question, which may be coarser than that of its input."""
+    `answers` is the dtype of its first result, which may be coarser than that of its input.
+    """
 
     own: OwnFunction
     caller: Caller
@@ -61,7 +62,7 @@ class OwnForm:
 
     @property
     def form(self) -> Form:
-        """The form: it computes the context alone where the function takes heads."""
+        """The form; for a function of q, k and v it computes only the context."""
         known = [name for name in (self.caller.dtype, self.answers) if name in DTYPES]
         coarsest = max(known, key=DTYPES.index)
         dtype = None if coarsest == "float64" else kind(coarsest).name
@@ -71,22 +72,21 @@ class OwnForm:
 
     @property
     def layer(self) -> bool:
-        """Whether it takes x and the matrices of a layer, and not heads."""
+        """Whether it takes x and the matrices of a layer rather than q, k and v."""
         return not self.caller.offer.core
 
     @property
     def takes_output_projection(self) -> bool:
-        """Whether it is called with W_o, so that its answer is the output of a layer."""
+        """Whether it takes W_o, so that its result is the output of a layer."""
         return self.layer and self.caller.offer.takes("W_o")
 
     @property
     def bind(self) -> Bind:
-        """What finds it once more, for a variant under other settings."""
+        """Finds the function again for a variant under other settings."""
         return bind
 
     def judge(self, heads: Heads) -> Verdict:
-        """Return the verdict of a quick check, or of a whole one where that explains nothing; where the settings fit no
-        question, it says so."""
+        """Return the verdict of a quick check, or of a full one if that explains nothing."""
         request = replace(
             self.request,
             head=heads.query if heads.query > 1 else None,
@@ -95,15 +95,15 @@ class OwnForm:
         try:
             with self.patience:
                 quick = check(self.own, request, quick=True)
-                return quick if not quick.is_wrong or quick.mistakes else check(self.own, request)  # more may name it
+                return quick if not quick.is_wrong or quick.mistakes else check(self.own, request)  # may name it
         except (ValueError, IndexError, ArithmeticError) as error:  # sizes that only this run's input has
             return unfinished(self.own.name, f"it could not be checked: {first_line(error)}", request.words, CHECKED)
 
     def attend(self, q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
-        """Return what the function makes of heads, `[h t d]`, `[g s d]` and `[g s e]`.
+        """Call the function with heads `[h t d]`, `[g s d]` and `[g s e]`.
 
         Raises:
-            OwnCodeError: it takes a layer's input, it raised an error, or its answer has another shape.
+            OwnCodeError: it takes a layer's input, it raised an error, or its result has another shape.
         """
         if self.layer:
             raise OwnCodeError(f"{self.own.name} takes x, and here it is given q, k and v")
@@ -116,12 +116,12 @@ class OwnForm:
         return Trace(q=q, k=k, v=v, context=context).replace(**stages)
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
-        """Return what a function of x makes of a problem: its output `[t m]`, and the stages that it returns.
+        """Call a function of x on a problem; return its output `[t m]` and the stages that it returns.
 
-        `question` is what the reference is asked of it, and `usual` says that scores are divided by `sqrt(d)`.
+        `question` holds the rules and heads of the run; `usual` means that scores are divided by `sqrt(d)`.
 
         Raises:
-            OwnCodeError: the problem has no x, the function raised an error, or its answer has another shape.
+            OwnCodeError: the problem has no x, the function raised an error, or its result has another shape.
         """
         if problem.x is None:
             raise OwnCodeError(f"{self.own.name} takes x, and this problem starts after it")
@@ -139,11 +139,11 @@ class OwnForm:
         )
 
     def answer(self, case: Case, kind: str) -> Answer:
-        """Return what the function says to one question, its input in a type that it takes."""
+        """Return the function's answer to one case, its input in a dtype that it takes."""
         known = kind in DTYPES and DTYPES.index(kind) > DTYPES.index(self.caller.dtype)
         caller = replace(self.caller, dtype=kind) if known else self.caller
         with held(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
+            warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
             answers = [caller(part) for part in one_question_a_head(case, caller)]
         failed = next((answer.error for answer in answers if answer.output is None), "")
         if failed:
@@ -151,7 +151,7 @@ class OwnForm:
         return answers[0] if len(answers) == 1 else join_heads(answers)
 
     def output_of(self, answer: Answer, expected: tuple[int, ...]) -> Array:
-        """Return the output of an answer, if it has the shape that is expected."""
+        """Return the output of an answer, if it has the expected shape."""
         assert answer.output is not None
         if answer.output.shape != expected:
             got = list(answer.output.shape)
@@ -163,9 +163,9 @@ UNPROMISED = "the function is the user's own, and promises nothing"
 
 
 def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
-    """Import the function that a variant names as its form, and find out how it wants to be called.
+    """Import the function that a variant names as its form, and find out how to call it.
 
-    `settings` are those of the variant, or of the run where it pins none.
+    `settings` are those of the variant, or of the run for settings that it does not pin.
 
     Raises:
         UserError: it cannot be imported, or what it takes is not known.
@@ -187,7 +187,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
 
 
 def words_of(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings of a variant that say what it computes, as a command has them."""
+    """Yield the settings that define what a variant computes, in command-line syntax."""
     for group in ("mask", "score", "position"):
         if settings[group]:
             yield f"{group}=[{','.join(settings[group])}]"
@@ -200,7 +200,7 @@ def words_of(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def output_width(question: Question, problem: Problem) -> int:
-    """Return how many numbers the output has for each token."""
+    """Return the width of the output."""
     if question.output_projection and "W_o" in problem.projections:
         return int(problem.projections["W_o"].shape[1])
     assert problem.v is not None
@@ -208,7 +208,7 @@ def output_width(question: Question, problem: Problem) -> int:
 
 
 def one_question_a_head(case: Case, caller: Caller) -> list[Case]:
-    """Return the question, or one for each head where the function takes one head."""
+    """Split a case into one case per head if the function takes a single head."""
     if not (caller.offer.core and caller.layout == "td"):
         return [case]
     given, recipe = case.given, case.recipe
@@ -226,7 +226,7 @@ def one_question_a_head(case: Case, caller: Caller) -> list[Case]:
 
 
 def join_heads(answers: list[Answer]) -> Answer:
-    """Return the answers to single heads as one."""
+    """Join the answers to single heads into one."""
     outputs = [answer.output for answer in answers if answer.output is not None]
     same = [name for name in answers[0].stages if all(name in answer.stages for answer in answers)]
     stages = {name: np.stack([answer.stages[name] for answer in answers]) for name in same}
@@ -234,9 +234,9 @@ def join_heads(answers: list[Answer]) -> Answer:
 
 
 def returned_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
-    """Return the stages `[h t s]` that an answer holds beside its output, by the names of a trace.
+    """Return the stages `[h t s]` that an answer contains, by the names of a trace.
 
-    The second array of a tuple, which has no name, holds the weights.
+    The unnamed second array of a tuple holds the weights.
     """
     stages: dict[str, Array] = {}
     known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
@@ -250,7 +250,7 @@ def returned_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> d
 
 
 def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, ...]]:
-    """Return what `prepared` does, the functions of the user's own that the command line names among the variants.
+    """Call `prepared`, binding the user's functions that the command line names as variants.
 
     Raises:
         UserError: settings that do not fit the problem, or a function that cannot be imported or called.

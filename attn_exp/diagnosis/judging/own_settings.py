@@ -1,4 +1,4 @@
-"""Settings that a layer has of its own and nobody typed: masks, rotation, a scale or a cap of its configuration."""
+"""Settings built into a layer that nobody typed: masks, rotation, a scale or a logit cap of its configuration."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from attn_exp.diagnosis.locate.matrices import read_projection
 
 ROTATIONS = ("position=rope", "position=rope position.rope.interleaved=true")
 OF_NORMS = re.compile("norm|sqrt")
-"""Names of operations that norm queries and keys."""
+"""Names of operations that normalize queries and keys."""
 
 
 def find_own_words(seen: Seen, request: Request, *, is_masked: bool, turns: bool) -> Iterator[str]:
-    """Yield the words of settings that a layer may have of its own, alone and together, where the user typed none of
-    their kind."""
+    """Yield combinations of settings that may be built into a layer, of kinds that the user did not set."""
     masks = [CAUSAL] if is_masked and not request.masks else []
     positions = [*ROTATIONS] if turns and not request.positions else []
     scores = list(find_score_words(seen, request))
@@ -30,9 +29,9 @@ def find_own_words(seen: Seen, request: Request, *, is_masked: bool, turns: bool
 
 
 def find_score_words(seen: Seen, request: Request) -> Iterator[str]:
-    """Yield the words of a scale, and of a cap of the logits, that a layer may have of its own.
+    """Yield scales and logit caps that may be built into a layer, as settings.
 
-    A scale of 1 is usual where queries and keys are normed, or where a bias is added for each distance.
+    A scale of 1 is common if queries and keys are normalized, or with a bias per distance.
     """
     if not are_open(request, "scale"):
         return
@@ -53,19 +52,19 @@ def find_score_words(seen: Seen, request: Request) -> Iterator[str]:
 
 
 def numbers_set(layer: Layer) -> Iterator[tuple[str, float]]:
-    """Yield the numbers among the settings that a layer was built with."""
+    """Yield the numbers among the settings with which a layer was built."""
     for name, value in layer.settings.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             yield str(name), float(value)
 
 
 def is_normed(seen: Seen) -> bool:
-    """Say whether queries and keys are normed between their projections and their product."""
+    """Return whether queries and keys are normalized between their projections and their product."""
     return all(is_normed_side(seen, pair.first, side.place) for pair in seen.pairs for side in (pair.q, pair.k))
 
 
 def is_normed_side(seen: Seen, product_of: int, place: int) -> bool:
-    """Say whether an input of a product is made by an operation that norms, since the last product with a parameter."""
+    """Return whether an input of a product was normalized since the last product with a parameter."""
     operations = seen.recording.first.operations
     ahead, met = [operations[product_of].producers[place]], set[int]()
     while ahead:

@@ -1,4 +1,4 @@
-"""What a check could not ask or verify, each with the reason, and the outcome that follows."""
+"""What a check could not run or verify, each with the reason, and the resulting outcome."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Verdic
 from attn_exp.own_code import OwnFunction
 
 MOST = 90
-"""Letters of an error that are shown."""
+"""Maximum length of an error in the report."""
 ASKED = {
     "unequal lengths": "other keys than queries",
     "another head size": "another head size",
@@ -40,11 +40,11 @@ ASKED = {
     "padding": "padding",
     "causal": "causal masks",
 }
-"""The questions whose absence a reader should know of, as they are called then."""
+"""Kinds of cases whose absence the report mentions, and their names there."""
 
 
 def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
-    """Return what could not be asked, in words such as `cross attention (it takes one input)`."""
+    """Return what could not be checked, in words such as `cross attention (it takes one input)`."""
     every = (no_word_for(caller, function), refused(seen), never_read(function))
     return tuple(dict.fromkeys(said for some in every for said in some))
 
@@ -53,14 +53,14 @@ OF_LAYERS = ("call", "forward", "__call__")
 
 
 def never_read(function: Bound) -> Iterator[str]:
-    """Yield the words for masks that the code of a function takes and never reads, where another one counts."""
-    with suppress(UserError):  # what it takes is not known
+    """Yield mask arguments that the code never reads, if it reads another one."""
+    with suppress(UserError):  # its signature is not known
         made = routine_of(function.origin)
         yield from (f"{word} (its code never reads it)" for word in words_set_aside(made))
 
 
 def routine_of(made: Any) -> Any:
-    """Return the function that runs in a call: of a layer or its class a method, `forward` for instance."""
+    """Return the function that runs in a call; for a layer or class a method such as `forward`."""
     return (
         made
         if isroutine(made) or isinstance(made, partial)
@@ -69,7 +69,7 @@ def routine_of(made: Any) -> Any:
 
 
 def arguments_of(function: Any) -> list[str]:
-    """Return the names of the arguments of a call; none where they are not known."""
+    """Return the argument names of a call; empty if unknown."""
     with suppress(UserError):
         given = parameters_of(routine_of(function), "")
         return [one.name for one in given if not is_starred(one) and one.name != "self"]
@@ -77,7 +77,7 @@ def arguments_of(function: Any) -> list[str]:
 
 
 def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
-    """Return the arguments that the code reads and no question verified, each with the reason."""
+    """Return the arguments that the code reads but no case verified, each with the reason."""
     made = routine_of(function.origin)
     offer, left = caller.offer, list[str]()
     with suppress(UserError):
@@ -102,7 +102,7 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
 
 
 def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: Seen) -> bool:
-    """Say whether a function is right on some questions where an option has another value: the opposite, or 1."""
+    """Return whether some cases stay right with another value of an option: the opposite, or 1."""
     value = not default if isinstance(default, bool) else 1
     other = replace(caller, function=partial(caller.function, **{word: value}))
     first: dict[str, Case] = {case.rung: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
@@ -118,11 +118,11 @@ HARMLESS = {
     "epsilon", "block", "chunk", "tile", "dtype", "device", "precision", "backend", "rng", "rngs", "generator", "out",
     "name", "interpret", "implementation", "flash", "inference", "warps", "stages", "inplace", "debug",
 }  # fmt: skip
-"""Words of names of arguments that say what is returned, with which numbers, or where and how fast."""
+"""Words in argument names that affect what is returned, numerics, placement or speed, but not the result."""
 
 
 def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdict:
-    """Return the verdict with its outcome; what the user set aside by name need not be verified."""
+    """Add the outcome to a verdict; arguments that the user chose to ignore need no verification."""
     if verdict.outcome == NOT_VERIFIED:
         return verdict
     if verdict.uncalled:
@@ -162,7 +162,7 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
 ERROR, AS_ASKED = re.compile(r"\w*Error: "), "attention as it was asked for"
 OF_MASKS = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal"}
 OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
-"""What an error says that is none of the function's, but of this machine and what is installed."""
+"""Errors caused by this machine or its installation rather than by the function."""
 MEANINGS = {
     other_words.BLOCKS: (
         "",
@@ -177,11 +177,11 @@ MEANINGS = {
         f"right if the last query sees the last key, wrong if it does not: pass {other_words.BOTTOM_RIGHT} or top_left",
     ),
 }
-"""Questions to the user where a function is right under some words: what is open, and what each answer means."""
+"""Open questions for functions that are right under a convention: what is open, and what each answer means."""
 
 
 def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
-    """Yield what a function has no room for, by what it takes."""
+    """Yield what a function cannot do, judging by its arguments."""
     offer, layout = caller.offer, caller.layout
     if not offer.core and not offer.takes("memory"):
         yield "cross attention (it takes one input)"
@@ -201,7 +201,7 @@ def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
 
 
 def refused(seen: Seen) -> Iterator[str]:
-    """Yield the questions that were refused, each with the function's own error."""
+    """Yield the cases that the function refused, each with its error."""
     answered = {case.rung for case, answer in seen if answer.output is not None}
     for case, answer in seen:
         what = OF_ANOTHER_LENGTH if case.rung == CROSS and case.rung in answered else ASKED.get(case.rung, "")
@@ -210,9 +210,8 @@ def refused(seen: Seen) -> Iterator[str]:
 
 
 def shortened(error: str) -> str:
-    """Return the beginning of an error."""
     return error if len(error) <= MOST else f"{error[:MOST].rstrip()} ..."
 
 
 OF_ANOTHER_LENGTH = "keys of another length"
-"""What is refused of another input by what takes one of as many tokens."""
+"""What a function refuses that takes a memory only of x's length."""

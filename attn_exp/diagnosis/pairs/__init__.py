@@ -1,4 +1,4 @@
-"""Two implementations beside each other: where they agree, where they part first, and what parts them.
+"""Compare two implementations: where they agree, where they first differ, and why.
 
-May import from `judging` and all rooms above that.
+May import from `judging` and from the packages before it.
 """

@@ -1,10 +1,9 @@
-"""Two implementations beside each other: where they agree, where they part first, and what parts them.
+"""Compare two implementations: where they agree, where they first differ, and why.
 
-Each is checked against the definition by itself; that says what it computes, in the words of the catalogue. Then both
-are asked the same questions, each in its own way: its own library, layout, names and convention of masks. What parts
-them (`parting.py`) follows from what either makes of those questions. Modules are asked with the same matrices
-(`both.exchanged`); where these cannot be exchanged, and where one takes heads and the other x, each is held against
-the definition with its own.
+Each is first checked against the definition; that names its mistakes. Then both run the same cases, each with its own
+library, layout, argument names and mask convention. `parting.py` explains the differences between their answers.
+Modules get the same weights (`both.exchanged`); if weights cannot be exchanged, or one takes q, k, v and the other x,
+each is compared with the definition on its own input.
 """
 
 from __future__ import annotations
@@ -60,16 +59,16 @@ OFFERS = {"mask": "a mask", "added": "numbers to add to the logits", "padding": 
           "lengths": "lengths", "causal": "a word for causal", "window": "a window", "scale": "a scale",
           "softcap": "a cap of the logits", "alibi": "slopes", "sinks": "sinks", "W_o": "W_o",
           "b_q": "biases"}  # fmt: skip
-"""What only one of the two may offer, in a reader's words."""
+"""Arguments that only one of the two may take, in words for the user."""
 
 
 def against(
     one: OwnFunction, other: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None
 ) -> Verdict:
-    """Ask two functions the same, and return where they agree and what parts them.
+    """Run the same cases on two functions; return where they agree and what makes them differ.
 
     Raises:
-        UserError: what one of them takes is not known, or settings that cannot be asked of it.
+        UserError: what one of them takes is not known, or a setting does not apply to it.
     """
     start = perf_counter()
     names = two_names(one, other)
@@ -86,12 +85,12 @@ def against(
 
 
 def told_of(tell: Tell, name: str, rung: str) -> None:
-    """Say what is asked of which of the two."""
+    """Report progress, with the name of the function being checked."""
     tell(f"{name}, {rung}" if rung else "")
 
 
 def two_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
-    """Return a name for each: the function's own, with its file where both have the same."""
+    """Return a distinct name for each: the function's name, with its file or number if needed."""
     long = [own.target or f"{own.file}:{own.name}" for own in (one, other)]
     short = [f"{target.rpartition(':')[0].replace(chr(92), '/').rpartition('/')[2]}:{own.name}"
              for own, target in zip((one, other), long, strict=True)]  # fmt: skip
@@ -102,14 +101,14 @@ def two_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
 
 
 def apart(own: OwnFunction) -> OwnFunction:
-    """Return a function; a module that is made already as a copy, which matrices can be written into."""
+    """Copy a module instance, so that weights can be written into it; return other functions unchanged."""
     if not hasattr(own.function, "state_dict") or inspect.isclass(own.function):
         return own
     return replace(own, function=copy.deepcopy(own.function))
 
 
 def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
-    """Compare two functions that were checked."""
+    """Compare two functions that have been checked."""
     silent = [side for side in both if has_no_answer(side.verdict)]
     if silent:
         said = ". ".join(f"{side.name} gives no answer: {side.verdict.computes.rstrip('.')}" for side in silent)
@@ -129,7 +128,7 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
     if found and common is not request and not parted:
         found.append(Cause((), f"Asked under {' '.join(sorted(common.typed))} they agree", known=True))
     if rules_of(both[0]) != rules_of(both[1]) and common is request:
-        parted = []  # what only one of them does unasked, the other cannot be asked for
+        parted = []  # one follows a rule unprompted that the other cannot be asked for
     elif plain_part(parted, pairs) and how and not any(map(is_unlike_definition, verdicts)):
         said = f"Each is right with its own matrices, but not {how}: they read them in another order"
         found.append(Cause(tuple({pair.case.rung: 0 for pair in parted}), said, known=True))
@@ -149,7 +148,7 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
 
 
 def answered_by_one(pairs: Sequence[Pair], names: tuple[str, str]) -> tuple[str, ...]:
-    """Return the questions that nobody may refuse and that only one function answered."""
+    """Return the required cases that only one function answered."""
     alone = {pair.case.rung: pair.answers[1].output is None for pair in pairs if not (pair.both or pair.case.optional)}
     if not any(pair.both for pair in pairs):
         return ("every question (there is none that both answered)",)
@@ -157,27 +156,26 @@ def answered_by_one(pairs: Sequence[Pair], names: tuple[str, str]) -> tuple[str,
 
 
 def is_unlike_definition(verdict: Verdict) -> bool:
-    """Say whether a function is wrong and not right under other words either."""
+    """Return whether a function is wrong, and not right under other settings either."""
     return verdict.is_wrong and not verdict.right_under
 
 
 def compared(both: Both, common: Request, quick: bool) -> tuple[list[Pair], list[Pair], int, str]:
-    """Return the questions to both that one answered at least, those on which they part, to how many bits, and a word
-    on rounding."""
+    """Return the cases that any of the two answered, those on which they differ, bits compared, and a rounding note."""
     pairs = [pair for pair in asked_of_both(both, common, quick) if not pair.silent]
     digits, rounding = bits_to_judge_by(pairs)
     return pairs, [pair for pair in pairs if pair.part(digits)], digits, rounding
 
 
 def plain_part(parted: Sequence[Pair], pairs: Sequence[Pair]) -> bool:
-    """Say whether two implementations part on the plainest question."""
+    """Return whether the two differ on the plainest case."""
     return bool(parted) and parted[0].case.rung == pairs[0].case.rung
 
 
 def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
-    """Return to how many bits the answers are held, and what is said of rounding.
+    """Return to how many bits the answers are compared, and a note on rounding.
 
-    Where plain questions show that one of the two computes in float32, all are held to the bits of that.
+    If plain cases show that one of the two computes in float32, all are compared to the bits of float32.
     """
     own = min((pair.digits for pair in pairs if pair.both), default=53)
     first = next((pair for pair in pairs if pair.both), None)
@@ -191,11 +189,11 @@ def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
     return SINGLE, f"apart by up to {max(gaps):.1g} of the largest number: {units}, in which one of them computes"
 
 
-# What is said of it
+# What the report says
 
 
 def by_themselves(both: Both) -> list[Cause]:
-    """Return what parts two functions unasked: a rule that only one of them keeps, or masks that mean the opposite."""
+    """Return differences that need no cases: a rule that only one follows, or opposite mask polarity."""
     made = list[Cause]()
     rules = [" ".join(rules_of(side)) for side in both]
     if rules[0] != rules[1]:
@@ -213,17 +211,17 @@ def by_themselves(both: Both) -> list[Cause]:
 
 
 def differently_given(both: Both) -> bool:
-    """Say whether what the two are given beside their arrays, or how these are packed, is not the same."""
+    """Return whether the two get different extra arguments or differently packed arrays."""
     return all(side.caller for side in both) and len({side.called.offer.said for side in both}) > 1
 
 
 def has_no_answer(verdict: Verdict) -> bool:
-    """Say whether a function answered nothing, or its check ended early."""
+    """Return whether a function answered nothing, or its check ended early."""
     return any((one.rung, one.state) == (ANSWERED, BROKEN) or one.state == NOT_VERIFIED for one in verdict.findings)
 
 
 def said_of_calls(both: Both, how: str) -> str:
-    """Say how each is called."""
+    """Describe how each is called."""
     said = []
     for side in both:
         caller = side.called
@@ -238,7 +236,7 @@ def said_of_calls(both: Both, how: str) -> str:
 def findings_of(
     pairs: Sequence[Pair], parted: Sequence[Pair], names: tuple[str, str], digits: int, rounding: str
 ) -> Iterator[Finding]:
-    """Yield a finding for each kind of question."""
+    """Yield a finding for each kind of case."""
     lost = {pair.case for pair in parted}
     for rung in dict.fromkeys(pair.case.rung for pair in pairs):
         questions = [pair for pair in pairs if pair.case.rung == rung]
@@ -257,7 +255,7 @@ def findings_of(
 
 
 def only_one_offers(both: Both) -> Iterator[Finding]:
-    """Yield what only one of the two can be told."""
+    """Yield the arguments that only one of the two takes."""
     for role, words in OFFERS.items():
         takers = [side for side in both if side.called.offer.takes(role)]
         if len(takers) == 1:
@@ -266,7 +264,7 @@ def only_one_offers(both: Both) -> Iterator[Finding]:
 
 
 def nan_behind_a_mask(both: Both, pairs: Sequence[Pair]) -> Iterator[Finding]:
-    """Yield a remark where NaN in a hidden value reaches the answer of one of the two alone."""
+    """Yield a remark if NaN in a hidden value reaches the output of only one of the two."""
     case = pairs[0].case if pairs else None
     if case is None or case.given.q is None or case.given.v is None:
         return
@@ -289,7 +287,7 @@ def verdict_of(
     alone: tuple[str, ...] = (),
     reason: str = "",
 ) -> Verdict:
-    """Return what is said of both; `alone` are questions that one answered, a `reason` why nothing was compared."""
+    """Return the verdict on both; `alone` are cases that one answered, `reason` is why nothing was compared."""
     first, second = both
     passed = not found
     shared = passed and first.verdict.mistakes == second.verdict.mistakes and first.verdict.is_wrong
@@ -310,7 +308,7 @@ def verdict_of(
 
 
 def by_definition(both: Both, request: Request) -> Verdict:
-    """Compare two that cannot be asked the same, each by its own answers beside the definition."""
+    """Compare two functions that cannot run the same cases by their own verdicts."""
     first, second = ({one.rung: one for one in side.verdict.findings} for side in both)
     alike = both[0].called.offer.core == both[1].called.offer.core
     why = "their matrices cannot be exchanged" if alike else "one takes q, k, v and the other x"
@@ -336,7 +334,7 @@ def by_definition(both: Both, request: Request) -> Verdict:
 
 
 def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int) -> tuple[Smallest, Smallest] | None:
-    """Return the smallest input on which two functions differ, as lines to paste for either."""
+    """Return the smallest input on which two functions differ, as code to paste for each."""
     first, second = both
     if first.function is None or first.function.inside is not None:
         return None
@@ -354,7 +352,7 @@ def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int) -> tuple[S
 
 
 def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
-    """Yield small cases of the same kind, also such with rows without keys where the case has them."""
+    """Yield small cases of the same kind, with rows that see no key if the case has such rows."""
     if case.rung == EMPTY_ROWS:
         small = small_case(case, (1, 1, 2, 2, 1), caller.request, 1)
         yield masked(small, np.array([[True, True], [False, False]]))

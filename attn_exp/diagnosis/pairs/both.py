@@ -1,4 +1,4 @@
-"""Two implementations as they are asked: how each is called, with which matrices, and the questions that fit both."""
+"""Prepare two implementations: how each is called, with which weights, and the cases that fit both."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ from attn_exp.own_code import OwnFunction
 from attn_exp.rules.masks.causal import Causal
 
 OWN = ("convention", "layout", "dtype", "takes", "device")
-"""Words that say how a function wants its input, and not what it should compute: each side has its own."""
+"""Settings that say how a function wants its input, not what it computes; each side has its own."""
 BY_MASK = ("causal", "window", "padding", "lengths")
-"""What a function without a word for it can be told by a mask."""
+"""Roles that a mask can replace if a function has no argument for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """One of the two: its name here, its own verdict, and how it is called, or None where it was not.
+    """One of the two: its name, its verdict, and how to call it, or None before that is known.
 
-    `function` is what it is asked as, and `owned` the same with its own matrices, where those of another are in it."""
+    `function` is what is called; `owned` is the original function if `function` holds the other side's weights.
+    """
 
     own: OwnFunction
     name: str
@@ -44,13 +45,12 @@ class Asked:
     owned: Bound | None = None
 
     def takes(self, role: str) -> bool:
-        """Say whether it can be told what a role says, by a word of its own or by a mask."""
+        """Return whether it takes a role, by an argument of its own or by a mask."""
         offer = self.called.offer
         return offer.takes(role) or (role in BY_MASK and offer.takes("mask"))
 
     @property
     def called(self) -> Caller:
-        """How it is called."""
         assert self.caller is not None
         return self.caller
 
@@ -59,14 +59,13 @@ Both = tuple[Asked, Asked]
 
 
 def names_of(both: Both) -> tuple[str, str]:
-    """Return the names of the two."""
     return both[0].name, both[1].name
 
 
 def common_request(both: Both, request: Request) -> Request:
-    """Return what is asked of both: the words that were typed, and the rules under which one of them is right.
+    """Return the request for both: the user's settings, plus the rules under which one of them is right.
 
-    Where the other cannot be told these, nothing more than was typed.
+    The rules are added only if both follow or take them.
     """
     rules = [rules_of(side) for side in both]
     words = list(dict.fromkeys([*rules[0], *rules[1]]))
@@ -80,12 +79,12 @@ def common_request(both: Both, request: Request) -> Request:
 
 
 def rules_of(side: Asked) -> list[str]:
-    """Return the rules under which a function is right that nobody asked for, in the words of a run."""
+    """Return the rules that nobody requested but under which a function is right, as settings."""
     return [word for word in side.verdict.right_under.split() if word.partition("=")[0] not in OWN]
 
 
 def called(side: Asked, common: Request) -> Asked:
-    """Return one of the two with how it is called, under its own convention."""
+    """Find out how to call one of the two, under its own convention."""
     own = [word for word in side.verdict.right_under.split() if word.partition("=")[0] in OWN]
     request = with_words(common, " ".join(own)) if own else common
     known = look(side.own, request) if is_layer(side.own.function) else None
@@ -95,7 +94,7 @@ def called(side: Asked, common: Request) -> Asked:
 
 
 def matrices_of_both(first: Asked, second: Asked) -> tuple[Both, str] | None:
-    """Return both with the same matrices inside, and how they got them; None where the same cannot be asked of both."""
+    """Return both with the same weights, and how they got them; None if they cannot run the same cases."""
     assert first.function is not None and second.function is not None
     insides = [side.function.inside for side in (first, second) if side.function is not None]
     if first.called.offer.core != second.called.offer.core or (insides[0] is None) != (insides[1] is None):
@@ -106,11 +105,11 @@ def matrices_of_both(first: Asked, second: Asked) -> tuple[Both, str] | None:
     return None if not how else ((first, replace(second, function=first.function, owned=second.function)), how)
 
 
-# The questions to both
+# The cases for both
 
 
 def asked_of_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
-    """Yield each question that both can be asked, with the answers."""
+    """Yield each case that both support, with the answers."""
     for asked in cases_of_both(both, common, quick):
         case = ways_to_call.rounded(ways_to_call.rounded(asked, both[0].called), both[1].called)
         if any(ways_to_call.beyond(side.called, case) for side in both):
@@ -121,7 +120,7 @@ def asked_of_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
 
 
 def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
-    """Yield the questions that fit what both take, and those that tell two implementations apart."""
+    """Yield the cases that fit both, and those that reveal different conventions."""
     offer, layout = joint_offer(both), joint_layout(both)
     if not offer.core:
         assert both[0].function is not None
@@ -152,12 +151,12 @@ def one_row_hidden(case: Case) -> Case:
 
 
 def aligns(side: Asked) -> bool:
-    """Say whether a function aligns causal masks itself: one that gets them as a mask is told."""
+    """Return whether a function aligns causal masks itself rather than receiving them as a mask."""
     return side.called.offer.takes("causal") or not side.called.offer.takes("mask")
 
 
 def joint_offer(both: Both) -> Offer:
-    """Return what both can be told."""
+    """Return the arguments that both accept."""
     first, second = both
     offer, more = first.called.offer, second.called.offer.parameters
     roles = {role: name for role, name in offer.parameters.items() if second.takes(role)}
@@ -168,7 +167,7 @@ def joint_offer(both: Both) -> Offer:
 
 
 def joint_layout(both: Both) -> str:
-    """Return the layout in which questions are made: without a batch or heads where one of the two has none."""
+    """Return the layout of the cases: without batch or heads if one of the two has none."""
     layouts = [side.called.layout for side in both]
     if all(map(is_joined, layouts)):
         return WIDE
@@ -176,11 +175,11 @@ def joint_layout(both: Both) -> str:
     return ("bhtd" if with_heads else "btd") if with_batch else "htd" if with_heads else "td"
 
 
-# The same matrices in both, so that the same x must come to the same answer
+# The same weights in both, so that the same x must give the same output
 
 
 def exchanged(first: Bound, second: Bound, names: tuple[str, str]) -> str:
-    """Write the parameters of the first module into the second, and say so; nothing where names or shapes differ."""
+    """Copy the parameters of the first module into the second and describe that; empty if names or shapes differ."""
     one, other = parameters(first.origin), parameters(second.origin)
     if one and sizes(one) == sizes(other):
         with suppress(RuntimeError, ValueError):
@@ -190,10 +189,9 @@ def exchanged(first: Bound, second: Bound, names: tuple[str, str]) -> str:
 
 
 def parameters(module: Any) -> dict[str, Any]:
-    """Return the parameters and buffers of a module of PyTorch; nothing of anything else."""
+    """Return the parameters and buffers of a PyTorch module; empty for anything else."""
     return dict(module.state_dict()) if hasattr(module, "state_dict") and hasattr(module, "load_state_dict") else {}
 
 
 def sizes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the shapes of arrays, by name."""
     return {name: value.shape for name, value in values.items()}

@@ -1,8 +1,8 @@
-"""What parts two implementations: how each answers the questions on which they differ, and the first stage that does.
+"""Explain how two implementations differ: how each answers the cases in question, and the first stage that differs.
 
-Some questions have no one right answer: how a causal mask is aligned where t and s differ, which key/value head a query
-head reads, what a query gets that sees no key. There, each of the two follows one of the readings that people have. All
-else is held against the definition.
+Some cases have no single right answer: how a causal mask is aligned if t and s differ, which key/value head a query
+head uses, what a query outputs that sees no key. There, each of the two follows one of the common conventions.
+Everything else is compared with the definition.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ WHERE = {
     "tiny inputs": "where logits are tiny", EMPTY_ROWS: "for queries that see no key", "causal": "under a causal mask",
     "window": "under a window", "padding": "with filler", "hidden keys far ahead": "where hidden logits are far ahead",
 }  # fmt: skip
-"""Where two functions part, in words; other questions are named as the ladder has them."""
+"""Where two functions differ, in words for the user; other cases go by the name of their kind."""
 MOST_PLACES = 3
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a function answers some questions, in words; `known` says that a name or a reading explains it, and `blind`
-    what queries get in it that see no key."""
+    """How a function answers some cases; `known` if a mistake or convention explains it.
+
+    `blind` is the output of queries that see no key.
+    """
 
     words: str
     known: bool = True
@@ -61,7 +63,7 @@ UNKNOWN = Reading("does not, and no known name explains how", known=False)
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A question to both with the two answers, and the bits that both can hold."""
+    """A case with the answers of both, and the bits to which both are comparable."""
 
     case: Case
     answers: tuple[Answer, Answer]
@@ -69,21 +71,19 @@ class Pair:
 
     @property
     def both(self) -> bool:
-        """Whether both gave an answer."""
         return all(answer.output is not None for answer in self.answers)
 
     @property
     def silent(self) -> bool:
-        """Whether neither gave an answer."""
         return all(answer.output is None for answer in self.answers)
 
     def part(self, digits: int) -> bool:
-        """Say whether the answers differ by more than rounding."""
+        """Return whether the answers differ by more than rounding."""
         return self.both and not same_answer(*self.answers, self.case, min(digits, self.digits))
 
     @cached_property
     def gap(self) -> float | None:
-        """How far the answers lie apart, over the largest number of the right one; None where one is silent."""
+        """Maximum difference over the largest expected number; None unless both answered."""
         one, other = (answer.output for answer in self.answers)
         if one is None or other is None:
             return None
@@ -94,7 +94,7 @@ class Pair:
         return float(apart / max(np.abs(np.nan_to_num(expected(self.case)["output"])).max(initial=0.0), 1e-30))
 
     def how_far(self) -> str:
-        """Say how far the answers lie apart."""
+        """Describe the difference between the answers."""
         one, other = (answer.output for answer in self.answers)
         assert one is not None and other is not None and self.gap is not None
         if one.shape != other.shape:
@@ -104,7 +104,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Cause:
-    """What parts two functions, in which questions; `known` says that a name or a reading explains it."""
+    """A difference between two functions and its cases; `known` if a mistake or convention explains it."""
 
     rungs: tuple[str, ...]
     said: str
@@ -112,7 +112,7 @@ class Cause:
     known: bool = False
 
     def sentence(self) -> str:
-        """Return it as a sentence without its full stop."""
+        """Return it as a sentence without the full stop."""
         if not self.places:
             return self.said
         shown = list(self.places)
@@ -131,7 +131,7 @@ def causes(
     names: tuple[str, str],
     digits: int,
 ) -> list[Cause]:
-    """Return what parts two functions, the questions on which it shows together, in the order of the questions."""
+    """Return the differences between two functions, merging cases with the same explanation, in order."""
     readers = [
         Reader([(pair.case, pair.answers[place]) for pair in pairs], verdicts[place], digits) for place in (0, 1)
     ]
@@ -146,7 +146,7 @@ def causes(
 
 
 def cause_of(names: tuple[str, str], found: Sequence[tuple[list[Pair], tuple[Reading, Reading]]]) -> Cause:
-    """Return one cause that shows in several kinds of questions, with how either reads each of them."""
+    """Merge several kinds of cases with the same pair of readings into one cause."""
     said = []
     for place, name in enumerate(names):
         readings = [both[place] for _, both in found]
@@ -158,7 +158,7 @@ def cause_of(names: tuple[str, str], found: Sequence[tuple[list[Pair], tuple[Rea
 
 
 def places_of(kinds: Sequence[Sequence[Pair]]) -> Iterator[str]:
-    """Yield where two functions part; what they do on the plainest questions they do on all."""
+    """Yield where two functions differ; a difference on plain cases covers all others."""
     plain = [where(kind) for kind in kinds if where(kind) == WHERE["values"]]
     turned = [pair for kind in kinds if aligned(kind[0].case) for pair in kind]
     others = (where(kind) for kind in kinds if not aligned(kind[0].case))
@@ -166,7 +166,7 @@ def places_of(kinds: Sequence[Sequence[Pair]]) -> Iterator[str]:
 
 
 def where(pairs: Sequence[Pair]) -> str:
-    """Say where two functions part, by what one kind of question asks."""
+    """Describe where two functions differ, by the kind of case."""
     case = pairs[0].case
     if aligned(case):
         longer = {at_of(pair.case).keys > at_of(pair.case).rows for pair in pairs}
@@ -176,21 +176,21 @@ def where(pairs: Sequence[Pair]) -> str:
 
 
 def aligned(case: Case) -> bool:
-    """Say whether a case has a causal mask on sizes where it matters how it is aligned."""
+    """Return whether a case has a causal mask and t differs from s, so that alignment matters."""
     at = at_of(case)
     return at.rows != at.keys and any(isinstance(mask, Causal) for mask in case.recipe.rules.masks)
 
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """All answers of one function, and its verdict: it says how the function reads a kind of question."""
+    """All answers of one function, and its verdict; describes how the function answers a kind of case."""
 
     seen: Seen
     verdict: Verdict
     digits: int
 
     def reading(self, here: Seen) -> Reading:
-        """Return how some questions are answered."""
+        """Return how some cases are answered."""
         case = here[0][0]
         if case.rung == EMPTY_ROWS:
             return Reading(f"gives {without_keys(here[0])}")
@@ -204,7 +204,7 @@ class Reader:
         return self.found
 
     def named(self, here: Seen) -> Reading:
-        """Return the mistake of its verdict, or the one that gives these questions, where that is another."""
+        """Return the mistake of its verdict, or another one that reproduces these cases."""
         held = [pair for pair in self.seen if pair[1].output is not None and is_right([pair], self.digits)]
         fits = Answers([*here, *held], self.digits, self.digits).single_that_fit()
         found = best(fits)
@@ -213,7 +213,7 @@ class Reader:
         return Reading(f"computes {what_mistakes_compute(found.names).rstrip('.')}")
 
     def gives(self, here: Seen, change: Callable[[Case], Recipe]) -> bool:
-        """Say whether a reading gives some answers; what queries get that see no key is open."""
+        """Return whether a reading reproduces some answers; queries that see no key are ignored."""
         for case, answer in here:
             stages = predicted(change(case), case.given)
             if answer.output is None or stages is None or answer.output.shape != stages["output"].shape:
@@ -224,7 +224,7 @@ class Reader:
         return True
 
     def blind_rows(self, here: Seen, change: Callable[[Case], Recipe]) -> str:
-        """Say what queries get that see no key in this reading, where there are any."""
+        """Describe the output of queries that see no key under this reading, if there are any."""
         for case, answer in here:
             stages = predicted(change(case), case.given)
             if stages is not None and blind(stages["masked"]).any():
@@ -235,11 +235,11 @@ class Reader:
 
     @cached_property
     def found(self) -> Reading:
-        """What explains all its wrong answers, where its verdict has no name for it."""
+        """What explains all its wrong answers if its verdict names no mistake."""
         lost = [pair for pair in self.seen if pair[1].output is not None and not is_right([pair], self.digits)]
         held = [pair for pair in self.seen if not any(pair is other for other in lost)]
         answers = Answers([*lost, *held], self.digits, self.digits)
-        if self.verdict.is_wrong:  # its verdict found no mistake; a setting has no name there
+        if self.verdict.is_wrong:  # its check found no mistake, so only a setting is left
             setting = answers.setting_that_fits()
             return Reading(f"computes {what_a_setting_computes(setting.setting)}") if setting else UNKNOWN
         found = explained(answers)
@@ -270,12 +270,12 @@ def without_keys(pair: tuple[Case, Answer]) -> str:
 
 
 def with_offset(case: Case, offset: int) -> Recipe:
-    """Return the recipe in which the first query stands at another place among the keys."""
+    """Return the recipe with the first query at another position among the keys."""
     return case.recipe.with_rules(offset=offset)
 
 
 def shares(case: Case) -> bool:
-    """Say whether several query heads share one of several key/value heads."""
+    """Return whether there are several key/value heads, each shared by query heads."""
     return case.recipe.groups not in (1, case.recipe.heads)
 
 
@@ -285,14 +285,14 @@ READINGS: tuple[tuple[Callable[[Case], bool], str, Callable[[Case], Recipe]], ..
     (shares, "gives neighbouring heads the same keys", everywhere(lambda recipe: replace(recipe, share=share))),
     (shares, "gives keys to heads in turns", everywhere(lambda recipe: replace(recipe, share=share_in_turns))),
 )
-"""Questions that people read in several ways: when, how it is said, and what it computes."""
+"""Conventions for ambiguous cases: when each applies, its description, and what it computes."""
 
 
-# The first stage that differs, of functions of heads
+# The first stage that differs, for functions of q, k and v
 
 
 def first_stage(callers: tuple[Caller, Caller], case: Case, names: tuple[str, str], digits: int) -> str:
-    """Say which stage of two functions differs first: v = identity shows the weights."""
+    """Describe which stage of two functions differs first, reading the weights with v = identity."""
     one, other = (weights_of(caller, case) for caller in callers)
     if one is None or other is None or one.shape != other.shape:
         return "No known name explains it"
@@ -308,7 +308,7 @@ def first_stage(callers: tuple[Caller, Caller], case: Case, names: tuple[str, st
 
 
 def how_weights_differ(one: Array, other: Array, names: tuple[str, str]) -> Iterator[str]:
-    """Yield what two arrays of weights have to do with each other."""
+    """Yield how two arrays of weights are related."""
     sums = [weights.sum(axis=-1) for weights in (one, other)]
     for name, total in zip(names, sums, strict=True):
         if not np.allclose(total, 1.0, atol=1e-4):
@@ -331,10 +331,10 @@ def how_weights_differ(one: Array, other: Array, names: tuple[str, str]) -> Iter
 
 
 LEAST = 1e-12
-"""Weights below are taken for none: their logits are lost."""
+"""Smaller weights count as zero: their logits are lost."""
 
 
 def span(numbers: Array) -> str:
-    """Return the least and the largest number, or the one number that all are."""
+    """Format the minimum and maximum, or one number if all are equal."""
     least, most = float(np.min(numbers)), float(np.max(numbers))
     return f"{most:.4g}" if np.isclose(least, most, rtol=1e-3) else f"{least:.4g} to {most:.4g}"

@@ -1,4 +1,4 @@
-"""The traces of two functions beside each other: up to which stage of attention both compute the same."""
+"""Compare the traces of two functions: up to which stage of attention both compute the same."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ STAGES = {
     "capped": "the logits with their scores", "masked": "the masked logits", "weights": "the weights",
     "context": "the weights times the values",
 }  # fmt: skip
-"""The stages of attention in their order, in words."""
+"""The stages of attention in order, in words for the user."""
 OF_INPUTS = ("q", "k", "v")
 INPUTS = (*OF_INPUTS, "x", "memory")
 LOWEST = -1e4
-"""Logits below are those of hidden keys, whatever number fills their places."""
+"""Lower logits are those of hidden keys, whatever their fill."""
 
 
 def compare_traces(callers: tuple[Caller, Caller], case: Case, names: tuple[str, str]) -> str:
-    """Say up to which stage two functions compute the same, and what one of them makes there and the other does not.
+    """Describe up to which stage two functions agree, and the next stage that only one of them computes.
 
-    A stage counts as computed if an operation of a function's trace gives its numbers, in any order of axes. Returns
-    nothing where no stage is in both traces, as of a fused kernel.
+    A stage counts as computed if some operation in the trace outputs its numbers, in any order. Returns an empty string
+    if the traces share no stage, as with a fused kernel.
     """
     right = distinct_stages(expected(case), callers[0].offer.core)
     computed = [find_stages(caller, case, right) for caller in callers]
@@ -50,9 +50,9 @@ def compare_traces(callers: tuple[Caller, Caller], case: Case, names: tuple[str,
 
 
 def distinct_stages(stages: Mapping[str, Array], are_given: bool) -> dict[str, Array]:
-    """Return the stages in their order as sorted numbers, without those that are equal to the one before.
+    """Return the stages in order as sorted numbers, skipping those equal to the one before.
 
-    Queries, keys and values are left out where they are given.
+    Queries, keys and values are left out if they are inputs.
     """
     made, last = dict[str, Array](), None
     for stage in STAGES if not are_given else [one for one in STAGES if one not in OF_INPUTS]:
@@ -63,7 +63,7 @@ def distinct_stages(stages: Mapping[str, Array], are_given: bool) -> dict[str, A
 
 
 def find_stages(caller: Caller, case: Case, stages: Mapping[str, Array]) -> set[str]:
-    """Return the stages whose numbers an operation of a function gives; none where it cannot be recorded."""
+    """Return the stages whose numbers some operation outputs; empty if the function cannot be recorded."""
     arguments = caller.arguments(case)
     arrays = {role: arguments[role] for role in INPUTS if role in arguments}
 
@@ -73,17 +73,17 @@ def find_stages(caller: Caller, case: Case, stages: Mapping[str, Array]) -> set[
     try:
         with held(), np.errstate(all="ignore"):
             trace = record_with(caller.library.name, call, arrays)
-    except Exception:  # whatever the function raises when it is given recorded arrays
+    except Exception:  # whatever the function raises on recorded arrays
         return set()
     given = [sorted_numbers(one.output) for one in trace.operations if one.output.dtype.kind == "f"]
     return {stage for stage, numbers in stages.items() if any(are_same(numbers, one) for one in given)}
 
 
 def sorted_numbers(array: Array) -> Array:
-    """Return the numbers of an array in rising order, without those of hidden keys."""
+    """Return the sorted numbers of an array, without those of hidden keys."""
     return np.sort(array[array > LOWEST], axis=None)
 
 
 def are_same(one: Array, other: Array) -> bool:
-    """Say whether two lists hold the same numbers, up to rounding to float32."""
+    """Return whether two sorted arrays are equal up to float32 rounding."""
     return one.shape == other.shape and one.size > 1 and np.allclose(one, other, rtol=0, atol=1e-5 * np.abs(one).max())
