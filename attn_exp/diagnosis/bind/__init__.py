@@ -1,1 +1,1 @@
-"""From somebody's class, object or factory to a layer that can be called with named arrays: tables, no search."""
+"""Bind a class, object or factory to a `Layer` called with named arrays; uses name tables, not search."""

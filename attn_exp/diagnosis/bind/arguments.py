@@ -1,4 +1,4 @@
-"""Arguments of a layer's call: the role of each by its name, and neutral values for those that are required."""
+"""Arguments of a layer's call: their roles, inferred from names, and neutral values for required ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ROLE_NAMES: dict[str, tuple[str, ...]] = {
     "room": NAMES["room"],
     "random": ("rng", "dropoutrng", "prngkey", "rngs", "dropoutkey"),
 }  # fmt: skip
-"""Roles of arguments beside those of `asking.offer`, with the names that people give them."""
+"""Roles of arguments in addition to those of `asking.offer`, with the names that people use for them."""
 ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
 ARRAYS = ("q", "k", "v", "x", "memory")
 MASKS = ("mask", "padding", "query_padding", "memory_mask", "lengths")
@@ -51,12 +51,12 @@ ROTARY = ("rotary", "complex", "cos", "sin")
 REPEATED = ("training", "deterministic", "random", "return_weights")
 """Roles that several arguments may have."""
 TO_EVALUATE = {"training": False, "deterministic": True, "decode": False}
-"""What is said to a layer, so that nothing is dropped."""
+"""Values that switch a layer to evaluation."""
 STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def role_of_argument(name: str) -> str:
-    """Return the role of an argument by its name: one of ARRAYS, of ROLE_NAMES, of `offer.ROLES`, or nothing."""
+    """Return the role of an argument by its name: one of ARRAYS, ROLE_NAMES or `offer.ROLES`, or an empty string."""
     word = plain(name)
     if BY_NAME.get(word) in ARRAYS or word in ROLE_OF:
         return ROLE_OF.get(word) or BY_NAME[word]
@@ -66,9 +66,10 @@ def role_of_argument(name: str) -> str:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of a call: `arrays` by role are passed in each call, `keywords` give the others by role.
+    """The arguments of a call: `arrays` by role are passed in each call, `keywords` name the others by role.
 
-    `required` are the roles that have no default; `unknown` the optional arguments whose meaning is not known.
+    `required` are the roles without a default, `unknown` the optional and `missing` the required arguments of unknown
+    meaning.
     """
 
     parameters: Mapping[str, inspect.Parameter]
@@ -86,19 +87,19 @@ class Arguments:
 
 
 def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
-    """Return the roles of a call's arguments; what repeats a role, or has none, is unknown.
+    """Assign roles to a call's arguments; those that repeat a role, or have none, are unknown.
 
-    Memory that is optional is a keyword, as are keys and values beside an `x`. A single required argument is x.
+    Optional memory is a keyword, as are keys and values next to `x`. Without q and x, a required argument becomes x.
     """
     named = {one.name: one for one in parameters if one.kind not in STARS}
     needed = [name for name, one in named.items() if one.default is one.empty]
     by_role: dict[str, str] = {}
     unknown = list[str]()
     for name in sorted(named, key=lambda one: one not in needed):
-        is_key = "key" in str(named[name].annotation).lower()  # of JAX's random numbers
+        is_key = "key" in str(named[name].annotation).lower()  # a JAX PRNG key
         role = "random" if is_key and role_of_argument(name) == "k" else role_of_argument(name)
         if role == "causal" and named[name].default is None and "mask" in name:
-            role = ""  # an array, and no switch
+            role = ""  # an array, not a switch
         first = by_role.setdefault(role, name) if role else ""
         unknown += [] if first == name or role in REPEATED else [name]
     if not {"q", "x"} & by_role.keys() and needed:
@@ -114,7 +115,6 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
 
 
 def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, str]:
-    """Return the arrays that each call passes, by role."""
     if {"q", "x"} <= by_role.keys() and not {"k", "v"} & by_role.keys() and by_role["x"] in needed:
         return {"x": by_role["q"], "memory": by_role["x"]}
     if {"q", "k", "v"} <= by_role.keys() and ("x" not in by_role or by_role["q"] in needed):
@@ -124,12 +124,12 @@ def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, s
     return {role: names[0] for role, names in (("x", first), ("memory", memory)) if names}
 
 
-# Values for arguments that are required, and mean nothing
+# Neutral values for required arguments
 
 
 @dataclass(frozen=True)
 class Neutral:
-    """What neutral values depend on: lengths of the call, sizes, source, and which shape of a mask to try."""
+    """What neutral values depend on; `level` selects the mask shape or rotary layout to try."""
 
     lengths: Mapping[str, int]
     sizes: Mapping[str, int]
@@ -138,7 +138,7 @@ class Neutral:
     level: int
 
     def value(self, role: str, name: str) -> Any:
-        """Return a value that changes nothing, as NumPy arrays and plain values; `...` where none is known."""
+        """Return a neutral value (NumPy array or plain value) for a role; `...` if none is known."""
         lengths, heads = self.lengths, self.sizes.get("h", 1)
         values: dict[str, Any] = {
             **TO_EVALUATE, "causal": self.request.is_causal, "heads": heads, "kv_heads": self.sizes.get("g", heads),
@@ -151,9 +151,9 @@ class Neutral:
         return self.rotary(role) if role in ROTARY else values.get(role, ...)
 
     def mask(self, role: str, name: str) -> Array:
-        """Return a mask that hides nothing, by its name and by what the code does with it, in four shapes.
+        """Return a mask that hides nothing, in one of four shapes; its fill follows from the name and the source code.
 
-        From level 5 on True and False change places.
+        From level 5 on, boolean masks have the opposite polarity.
         """
         b, t, s = (self.lengths[letter] for letter in "bts")
         shapes = {"padding": (b, s), "query_padding": (b, t), "lengths": (b,)}
@@ -163,10 +163,10 @@ class Neutral:
         return np.full(shape, s if role == "lengths" else fill ^ turned if isinstance(fill, bool) else fill)
 
     def rotary(self, role: str) -> Any:
-        """Return rotary tables in a usual layout for each level: angles of the positions asked for, or 0.
+        """Return rotary tables in one common layout per level: angles of the requested positions, or 0.
 
-        Cosines and sines have one angle for each number, or for each pair; both in one argument they are two arrays,
-        the angles themselves, or complex numbers, which lie in two real ones elsewhere.
+        Cosines and sines have one angle per dimension or per pair. A single argument for both takes two arrays, the
+        angles, or complex numbers (also as two real ones).
         """
         size, rows = self.sizes.get("r") or self.sizes.get("d", 2), self.lengths["t"]
         base = float(getattr(next(iter(self.request.positions), None), "base", 1e4))
@@ -177,7 +177,7 @@ class Neutral:
             shape = (self.lengths["b"], *angles.shape)
             return tuple(np.broadcast_to(one, shape).copy() for one in (np.cos(angles), np.sin(angles)))
 
-        behind = tuple(one[:1, :, None] for one in both(pairs))  # heads lie behind tokens
+        behind = tuple(one[:1, :, None] for one in both(pairs))  # heads after tokens
         halves = np.stack([turned.real, turned.imag], -1)
         matrices = np.stack([halves * [1, -1], halves[..., ::-1]], -2)  # [t d/2 2 2]
         cosines, sines = (
@@ -191,12 +191,12 @@ class Neutral:
 
 
 def random_key() -> Any:
-    """Return a key of JAX's random numbers; None where JAX is not imported."""
+    """Return a JAX PRNG key; None if JAX is not imported."""
     return sys.modules["jax"].random.PRNGKey(0) if "jax" in sys.modules else None
 
 
 def fill_of_mask(name: str, source: str) -> float | bool:
-    """Return the number of which a mask is full that hides nothing, by what the code does with it."""
+    """Return the fill value of a mask that hides nothing, by how the source code uses the mask."""
     use = rf"\b{re.escape(name)}\b(\.\w+\([^()]*\))*"
     fills = (
         (rf"\b{re.escape(name)}\s*=.*\b{re.escape(name)}\s*==\s*0", True),

@@ -1,4 +1,4 @@
-"""From somebody's class, object, method or factory to a `Layer`: a few attempts, decided by names and annotations."""
+"""Bind a class, object, method or factory to a `Layer` in a few attempts, guided by names and annotations."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction, error_line, held
 
 MOST_CALLS = 16
-"""Attempts to call one layer."""
+"""Maximum number of attempts to call one layer."""
 
 
 def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False, drops: bool = True) -> Layer:
-    """Build or copy what somebody named, find out how it is called, and return it as a layer.
+    """Build or copy the target, find out how to call it, and return it as a layer.
 
     Args:
         own: a class, an object, a method, or a factory (a function without required parameters).
-        request: what is asked for; heads, key/value heads, size, positions and a causal mask decide how it is built.
-        with_memory: pass tokens of another input too, where that is optional.
+        request: the requested heads, key/value heads, head size, positions and causal mask, used to build a class.
+        with_memory: pass a cross-attention memory too, if that is optional.
         drops: build a class with dropout, which must be off in evaluation.
 
     Raises:
-        UncalledError: it cannot be built or called; the line says what is missing.
+        UncalledError: it cannot be built or called; the message says what is missing.
     """
     if is_factory(own.function):
         return bind_factory(own)
@@ -68,7 +68,7 @@ def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False,
 
 
 def owner_and_method(function: Any) -> tuple[Any, str]:
-    """Return the class or object that is to be called, and the name of its method where one was named."""
+    """Return the class or object to call, and the method name if the target is a method."""
     if inspect.ismethod(function):
         return function.__self__, function.__name__
     path = function.__qualname__.split(".")[:-1] if inspect.isfunction(function) else []
@@ -79,10 +79,10 @@ def owner_and_method(function: Any) -> tuple[Any, str]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way to call: axes, whether keys may be as many as they like, and how much is said beside the arrays.
+    """One way to call: layout, whether the number of keys must equal that of queries (`square`), and which extras.
 
-    Level 0 says nothing optional and no mask; higher levels pass masks in other shapes, and optional rotary tables.
-    `more` are optional keywords that are passed too.
+    Level 0 passes no optional extras; higher levels pass other mask shapes, and optional rotary tables.
+    `wide` converts to the widest float type. `more` are optional keywords to pass too.
     """
 
     layout: str
@@ -95,7 +95,7 @@ class Attempt:
 def bind_with(
     own: OwnFunction, recipe: Recipe, sizes: Sizes | None, request: Request, with_memory: bool = False
 ) -> Layer:  # fmt: skip
-    """Call a layer that is built one way, until an attempt runs.
+    """Build a layer with `recipe` and call it until an attempt succeeds.
 
     Raises:
         UncalledError: none did, or a required argument has no known meaning.
@@ -108,7 +108,7 @@ def bind_with(
     if missing or not arguments.arrays:
         lacks = f"needs {missing}, whose meaning is not known" if missing else "takes no array that could be the input"
         raise UncalledError(f"{own.name} {lacks}")
-    takes_heads = runner.bare and "x" not in arguments.arrays  # what packs q, k and v says how many heads it has
+    takes_heads = runner.bare and "x" not in arguments.arrays  # packed q, k and v do not show the number of heads
     numbers = layer_sizes(runner, recipe, sizes, request, takes_heads=takes_heads)
     first = ""
     for attempt in attempts(runner, recipe, arguments):
@@ -125,19 +125,19 @@ def bind_with(
 
 
 def is_projected(runner: Runner, name: str) -> bool:
-    """Say whether a layer hands an argument to one of its own parts, as it does with tokens: `self.to_kv(media)`."""
+    """Return whether a layer passes an argument to one of its submodules, as it does tokens: `self.to_kv(media)`."""
     return bool(re.search(rf"\bself\.\w+\(\s*{re.escape(name)}\s*[,)]", forward_source(runner)))
 
 
 def layer_sizes(
     runner: Runner, recipe: Recipe, sizes: Sizes | None, request: Request, *, takes_heads: bool
 ) -> dict[str, int]:  # fmt: skip
-    """Return the sizes of a layer: what it was built with, and for the rest what its attributes say.
+    """Return the sizes of a layer: those it was built with, the rest from its attributes.
 
-    Heads that neither its constructor nor its attributes mention are none of its sizes.
+    Heads are left out if neither its constructor nor its attributes mention them.
     """
     found = sizes_of_layer(runner.target, arguments_of(recipe))
-    widths = widths_of_weights(runner.target)  # the author's own default may be another
+    widths = widths_of_weights(runner.target)  # the author's default may differ
     is_as_told = sizes is not None and (recipe.kind != "torch" or not widths or sizes.m in widths)
     width = sizes.m if is_as_told and sizes is not None else next(iter(widths), None) or found.get("m")
     if sizes is not None and ("h" in found or "h" in sizes.told or takes_heads):
@@ -151,13 +151,13 @@ def layer_sizes(
 
 
 def arguments_of(recipe: Recipe) -> dict[str, Any]:
-    """Return the arguments with which a class is built, and the defaults of the others; nothing of an object."""
+    """Return the constructor arguments of a class, with defaults for the others; empty for an object."""
     parameters = every_parameter(recipe.owner, "") if recipe.is_class else []
     return {**{one.name: one.default for one in parameters}, **recipe.arguments}
 
 
 def attempts(runner: Runner, recipe: Recipe, arguments: Arguments) -> Iterator[Attempt]:
-    """Yield the attempts in their order, at most MOST_CALLS."""
+    """Yield attempts in order, at most MOST_CALLS."""
     keywords, required = arguments.keywords, arguments.required
     levels = [0, 1, 2, 3, 4, 5, 6, 7] if set(required) & set(MASKS) else [0]
     levels = list(range(7)) if set(keywords) & set(ROTARY) else levels
@@ -175,7 +175,7 @@ MEMORY = "memory"
 
 
 def memory_roles(arguments: Arguments) -> list[str]:
-    """Return the optional arguments for tokens of another input: keys and values, or both in one."""
+    """Return the roles of optional memory arguments: k and v, or a single memory."""
     if "x" not in arguments.arrays:
         return []
     apart = {"k", "v"} <= arguments.keywords.keys()
@@ -183,7 +183,7 @@ def memory_roles(arguments: Arguments) -> list[str]:
 
 
 def layouts_of(runner: Runner, recipe: Recipe, arguments: Arguments) -> list[str]:
-    """Return the axes to try, the likeliest first: by the lines that unpack a shape, by attributes, by the library."""
+    """Return the layouts to try, likeliest first, judged by unpacked shapes, attributes and the library."""
     source = forward_source(runner)
     unpacked = UNPACKED.finditer(re.sub(r"\s*#.*", "", source))
     shapes = [re.sub(r"\s", "", one[1]).lower() for one in unpacked if one[2] in arguments.arrays.values()]
@@ -203,7 +203,7 @@ def layouts_of(runner: Runner, recipe: Recipe, arguments: Arguments) -> list[str
 
 
 UNPACKED = re.compile(r"^\s*\(?((?:\*?\w+\s*,\s*)+\*?\w+)\s*\)?\s*=\s*(\w+)\.(?:shape|size\(\))\s*$", re.MULTILINE)
-"""The names into which code unpacks the shape of an array: `b, t, c = x.shape`."""
+"""A line that unpacks the shape of an array into names: `b, t, c = x.shape`."""
 HEIGHT, WIDTH = "(?:h|hh|height|rows)", "(?:w|ww|width|columns)"
 BATCH = r"(?:b|bs|bsz|bn|nb|n|n?_?batch\w*)"
 TOKENS = r"(?:t|l|s|tl|seq\w*|len\w*|\w*_len\w*|\w*length|tgt\w*|tokens?|time\w*|num_tokens)"
@@ -218,13 +218,13 @@ LAYOUTS = tuple((re.compile(pattern), layout) for pattern, layout in (
     (r"\w+,\w+,(\w*head\w*|h|nh),\w+", "bthd"),
     (r"\w+,\w+,\w+,\w+", "bhtd"),
 ))  # fmt: skip
-"""The axes that the names of an unpacked shape say; the first pattern that fits holds."""
+"""Layouts by the names of an unpacked shape; the first matching pattern wins."""
 
 
 def try_call(
     own: OwnFunction, recipe: Recipe, way: tuple[Arguments, Attempt], sizes: Mapping[str, int], request: Request
 ) -> Layer:
-    """Build the layer anew, call it once, and return it if nothing was raised."""
+    """Build the layer again, call it once, and return it if nothing was raised."""
     arguments, attempt = way
     runner, forms = make_runner(recipe), library(recipe.library)
     if MEMORY in attempt.more:
@@ -255,13 +255,13 @@ def try_call(
 
 
 def is_nan(array: Any) -> bool:
-    """Say whether an array holds NaN alone."""
+    """Return whether an array holds only NaN."""
     numbers = array.detach().cpu() if hasattr(array, "detach") else array
     return bool(np.isnan(np.asarray(numbers, float)).all())
 
 
 def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> tuple[int, ...]:
-    """Return the shape of an example: `c` is the width, and of keys and values `h` counts their own heads."""
+    """Return the shape of an example; `c` is the width, and `h` of keys and values counts key/value heads."""
     lengths = Sizes(sizes.get("h", 1), sizes.get("d", 1), sizes["m"], sizes.get("g", 1)).lengths()
     heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)
     named = {**lengths, **sizes, "h": heads, "c": sizes["m"], "w": lengths["x"]}
@@ -269,7 +269,7 @@ def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> tuple[int, ..
 
 
 def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, int]:
-    """Return batch, queries and keys of some inputs; of an image rows and columns too, whose points are the tokens."""
+    """Return batch size, queries and keys of some inputs; for images also rows and columns (tokens are points)."""
     lengths = {"b": 1}
     for role, array in inputs.items():
         found = dict(zip(axes.get(role, ""), map(int, array.shape), strict=False))
@@ -281,7 +281,7 @@ def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, 
 
 @dataclass(frozen=True)
 class Call:
-    """The call of a layer by roles; what is required and not said gets a neutral value of the right shape."""
+    """Call a layer by role; required arguments not passed get a neutral value of the right shape."""
 
     runner: Runner
     arguments: Arguments
@@ -302,7 +302,7 @@ class Call:
         return self.runner.run(*first, **rest)
 
     def neutral(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return by role what is said beside the arrays: what is required, what evaluates, and rotary tables."""
+        """Return the extra arguments by role: required ones, evaluation switches and rotary tables."""
         level, source = self.attempt.level, forward_source(self.runner)
         values = Neutral(lengths_of(inputs, self.axes), self.sizes, source, self.request, level)
         turns = ROTARY if level or self.request.positions else ()
@@ -318,7 +318,7 @@ class Call:
         return said
 
     def words(self, inputs: Mapping[str, Any]) -> str:
-        """Say which other arguments the call is given."""
+        """Format the extra arguments for the user."""
         texts = {"position_ids": "0, 1, 2, ..."} | dict.fromkeys(MASKS, "hides nothing")
         texts |= dict.fromkeys(ROTARY, "the angles of RoPE" if self.request.positions else "angles of 0")
         said = ((role, self.arguments.keywords[role], value) for role, value in self.neutral(inputs).items())
@@ -327,7 +327,7 @@ class Call:
 
 
 def convert_value(value: Any, convert: Callable[[Array], Any]) -> Any:
-    """Return arrays in the library of the layer, complex ones and pairs of tables too; other values as they are."""
+    """Convert arrays to the layer's library, including complex ones and tuples; return other values unchanged."""
     if isinstance(value, tuple):
         return tuple(convert_value(one, convert) for one in value)
     if np.iscomplexobj(value):

@@ -1,4 +1,4 @@
-"""Build a stranger's class: constructor arguments by name, configurations, and projections that it wants."""
+"""Build a user's class: constructor arguments by name, configuration objects and required projections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
 
 
 class Bag(dict[str, Any]):
-    """A configuration of no class: answers attributes and keys by the table of sizes, and notes what was read."""
+    """A generic configuration: answers attributes and keys from the table of sizes, and records what was read."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -62,15 +62,15 @@ class Bag(dict[str, Any]):
         return True
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field that is a size; of others the default."""
+        """Return a field that is a size; for others the default."""
         is_size = letter_of(name) in ("h", "g", "d", "m", "room", "dropout")
         return self[name] if name in self or is_size else default
 
 
 def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: bool = False) -> dict[str, Any]:
-    """Return what a class is given, by the names, annotations and defaults of its parameters.
+    """Choose constructor arguments by the names, annotations and defaults of the parameters.
 
-    What a configuration requires that no table knows is most likely for other parts of a model: its type decides.
+    In a configuration, a required field of unknown meaning gets a value by its type: other parts of the model use it.
 
     Raises:
         UncalledError: it requires something whose meaning is not known.
@@ -89,7 +89,7 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
         keys = (one for one in parameters if one.default is None and plain(one.name) in RANDOM_KEYS)
         chosen |= {one.name: fill_required(one, kind, sizes, siblings, library) for one in keys}
     told_later = every_parameter(vars(kind)["__call__"], "") if "__call__" in vars(kind) else []
-    for one in told_later:  # Flax takes it once
+    for one in told_later:  # Flax accepts it in one place only
         chosen |= {one.name: ...} if letter_of(one.name) in ("evaluates", "trains") and one.name in chosen else {}
     if "w_init" in chosen and "haiku" in sys.modules:
         chosen["w_init"] = sys.modules["haiku"].initializers.VarianceScaling(1.0)
@@ -97,7 +97,7 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
 
 
 def constructor_parameters(kind: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a constructor, and those of the class that it hands `**kwargs` on to."""
+    """Return the constructor's parameters, and those of the base class to which it passes `**kwargs`."""
     found = {one.name: one for one in every_parameter(kind, kind.__name__)}
     for home in inspect.getmro(kind)[1:]:
         if is_of_a_library(home) or not any(one.kind in STARS for one in found.values()):
@@ -108,14 +108,14 @@ def constructor_parameters(kind: Any) -> list[inspect.Parameter]:
 
 
 def value_of_type(annotation: str) -> Any:
-    """Return a value for a field of a configuration by its type; None where the type tells nothing."""
+    """Return a value for a configuration field by its type; None if the type is not known."""
     values = {"bool": False, "int": ROOM, "float": 0.0, "str": "", "list": [], "tuple": (), "dict": {}}
     literal = re.search(r"Literal\[\s*(['\"]?)(\w+)\1", annotation)
     return literal[2] if literal else next((value for kind, value in values.items() if kind in annotation), None)
 
 
 def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
-    """Return what a parameter without a default is given, or `...` where nobody knows."""
+    """Return the value for a required parameter, or `...` if none is known."""
     word, note, written = plain(given.name), annotation_of(given, kind), str(given.annotation).lower()
     value = value_of(given.name, sizes, siblings)
     if re.search(rf"\b{given.name}\[[01]\]", source_of(kind)):  # height and width
@@ -135,21 +135,21 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
 
 
 def make_module(name: str, sizes: Sizes, value: Any) -> Any:
-    """Return the module of PyTorch that a constructor wants: a projection, or dropout; else the value as it is."""
+    """Return the PyTorch module that a constructor needs: a projection or dropout; else `value`."""
     if plain(name).endswith("proj"):
         return projection(side_of_name(name).removeprefix("W_"), sizes)
     return sys.modules["torch"].nn.Dropout(sizes.dropout) if letter_of(name) == "dropout" else value
 
 
 def annotation_of(given: inspect.Parameter, kind: Any) -> Any:
-    """Return the class that an annotation names, also where it is written as text; None where it names none."""
+    """Return the annotated class, also if written as a string; None if there is none."""
     space, note = vars(sys.modules.get(kind.__module__, typing)), given.annotation
     note = space.get(note.strip("'\" ")) if isinstance(note, str) else note
     return note if inspect.isclass(note) and note not in (given.empty, Any) else None
 
 
 def configuration(note: Any, kind: Any, sizes: Sizes) -> Any:
-    """Return a configuration of the annotated class, of the `XConfig` beside the layer, or one of no class."""
+    """Build a configuration of the annotated class or of a config class of the same module; else return a `Bag`."""
     space = vars(sys.modules.get(kind.__module__, typing))
     beside = [one for name, one in space.items() if inspect.isclass(one) and CONFIG.match(plain(name))
               and one is not kind]  # fmt: skip
@@ -165,14 +165,14 @@ def configuration(note: Any, kind: Any, sizes: Sizes) -> Any:
 
 
 def projection(side: str, sizes: Sizes) -> Any:
-    """Return the linear layer that a constructor wants for queries, keys, values or the output."""
+    """Return the linear layer that a constructor needs for queries, keys, values or the output."""
     heads = {"k": sizes.g, "v": sizes.g, "kv": 2 * sizes.g, "qkv": sizes.h + 2 * sizes.g}.get(side, sizes.h)
     ends = (sizes.m, heads * sizes.d)
     return sys.modules["torch"].nn.Linear(*(ends[::-1] if side == "o" else ends))
 
 
 def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
-    """Call a class with its arguments, and the global random generators seeded.
+    """Call a class with its arguments and with seeded global random generators.
 
     Raises:
         UncalledError: it raised an error.
@@ -185,7 +185,7 @@ def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
 
 
 def run_foreign(make: Callable[[], Any], failure: str) -> Any:
-    """Run code of others; whatever it raises becomes one line that begins with `failure`.
+    """Run user code; any exception becomes one line that begins with `failure`.
 
     Raises:
         UncalledError: it raised an error.
@@ -199,7 +199,7 @@ def run_foreign(make: Callable[[], Any], failure: str) -> Any:
 
 @contextmanager
 def fix_seed(seed: int) -> Iterator[None]:
-    """Seed the global generators of NumPy and PyTorch, and put their states back at the end."""
+    """Seed the global generators of NumPy and PyTorch; restore their states on exit."""
     torch = sys.modules.get("torch")
     with ExitStack() as stack:
         stack.callback(np.random.set_state, np.random.get_state())
@@ -211,12 +211,12 @@ def fix_seed(seed: int) -> Iterator[None]:
 
 
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:
-    """Write a constructor call as the user would."""
+    """Format a constructor call as Python code."""
     return f"{name}({', '.join(f'{key}={shown_value(value)}' for key, value in arguments.items())})"
 
 
 def shown_value(value: Any) -> str:
-    """Write an argument; of a configuration, its class and the fields that are sizes."""
+    """Format an argument; a configuration as its class and its fields that are sizes."""
     name, held_fields = type(value).__name__, fields_of(value).items()
     fields = {key: one for key, one in held_fields if isinstance(value, Bag) or letter_of(key) in tuple("hgdm")}
     if name != "Linear" and (fields or isinstance(value, Bag)):

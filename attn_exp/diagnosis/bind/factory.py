@@ -1,4 +1,4 @@
-"""Factories: functions that return a callable and example inputs, and the draft of one for what cannot be bound."""
+"""Factories (functions that return a callable and example inputs), and a draft of one for what cannot be bound."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLARITIES = ("attends", "hides", "added")
 
 
 def is_factory(function: Any) -> bool:
-    """Say whether a target is a factory: a plain function that requires nothing."""
+    """Return whether a target is a factory: a plain function without required parameters."""
     if not inspect.isfunction(function) or "." in function.__qualname__.rpartition("<locals>.")[2]:
         return False
     return not any(is_required(one) or one.kind is one.VAR_POSITIONAL for one in every_parameter(function, ""))
@@ -36,8 +36,8 @@ def is_factory(function: Any) -> bool:
 def bind_factory(own: OwnFunction) -> Layer:
     """Call a factory and return the layer that it describes.
 
-    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. The inputs are arrays by role, or what
-    the callable is called with, in its order: those are the arrays that its parameters name, and values that stay.
+    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. Inputs are arrays by role, or positional
+    arguments of the callable; of these, parameter names tell which are arrays, and the others stay fixed.
 
     Raises:
         UncalledError: it raised an error or returned something else, or its callable does not take its inputs.
@@ -71,7 +71,7 @@ def bind_factory(own: OwnFunction) -> Layer:
 
 
 def signature_of(target: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a callable; none where they are not known."""
+    """Return the parameters of a callable; empty if unknown."""
     inner = getattr(target, "call" if kind_of(target) == "keras" else "forward", target)
     try:
         return every_parameter(inner, "")
@@ -82,18 +82,18 @@ def signature_of(target: Any) -> list[inspect.Parameter]:
 def split_inputs(
     own: OwnFunction, target: Any, arguments: Arguments, given: Sequence[Any]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """Return the arrays by role among what a callable is called with, and by name the other values and optional masks.
+    """Split positional arguments into arrays by role, other values by name, and optional masks by name.
 
-    Masks hide nothing: questions pass their own.
+    The masks are replaced by ones that hide nothing, because cases pass their own.
 
     Raises:
-        UncalledError: which are the arrays is not known.
+        UncalledError: the signature does not tell which are the arrays.
     """
     values = dict(zip(arguments.parameters, given, strict=False))
     roles = {name: role for role, name in {**arguments.keywords, **arguments.arrays}.items()}
     inputs = {roles[name]: value for name, value in values.items()
               if roles.get(name) in ARRAYS and len(getattr(value, "shape", ())) > 1}  # fmt: skip
-    if not inputs:  # the signature says nothing: tokens, tokens and a memory, or queries, keys and values
+    if not inputs:  # the signature tells nothing: x; x and memory; or q, k and v
         count = next((at for at, one in enumerate(given) if getattr(one, "ndim", 0) != given[0].ndim
                       or "float" not in str(one.dtype)), len(given))  # fmt: skip
         known = {1: ("x",), 2: ("x", "memory"), 3: ("q", "k", "v")}.get(count, ())
@@ -110,29 +110,29 @@ def split_inputs(
 
 
 def open_mask(name: str, mask: Any, source: str) -> Any:
-    """Return a mask like another one that hides nothing, as far as its numbers and the code tell."""
+    """Return a mask of the same shape and dtype that hides nothing, judging by its numbers and the source code."""
     if not hasattr(mask, "dtype"):
         return mask
     fill, kind = fill_of_mask(name, source), str(mask.dtype)
     if "bool" in kind:
-        return mask == mask if fill else mask != mask  # noqa: PLR0124 - everywhere True, or False, in any library
+        return mask == mask if fill else mask != mask  # noqa: PLR0124 - all True or all False, in any library
     return mask.clip(0, 0) + (0 if "float" in kind and float(mask.min()) < -100 else float(fill))
 
 
 def axes_of_inputs(
     own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any], *, projects: bool = False
 ) -> dict[str, str]:  # fmt: skip
-    """Return the axes of each input: `options["layout"]`, a text for all or one per role, or the usual by dimensions.
+    """Return the layout of each input: `options["layout"]` (one string, or one per role), or the usual one.
 
-    `projects`: the callable has matrices, so that queries, keys and values of three axes are tokens.
+    `projects`: the callable has weight matrices, so q, k and v with three axes are tokens.
 
     Raises:
-        UncalledError: a layout has another number of axes than its array.
+        UncalledError: a layout and its array have different numbers of axes.
     """
     layout = options.get("layout", "")
     usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() and not projects else "x"]
     if not projects and {"q", "k"} <= inputs.keys() and len(inputs["q"].shape) == len(inputs["k"].shape) == len("bhtd"):
-        usual = usual | ({4: "bthd"} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # no heads to share
+        usual = usual | ({4: "bthd"} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # axis 1 cannot be heads
     told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
     axes = {role: re.sub(r"[^a-z]", "", told[role]) or usual.get(inputs[role].ndim, "") for role in inputs}
     if axes.get("x") == "bchw" and not told["x"] and inputs["x"].shape[1] == inputs["x"].shape[2]:
@@ -151,7 +151,7 @@ def layer_of_factory(
     own: OwnFunction, made: tuple[Any, Arguments, Mapping[str, Any]], inputs: Mapping[str, Any], axes: dict[str, str],
     options: Mapping[str, Any],
 ) -> Layer:  # fmt: skip
-    """Return the layer of a factory, after one call with its own inputs; `made` is its callable with what stays.
+    """Return the layer of a factory after calling it once; `made` is (callable, arguments, fixed values).
 
     Raises:
         UncalledError: that call raised an error.
@@ -199,10 +199,10 @@ def layer_of_factory(
 
 
 def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:
-    """Return the keyword and the polarity of the option `mask`: `"attn_mask"` or `("attn_mask", "hides")`.
+    """Return keyword and polarity from the option `mask`: `"attn_mask"` or `("attn_mask", "hides")`.
 
     Raises:
-        UncalledError: another polarity than `attends`, `hides` (what True says) or `added`.
+        UncalledError: the polarity is not `attends` or `hides` (the meaning of True) or `added`.
     """
     keyword, polarity = (told or "", "") if told is None or isinstance(told, str) else told
     if polarity not in ("", *POLARITIES):
@@ -221,10 +221,10 @@ EXAMPLES = {
 
 
 def describe_factory(own: OwnFunction, layer_error: str) -> str:
-    """Return a factory to complete: imports, constructor and call as far as they are known, and `...` for the rest.
+    """Return the draft of a factory: imports, constructor and call as far as known, and `...` for the rest.
 
     Args:
-        own: what could not be bound.
+        own: the target that could not be bound.
         layer_error: why, in one line.
     """
     owner, kind = own.function, kind_of(own.function)
@@ -269,7 +269,7 @@ NEXT_LINE = "\n    "
 
 
 def draft_arguments(owner: Any) -> str:
-    """Write the constructor's arguments in brackets: what is known, and `...` for what is required and is not."""
+    """Format the constructor's arguments: known values, and `...` for unknown required ones."""
     parameters = [one for one in every_parameter(owner, owner.__name__) if one.kind not in STARS]
     names, sizes = [one.name for one in parameters], Sizes(4, 6, 24, 4)
     chosen = {one.name: value_of(one.name, sizes, names) if is_required(one) else instead_of_default(one, sizes, names)

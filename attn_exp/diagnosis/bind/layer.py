@@ -1,4 +1,4 @@
-"""A layer that can be called: what it is given by role, and in which library."""
+"""A layer that can be called: its inputs by role, and its library."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ from attn_exp.arrays import Array
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of somebody's, bound to example inputs.
+    """A user's layer, bound to example inputs.
 
     `inputs` gives the axes of each array by role, such as `{"x": "btm"}` or `{"q": "btm", "k": "bsm", "v": "bsm"}`: b
-    batch, t queries, s keys, m width, h heads, d head size, c channels that stand for m in `bct` and `bchw`. Roles are
-    `x` (self-attention), `memory` (cross-attention), `q`, `k`, `v`. `sizes` are the lengths of the letters that the
-    layer fixes, as far as they are known: m, h, g (key/value heads), d, r (how many numbers of a head rotate).
-    `keywords` gives the argument of each other role that it takes: mask, padding, causal, positions, cache and the
-    like; `defaults` holds the default values. `call` takes arrays of the library by role, and the values of keywords by
-    role, and returns what the layer returns. `lengths` are those of the call that was tried: b, t, s; of images h and w
-    (rows and columns) and t = h w. `weights`, `mask_true` (what True in a mask says: `attends`, `hides`, or the mask is
-    `added`) and `vary` (a function of sizes that returns other inputs) are what a factory said; `is_fixed` says that it
-        takes no other number of tokens. `widths` are those of each role, where they are not m. `default_error` is
-    what the call raised with all optional arguments at their     defaults, where only more of them helped.
-    `dropout_error` is what a class raised that was built with dropout.     `convert` turns a NumPy array into one of
-    the library, float64 where it can be. `made` is the constructor call,     `settings` what it was given, also the
-    fields of its configuration; `said` says in words what other arguments are     given. `unknown` are optional
-    arguments whose meaning is not known.
+    batch, t queries, s keys, m width, h heads, d head size, c channels (instead of m in `bct` and `bchw`). Roles are
+    `x` (self-attention), `memory` (cross-attention), `q`, `k`, `v`. `sizes` are the known fixed sizes: m, h,
+    g (key/value heads), d, r (rotated dimensions per head). `keywords` gives the argument of each other role: mask,
+    padding, causal, positions, cache and the like; `defaults` holds default values. `call` takes arrays of the library
+    and keyword values, both by role, and returns the layer's result. `lengths` are those of the trial call: b,
+    t, s; for images h and w (rows and columns) and t = h w. A factory sets `weights`, `mask_true` (mask polarity:
+    True `attends` or `hides`, or the mask is `added`) and `vary` (a function of sizes that returns other inputs);
+    `is_fixed` means that the number of tokens cannot change. `widths` are those of each role, if they differ from m.
+    `default_error` is the error with all optional arguments at their defaults, if passing more of them helped.
+    `dropout_error` is the error of a class built with dropout. `convert` turns a NumPy array into one of the library,
+    float64 if possible. `made` is the constructor call, `settings` its arguments and the fields of its configuration;
+    `said` lists the extra arguments for the user. `unknown` are optional arguments of unknown meaning.
     """
 
     name: str

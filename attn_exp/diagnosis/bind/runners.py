@@ -1,4 +1,4 @@
-"""Build, prepare and call a layer: one way each for PyTorch, Flax, Haiku, Equinox, Keras and plain objects."""
+"""Build, prepare and call a layer of PyTorch, Flax, Haiku, Equinox, Keras, or a plain object."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from attn_exp.diagnosis.code.libraries import library, wanted
 from attn_exp.errors import UncalledError
 
 METHODS = ("forward", "call", "__call__", "attention", "self_attention", "attend", "apply", "compute", "run")
-"""What people call the method that computes attention, in the order in which they are looked for."""
+"""Common names of the method that computes attention, in search order."""
 HOMES = {"linen": "flax.linen.", "nnx": "flax.nnx.", "haiku": "haiku.", "equinox": "equinox.", "keras": "keras.",
          "torch": "torch.nn."}  # fmt: skip
-"""Kinds of layers that are built and called in ways of their own, and where their base classes live."""
+"""Kinds of layers that are built and called in different ways, and the modules of their base classes."""
 
 
 @dataclass
 class Runner:
-    """A layer that can be called: `forward` has its signature, `run` calls it, `finish` fills its parameters once.
+    """A callable layer: `forward` has its signature, `run` calls it, `finish` fills its parameters once.
 
-    Layers that make their parameters at the first call are filled after it. `target` is what holds the parameters;
-    a `bare` one has none: it takes heads, and projects nothing.
+    `finish` runs after the first call, which creates lazy parameters. `target` holds the parameters; a `bare` layer has
+    none: it takes heads and projects nothing.
     """
 
     target: Any
@@ -56,7 +56,7 @@ def library_of_kind(kind: str, one: Any) -> str:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a layer is made: a class with arguments, or an object that is copied; `method` is a name, or nothing."""
+    """How to make a layer: call a class with arguments, or copy an object; `method` may be empty."""
 
     kind: str
     library: str
@@ -69,7 +69,7 @@ class Recipe:
 
 
 def recipe_for(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Recipe:
-    """Return how a class is built with these sizes, or an object copied.
+    """Return how to build a class with these sizes, or copy an object.
 
     Raises:
         UncalledError: its class requires something whose meaning is not known.
@@ -84,7 +84,7 @@ def recipe_for(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Recip
 
 
 def make_runner(recipe: Recipe) -> Runner:
-    """Build the layer anew, or copy it, and make it ready to be called.
+    """Build the layer again, or copy it, and prepare it to be called.
 
     Raises:
         UncalledError: it could not be built or copied, or has no method that computes attention.
@@ -110,7 +110,7 @@ def method_of(target: Any) -> Callable[..., Any]:
     """Return the method that computes attention.
 
     Raises:
-        UncalledError: none has such a name.
+        UncalledError: no method has such a name.
     """
     names = [*METHODS, *(name for name in dir(target) if not name.startswith("_") and "att" in name)]
     found: Callable[..., Any] | None = next(filter(callable, (getattr(target, name, None) for name in names)), None)
@@ -119,15 +119,15 @@ def method_of(target: Any) -> Callable[..., Any]:
     return found
 
 
-# Parameters of fresh layers: what is all 0 or all 1 hides mistakes
+# Parameters of new layers: all zeros or all ones would hide mistakes
 
 
 def filled(array: Array, place: int) -> Array:
-    """Return random numbers instead of an array that is all 0, all 1, nearly 0 or uninitialised memory."""
+    """Replace an array that is all 0, all 1, nearly 0 or uninitialised memory by random numbers."""
     rng = np.random.default_rng([place, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
     uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
-    is_tiny = bool(array.size) and bool(np.abs(array).max() < 1e-3)  # what it makes of tokens drowns in a residual
+    is_tiny = bool(array.size) and bool(np.abs(array).max() < 1e-3)  # otherwise a residual drowns its effect
     is_flat = (
         uses_memory or is_tiny or (array.size and array.flat[0] in (0, 1) and bool((array == array.flat[0]).all()))
     )
@@ -137,7 +137,7 @@ def filled(array: Array, place: int) -> Array:
 
 
 def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
-    """Switch a module to evaluation and float64, and fill the parameters of a fresh one."""
+    """Switch a module to evaluation and float64; fill the parameters of a fresh one."""
     torch = sys.modules["torch"]
     if wide:
         target.double()
@@ -152,19 +152,19 @@ def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
 
 
 def leave_out_norms(target: Any) -> None:
-    """Let the norms of groups in a PyTorch module do nothing."""
+    """Replace the group norms in a PyTorch module by the identity."""
     for module in target.modules():
         if type(module) is sys.modules["torch"].nn.GroupNorm:
             vars(module)["forward"] = leave_out
 
 
 def leave_out(x: Any) -> Any:
-    """Return the input of a group norm unchanged: it mixes tokens, and the attention behind it is what is checked."""
+    """Return the input of a group norm unchanged: the norm mixes tokens, and only the attention is checked."""
     return x
 
 
 def fill_torch(target: Any) -> None:
-    """Fill the parameters of a fresh module; those that its first call makes are filled after it."""
+    """Fill the parameters of a fresh module, except lazy ones: their first call creates them."""
     torch = sys.modules["torch"]
     with torch.no_grad():
         for place, parameter in enumerate(target.parameters()):
@@ -173,7 +173,7 @@ def fill_torch(target: Any) -> None:
 
 
 def prepare_jax(target: Any, fresh: bool, _wide: bool) -> Any:
-    """Return an Equinox or nnx module in evaluation, its parameters filled if it is fresh."""
+    """Return an Equinox or nnx module in evaluation mode, its parameters filled if it is fresh."""
     if kind_of(target) == "nnx":
         nnx = sys.modules["flax.nnx"]
         target.eval()
@@ -183,7 +183,7 @@ def prepare_jax(target: Any, fresh: bool, _wide: bool) -> Any:
 
 
 def widen_tree(tree: Any, fresh: bool) -> Any:
-    """Return a tree of JAX with its floating-point arrays in the widest type, filled if they are fresh."""
+    """Return a JAX tree with floating-point arrays in the widest type, filled if `fresh`."""
     jax, into = sys.modules["jax"], library("jax")
     places = iter(range(10**6))
 
@@ -197,7 +197,7 @@ def widen_tree(tree: Any, fresh: bool) -> Any:
 
 
 def prepare_plain(target: Any, fresh: bool, wide: bool, depth: int = 3) -> None:
-    """Switch an object of no library to evaluation; its tensors become float64, and biases that are 0 are filled."""
+    """Switch a plain object to evaluation; make its tensors float64, and fill biases that are 0."""
     torch, fields = sys.modules.get("torch"), target if isinstance(target, dict) else getattr(target, "__dict__", {})
     for place, (name, value) in enumerate(list(fields.items())):
         if kind_of(value) == "torch":
@@ -221,13 +221,13 @@ PREPARE: dict[str, Callable[..., Any]] = {
 
 
 def fill_keras(target: Any) -> None:
-    """Fill the weights of a fresh Keras layer, which its first call has made."""
+    """Fill the weights of a fresh Keras layer after its first call has created them."""
     for place, weight in enumerate(target.trainable_weights):
         weight.assign(filled(np.asarray(sys.modules["keras"].ops.convert_to_numpy(weight)), place))
 
 
 def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a call of a pure function, whose parameters the first call makes."""
+    """Return a call of a pure function; its first call creates the parameters."""
     made = list[Any]()
 
     def run(*places: Any, **named: Any) -> Any:
@@ -238,7 +238,7 @@ def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..
 
 
 def run_linen(recipe: Recipe, module: Any) -> Runner:
-    """Return a Flax module; its parameters are filled, other collections are not."""
+    """Return a runner of a Flax module; only its "params" collection is filled."""
     key, method = sys.modules["jax"].random.PRNGKey(recipe.seed), recipe.method or "__call__"
 
     def init(*places: Any, **named: Any) -> Any:
@@ -249,7 +249,7 @@ def run_linen(recipe: Recipe, module: Any) -> Runner:
 
 
 def run_haiku(recipe: Recipe) -> Runner:
-    """Return a Haiku module, transformed; `target` is the call. Outside of `hk.transform` there are only classes."""
+    """Return a runner of a transformed Haiku module; `target` is the call, as modules exist only in `hk.transform`."""
     name, key = recipe.method or "__call__", sys.modules["jax"].random.PRNGKey(recipe.seed)
     made = partial(build, recipe.owner, recipe.arguments, recipe.seed)
     pure = sys.modules["haiku"].transform_with_state(lambda *places, **named: getattr(made(), name)(*places, **named))  # noqa: PLW0108
@@ -261,15 +261,15 @@ def run_haiku(recipe: Recipe) -> Runner:
 
 
 def has_parameters(target: Any) -> bool:
-    """Say whether a layer holds arrays of its own."""
+    """Return whether a layer has arrays of its own."""
     values = target.parameters() if kind_of(target) == "torch" else getattr(target, "__dict__", {}).values()
     holds = (hasattr(one, "__dict__") or hasattr(one, "shape") or isinstance(one, dict) for one in values)
     return kind_of(target) not in ("plain", "torch") or any(holds)
 
 
 def widths_of_weights(target: Any) -> list[int]:
-    """Return how many rows each matrix of a PyTorch module has, as `x W` has it; of other layers, the first alone."""
-    if kind_of(target) == "torch":  # a weight of nn.Linear is [out in]
+    """Return the input width of each PyTorch linear layer, or all matrix sizes; else the first width only."""
+    if kind_of(target) == "torch":  # nn.Linear stores weights as [out in]
         linear = [int(one.weight.shape[1]) for one in target.modules()
                   if hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear"]  # fmt: skip
         return linear or [size for one in target.parameters() if one.ndim > 1 for size in one.shape]
@@ -278,7 +278,7 @@ def widths_of_weights(target: Any) -> list[int]:
 
 
 def forward_source(runner: Runner) -> str:
-    """Return the source of the forward method, or of the class, then of its parts; nothing where there is none."""
+    """Return the source of the forward method (or of the class), then of its submodules; empty if unavailable."""
     own = source_of(inspect.unwrap(runner.forward)) or source_of(runner.target)
     kinds = {type(one) for one in modules_of(runner.target)} - {type(runner.target)}
     parts = [source_of(kind.forward) for kind in kinds if not kind.__module__.startswith("torch.")]

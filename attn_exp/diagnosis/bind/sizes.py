@@ -1,4 +1,4 @@
-"""Sizes by name: what `d_model`, `n_heads` or `head_dim` of a constructor or a configuration is given."""
+"""Sizes by name: values for settings such as `d_model`, `n_heads` or `head_dim`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "trains": ("train", "training"),
     "dropout": ("p", "rate", "keeprate"),
 }  # fmt: skip
-"""Letters of `Layer.sizes`, and other kinds of settings, with the names that people give them."""
+"""Letters of `Layer.sizes` and other kinds of settings, with the names that people use for them."""
 LETTER_OF = {name: letter for letter, names in reversed(NAMES.items()) for name in names}
 WIDTHS = {"dmodel", "embeddim", "hiddensize"}
 FIXED: dict[str, Any] = {
@@ -55,19 +55,19 @@ FIXED: dict[str, Any] = {
     "kernelsize": 1, "numclasses": 11,
     "quant": False, "quantize": False,
 }  # fmt: skip
-"""Settings that are no size and get one value where they are required."""
+"""Settings that are not sizes, with the value that each gets if required."""
 CONFIG = re.compile("(conf|params|opts?|options)$|.*(config|cfg|args|hparams)$")
-"""Names of what holds all settings, in small letters without underscores."""
+"""Names of configuration objects, in lowercase without underscores."""
 ROOM = 40
-"""Tokens for which a layer makes its masks and tables."""
+"""Number of tokens for which a layer makes its masks and tables."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a layer is built with: `h` heads of `d` numbers, width `m`, `g` key/value heads.
+    """Sizes to build a layer with: `h` heads of size `d`, width `m`, `g` key/value heads.
 
-    `told` are the letters that the user or the file fixed, so that a default of the constructor is no reason to differ;
-    `usage` are the letters of names that no table knows, by what the code does with them.
+    `told` are the letters fixed by the user or the file, which override defaults of the constructor; `usage` gives the
+    letters of unknown names, inferred from the code.
     """
 
     h: int
@@ -80,16 +80,16 @@ class Sizes:
     usage: Mapping[str, str] = field(default_factory=dict)
 
     def lengths(self) -> dict[str, int]:
-        """Return lengths of batch, queries and keys, and the sides of an image, that equal no other size."""
+        """Return lengths of batch, queries and keys, and the sides of an image, that differ from all other sizes."""
         taken = {self.h, self.d, self.m, self.g}
         choices = {"b": (2, 3), "t": (5, 9), "s": (7, 11), "y": (3, 7), "x": (4, 5)}
         return {letter: next((one for one in some if one not in taken), some[-1]) for letter, some in choices.items()}
 
 
 def letter_of(name: str, siblings: Collection[str] = ()) -> str:
-    """Return what kind of setting a name is: a letter of `Layer.sizes`, another key of NAMES, or nothing.
+    """Return the kind of a setting by its name: a letter of `Layer.sizes`, another key of NAMES, or an empty string.
 
-    `siblings` are all names of the same constructor: `dim_k` beside `dim_q`, but no `d_model`, is a width.
+    `siblings` are all names of the same constructor: `dim_k` next to `dim_q`, but without `d_model`, is a width.
     """
     word = re.sub("^(number|numbers|nb|no|count)(of|(?=heads))", "num", plain(name))
     exact = LETTER_OF.get(word, "")
@@ -110,11 +110,11 @@ PARTS = (
     ("head(?!.*norm)", "h"),
     ("^(?!max|n)\\w*(model|embd|embed|embdim|embeddim|hiddensize|hiddendim|features|channels|width)$", "m"),
 )
-"""Patterns of names, and the letter or kind of setting that each says; the first that fits holds."""
+"""Patterns of names, and the kind of setting that each means; the first match wins."""
 
 
 def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
-    """Return what a required setting of that name is given, or `...` where its meaning is not known."""
+    """Return the value for a required setting, or `...` if its meaning is not known."""
     word = plain(name)
     known: Mapping[str, Any] = {
         "r": sizes.d // 2, "h": sizes.h, "g": sizes.g, "groups": sizes.g, "d": sizes.d, "m": sizes.m, "room": ROOM,
@@ -127,9 +127,9 @@ def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
 
 
 def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collection[str]) -> Any:
-    """Return what replaces a default, or `...` where the author's own stays: all but sizes that must fit, and dropout.
+    """Return what replaces a default, or `...` to keep it; only sizes that must fit and dropout are replaced.
 
-    Key/value heads stay where they divide the heads. None is replaced where the user named that size.
+    Key/value heads stay if they divide the heads. None is replaced if the user named that size.
     """
     letter, default, word = letter_of(given.name, siblings), given.default, plain(given.name)
     is_size = letter in ("h", "g", "d", "m") and type(default) is int and (len(word) > 1 or letter == "h")
@@ -145,7 +145,7 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collect
 
 
 def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
-    """Yield the sizes for a class: heads of 6 numbers, or 8 where it rotates, with and without dropout; 8; its own."""
+    """Yield sizes for a class: head size 6 (8 if it rotates) with and without dropout, 8 (16), its own heads."""
     defaults = {letter_of(one.name): one.default for one in every_parameter(owner, owner.__name__)}
     file = {letter: size for letter, size in sizes_of_file(owner).items() if letter not in defaults}
     h = request.head or file.get("h", 4)
@@ -162,7 +162,7 @@ def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
 
 
 def sizes_of_file(owner: Any) -> dict[str, int]:
-    """Return the sizes among the whole numbers of a file that the code of its class reads: `n_embd = 384`."""
+    """Return the sizes among the module-level integers that the class's code reads: `n_embd = 384`."""
     space = vars(sys.modules.get(getattr(owner, "__module__", ""), object()) or object) if owner else {}
     source = source_of(owner)
     numbers = {name: value for name, value in space.items() if type(value) is int and value > 0}
@@ -171,7 +171,7 @@ def sizes_of_file(owner: Any) -> dict[str, int]:
 
 
 def source_of(owner: Any) -> str:
-    """Return the source of a class, or of the class of an object; nothing where there is none."""
+    """Return the source of a class, or of an object's class; empty if unavailable."""
     try:
         return inspect.getsource(owner if inspect.isclass(owner) or inspect.isroutine(owner) else type(owner))
     except (OSError, TypeError):
@@ -179,7 +179,7 @@ def source_of(owner: Any) -> str:
 
 
 def sizes_of_layer(target: Any, arguments: Mapping[str, Any]) -> dict[str, int]:
-    """Return the sizes that a layer was built with, or else holds: in its attributes, configurations and modules."""
+    """Return the sizes that a layer was built with, or that its attributes, configurations and modules hold."""
     fields = [fields_of(module) for module in modules_of(target)]
     found: dict[str, int] = {}
     for name, value in (pair for one in (arguments, *fields) for pair in settings_of(one).items()):
@@ -191,17 +191,16 @@ def sizes_of_layer(target: Any, arguments: Mapping[str, Any]) -> dict[str, int]:
 
 
 def modules_of(target: Any) -> list[Any]:
-    """Return a PyTorch module with those within it; of others, the object itself."""
+    """Return a PyTorch module with its submodules; for others, the object itself."""
     is_torch = any(kind.__module__.startswith("torch.") for kind in type(target).__mro__)
     return list(target.modules()) if is_torch and hasattr(target, "modules") else [target]
 
 
 def settings_of(fields: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return arguments, or what an object holds, with the fields of the configurations among them."""
+    """Return arguments or attributes, with the fields of the configurations among them."""
     held_by = (fields_of(value) for name, value in fields.items() if CONFIG.match(plain(str(name))))
     return {name: value for one in (fields, *held_by) for name, value in one.items()}
 
 
 def fields_of(one: Any) -> dict[Any, Any]:
-    """Return what an object or a mapping holds by name."""
     return dict(one) if isinstance(one, Mapping) else getattr(one, "__dict__", {})

@@ -1,4 +1,4 @@
-"""What a setting of an unknown name means, by what its class does with it: `width // parts` says a count of heads."""
+"""Infer the meaning of an unknown setting from its use in the class: `width // parts` implies a count of heads."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LINEAR = ("Linear", "LazyLinear", "Dense", "DenseGeneral", "Conv1d", "Conv2d", "
           "GroupNorm", "Conv1D", "Conv2D")  # fmt: skip
 """Layers whose sizes are widths of tokens."""
 ROUNDS = 3
-"""How often what is known of one name is carried on to others."""
+"""How many times inferred meanings are propagated to other names."""
 
 
 def infer_letters(owner: Any) -> dict[str, str]:
-    """Return what settings mean that no table of names knows: keys of `sizes.NAMES`, or `config`, `flag`, `unread`.
+    """Infer the meaning of settings with unknown names: keys of `sizes.NAMES`, or `config`, `flag`, `unread`.
 
-    Rules: `m // h` and `m % h`, `h * d`, sizes of linear layers, what a condition tests alone, what nobody reads.
+    Rules: `m // h` and `m % h`, `h * d`, sizes of linear layers, conditions on a name alone, names never read.
     """
     trees = []
     for home in inspect.getmro(owner) if inspect.isclass(owner) else ():
@@ -59,7 +59,7 @@ def find_aliases(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
 
 
 def find_widths(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Yield the names of widths: sizes of linear layers; and shares of dropout."""
+    """Yield the names of widths (sizes of linear layers) and of dropout rates."""
     for node in nodes:
         kind = last_name(node.func) or getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
         given = [*node.args[:2], *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else []
@@ -69,7 +69,7 @@ def find_widths(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
 
 
 def find_configs(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Yield the names of configurations in a configuration: what has keys."""
+    """Yield the names of nested configurations: values indexed with string keys."""
     for node in nodes:
         key = node.slice if isinstance(node, ast.Subscript) else None
         if isinstance(key, ast.Constant) and isinstance(key.value, str) and last_name(node.value):  # type: ignore[attr-defined]
@@ -87,7 +87,7 @@ def find_tests(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
 
 
 def find_unread(nodes: list[ast.AST], same: list[tuple[str, str]]) -> Iterator[str]:
-    """Yield the names of what is kept, and never read again."""
+    """Yield the names that are stored and never read again."""
     reads = Counter(last_name(node) for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load))
     kept = [last_name(value) for node in nodes if isinstance(node, ast.Assign) for target, value in assigned_pairs(node)
             if isinstance(target, ast.Attribute) and last_name(target)]  # fmt: skip
@@ -98,7 +98,7 @@ def find_unread(nodes: list[ast.AST], same: list[tuple[str, str]]) -> Iterator[s
 
 
 def relate_sizes(node: ast.BinOp, known: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what a division or a product says of the names in it, by what is known of the other one."""
+    """Yield what a division or product implies about each name in it, given the meaning of the other."""
     left, right = last_name(node.left), last_name(node.right)
     if not left or not right:
         return

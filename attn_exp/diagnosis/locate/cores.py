@@ -1,4 +1,4 @@
-"""Attention in a trace: pairs of products with weights between them, and what they compute in `[b h t s]`."""
+"""Find attention in a trace: pairs of products with weights in between, and what they compute in `[b h t s]`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attn_exp.diagnosis.locate.products import find_ancestors, find_axes
 from attn_exp.diagnosis.locate.recording import Recording
 
 MOST_PRODUCTS = 150
-"""Products of two arrays that depend on tokens; a layer with more is computed in pieces that are too small."""
+"""Maximum number of products of two token-dependent arrays; a layer with more computes in too small pieces."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,9 @@ class Rows:
 class Pair:
     """A product of queries and keys, and one of weights and values.
 
-    `scores`, `weights` and `context` are those of the first run, with the axes `[n t s]`, `[m t s]` and `[m t e]`.
-    `places` gives for each weight the place in the scores of which it is made, `[m t s]`, or -1. `between` are the
-    arrays from the scores to the weights, each in the places of the weights.
+    `scores`, `weights` and `context` are those of the first run, with axes `[n t s]`, `[m t s]` and `[m t e]`.
+    `places` gives for each weight the flat index of its score, `[m t s]`, or -1. `between` are the arrays from scores
+    to weights, arranged like the weights.
     """
 
     q: Rows
@@ -48,7 +48,7 @@ class Pair:
 
 
 def find_pairs(recording: Recording) -> list[Pair]:
-    """Return the pairs of products that are attention, in the order of the operations."""
+    """Return the pairs of products that form attention, in order of operations."""
     trace = recording.first
     live = [place for place, one in enumerate(trace.operations) if one.product is not None
             and recording.is_live(place, one.product.left) and recording.is_live(place, one.product.right)]  # fmt: skip
@@ -68,24 +68,23 @@ def find_pairs(recording: Recording) -> list[Pair]:
 
 
 def sides_of(recording: Recording, place: int) -> tuple[int | str | None, int | str | None]:
-    """Return the producers of the two inputs of a product."""
     operation = recording.first.operations[place]
     assert operation.product is not None
     return operation.producers[operation.product.left], operation.producers[operation.product.right]
 
 
 def find_rows(recording: Recording, operation: int, side: int) -> Rows | None:
-    """Return one side of a product, 0 the left, as rows `[n r k]` with their tokens."""
+    """Return one input of a product (0: left) as rows `[n r k]` with their tokens."""
     return read_rows(recording, operation, side, is_summed=False)
 
 
 def find_values(recording: Recording, operation: int, side: int) -> Rows | None:
-    """Return the values of the second product, whose rows lie along the axis that it sums over."""
+    """Return the values of the second product, whose rows are along the summed axis."""
     return read_rows(recording, operation, side, is_summed=True)
 
 
 def read_rows(recording: Recording, operation: int, side: int, *, is_summed: bool) -> Rows | None:
-    """Return one side of a product in every run; None where runs differ in shape."""
+    """Return one input of a product in every run; None if shapes differ between runs."""
     product = recording.first.operations[operation].product
     axes = find_axes(recording.first.operations[operation])
     if product is None or axes is None:
@@ -98,7 +97,7 @@ def read_rows(recording: Recording, operation: int, side: int, *, is_summed: boo
 
 
 def find_factor(recording: Recording, rows: Rows) -> float:
-    """Return by what number queries or keys were multiplied since the last product, as by who scales them first."""
+    """Return the factor that scaled queries or keys since the last product."""
     factor, producer = 1.0, recording.first.operations[rows.operation].producers[rows.place]
     while isinstance(producer, int) and recording.first.operations[producer].product is None:
         operation = recording.first.operations[producer]
@@ -113,7 +112,7 @@ def find_factor(recording: Recording, rows: Rows) -> float:
 
 
 def constant_ratio(made: Array, given: Array) -> float:
-    """Return the one number by which an array was multiplied; 0 where it is not one."""
+    """Return the constant ratio of two arrays, or 0 if it is not constant."""
     known = (given != 0) | (made != 0)
     with np.errstate(all="ignore"):
         ratios = np.asarray(made, float)[known] / np.asarray(given, float)[known]
@@ -122,7 +121,7 @@ def constant_ratio(made: Array, given: Array) -> float:
 
 
 def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair | None:
-    """Return the attention of two products, where the weights are the left (0) or right input of the second one."""
+    """Return the attention of two products; the weights are the left (`side` 0) or right input of the second one."""
     trace = recording.first
     one, two = trace.operations[first], trace.operations[second]
     axes, later = find_axes(one), find_axes(two)
@@ -159,14 +158,14 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
 
 
 def arrange_between(array: Array, labels: Array, shape: tuple[int, ...], places: Array, is_turned: bool) -> Array:
-    """Return an array between scores and weights in the places of the weights."""
+    """Arrange an array between scores and weights like the weights."""
     whole = take_labelled(array, labels, shape)
     whole = whole.swapaxes(1, 2) if is_turned else whole
     return np.where(places < 0, np.nan, whole.reshape(-1)[places])
 
 
 def lies_turned(places: Array, shape: tuple[int, ...]) -> bool:
-    """Say whether each row of weights is a column of the scores: the product was k q^T, or it was transposed."""
+    """Return whether weights are transposed relative to the scores: their rows are columns, as for k q^T."""
     _, rows, columns = np.unravel_index(np.maximum(places, 0), shape)
 
     def spread(array: Array) -> int:
@@ -176,16 +175,15 @@ def lies_turned(places: Array, shape: tuple[int, ...]) -> bool:
     return spread(rows) > 0 and spread(columns) == 0
 
 
-# What pairs compute, in the axes of attention
+# What the pairs compute, in the axes of attention
 
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """Attention in standard axes: q `[b h t d]`, k `[b h s d]`, v `[b h s e]`, and for each query the weights
-    `[b h t s]` and the context `[b h t e]`.
+    """Attention in standard axes: q `[b h t d]`, k `[b h s d]`, v `[b h s e]`, weights `[b h t s]`, context.
 
-    q and k are those before they were scaled. `scores` are what their product was, and `between` the arrays from there
-    to the weights. `where` gives the pair, the place n and the row of each query, `[b h t 3]`.
+    q and k are unscaled, the context is `[b h t e]`. `scores` is the recorded product, `between` the arrays from there
+    to the weights. `where` gives the pair, the index n and the row of each query, `[b h t 3]`.
     """
 
     q: Array
@@ -199,14 +197,14 @@ class Core:
 
 
 class MixedTokensError(Exception):
-    """Rows of a product are no queries, keys or values of single tokens."""
+    """Rows of a product are not queries, keys or values of single tokens."""
 
 
 def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
     """Return what pairs compute in standard axes.
 
     Raises:
-        MixedTokensError: a row depends on several tokens, keys are those of other entries, or heads differ in number.
+        MixedTokensError: a row depends on several tokens, keys are of other batch entries, or numbers of heads differ.
     """
     rows = dict[tuple[int, int], list[tuple[int, int, int]]]()
     for at, pair in enumerate(pairs):
@@ -234,7 +232,7 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
 
 
 def stack_parts(parts: Sequence[Sequence[Sequence[dict[str, Array]]]], name: str) -> Array:
-    """Return one array of every query, `[b h t ...]`."""
+    """Stack one array of every query into `[b h t ...]`."""
     try:
         return np.array([[[row[name] for row in head] for head in entry] for entry in parts])
     except ValueError:
@@ -242,7 +240,7 @@ def stack_parts(parts: Sequence[Sequence[Sequence[dict[str, Array]]]], name: str
 
 
 def query_token(pair: Pair, m: int, row: int) -> int:
-    """Return the token of a query, by the row of its weights."""
+    """Return the token of a query, given the row of its weights."""
     known = pair.places[m, row]
     known = known[known >= 0]
     if not known.size:
@@ -254,19 +252,19 @@ def query_token(pair: Pair, m: int, row: int) -> int:
 
 
 def token_of(recording: Recording, number: int) -> tuple[int, int]:
-    """Return the entry and the position of a token."""
+    """Return the batch entry and the position of a token."""
     if number < 0:
         raise MixedTokensError("rows depend on several tokens, or on none")
     return recording.tokens[number][1:]
 
 
 def read_row(recording: Recording, pair: Pair, m: int, row: int, entry: int) -> dict[str, Array]:
-    """Return what one query has: its q, and k, v and weights in the order of the tokens."""
+    """Return the q of one query, and its k, v and weights in token order."""
     known = pair.places[m, row]
     n, t, s = np.unravel_index(np.maximum(known, 0), pair.scores.shape)
     first = int(np.argmax(known >= 0))
     query, of_n = pair.q.values[0][n[first], t[first]], n[first]
-    columns = np.where(known >= 0, s, np.arange(len(known)))  # what is masked keeps its column
+    columns = np.where(known >= 0, s, np.arange(len(known)))  # masked keys keep their column
     keys = [token_of(recording, int(pair.k.tokens[of_n, column])) for column in columns]
     values = [token_of(recording, int(number)) for number in pair.v.tokens[m]]
     if any(one[0] != entry for one in (*keys, *values)):

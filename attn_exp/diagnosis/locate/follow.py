@@ -1,4 +1,4 @@
-"""Where numbers move: each operation is applied to the places of its inputs instead of their numbers."""
+"""Track where numbers move, by applying each operation to indices instead of numbers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.observe.trace import Operation, Trace
 
 MOST = 0.9
-"""The share of the places that an operation must keep as they are to be one that moves numbers."""
+"""Minimum fraction of indices that an operation must preserve to count as moving numbers."""
 
 
 def follow(trace: Trace, source: int, labels: Array, last: int) -> dict[int, Array]:
-    """Return labels of the outputs of later operations, given those of one: -1 where nothing of it is."""
+    """Propagate labels of one output through later operations; -1 marks elements without a label."""
     found = {source: labels}
     for place in range(source + 1, last):
         operation = trace.operations[place]
@@ -29,10 +29,10 @@ def follow(trace: Trace, source: int, labels: Array, last: int) -> dict[int, Arr
 
 
 def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
-    """Return the labels of an output, given those of the inputs; None where each number is made of several.
+    """Return the labels of an output, given those of the inputs; None if numbers are combined.
 
-    An operation that moves numbers is applied to their places; one that keeps the shape of an input, such as a scale, a
-    softmax or a mask, keeps its labels.
+    An operation that moves numbers is applied to their indices; one that keeps the shape of an input, such as a scale,
+    a softmax or a mask, keeps its labels.
     """
     if operation.product is not None:
         return None
@@ -49,7 +49,7 @@ def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array |
 
 
 def move_places(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
-    """Return the labels of an output that holds numbers of its inputs as they are; None where it does not."""
+    """Return the labels of an output that holds unchanged numbers of its inputs; None if it does not."""
     given = list(operation.inputs)
     table, numbers, start = [np.array([-1])], [np.array([np.nan])], 1
     for place, known in enumerate(labels):
@@ -62,7 +62,7 @@ def move_places(operation: Operation, labels: Sequence[Array | None]) -> Array |
     try:
         with np.errstate(all="ignore"):
             places = np.asarray(operation.redo(given), float)
-    except Exception:  # whatever it is that takes no such numbers
+    except Exception:  # whatever an operation raises on such numbers
         return None
     if places.shape != operation.output.shape or not places.size:
         return None
@@ -74,15 +74,15 @@ def move_places(operation: Operation, labels: Sequence[Array | None]) -> Array |
         return None
     made: Array = np.where(same, np.concatenate(table)[at], -1)
     for known, array in zip(labels, operation.inputs, strict=True):
-        if known is not None and array.shape == operation.output.shape:  # such as what a mask fills in
+        if known is not None and array.shape == operation.output.shape:  # such as the input of a masked fill
             return np.where(same, made, known)
     return made
 
 
 def spread_labels(axes_output: Array, size: int) -> Array:
-    """Return labels that number an array's places in standard axes, laid as the array itself lies.
+    """Label an array's elements by their index in standard axes, in the array's own layout.
 
-    `axes_output` holds the places of the array, in standard axes.
+    `axes_output` holds the flat indices of the array, in standard axes.
     """
     labels = np.empty(size, int)
     labels[axes_output.ravel()] = np.arange(size)
@@ -90,7 +90,7 @@ def spread_labels(axes_output: Array, size: int) -> Array:
 
 
 def take_labelled(array: Array, labels: Array, shape: tuple[int, ...]) -> Array:
-    """Return an array in the places that its labels say, NaN where nothing is."""
+    """Scatter an array to the positions that its labels give; NaN elsewhere."""
     made = np.full(shape, np.nan)
     known = labels >= 0
     made.reshape(-1)[labels[known]] = np.asarray(array, float)[known]

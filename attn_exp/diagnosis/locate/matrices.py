@@ -1,7 +1,7 @@
-"""The projections of a layer, read off its trace: which columns of which parameter make each number of q, k and v.
+"""Read a layer's projections from its trace: which parameter columns produce each number of q, k and v.
 
-Each number of q, k or v is, over all runs, what one column of a parameter makes of its token, but for a factor and a
-bias; so no names are needed.
+Over all runs, each number of q, k or v is one column of a parameter applied to its token, up to a factor and a bias;
+so no names are needed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from attn_exp.diagnosis.locate.recording import Recording, tokens_given
 from attn_exp.diagnosis.observe.trace import Producer, Trace
 
 Key = tuple[int, int]
-"""A column: the operation of its projection, and its place there."""
+"""A column: the operation of its projection, and its index there."""
 
 
 class UnreadMatricesError(Exception):
-    """The projections cannot be read: why, as the end of a sentence."""
+    """The projections cannot be read; the message completes a sentence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """A product of tokens with a parameter: `weight` `[m n]` and `bias` `[n]`; `side` 0 says that tokens stand left."""
+    """A product of tokens with a parameter: `weight` `[m n]`, `bias` `[n]`; `side` 0 if tokens are its left input."""
 
     operation: int
     weight: Array
@@ -40,8 +40,8 @@ class Projection:
 class Side:
     """How q, k or v of each head is made: `columns` of the projections for each rank of a head, and their `factor`.
 
-    The rank of a row counts the rows before it that are made of the same token. `turns`: rows of later tokens are made
-    of these columns and others, as rotary positions make them.
+    The rank of a row counts the earlier rows of the same token. `turns`: rows of later tokens combine these columns
+    with others, as rotary positions do.
     """
 
     columns: Mapping[int, tuple[Key, ...]]
@@ -51,7 +51,7 @@ class Side:
 
 
 def find_projections(recording: Recording, producer: Producer) -> list[Projection]:
-    """Return the products with a parameter of which an array is made directly."""
+    """Return the products with a parameter from which an array is computed directly."""
     trace = recording.first
     found, ahead, met = list[Projection](), [producer], set[int]()
     while ahead:
@@ -68,7 +68,7 @@ def find_projections(recording: Recording, producer: Producer) -> list[Projectio
 
 
 def read_projection(recording: Recording, place: int) -> Projection | None:
-    """Return the product with a parameter that an operation is; None of others."""
+    """Return an operation as a product with a parameter, or None."""
     operation = recording.first.operations[place]
     product, axes = operation.product, find_axes(operation)
     if product is None or axes is None or any(axes.lengths[letter] > 1 for letter in axes.batch):
@@ -83,9 +83,9 @@ def read_projection(recording: Recording, place: int) -> Projection | None:
 
 
 def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array | None:
-    """Return what is added to each token of a product, `[n]`: by the operation itself, or by the next one.
+    """Return the bias of a product, `[n]`, added by the operation itself or by the next one.
 
-    `are_rows`: the tokens are the rows of the product, and not its columns.
+    `are_rows`: the tokens are the rows of the product rather than its columns.
     """
     operation = trace.operations[place]
     axes = find_axes(operation)
@@ -104,7 +104,7 @@ def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array |
 
 
 def added_later(trace: Trace, place: int) -> Array | None:
-    """Return what the next operations add to the output of a product, in its places; None where they add nothing."""
+    """Return what the next operations add to a product, in its layout; None if they add nothing."""
     output, last = trace.operations[place].output, min(place + NEAR, len(trace.operations))
     known = follow(trace, place, np.arange(output.size).reshape(output.shape), last)
     for one in trace.operations[place + 1 : last]:
@@ -122,11 +122,11 @@ def added_later(trace: Trace, place: int) -> Array | None:
 
 
 NEAR = 5
-"""Operations behind a product among which its bias is added."""
+"""How many operations after a product may add its bias."""
 
 
 def find_ranks(tokens: Array) -> Array:
-    """Return for each row `[n r]` how many rows before it are made of the same token."""
+    """Return for each row `[n r]` how many earlier rows have the same token."""
     seen, ranks = dict[int, int](), np.empty(tokens.size, int)
     for place, number in enumerate(tokens.ravel().tolist()):
         ranks[place] = seen.get(number, 0)
@@ -138,7 +138,7 @@ def read_side(recording: Recording, rows: Rows) -> Side:
     """Return how q, k or v is made of projections.
 
     Raises:
-        UnreadMatricesError: it is made of none, or not by their columns and one factor.
+        UnreadMatricesError: no projection makes it, or not by single columns and one factor.
     """
     projections = find_projections(recording, recording.first.operations[rows.operation].producers[rows.place])
     if not projections:
@@ -172,7 +172,7 @@ def read_side(recording: Recording, rows: Rows) -> Side:
 
 
 def token_rows(recording: Recording, projection: Projection) -> Array:
-    """Return the row that goes into a projection for each token and run, `[runs tokens m]`.
+    """Return the row that enters a projection for each token and run, `[runs tokens m]`.
 
     Raises:
         UnreadMatricesError: its inputs have other shapes in other runs.
@@ -193,9 +193,9 @@ def token_rows(recording: Recording, projection: Projection) -> Array:
 
 
 def match_columns(rows: Rows, chosen: Array, inputs: Array, weight: Array, exact: float) -> tuple[Array, Array] | None:
-    """Return which column of a weight `[m c]` makes each number of some rows, and the factors.
+    """Return which column of a weight `[m c]` produces each number of the rows, and the factors.
 
-    None where a number is not, but for a factor and a constant, what one column makes of the rows' tokens in every run.
+    None unless each number is one column applied to the row's token in every run, up to a factor and a constant.
     """
     x = np.concatenate([inputs[:, number] for number in rows.tokens[chosen].tolist()])
     y = np.concatenate(
@@ -217,10 +217,9 @@ def match_columns(rows: Rows, chosen: Array, inputs: Array, weight: Array, exact
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """The matrices of a layer as `x W + b` has them, and how many heads it has; `turns` says which sides rotate.
+    """The weight matrices of a layer, as in `x W + b`, and its numbers of heads; `turns` names the sides that rotate.
 
-    `inputs` are the rows that go into the projections of q, k and v, `[runs tokens m]`; `output` is the output
-    projection.
+    `inputs` are the rows that enter the projections of q, k and v, `[runs tokens m]`.
     """
 
     arrays: Mapping[str, Array]
@@ -232,12 +231,12 @@ class Matrices:
 
 
 def fit_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
-    """Return the matrices of a layer whose projections are no columns of one parameter each, such as those of low rank.
+    """Fit the matrices of a layer whose projections are not single columns of a parameter, such as low-rank ones.
 
-    They are fitted to the queries, keys and values of each token, of which there must be more than x has numbers.
+    They are fitted to the queries, keys and values of each token, and need more tokens than x has dimensions.
 
     Raises:
-        UnreadMatricesError: queries, keys or values are no affine function of the tokens.
+        UnreadMatricesError: queries, keys or values are not an affine function of the tokens.
     """
     given, arrays, counts = tokens_given(recording), dict[str, Array](), dict[str, int]()
     for name in ("q", "k", "v"):
@@ -260,7 +259,7 @@ def fit_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
 
 
 def fit_affine(rows: Rows, chosen: Array, given: Array, exact: float) -> tuple[Array, Array]:
-    """Return the matrix `[m k]` and the bias that make some rows of their tokens, in every run.
+    """Fit the matrix `[m k]` and bias that compute rows from their tokens, in every run.
 
     Raises:
         UnreadMatricesError: there are none.
@@ -279,7 +278,7 @@ def fit_affine(rows: Rows, chosen: Array, given: Array, exact: float) -> tuple[A
 
 
 def with_output(recording: Recording, pairs: Sequence[Pair], arrays: dict[str, Array]) -> dict[str, Array]:
-    """Return the matrices of a layer with those of its output projection, if it has one."""
+    """Add the matrices of the output projection, if there is one."""
     output = find_output(recording, pairs)
     if output is None:
         return arrays
@@ -287,7 +286,7 @@ def with_output(recording: Recording, pairs: Sequence[Pair], arrays: dict[str, A
 
 
 def read_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
-    """Return the matrices of a layer, each of columns of a parameter.
+    """Read the matrices of a layer as columns of its parameters.
 
     Raises:
         UnreadMatricesError: why they cannot be read.
@@ -324,12 +323,12 @@ NAMES = {"q": "queries", "k": "keys", "v": "values"}
 
 
 def find_output(recording: Recording, pairs: Sequence[Pair]) -> Projection | None:
-    """Return the product with a parameter behind the context: the output projection; None where there is none."""
+    """Return the output projection: the first product with a parameter after the context; None if there is none."""
     return next(products_behind(recording, {pair.second for pair in pairs}), None)
 
 
 def products_behind(recording: Recording, made: set[int]) -> Iterator[Projection]:
-    """Yield the products with a parameter that are made of some operations, in their order."""
+    """Yield the products with a parameter that depend on some operations, in order."""
     reached = set(made)
     for place in range(min(made) + 1, len(recording.first.operations)):
         if reached & {one for one in recording.first.operations[place].producers if isinstance(one, int)}:

@@ -1,4 +1,4 @@
-"""Products in standard axes: left `[n r k]`, right `[n c k]`, output `[n r c]`, whatever their subscripts are."""
+"""Products in standard axes: left `[n r k]`, right `[n c k]`, output `[n r c]`, whatever their subscripts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from attn_exp.diagnosis.observe.trace import Operation, Producer, Trace
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """The subscripts of a product, sorted: `batch` n is in both inputs and the output, `rows` r are those of the left
-    input, `columns` c those of the right one, and `summed` k is in both inputs alone.
+    """The sorted subscripts of a product: `batch` n is in both inputs and the output, `summed` k in both inputs only.
 
-    Axes of length 1 that are in one input alone, such as those of a 1x1 convolution, are left out.
+    `rows` r come from the left input, `columns` c from the right one. Axes of length 1
+    in only one input, such as those of a 1x1 convolution, are left out.
     """
 
     operation: Operation
@@ -28,7 +28,7 @@ class Axes:
 
     @cached_property
     def lengths(self) -> dict[str, int]:
-        """The length of each letter; an axis of length 1 is broadcast."""
+        """The length of each letter; axes of length 1 are broadcast."""
         product = self.operation.product
         assert product is not None
         found: dict[str, int] = {}
@@ -38,7 +38,7 @@ class Axes:
         return found
 
     def arrange(self, array: Array, letters: str, groups: tuple[str, ...]) -> Array:
-        """Return an array with one axis for each group of letters."""
+        """Reshape an array to one axis per group of letters."""
         order = [letter for group in groups for letter in group]
         kept = [letter for letter in order if letter in letters]
         array = np.asarray(array)[tuple(slice(None) if letter in order else 0 for letter in letters)]
@@ -65,7 +65,7 @@ class Axes:
 
 
 def find_axes(operation: Operation) -> Axes | None:
-    """Return the axes of a product; None of other operations, and where a letter is repeated or summed on one side."""
+    """Return the axes of a product; None for other operations, and if a letter repeats or is summed in one input."""
     if operation.product is None:
         return None
     left, right, output = operation.product.subscripts
@@ -80,7 +80,7 @@ def find_axes(operation: Operation) -> Axes | None:
 
 
 def find_ancestors(trace: Trace, producers: tuple[Producer, ...]) -> set[int]:
-    """Return the operations from which some arrays are made."""
+    """Return the operations on which some arrays depend."""
     found, ahead = set[int](), [one for one in producers if isinstance(one, int)]
     while ahead:
         one = ahead.pop()

@@ -1,7 +1,7 @@
-"""A layer recorded on random tokens, again with half of the tokens changed, and on tokens of other numbers.
+"""Record a layer on random tokens, and again with half of the tokens changed.
 
-Which tokens an array's rows depend on is read off the runs in which they change: each token has a number, and in two
-runs for each of its bits those tokens are changed that have the bit, then those that have it not.
+The runs in which an array's row changes show on which token it depends: each token has a number, and for each bit of
+it there are two runs: one changes the tokens that have the bit, the other those that do not.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from attn_exp.diagnosis.observe.trace import Trace
 from attn_exp.own_code import held
 
 FINE, COARSE = 1e-9, 1e-5
-"""Of the largest number: what rounding may change in float64, and in float32 or less."""
+"""Relative rounding error of float64, and of float32 or less."""
 NONE, SEVERAL = -1, -2
-"""In place of a token's number: an array's row depends on no token, or on several."""
+"""In place of a token's number: a row depends on no token, or on several."""
 GRID = 2
 """Rows of an image whose points are tokens."""
 
@@ -30,8 +30,8 @@ GRID = 2
 class Recording:
     """Traces of a layer on inputs of one shape.
 
-    `given` are the inputs of each trace by role `[b t m]`, those of `first` in front. `bits` pairs of traces are behind
-    it, one pair for each bit of a token's number. `tokens` are the input, the entry and the position of each number.
+    `given` are the inputs of each trace by role `[b t m]`, starting with those of `first`. Two traces follow for each
+    of the `bits` of a token's number. `tokens` gives the role, batch entry and position of each number.
     """
 
     layer: Layer
@@ -42,12 +42,12 @@ class Recording:
 
     @property
     def first(self) -> Trace:
-        """The trace that the others are compared with."""
+        """The trace with which the others are compared."""
         return self.traces[0]
 
     @property
     def exact(self) -> float:
-        """How near numbers must be to be the same but for rounding, in the coarsest type of the operations."""
+        """Rounding tolerance of the coarsest dtype among the operations."""
         kinds = [one.output.dtype for one in self.first.operations if one.output.dtype.kind == "f"]
         return FINE if all(kind.itemsize >= np.dtype(np.float64).itemsize for kind in kinds) else COARSE
 
@@ -56,7 +56,7 @@ class Recording:
         return [one.operations[operation].inputs[place] for one in self.traces]
 
     def is_live(self, operation: int, place: int) -> bool:
-        """Say whether an input of an operation depends on any token."""
+        """Return whether an input of an operation depends on any token."""
         first, *others = self.inputs(operation, place)[:3]
         return any(not np.array_equal(one, first, equal_nan=True) for one in others)
 
@@ -74,13 +74,13 @@ class Recording:
 
 
 class DifferentPathsError(Exception):
-    """The layer does other operations on other numbers."""
+    """The layer runs different operations for different numbers."""
 
 
 def record_layer(
     layer: Layer, batch: int, length: int, keys: int, keywords: Mapping[str, Any], *, more: int = 0, seed: int = 0
 ) -> Recording:  # fmt: skip
-    """Record a layer on `length` tokens, and `keys` of a memory or of keys that are given apart.
+    """Record a layer on `length` tokens, and on `keys` tokens of a memory or of separate keys.
 
     Raises:
         DifferentPathsError: its operations depend on the numbers.
@@ -110,7 +110,7 @@ def record_layer(
 
 
 def mix(base: Mapping[str, Array], other: Mapping[str, Array], is_changed: Array) -> dict[str, Array]:
-    """Return inputs of which the tokens of some numbers are others."""
+    """Replace the tokens of some numbers by those of another input."""
     made, start = dict[str, Array](), 0
     for role, array in base.items():
         count = array.shape[0] * array.shape[1]
@@ -120,7 +120,6 @@ def mix(base: Mapping[str, Array], other: Mapping[str, Array], is_changed: Array
 
 
 def record_once(layer: Layer, given: Mapping[str, Array], keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
-    """Record one call of a layer."""
     arrays = {role: layer.convert(lay(array, layer.inputs[role])) for role, array in given.items()}
     recorder = RECORDERS[layer.library]
     with held(), np.errstate(all="ignore"):
@@ -128,9 +127,9 @@ def record_once(layer: Layer, given: Mapping[str, Array], keywords: Mapping[str,
 
 
 def lay(rows: Any, axes: str) -> Any:
-    """Return tokens `[b t m]` of any library with the axes of a layer: `btm`, `tbm`, `bmt`, or those of an image.
+    """Convert tokens `[b t m]` of any library to the layout of a layer: `btm`, `tbm`, `bmt`, or that of an image.
 
-    Of axes without b that is the first entry. c is another name for m, and s for t.
+    A layout without b gets the first batch entry. c is another name for m, and s for t.
     """
     axes = axes.replace("s", "t").replace("c", "m")
     if "b" not in axes:
@@ -145,7 +144,7 @@ def lay(rows: Any, axes: str) -> Any:
 
 
 def unlay(array: Any, axes: str) -> Any:
-    """Return a layer's answer as `[b t n]`; as it is where it has another number of axes."""
+    """Return a layer's output as `[b t n]`; unchanged if it has another number of axes."""
     axes = axes.replace("s", "t").replace("c", "m")
     if len(array.shape) != len(axes):
         return array
@@ -159,7 +158,7 @@ def unlay(array: Any, axes: str) -> Any:
 
 
 def tokens_given(recording: Recording) -> Array:
-    """Return the tokens in the type in which the layer got them, `[runs tokens m]`; narrower ones end with zeros."""
+    """Return the tokens as the layer received them, `[runs tokens m]`, padded with zeros to the widest."""
     axes, made = recording.layer.inputs, list[Array]()
     for one in recording.traces:
         several = [unlay(array, axes[role]) for role, array in one.inputs.items()]

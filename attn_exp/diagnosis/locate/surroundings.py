@@ -1,4 +1,4 @@
-"""What stands around the attention of a layer: norms before the projections, and norms and residuals behind them."""
+"""Find what surrounds the attention of a layer: norms before the projections, and norms and residuals after them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ KINDS, EPSILONS = ("LayerNorm", "RMSNorm", "L2"), (1e-5, 1e-6, 1e-12, 1e-8, 1e-3
 
 
 def find_surroundings(recording: Recording, found: Matrices, context: Array | None) -> Around | None:
-    """Return the norms and residuals around attention, None where there are none.
+    """Return the norms and residuals around attention, or None.
 
-    `context` are the rows of the first run, `[tokens n]`, which tell where there is no output projection.
+    `context` holds the rows of the first run, `[tokens n]`, used if there is no output projection.
 
     Raises:
-        UnreadMatricesError: something else stands there.
+        UnreadMatricesError: something else surrounds attention.
     """
     given = tokens_given(recording)
     queries = "x" if "x" in recording.layer.inputs else "q"
@@ -44,11 +44,11 @@ def find_surroundings(recording: Recording, found: Matrices, context: Array | No
         raise UnreadMatricesError("the answer has not one row for each token")
     x = given[: len(answer), : answer.shape[1]]
     places = np.arange(answer.shape[1]).reshape(len(recording.given[0][queries]), -1)
-    for order in (places.ravel(), places.T.argsort(axis=None).ravel()):  # entries first, or tokens first
+    for order in (places.ravel(), places.T.argsort(axis=None).ravel()):  # batch first, or tokens first
         for around in find_possible(before, x, made[:, order], answer, recording.exact):
             if are_close(around.finish(x, made[:, order]), answer, recording.exact):
                 return around if str(around) else None
-    if found.output is None:  # what becomes of the context is compared with the definition, as the answer is
+    if found.output is None:  # the context, like the output, is compared with the definition
         return before if str(before) else None
     last = recording.first.outputs[0][0]
     end = last + 1 if isinstance(last, int) else None
@@ -57,7 +57,7 @@ def find_surroundings(recording: Recording, found: Matrices, context: Array | No
 
 
 def are_same_norms(one: Norm | None, other: Norm | None, exact: float) -> bool:
-    """Say whether two norms do the same."""
+    """Return whether two norms compute the same."""
     if one is None or other is None:
         return one is other
     return (
@@ -68,7 +68,7 @@ def are_same_norms(one: Norm | None, other: Norm | None, exact: float) -> bool:
 
 
 def find_possible(before: Around, x: Array, made: Array, answer: Array, exact: float) -> Iterator[Around]:
-    """Yield what may stand behind the output projection, the plainest first."""
+    """Yield what may follow the output projection, simplest first."""
     yield before
     if made.shape != answer.shape:
         return
@@ -86,7 +86,7 @@ def find_possible(before: Around, x: Array, made: Array, answer: Array, exact: f
 
 
 def find_norm(given: Array, inputs: Array, what: str, exact: float) -> Norm | None:
-    """Return the norm that makes the inputs of a projection of tokens; None where they are the tokens.
+    """Return the norm between the tokens and a projection's inputs; None if the inputs are the tokens.
 
     Raises:
         UnreadMatricesError: it is something else.
@@ -102,7 +102,7 @@ def find_norm(given: Array, inputs: Array, what: str, exact: float) -> Norm | No
 
 
 def fit_norm(z: Array, y: Array, exact: float) -> Norm | None:
-    """Return the norm along the last axis that makes y of z, with its gain and shift; None where none does."""
+    """Fit the norm along the last axis that maps z to y, with its gain and shift; None if none does."""
     for kind in KINDS:
         for eps in EPSILONS:
             rows = normed(kind, z, eps).reshape(-1, z.shape[-1])
@@ -116,13 +116,13 @@ def fit_norm(z: Array, y: Array, exact: float) -> Norm | None:
 
 
 def output_rows(recording: Recording, output: Projection) -> Array:
-    """Return the rows that the output projection makes, `[runs rows n]`, in the order in which they lie there."""
+    """Return the rows that the output projection produces, `[runs rows n]`, in the order of its trace."""
     rows = output_inputs(recording, output) @ output.weight
     return np.asarray(rows + (0.0 if output.bias is None else output.bias))
 
 
 def output_inputs(recording: Recording, output: Projection) -> Array:
-    """Return the rows that go into the output projection, `[runs rows m]`."""
+    """Return the rows that enter the output projection, `[runs rows m]`."""
     operation = recording.first.operations[output.operation]
     product, axes = operation.product, find_axes(operation)
     assert product is not None and axes is not None
@@ -131,7 +131,7 @@ def output_inputs(recording: Recording, output: Projection) -> Array:
 
 
 def answer_rows(recording: Recording) -> Array | None:
-    """Return the answer's row for each query token, `[runs tokens n]`."""
+    """Return the output row of each query token, `[runs tokens n]`."""
     role = "x" if "x" in recording.layer.inputs else "q"
     count = recording.given[0][role].shape[0] * recording.given[0][role].shape[1]
     every = [unlay(one.outputs[0][1], recording.layer.inputs[role]) for one in recording.traces if one.outputs]
@@ -140,7 +140,7 @@ def answer_rows(recording: Recording) -> Array | None:
 
 
 def are_close(one: Array, other: Array, exact: float) -> bool:
-    """Say whether arrays are equal but for rounding."""
+    """Return whether arrays are equal up to rounding."""
     return one.shape == other.shape and bool(
         np.abs(one - other).max(initial=0.0) <= exact * max(np.abs(other).max(), 1.0)
     )

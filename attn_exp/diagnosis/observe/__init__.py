@@ -1,4 +1,4 @@
-"""The operations of one call, recorded in the library in which it is written.
+"""Record the operations of one call in the library in which it is written.
 
-`trace` is what a recorder returns; there is one recorder per library.
+`trace` defines what a recorder returns; there is one recorder per library.
 """

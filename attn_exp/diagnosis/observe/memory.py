@@ -17,7 +17,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Place(NamedTuple):
-    """Where an array lies in memory: its allocation, first address, shape, strides in bytes, and type.
+    """The location of an array in memory: allocation, first address, shape, strides in bytes, and dtype.
 
     Two arrays in one place hold the same numbers, so they have the same producer.
     """
@@ -33,8 +33,8 @@ class Place(NamedTuple):
 class Recording:
     """The operations recorded so far.
 
-    `copy` turns an array of the library into one of NumPy, `restore` the other way round. `known` has each array that
-    was seen, so that no address is used twice, and its producer.
+    `copy` converts an array of the library to NumPy, `restore` back. `known` keeps each array seen, so that no address
+    is reused, and its producer.
     """
 
     is_array: Callable[[Any], bool]
@@ -106,7 +106,7 @@ class Recording:
         self.operations += [] if is_large else [operation]
 
     def add_write(self, target: Any, other: Any, old: Array) -> None:
-        """Record that writing into an array changed another one in the same memory."""
+        """Record that writing into an array changed another array that shares its memory."""
         source, place = self.locate(target), self.locate(other)
         if source.kind != place.kind:
             self.known[place] = other, None
@@ -158,7 +158,7 @@ def find_addresses(place: Place) -> Array:
 
 
 def make_scatter(place: Place, source: Place) -> Redo:
-    """Return what replaces numbers of a first array, or zeros, by those of a last one at the same addresses."""
+    """Return a function that writes the last array into the first (or zeros), where addresses coincide."""
     wanted, available = find_addresses(place), find_addresses(source).ravel()
     order = np.argsort(available)
     nearest = order[np.minimum(np.searchsorted(available, wanted, sorter=order), available.size - 1)]

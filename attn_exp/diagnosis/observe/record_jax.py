@@ -66,7 +66,7 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
 
 
 def make_jaxpr(call: Call, inputs: Mapping[str, Any]) -> Any:
-    """Return the jaxpr of a call, its constants, and what it computes from these alone; None if that is impossible."""
+    """Return the jaxpr of a call, its constants, and what it computes from these alone; None if tracing fails."""
 
     def find_all(context: Callable[[], Any], *arrays: Any) -> list[Any]:
         with context():
@@ -106,7 +106,7 @@ def run_equation(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
 
 
 def redo(step: Any, name: str, before: Sequence[Array], index: int, arrays: Sequence[Array]) -> Array:
-    """Run an equation again; what only moves numbers keeps their type, as they may stand for places."""
+    """Run an equation again; operations that only move numbers keep their dtype, as the numbers may be labels."""
     new = [np.asarray(one) for one in arrays]
     rule = jaxprs.rule_of(name, step.params, new) if name in jaxprs.MOVES and name != "convert_element_type" else None
     try:

@@ -27,7 +27,7 @@ WRITING_METHODS = ("__setitem__", "fill", "partition", "put", "sort")
 WRITING_FUNCTIONS = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")
 """Functions that write into their first argument."""
 CREATORS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "full", "ones", "zeros")
-"""Functions that take no tracked array, or do not ask it: their results are tracked, too."""
+"""Functions that take no tracked array, or bypass its dispatch; their results are tracked too."""
 
 current: ContextVar[Recording | None] = ContextVar("current", default=None)
 

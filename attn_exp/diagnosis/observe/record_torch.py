@@ -21,7 +21,7 @@ PRODUCTS = {
     "mm": (0, "td,ds->ts"), "addmm": (1, "td,ds->ts"), "bmm": (0, "ntd,nds->nts"), "baddbmm": (1, "ntd,nds->nts"),
     "mv": (0, "td,d->t"), "addmv": (1, "td,d->t"), "dot": (0, "d,d->"), "linear": (0, "...d,sd->...s"),
 }  # fmt: skip
-"""Where the factors of each product are among its arguments, and their subscripts."""
+"""The index of each product's first factor among its arguments, and its subscripts."""
 
 
 SUMS: dict[str, Callable[..., Any]] = {"addmm": torch.mm, "baddbmm": torch.bmm, "addmv": torch.mv}
@@ -82,7 +82,7 @@ def find_written(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def is_constant(function: Any, name: str) -> bool:
-    """Return whether the result does not depend on what is in the arguments: it is new, or drawn at random."""
+    """Return whether the result does not depend on the contents of its arguments: it is new, or random."""
     tags = getattr(function, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags or name.endswith("_like") or name.startswith("new_")
 

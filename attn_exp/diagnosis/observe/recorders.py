@@ -12,10 +12,10 @@ import numpy as np
 from attn_exp.diagnosis.observe.trace import Trace
 
 LARGEST = 2_200_000
-"""Arrays of more numbers end the trail: they are not copied, and have no producer."""
+"""Larger arrays are not copied and have no producer."""
 
 Call = Callable[[Mapping[str, Any]], Any]
-"""What is recorded: it takes arrays of its library by name, and returns anything with arrays in it."""
+"""The call to record: it takes arrays of its library by name, and returns anything that contains arrays."""
 
 
 class Recorder(Protocol):
@@ -41,7 +41,7 @@ def record_with(
 
 
 RECORDERS: dict[str, Recorder] = {library: partial(record_with, library) for library in ("torch", "numpy", "jax")}
-"""The recorder of each library, which it loads when it is called."""
+"""The recorder of each library, imported when it is called."""
 
 
 def find_outputs(value: Any, seen: set[int] | None = None) -> list[Any]:

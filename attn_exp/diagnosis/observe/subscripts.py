@@ -9,7 +9,7 @@ Subscripts = tuple[str, str, str]
 
 
 def resolve_subscripts(subscripts: str, ndims: Sequence[int]) -> Subscripts:
-    """Replace `...` by letters in the subscripts of two arrays with so many axes, and add an implicit output."""
+    """Replace `...` by letters in the subscripts of two arrays with these numbers of axes; add an implicit output."""
     operands, arrow, output = subscripts.replace(" ", "").partition("->")
     if not arrow:
         output = "..." + "".join(one for one in sorted(set(operands) - set(",.")) if operands.count(one) == 1)

@@ -1,4 +1,4 @@
-"""One call as a flat list of operations on NumPy arrays, whichever library ran it."""
+"""One call as a flat list of operations on NumPy arrays, for any library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from attn_exp.arrays import Array
 
 Producer = int | str | None
-"""Where an array comes from: the index of an operation, the name of an input, or None for parameters and constants."""
+"""Source of an array: the index of an operation, the name of an input, or None for parameters and constants."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Product:
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One operation: its inputs as they were when it read them, and where each comes from.
+    """One operation, its inputs at the time it read them, and the source of each.
 
     `redo` applies the same operation to other arrays of the same shapes, in the order of `inputs`.
     """
@@ -41,7 +41,7 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The operations of a call in their order, the named inputs, and each array that the call returned."""
+    """The operations of a call in order, its named inputs, and each array that it returned."""
 
     operations: tuple[Operation, ...]
     inputs: Mapping[str, Array]
