@@ -1,4 +1,4 @@
-"""Code of others: as it is written, the arrays of its libraries, and the operations that a call of it does.
+"""User code: its source, the arrays of its libraries, and the operations that a call runs.
 
-Imports from no other room of diagnosis.
+Imports from no other package of diagnosis.
 """

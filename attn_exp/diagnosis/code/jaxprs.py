@@ -1,7 +1,7 @@
-"""Functions of JAX, taken apart into their operations, which are done one by one in NumPy.
+"""Run JAX functions operation by operation in NumPy.
 
-To compile a function takes JAX longer than to trace it, and a check calls each in many sizes, once or twice in each.
-What is not known here is done by JAX.
+JAX compiles a function more slowly than it traces it, and a check calls each function in many sizes, once or twice
+per size. JAX runs the operations that have no rule here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OF_FLOATS: dict[str, Rule] = {
     "erf": np.vectorize(math.erf, [float]), "erf_inv": np.vectorize(lambda x: inverse_of_erf(float(x)), [float]),
     "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x), "logistic": lambda x: 1 / (1 + np.exp(-x)),
 }  # fmt: skip
-"""Those that do something else with whole numbers, as what becomes a whole number may."""
+"""Operations with another meaning on integers, for which JAX is used."""
 OF_BITS: dict[str, Rule] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.bitwise_not}
 ALONG: dict[str, Rule] = {
     "reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min, "reduce_prod": np.prod, "reduce_and": np.all,
@@ -39,16 +39,16 @@ ALONG: dict[str, Rule] = {
 }  # fmt: skip
 CALLS = ("pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
          "checkpoint", "remat", "remat2", "custom_lin")  # fmt: skip
-"""Operations that are others in a row."""
+"""Operations that contain a jaxpr."""
 
 
 def product(left: Any, right: Any, *, dimension_numbers: Any, **_: Any) -> Any:
-    """Return a product of matrices along any axes."""
+    """Contract any axes of two arrays (`dot_general`)."""
     return as_matrices(left, right, dimension_numbers, np.matmul)
 
 
 def as_matrices(left: Any, right: Any, numbers: Any, multiply: Callable[[Any, Any], Any]) -> Any:
-    """Return a product along any axes, which `multiply` makes of `[n t d]` and `[n d s]`."""
+    """Contract any axes, using `multiply` on `[n t d]` and `[n d s]`."""
     (of_left, of_right), (batch, other_batch) = numbers
     free = [axis for axis in range(left.ndim) if axis not in (*of_left, *batch)]
     other_free = [axis for axis in range(right.ndim) if axis not in (*of_right, *other_batch)]
@@ -61,7 +61,6 @@ def as_matrices(left: Any, right: Any, numbers: Any, multiply: Callable[[Any, An
 
 
 def broadcast(array: Any, *_: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], **__: Any) -> Any:
-    """Return an array with more axes, some of which are repeated."""
     whole = [1] * len(shape)
     for axis, length in zip(broadcast_dimensions, np.shape(array), strict=True):
         whole[axis] = length
@@ -69,36 +68,33 @@ def broadcast(array: Any, *_: Any, shape: Sequence[int], broadcast_dimensions: S
 
 
 def iota(*_: Any, dtype: Any, shape: Sequence[int], dimension: int, **__: Any) -> Any:
-    """Return places along an axis."""
     lengths = [length if axis == dimension else 1 for axis, length in enumerate(shape)]
     return np.broadcast_to(np.arange(shape[dimension], dtype=dtype).reshape(lengths), shape)
 
 
 def part(array: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    """Return what lies between places along each axis."""
     steps = strides or [1] * array.ndim
     return array[tuple(slice(*place) for place in zip(start_indices, limit_indices, steps, strict=True))]
 
 
 def part_from(array: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
-    """Return what lies behind a place along each axis, which is moved back where there is not enough."""
+    """Return a slice from a start on each axis, moved back if it would pass the end."""
     room = zip(starts, array.shape, slice_sizes, strict=True)
     first = [min(max(int(start), 0), length - size) for start, length, size in room]
     return array[tuple(slice(start, start + size) for start, size in zip(first, slice_sizes, strict=True))]
 
 
 def chosen(which: Any, *cases: Any) -> Any:
-    """Return of each number the case that is chosen."""
+    """Select one of the cases for each element."""
     return np.where(which, cases[1], cases[0]) if which.dtype == np.bool_ else np.choose(which, cases)
 
 
 def cut(array: Any, *, sizes: Sequence[int], axis: int) -> list[Any]:
-    """Return an array in parts."""
     return np.split(array, np.cumsum(sizes)[:-1], axis)
 
 
 def padded(array: Any, number: Any, *, padding_config: Sequence[tuple[int, int, int]]) -> Any:
-    """Return an array with numbers around it, or without some at its ends."""
+    """Pad an array, or crop it where the padding is negative."""
     if any(between for _, _, between in padding_config):
         return NotImplemented
     whole = np.pad(array, [(max(low, 0), max(high, 0)) for low, high, _ in padding_config], constant_values=number)
@@ -106,7 +102,7 @@ def padded(array: Any, number: Any, *, padding_config: Sequence[tuple[int, int, 
 
 
 def gathered(array: Any, places: Any, **params: Any) -> Any:
-    """Return parts of an array that begin at given places; where some lie outside and are to be filled, JAX does it."""
+    """Gather slices of an array; leave out-of-range slices with fill mode to JAX."""
     numbers, sizes, axes = params["dimension_numbers"], params["slice_sizes"], range(array.ndim)
     starts = dict(zip(numbers.start_index_map, np.moveaxis(places, -1, 0), strict=True))
     most = {axis: array.shape[axis] - sizes[axis] for axis in starts}
@@ -130,29 +126,27 @@ def gathered(array: Any, places: Any, **params: Any) -> Any:
 
 
 def inverse_of_erf(x: float) -> float:
-    """Return the number whose erf is x."""
     return NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2) if abs(x) < 1 else math.copysign(math.inf, x)
 
 
 def summed_so_far(array: Any, *, axis: int, reverse: bool) -> Any:
-    """Return the sum up to each place of an axis."""
     return np.flip(np.cumsum(np.flip(array, axis), axis), axis) if reverse else np.cumsum(array, axis)
 
 
 def quotient(left: Any, right: Any) -> Any:
-    """Return a quotient; that of whole numbers without its part behind the point."""
+    """Divide; integers are truncated towards zero."""
     if left.dtype.kind == "f":
         return left / right
     return (left - np.fmod(left, right)) // right if right.all() else NotImplemented
 
 
 def shifted(array: Any, by: Any) -> Any:
-    """Return bits moved to the right; of numbers with a sign JAX does it."""
+    """Shift bits to the right; leave signed integers to JAX."""
     return array >> by if array.dtype.kind == "u" else NotImplemented
 
 
 def convolved(x: Any, kernel: Any, **params: Any) -> Any:
-    """Return what a kernel makes of the places that it lies on, one after the other."""
+    """Convolve x with a kernel; leave unusual options to JAX."""
     numbers, apart, padding = (params[word] for word in ("dimension_numbers", "rhs_dilation", "padding"))
     if params["batch_group_count"] > 1 or max(params["lhs_dilation"]) > 1 or min(map(min, padding)) < 0:
         return NotImplemented
@@ -175,7 +169,7 @@ def convolved(x: Any, kernel: Any, **params: Any) -> Any:
 
 
 def recast(array: Any, *, new_dtype: Any) -> Any:
-    """Return bits as numbers of another type, of as many bits."""
+    """Reinterpret bits as another dtype of the same size."""
     return array.view(new_dtype) if array.dtype.itemsize == np.dtype(new_dtype).itemsize else NotImplemented
 
 
@@ -201,19 +195,19 @@ OTHERS: dict[str, Rule] = {
     "optimization_barrier": lambda *several: list(several),
 }  # fmt: skip
 EXACT = ("add", "sub", "mul", "max", "min", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge")
-"""Operations on two numbers whose result is the one nearest to the right one, in every library."""
+"""Operations on two numbers that every library rounds correctly."""
 MOVES = ("iota", "select_n", "stack", "concatenate", "pad", "tile", "broadcast_in_dim", "slice", "split", "reshape",
          "transpose", "squeeze", "expand_dims", "gather", "rev", "stop_gradient", "copy", "copy_p",
          "convert_element_type", "optimization_barrier")  # fmt: skip
-"""Operations that leave numbers as they are, but for their type."""
+"""Operations that move numbers without changing them, except for their dtype."""
 
 
 def rule_of(name: str, params: Mapping[str, Any], given: Sequence[Any]) -> Rule | None:
-    """Return how NumPy does an operation; None where JAX does it, as sums and products of numbers of half precision."""
+    """Return how NumPy runs an operation; None if JAX does, as for half-precision arithmetic."""
     kinds = [one.dtype if isinstance(one, np.ndarray) else None for one in given]
     if not all(map(is_number, kinds)) or (any(map(is_half, kinds)) and name not in (*EXACT, *MOVES)):
         return None
-    # a float may be raised to a whole number
+    # a float may have an integer exponent
     are_floats = all(kind is not None and kind.kind not in "biu" for kind in (kinds[:1] if name == "pow" else kinds))
     makes_whole = name == "convert_element_type" and np.dtype(params["new_dtype"]).kind in "iu"
     if (name in (*OF_FLOATS, "integer_pow") and not are_floats) or (makes_whole and are_floats):
@@ -225,24 +219,23 @@ def rule_of(name: str, params: Mapping[str, Any], given: Sequence[Any]) -> Rule 
 
 
 def is_number(kind: Any) -> bool:
-    """Say whether a type is one of numbers that NumPy knows, or of half precision."""
+    """Return whether a dtype is numeric for NumPy, or half precision."""
     return kind is not None and (kind.kind in "biufc" or is_half(kind))
 
 
 def is_half(kind: Any) -> bool:
-    """Say whether a type is one of half precision."""
     return str(kind) in ("float16", "bfloat16")
 
 
 def as_tree(said: Any, are_leaves: Callable[[list[Any]], bool]) -> Any:
-    """Return an answer with mappings that JAX takes for an array, as they are people's own, as dictionaries."""
+    """Convert custom mappings that JAX would treat as leaves to dictionaries."""
     if isinstance(said, Mapping) and are_leaves([said]):
         return {name: as_tree(one, are_leaves) for name, one in said.items()}
     return type(said)(as_tree(one, are_leaves) for one in said) if type(said) in (tuple, list) else said
 
 
 def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
-    """Return a function of arrays of these sizes as one that does its operations in NumPy."""
+    """Trace a function of arrays of these shapes; return a function that runs its operations in NumPy."""
     import jax  # noqa: PLC0415 - the function is one of JAX
 
     try:
@@ -257,7 +250,7 @@ def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
     kept: list[dict[Any, Any]] = []
 
     def do(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
-        if id(step) not in rules:  # the types of what it is given are always the same
+        if id(step) not in rules:  # the dtypes of its inputs never change
             rules[id(step)] = rule_of(name, step.params, arrays)
         return one_step(step, name, arrays, rules[id(step)])
 
@@ -273,9 +266,9 @@ def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
 
 @contextmanager
 def errors_as_they_are(settings: Any) -> Iterator[None]:
-    """Let JAX, whose settings are these, hand on errors as they are: to leave itself out takes it longer than a call.
+    """Switch off JAX's traceback filtering, which takes longer than a call.
 
-    The settings are those of all threads, so the first alone changes them.
+    The setting applies to all threads, so only the main thread changes it.
     """
     before = settings.jax_traceback_filtering
     is_first = threading.current_thread() is threading.main_thread()
@@ -289,7 +282,7 @@ def errors_as_they_are(settings: Any) -> Iterator[None]:
 
 
 def of_others(way: TracebackType | None) -> TracebackType | None:
-    """Return the way of an error without the calls that JAX leaves out of it."""
+    """Remove JAX's internal frames from a traceback."""
     calls = list[TracebackType]()
     while way is not None:
         calls += [way] if is_shown(way.tb_frame.f_code.co_filename) else []
@@ -302,9 +295,9 @@ def of_others(way: TracebackType | None) -> TracebackType | None:
 
 @cache
 def is_shown(file: str) -> bool:
-    """Say whether JAX leaves calls in a file in the way of an error; it looks at dozens of paths on disk.
+    """Return whether JAX keeps frames of a file in a traceback; cached, as JAX looks up dozens of paths.
 
-    Where a version of JAX does not say, all are left: they alone tell what the error is.
+    All are kept if a version of JAX does not tell.
     """
     call: Any = SimpleNamespace(f_code=SimpleNamespace(co_filename=file))
     with suppress(ImportError, AttributeError):
@@ -315,11 +308,11 @@ def is_shown(file: str) -> bool:
 
 
 Step = Callable[[Any, str, Sequence[Any]], list[Any]]
-"""What does one operation: it is told the operation, its name and what that is given."""
+"""Runs one operation, given its equation, its name and its inputs."""
 
 
 def made_of_nothing(jaxpr: Any, consts: Sequence[Any], do: Step, held: Callable[[Any], Any]) -> dict[Any, Any]:
-    """Return what a list of operations makes whatever it is given, as tables of angles are made: once is enough."""
+    """Precompute what a jaxpr makes of constants alone, such as tables of angles."""
     known, made = dict[Any, Any](zip(jaxpr.constvars, map(held, consts), strict=True)), dict[Any, Any]()
     for step in jaxpr.eqns:
         if not step.effects and all(hasattr(one, "val") or one in known for one in step.invars):
@@ -333,9 +326,9 @@ def done(
     jaxpr: Any, consts: Sequence[Any], given: Sequence[Any], do: Step, held: Callable[[Any], Any],
     made: Mapping[Any, Any] = MappingProxyType({}),
 ) -> list[Any]:  # fmt: skip
-    """Return what a list of operations makes of what it is given; what may `do` each gets constants as `held` says.
+    """Run a jaxpr: `do` runs each operation, `held` converts constants.
 
-    What is `made` already is not made again.
+    Variables already in `made` are not computed again.
     """
     known: dict[Any, Any] = dict(made)
     known.update(zip(jaxpr.constvars, map(held, consts), strict=True))
@@ -347,7 +340,7 @@ def done(
 
 
 def made_by(step: Any, known: Mapping[Any, Any], do: Step, held: Callable[[Any], Any]) -> list[Any]:
-    """Return what one operation makes of what is known, or what those do that it is made of."""
+    """Run one operation, or the jaxpr inside it."""
     arrays = [held(one.val) if hasattr(one, "val") else known[one] for one in step.invars]
     name = step.primitive.name
     inner = next((step.params[word] for word in ("jaxpr", "call_jaxpr", "fun_jaxpr") if word in step.params), None)
@@ -357,7 +350,7 @@ def made_by(step: Any, known: Mapping[Any, Any], do: Step, held: Callable[[Any],
 
 
 def one_step(step: Any, name: str, arrays: Sequence[Any], rule: Rule | None) -> list[Any]:
-    """Return what one operation makes of arrays, by a rule of NumPy's or by JAX."""
+    """Run one operation, by a NumPy rule or by JAX."""
     if name == "random_bits":
         return [random_bits(arrays[0], step.outvars[0].aval)]
     if rule is not None:
@@ -366,7 +359,7 @@ def one_step(step: Any, name: str, arrays: Sequence[Any], rule: Rule | None) -> 
             several = said if isinstance(said, list) else [said]
             return [np.asarray(one, out.aval.dtype) for one, out in zip(several, step.outvars, strict=True)]
     params = step.primitive.get_bind_params(step.params)
-    made, params = params if isinstance(params, tuple) else ((), params)  # JAX up to 0.9 has functions among them
+    made, params = params if isinstance(params, tuple) else ((), params)  # up to 0.9, JAX returns functions too
     narrow = [array.astype(one.aval.dtype) if is_wider(array, one.aval) else array
               for array, one in zip(arrays, step.invars, strict=True)]  # fmt: skip
     out = step.primitive.bind(*made, *narrow, **params)
@@ -374,12 +367,12 @@ def one_step(step: Any, name: str, arrays: Sequence[Any], rule: Rule | None) -> 
 
 
 def is_wider(array: Any, kind: Any) -> bool:
-    """Say whether an array holds numbers of more digits than an operation is for."""
+    """Return whether an array is wider than the dtype that an operation takes."""
     return isinstance(array, np.ndarray) and array.dtype in (np.float64, np.complex128) and array.dtype != kind.dtype
 
 
 def in_float64(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
-    """Return what one operation makes of arrays, where NumPy does it with all digits of float64."""
+    """Run one operation in float64 if NumPy has a rule for it."""
     to_floats = name == "convert_element_type" and np.dtype(step.outvars[0].aval.dtype).kind not in "biu"
     rule = None if to_floats or name == "random_bits" else rule_of(name, step.params, arrays)
     said: Any = arrays[0] if to_floats and isinstance(arrays[0], np.ndarray) else NotImplemented
@@ -394,17 +387,17 @@ def in_float64(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
 
 
 def is_float(kind: Any) -> bool:
-    """Say whether a type is one of floats, of any precision, or of complex numbers."""
+    """Return whether a dtype is floating-point or complex, of any precision."""
     return str(kind).startswith(("float", "bfloat", "complex"))
 
 
 def as_kind(array: Any, kind: Any) -> Any:
-    """Return an array in a type of NumPy's; random keys as they are."""
+    """Convert an array to a NumPy dtype; return random keys unchanged."""
     return np.asarray(array, kind) if isinstance(array, np.ndarray | np.generic) else array
 
 
 def wide(array: Any) -> Any:
-    """Return floats in float64, complex numbers in twice that; all else as it is."""
+    """Convert floats to float64 and complex numbers to complex128; return all else unchanged."""
     held = as_array(array)
     if not isinstance(held, np.ndarray) or not is_float(held.dtype):
         return held
@@ -412,16 +405,16 @@ def wide(array: Any) -> Any:
 
 
 def random_bits(key: Any, kind: Any) -> Any:
-    """Return random bits that a key alone tells: NumPy's, as to draw its own is what JAX compiles longest."""
+    """Draw random bits from NumPy, seeded with the key, because JAX's generator compiles slowly."""
     seed = np.asarray(sys.modules["jax"].random.key_data(key))
     return np.random.default_rng(seed.ravel()).integers(0, 1 << 8 * kind.dtype.itemsize, kind.shape, kind.dtype)
 
 
 def as_array(one: Any) -> Any:
-    """Return an array of JAX's as one of NumPy's, unless it holds random keys.
+    """Convert a JAX array to NumPy, unless it holds random keys.
 
     Raises:
-        Exception: it was never made, as there is no memory for it.
+        Exception: JAX could not compute it, for lack of memory.
     """
     if not hasattr(one, "dtype"):
         return np.asarray(one)

@@ -1,4 +1,4 @@
-"""Arrays of NumPy, PyTorch and JAX: which one a function wants, into it and back."""
+"""Arrays of NumPy, PyTorch and JAX: which library a function wants, and conversion both ways."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from attn_exp.errors import UncalledError, UserError, first_line, unknown
 LIBRARIES = ("numpy", "torch", "jax")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
-"""Significant bits of each type."""
+"""Significant bits of each dtype."""
 
 
 NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
-"""What NumPy offers, as it was before code of others could replace any of it."""
+"""NumPy's functions as they were before user code could replace any."""
 
 
 def replaced_in_numpy() -> list[str]:
-    """Return the functions of NumPy that somebody replaced: what is right is computed with them too."""
+    """Return the NumPy functions that user code replaced, which would falsify the expected results."""
     return [f"numpy.{name}" for name, value in NUMPY.items() if vars(np).get(name) is not value]
 
 
 @dataclass(frozen=True)
 class Library:
-    """How arrays go into a library and come back; `widest` is the widest type it computes in by itself.
+    """Converts arrays to and from a library; `widest` is its widest default floating-point dtype.
 
-    `back` returns one that `into` made. `read` takes what somebody else returned, and returns it in NumPy, in its own
-    type or a wider one, and the name of that type; of more numbers than it is told, it returns their count alone.
+    `back` converts an array that `into` made. `read` converts one that user code returned, to its own dtype or a wider
+    one, and returns it with the name of its dtype; beyond a maximum size it returns only the number of elements.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Library:
 
 
 def library(name: str, device: str = "cpu") -> Library:
-    """Return a library by its name.
+    """Return a library by name.
 
     Raises:
         UserError: there is no such library, or it is not installed.
@@ -58,8 +58,6 @@ def library(name: str, device: str = "cpu") -> Library:
 
 
 def of_numpy() -> Library:
-    """Return how arrays of NumPy are made and read."""
-
     def into(array: Array, kind: str) -> Any:
         return array.copy() if array.dtype.kind in "bi" else array.astype(np_type(kind))
 
@@ -67,7 +65,7 @@ def of_numpy() -> Library:
 
 
 def np_type(kind: str) -> Any:
-    """Return a NumPy type by its name; bfloat16 needs the package ml_dtypes."""
+    """Return a NumPy dtype by name; bfloat16 needs the package ml_dtypes."""
     if kind != "bfloat16":
         return np.dtype(kind)
     import ml_dtypes  # noqa: PLC0415 - few functions take it
@@ -76,20 +74,24 @@ def np_type(kind: str) -> Any:
 
 
 def wide(array: Any) -> Array:
-    """Return an array in float64; booleans and whole numbers as they are."""
+    """Convert an array to float64; keep booleans and integers."""
     plain = np.asarray(array)
     return plain.astype(np.float64) if plain.dtype.kind not in "bi" else plain
 
 
 def read_array(array: Any, most: int) -> tuple[Array | int, str]:
-    """Return an array of anybody's as NumPy has it, and its type; or how many numbers it has, where they are more."""
+    """Return any array as NumPy's with its dtype's name; beyond `most` elements, return their number instead."""
     plain = np.asarray(array)
     return (plain if plain.size <= most else int(plain.size)), str(plain.dtype)
 
 
 def of_torch(device: str) -> Library:
-    """Return how tensors on a device are made and read; a UserError where PyTorch cannot use it."""
-    import torch  # noqa: PLC0415 - only where a function wants it
+    """Return PyTorch on a device; a UserError if it cannot use it.
+
+    Raises:
+        UserError: there is no such device, or PyTorch cannot use it here.
+    """
+    import torch  # noqa: PLC0415 - only if a function wants it
 
     try:
         torch.zeros(1, device=device)
@@ -121,7 +123,6 @@ def of_torch(device: str) -> Library:
 
 
 def of_jax() -> Library:
-    """Return how arrays of JAX are made and read."""
     import jax.numpy as jnp  # noqa: PLC0415
 
     widest = "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32"
@@ -135,14 +136,14 @@ def of_jax() -> Library:
 
 
 def in_jax(array: Array, kind: Any = None) -> Any:
-    """Return a copy of an array as one of JAX's: `jnp.asarray` would be compiled anew for each shape."""
+    """Copy an array to JAX; `jnp.asarray` would compile for each shape."""
     import jax  # noqa: PLC0415
 
     return jax.device_put(np.array(array, kind))
 
 
 def wanted(function: Any) -> tuple[str, ...]:
-    """Return the libraries to try, the likeliest first: by where a function lives and which modules it names."""
+    """Return the libraries to try, likeliest first, by a function's module and the modules that its code names."""
     home = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
     if home in ("torch", "jax", "numpy"):
         return (home,)
@@ -156,19 +157,19 @@ CALLS = ("forward", "__call__", "call")
 
 
 def modules_named(function: Any) -> set[str]:
-    """Return the libraries whose modules or functions the code of a function, or of a class's call, names."""
+    """Return the libraries named in the code of a function, or of a class's call."""
     if inspect.isclass(function):
         if any(base.__module__.startswith("torch.nn") for base in function.__mro__):
             return {"torch"}
         function = next((one for word in CALLS if inspect.isfunction(one := getattr(function, word, None))), function)
-    function = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function  # one that JAX compiles
+    function = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function  # a jitted function
     code = getattr(function, "__code__", None) or getattr(getattr(function, "forward", None), "__code__", None)
     space: Mapping[str, Any] = getattr(function, "__globals__", {})
     words = set(code.co_names) if code is not None else set()
     notes = {str(note).partition(".")[0] for note in getattr(function, "__annotations__", {}).values()}
     words |= notes
     values = [space[word] for word in words if word in space]
-    homes = homes_of(values) | notes  # a type in quotes may name a library that its file does not import
+    homes = homes_of(values) | notes  # a quoted annotation may name a library that the file does not import
     helpers = [
         value for value in values if hasattr(value, "__code__") and value.__globals__ is space and value is not function
     ]
@@ -179,28 +180,28 @@ def modules_named(function: Any) -> set[str]:
 
 
 def homes_of(values: Iterable[Any]) -> set[str]:
-    """Return the names of the libraries that some values are, or come from."""
+    """Return the top-level packages that values are, or come from."""
     words = ("__name__", "__module__")
     return {str(getattr(value, word, "") or "").partition(".")[0] for value in values for word in words}
 
 
-# What is the same in each of them
+# Functions common to all libraries
 
 
 def stack(arrays: Sequence[Any], axis: int) -> Any:
-    """Return arrays of any library along a new axis."""
+    """Stack arrays of any library along a new axis."""
     module = home(arrays[0])
     return module.stack(tuple(arrays), axis)
 
 
 def join(arrays: Sequence[Any], axis: int) -> Any:
-    """Return arrays of any library end to end."""
+    """Concatenate arrays of any library."""
     module = home(arrays[0])
     return (module.cat if hasattr(module, "cat") else module.concatenate)(tuple(arrays), axis)
 
 
 def beside(array: Array, x: Any) -> Any:
-    """Return an array of NumPy in the library, the type and the place of another; whole numbers keep their type."""
+    """Convert a NumPy array to the library, dtype and device of x; integers keep their dtype."""
     name = library_of(x)
     if name == "torch":
         made = module_of(name).as_tensor(array, device=x.device)
@@ -216,20 +217,19 @@ def beside(array: Array, x: Any) -> Any:
 
 
 def home(array: Any) -> Any:
-    """Return the module of the library that an array comes from."""
+    """Return the array module of the library of an array."""
     return module_of(library_of(array))
 
 
 def library_of(array: Any) -> str:
-    """Return which library an array comes from."""
     name = type(array).__module__.partition(".")[0].replace("jaxlib", "jax")
     return name if name in LIBRARIES else "numpy"
 
 
 def module_of(name: str) -> Any:
-    """Return the module of a library whose functions work on its arrays."""
+    """Return the array module of a library."""
     if name == "torch":
-        import torch  # noqa: PLC0415 - only where arrays are its own
+        import torch  # noqa: PLC0415 - only if arrays are its own
 
         return torch
     if name == "jax":

@@ -1,7 +1,7 @@
-"""What a function returned, read once: as arrays of our own, or in a line what it is instead.
+"""Read what a function returned once: as our own arrays, or as an error that says what it is instead.
 
-Whatever is asked of an object of others may be code of theirs: its shape, its class, how it becomes an array. All of
-that is asked here, while `own_code.held` holds on to the process; what comes out are plain arrays that nobody else has.
+Any attribute of a user's object may run user code: its shape, its class, its conversion to an array. All of that
+happens here, while `own_code.held` protects the process; the results are plain arrays that nobody else holds.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from attn_exp.own_code import error_line, held
 
 KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "texts", "O": "Python objects", "M": "dates",
          "m": "spans of time", "V": "records"}  # fmt: skip
-"""What arrays hold that hold no real numbers, by the letters that NumPy has for it."""
+"""Contents of arrays without real numbers, by NumPy's dtype kind."""
 REAL = ("f", "i", "u")
 SMALL_FLOATS = ("bfloat", "float")
-"""How the names of types begin that other packages bring to NumPy, which has no letter for them."""
+"""Prefixes of dtypes that other packages add to NumPy, which has no kind for them."""
 
 
 class NoNumbersError(Exception):
-    """What a function returned is no array of real numbers; it says what it is instead."""
+    """The function returned no array of real numbers; the message says what it returned."""
 
 
 def numbers_of(said: Any, library: Library, most: int, part: str = "") -> tuple[dict[str, Array], str]:
-    """Return the arrays of an answer in float64, the output first, and the type that the output had.
+    """Return the arrays of an answer in float64, the output first, and the dtype of the output.
 
-    What stands beside the output and is no array of real numbers is left out. `most`: numbers of one array;
-    `part`: the name of the output, where it is not the first.
+    Additional results that are not arrays of real numbers are left out. `most` is the maximum number of elements of an
+    array; `part` names the output if it is not the first.
 
     Raises:
-        NoNumbersError: there is no output, or it is no array of real numbers.
+        NoNumbersError: there is no output, or it is not an array of real numbers.
     """
     try:
         parts = parts_of(said)
@@ -59,9 +59,9 @@ def numbers_of(said: Any, library: Library, most: int, part: str = "") -> tuple[
 
 
 def parts_of(said: Any) -> dict[str, Any]:
-    """Return the arrays of an answer, by name where they have one; the output comes first.
+    """Return the arrays of an answer by name, the output first.
 
-    Several in a list that have one shape, such as heads, are a part more, all of them together.
+    A list of arrays of equal shape, such as heads, is also returned stacked.
     """
     said = rows_of(said)
     if hasattr(said, "shape"):
@@ -75,13 +75,13 @@ def parts_of(said: Any) -> dict[str, Any]:
 
 
 def rows_of(said: Any) -> Any:
-    """Return rows that come one by one, or lists of numbers, as one array; all else as it is."""
+    """Stack generated rows or lists of numbers into one array; return all else unchanged."""
     fewest = len("out")
     if isinstance(said, GeneratorType):
         fewest = 0
         said = list(islice(said, MOST_ROWS))
     if isinstance(said, list) and said and all(isinstance(row, list) for row in said):
-        with suppress(ValueError, TypeError):  # of other things, or of several lengths
+        with suppress(ValueError, TypeError):  # not numbers, or of different lengths
             return np.array(said, np.float64)
     shapes = {tuple(getattr(row, "shape", ())) for row in said} if isinstance(said, list) else set()
     is_rows = len(shapes) == 1 and len(next(iter(shapes))) == 1 and len(said) > fewest
@@ -94,7 +94,7 @@ STACKED = "all that it returned"
 
 
 def leaves(said: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays in tuples, lists and dictionaries, each with the way to it as its name."""
+    """Yield the arrays in nested tuples, lists and dictionaries, with the path to each as its name."""
     if hasattr(said, "shape"):
         yield name, said
     elif depth and isinstance(said, tuple | list | Mapping):
@@ -104,7 +104,7 @@ def leaves(said: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
 
 
 def together(said: Any) -> dict[str, Any]:
-    """Return the arrays of a list as one, where they have the same shape."""
+    """Stack the arrays of a list if they have the same shape."""
     shapes = [tuple(part.shape) if hasattr(part, "shape") else None for part in said]
     if not isinstance(said, list) or None in shapes or len(set(shapes)) != 1:
         return {}
@@ -112,7 +112,7 @@ def together(said: Any) -> dict[str, Any]:
 
 
 def fields_of(said: Any) -> Mapping[str, Any]:
-    """Return what an object holds under names: the fields of a dataclass, or the attributes of a plain object."""
+    """Return an object's fields by name: those of a dataclass, or the attributes of a plain object."""
     fields = getattr(said, "__dict__", {})
     if not fields and hasattr(type(said), "__dataclass_fields__"):  # with slots
         fields = {name: getattr(said, name) for name in type(said).__dataclass_fields__}
@@ -120,10 +120,10 @@ def fields_of(said: Any) -> Mapping[str, Any]:
 
 
 def real(part: Any, library: Library, most: int) -> tuple[Array, str]:
-    """Return one array in float64, a copy of its own, and the type that it had.
+    """Return a float64 copy of an array, and its original dtype.
 
     Raises:
-        NoNumbersError: it holds something else than real numbers, hides some, or is none of a few axes.
+        NoNumbersError: it is a scalar, too large, masked, or does not hold real numbers.
     """
     masked = hidden(part)
     if masked:
@@ -140,8 +140,8 @@ def real(part: Any, library: Library, most: int) -> tuple[Array, str]:
 
 
 def hidden(part: Any) -> str:
-    """Say how many numbers a masked array of NumPy hides; nothing where it hides none, or is no such array."""
-    module = sys.modules.get("numpy.ma")  # nobody has made one, where it is not loaded
+    """Describe how many numbers a NumPy masked array hides; empty if none."""
+    module = sys.modules.get("numpy.ma")  # if not loaded, nobody made one
     if module is None or not isinstance(part, module.MaskedArray):
         return ""
     count = int(np.count_nonzero(module.getmaskarray(part)))

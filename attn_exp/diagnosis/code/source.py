@@ -1,7 +1,7 @@
-"""The code of a function or a class, as it is written and as Python compiled it.
+"""The source of functions and classes, and their compiled code.
 
-`inspect` parses the whole file of a class anew each time that it is asked, before Python 3.13: in a long file that took
-a fifth of a check.
+Before Python 3.13, `inspect` parses the whole file on every request for a class; for a long file that took a fifth
+of a check.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Any
 
 
 def tree_of(thing: Any) -> ast.Module:
-    """Return the code of a function or a class, parsed.
+    """Parse the source of a function or class.
 
     Raises:
-        OSError: nobody can read it.
+        OSError: the source is not available.
         TypeError: it is not written in Python.
-        SyntaxError: it is a part of a line that is no code by itself.
+        SyntaxError: it is part of a line, such as a lambda, that does not parse alone.
     """
     return ast.parse(textwrap.dedent(source_of(thing)))
 
 
 def source_of(thing: Any) -> str:
-    """Return the code of a function or a class.
+    """Return the source of a function or class.
 
     Raises:
-        OSError: nobody can read it.
+        OSError: the source is not available.
         TypeError: it is not written in Python.
     """
     file = inspect.getsourcefile(thing) if inspect.isclass(thing) else None
@@ -48,7 +48,7 @@ def source_of(thing: Any) -> str:
 
 @functools.lru_cache(maxsize=32)
 def places_of_classes(code: str) -> Mapping[str, list[tuple[int, int]]]:
-    """Return the first and the last line of every class of a file, by its name as Python writes it in full."""
+    """Return the first and last lines of all classes in a file, by qualified name."""
     found: dict[str, list[tuple[int, int]]] = {}
     for name, node in classes_in(ast.parse(code), ""):
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
@@ -57,7 +57,7 @@ def places_of_classes(code: str) -> Mapping[str, list[tuple[int, int]]]:
 
 
 def classes_in(tree: ast.AST, before: str) -> Iterator[tuple[str, ast.ClassDef]]:
-    """Yield the classes below a node; `before` stands before their names."""
+    """Yield the classes below a node by qualified name; `before` is the prefix."""
     for node in ast.iter_child_nodes(tree):
         inside = before
         if isinstance(node, ast.ClassDef):
@@ -70,7 +70,7 @@ def classes_in(tree: ast.AST, before: str) -> Iterator[tuple[str, ast.ClassDef]]
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """Yield compiled code and that of all functions inside it."""
+    """Yield a code object and those of all functions inside it."""
     yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -78,5 +78,5 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 def names_in(code: CodeType) -> list[str]:
-    """Return the names that compiled code uses, and the functions inside it, in their order, each once."""
+    """Return the names used by a code object and the functions inside it, in order, without duplicates."""
     return list(dict.fromkeys(name for one in codes_in(code) for name in one.co_names))

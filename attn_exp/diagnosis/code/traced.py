@@ -1,6 +1,6 @@
-"""Functions of anything as functions of the arrays in it alone, which JAX can trace, and NumPy do.
+"""Turn any function into one of the arrays among its arguments, which JAX can trace and NumPy can run.
 
-What is no array stays as it is. Where the values of arrays are wanted meanwhile, JAX does it step by step.
+Other arguments stay fixed. If tracing needs array values, JAX runs the function step by step.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from attn_exp.diagnosis.code.source import codes_in, names_in
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of JAX that is traced once for each shape, and done in NumPy; where that fails, by JAX.
+    """Trace a JAX function once per shape and run it in NumPy; fall back to JAX if that fails.
 
-    What is no array stays as it is. Where the values of arrays are wanted meanwhile, JAX does it step by step.
+    Arguments that are not arrays stay fixed. If tracing needs array values, JAX runs the function step by step.
     """
-    import jax  # noqa: PLC0415 - the layer brought it
+    import jax  # noqa: PLC0415 - the layer imported it
 
     known = dict[Any, Callable[..., Any]]()
 
@@ -34,7 +34,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
                 known[key] = traced(of_them, arrays)
             except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError) as error:
                 if not is_about_values(error):
-                    raise  # shapes that do not fit: step by step they do not either
+                    raise  # shapes that do not fit fail step by step too
                 said = of_them(*arrays)
                 known[key] = of_them
                 return said
@@ -44,10 +44,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def traced(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
-    """Return a function of arrays of these sizes as NumPy does it; what it makes of none of them may be wanted at once.
+    """Trace a function of arrays of these shapes for NumPy; if needed, evaluate its constants while tracing.
 
     Raises:
-        Exception: whatever it raises as it is traced.
+        Exception: whatever it raises while it is traced.
     """
     import jax  # noqa: PLC0415 - the function is one of JAX
 
@@ -64,14 +64,14 @@ def traced(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[...,
 
 
 def is_about_values(error: Exception) -> bool:
-    """Say whether an error says that the values of arrays are wanted while a function is traced."""
+    """Return whether an error says that tracing needs the values of arrays."""
     of_jax = sys.modules["jax"].errors
     return isinstance(error, of_jax.JAXTypeError | of_jax.JAXIndexError) or "racer" in str(error)
 
 
 def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Callable[..., Any], list[Any], Any]:
-    """Return a function of what it is given as one of the arrays in that alone, these, and what tells others apart."""
-    import jax  # noqa: PLC0415 - the layer brought it
+    """Return the function of the arrays alone, those arrays, and a cache key for the other arguments."""
+    import jax  # noqa: PLC0415 - the layer imported it
 
     values, tree = jax.tree_util.tree_flatten(given)
     arrays = {place: value for place, value in enumerate(values) if hasattr(value, "dtype")}
@@ -86,10 +86,10 @@ def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Calla
 
 
 def called(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """Return what a function of JAX answers, traced anew: it may draw numbers of its own in each call.
+    """Call a JAX function, traced anew, as it may draw its own random numbers in each call.
 
-    Where it may keep something from call to call, it makes at once what it makes of no array that it is given, so that
-    it may keep that too. That takes longer, as JAX compiles each step for each size.
+    If it may keep state between calls, its constants are evaluated while tracing, so that it can keep them. That is
+    slower, because JAX compiles each step for each shape.
     """
     import jax  # noqa: PLC0415 - the function is one of JAX
 
@@ -111,7 +111,7 @@ def called(function: Callable[..., Any], positional: Sequence[Any], named: Mappi
 
 
 def keeps_nothing(function: Any) -> bool:
-    """Say whether no code that a function reaches in its file writes to anything that outlives a call."""
+    """Return whether no code that a function reaches in its file writes to anything that outlives a call."""
     ahead, met, writes, holds = [function], set[int](), False, False
     while ahead:
         one = ahead.pop()
@@ -146,12 +146,12 @@ def keeps_nothing(function: Any) -> bool:
 PLAIN = (type(None), bool, int, float, complex, str, bytes, tuple, np.ndarray, np.generic, ModuleType)
 LIBRARIES = ("jax", "jaxlib", "numpy", "builtins", "functools", "math", "typing", "einops", "dataclasses", "flax",
              "equinox", "haiku", "collections", "operator", "enum", "abc")  # fmt: skip
-"""Where things come from that keep nothing of a call."""
+"""Packages whose functions keep no state between calls."""
 MUTATING = {"append", "add", "update", "setdefault", "extend", "insert", "pop"}
 
 
 def home_of(one: Any) -> str:
-    """Return the library that something comes from; nothing of what holds others."""
+    """Return the top-level package of an object; empty for containers and wrappers."""
     if isinstance(one, dict | list | set) or hasattr(one, "cache_info"):
         return ""
     home = getattr(one, "__module__", None) or type(one).__module__
@@ -160,7 +160,7 @@ def home_of(one: Any) -> str:
 
 
 def is_kept(code: CodeType) -> bool:
-    """Say whether code writes to a name of its file, to one outside its function, or to an attribute."""
+    """Return whether code writes to a global, to a variable of an enclosing function, or to an attribute."""
     done = [(step.opname, step.argval) for step in dis.get_instructions(code) if step.opname in OUTSIDE]
     return any(name != "STORE_DEREF" or word in code.co_freevars for name, word in done)
 
@@ -169,7 +169,7 @@ OUTSIDE = ("STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF")
 
 
 def holds_something(cell: Any) -> bool:
-    """Say whether a cell of a closure is filled."""
+    """Return whether a closure cell holds a value."""
     try:
         return cell.cell_contents is not None
     except ValueError:

@@ -1,4 +1,4 @@
-"""What may explain evidence: a mistake or a setting, several at once, with a fitted number, or under a condition.
+"""Candidate explanations: a mistake or a setting, several at once, with a fitted number, or under a condition.
 
-May import from `sheets` and all rooms above that.
+May import from `sheets` and from the packages before it.
 """

@@ -1,4 +1,4 @@
-"""What may explain evidence: mistakes of the catalogue, two of them in a row, and settings that nobody asked for."""
+"""Candidate explanations: mistakes of the catalogue, pairs of them, and settings that nobody requested."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 Seen = Sequence[tuple[Case, Answer]]
 Change = Callable[[Case], Recipe]
-"""What becomes of the recipe of a case."""
+"""Returns the changed recipe of a case."""
 
 GROUPS = (
     "scale", "products", "masks", "heads", "positions", "scores", "softmax", "precision", "behaviour",
 )  # fmt: skip
-"""Of two mistakes that nobody can tell apart here, the one of the earlier group is named."""
+"""If two mistakes are indistinguishable, the one of the earlier group is named."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Mistakes by name, or a setting in the words of a run, and what it does to a case's recipe.
+    """Mistakes by name, or a setting, and how they change a case's recipe.
 
-    `fitted`: a number in it was read off the answers, and `said` is what it is.
+    `fitted`: one of its numbers was fitted to the answers; `said` describes that number.
     """
 
     names: tuple[str, ...]
@@ -53,11 +53,11 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """What explains evidence: mistakes by name, or a setting in the words of a run; nothing where all is empty.
+    """What explains evidence: mistakes by name or a setting; nothing if all fields are empty.
 
-    `alike` are other names that give the very same numbers. Of numbers in boxes, `reading` says how they are right, and
-    `slips` are the wrong cells of each box, of which `slip` stands beside a mistake. `by` is the name of the
-    explanation, and `view` the evidence as it was read then.
+    `alike` are other names that give exactly the same numbers. For numbers in boxes, `reading` says under which
+    convention they are right, `slips` are the wrong cells of each box, and `slip` is one besides a mistake. `by` is the
+    name of the explanation, and `view` the view of the evidence that it explains.
     """
 
     names: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Explained:
 
 
 def best(fits: Sequence[Candidate]) -> Explained | None:
-    """Return the likeliest of the mistakes that fit; the others are named beside it."""
+    """Return the likeliest of the fitting candidates, with the others as `alike`."""
     if not fits:
         return None
     first, *rest = sorted(fits, key=rank)
@@ -84,10 +84,10 @@ def best(fits: Sequence[Candidate]) -> Explained | None:
 
 
 def rank(candidate: Candidate) -> tuple[int, ...]:
-    """Return what puts the likelier explanation first: fewer mistakes, none fitted, those that need most, by group.
+    """Return the sort key of a candidate: fewer mistakes, not fitted, more preconditions, earlier group, common pairs.
 
-    Queries for keys and for values are likelier than queries for keys, and these keys for values. Without a softmax,
-    nothing stands behind it.
+    "Keys and values from queries" is likelier than "keys from queries, values from those keys". Without a softmax,
+    nothing can follow it.
     """
     made = [mistakes.mistake(name) for name in candidate.names]
     specific, place = sum(len(one.needs) for one in made), sum(GROUPS.index(one.group) for one in made)
@@ -98,14 +98,14 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
 
 
 def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "") -> str:
-    """Return what mistakes do, in one line, where, if not everywhere, and what number was read off."""
+    """Describe in one line what mistakes compute, where (if not everywhere), and which number was fitted."""
     there = f"the right numbers, but where {where}; there " if where else ""
     says = " ".join([*(mistakes.mistake(name).says for name in names), *([f"{said}."] if said else [])])
     return f"{there}attention with {' and '.join(names)}: {says}"
 
 
 def what_a_setting_computes(words: str) -> str:
-    """Return what a setting computes that nobody asked for, in one line."""
+    """Describe in one line a setting that nobody requested."""
     return f"attention with {words}, though the settings do not say so"
 
 
@@ -113,7 +113,7 @@ def what_a_setting_computes(words: str) -> str:
 
 
 def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
-    """Yield every way of every mistake that can show in what was asked, but those that only round."""
+    """Yield every variant of every mistake that these cases can show, except those that only round."""
     present = features((case.recipe, case.given) for case in cases)
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
@@ -125,7 +125,7 @@ def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
 
 
 def rounding_mistakes() -> Iterator[Candidate]:
-    """Yield every way of the mistakes that only round more than needed."""
+    """Yield every variant of the mistakes that only round too much."""
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
         if mistake.group == "precision":
@@ -133,12 +133,12 @@ def rounding_mistakes() -> Iterator[Candidate]:
 
 
 def everywhere(change: RecipeChange) -> Change:
-    """Return a change of a recipe as one of a case, whatever the case."""
+    """Turn a change of a recipe into a change of a case."""
     return lambda case: change(case.recipe)
 
 
 def where_not_said(change: RecipeChange) -> Change:
-    """Return the change of a default: where a scale is passed, the function uses that."""
+    """Return a change of the default scale: the function still uses a scale that is passed."""
     return lambda case: case.recipe if case.explicit_scale else change(case.recipe)
 
 
@@ -146,9 +146,9 @@ def where_not_said(change: RecipeChange) -> Change:
 
 
 def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
-    """Yield pairs of mistakes, one made after the other; those that change nothing here are left out.
+    """Yield pairs of mistakes, one applied after the other, skipping those that change nothing here.
 
-    Where each changes other steps, one order stands for both.
+    If the two change different steps, one order stands for both.
     """
     likely = (one for one in single if one.names[0] in (*PAIRED, OF_ZEROS)
               or not mistakes.mistake(one.names[0]).of_code)  # fmt: skip
@@ -171,32 +171,32 @@ PAIRED = (
     "weights_averaged",
     "scale_by_heads",
 )
-"""Mistakes of code alone that people make beside others; pairs of all would take too long."""
+"""Code-only mistakes that people combine with others; pairs of all mistakes would take too long."""
 
 
 OF_ZEROS = "zero_scores_hidden"
-"""It is made by who takes a triangle of the scores for a mask, and so beside a causal mask that is wrong alone."""
+"""Made by code that uses a triangle of the scores as a mask, and hence combined only with a causal mask."""
 
 
 def may_be_both(one: str, other: str) -> bool:
-    """Say whether two mistakes are made together."""
+    """Return whether people make two mistakes together."""
     return OF_ZEROS not in (one, other) or ("causal",) in (mistakes.mistake(one).needs, mistakes.mistake(other).needs)
 
 
 def once(candidate: Candidate) -> Candidate:
-    """Return a candidate that changes each case once, for many others that come after it."""
+    """Cache the change of a candidate, because many others follow it."""
     return replace(candidate, change=cache(candidate.change))
 
 
 def composed(one: Candidate, other: Candidate) -> Change:
-    """Return one mistake after another as one change."""
+    """Compose two changes: `one`, then `other`."""
     return lambda case: other.change(case.asking(one.change(case)))
 
 
 def samples(seen: Seen) -> Seen:
-    """Return the first questions, and the first with each other mask and score, and with scores of 0.
+    """Return the first cases, and the first with each other mask and score rule, and with scores of 0.
 
-    Mistakes of masks show there alone.
+    Mistakes of masks show only there.
     """
     found = dict[object, tuple[Case, Answer]]()
     for place, (case, answer) in enumerate(seen):
@@ -210,7 +210,7 @@ FIRST_FEW = 4
 
 
 def tells(candidate: Candidate, some: Seen) -> bool:
-    """Say whether a mistake changes any of some answers beyond rounding."""
+    """Return whether a mistake changes any of some answers beyond rounding."""
     for case, _ in some:
         right, wrong = predicted(case.recipe, case.given), predicted(candidate.change(case), case.given)
         if right is None or wrong is None or differs(wrong["output"], right, 40):
@@ -230,11 +230,11 @@ def fields_changed(candidate: Candidate, some: Seen) -> set[str]:
 
 
 SETTINGS, CHOSEN = {"rules", "heads", "groups", "positions"}, {"allowed", "project"}
-"""Fields that say what is asked, and steps that some mistakes choose by them."""
+"""Fields that hold settings, and steps that some mistakes choose by them."""
 
 
 def order_matters(first: set[str], second: set[str]) -> bool:
-    """Say whether the order of two mistakes matters, by the fields that they change."""
+    """Return whether the order of two mistakes matters, judging by the fields that they change."""
     by_settings = any(one & SETTINGS and other & CHOSEN for one, other in ((first, second), (second, first)))
     return bool(first & second) or by_settings
 
@@ -251,7 +251,7 @@ RULES: tuple[tuple[str, Mask | Score], ...] = (
 
 
 def other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
-    """Yield other settings than those of a recipe, in the words of a run, each with the change that makes them."""
+    """Yield settings that differ from those of a recipe, each with the change that makes them."""
     known = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
     for word, rule in RULES:
         if type(rule) not in known:
@@ -268,32 +268,29 @@ def other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
 
 
 def with_normalizer(name: str) -> RecipeChange:
-    """Return the change that normalizes the logits in another way."""
     return lambda recipe: recipe.with_rules(normalizer=normalizer(name))
 
 
 def with_masks(*masks: Mask) -> RecipeChange:
-    """Return the change that adds masks."""
     return lambda recipe: recipe.with_rules(masks=(*recipe.rules.masks, *masks))
 
 
 def with_score(rule: Score) -> RecipeChange:
-    """Return the change that adds a rule of scores."""
     return lambda recipe: recipe.with_rules(scores=(*recipe.rules.scores, rule))
 
 
 def with_rope(rope: Rope) -> RecipeChange:
-    """Return the change that turns queries and keys so, and marks no other positions."""
+    """Return the change that replaces positions by this rotation of queries and keys."""
     return lambda recipe: replace(recipe, positions=(rope,))
 
 
 def scaled_as_usual(case: Case) -> Recipe:
-    """Return the recipe with the scale `1 / sqrt(d)`, whatever scale was asked for or passed."""
+    """Return the recipe with scale `1 / sqrt(d)`, whatever scale was requested or passed."""
     given = case.given
     size = given.q.shape[-1] if given.q is not None else given.arrays["W_q"].shape[1] // case.recipe.heads
     return case.recipe.with_rules(scale=size**-0.5)
 
 
 def is_right(seen: Seen, digits: int) -> bool:
-    """Say whether all answers are right, to so many bits."""
+    """Return whether all answers are right, to this many bits."""
     return all(answer.output is None or not differs(answer.output, expected(case), digits) for case, answer in seen)

@@ -1,4 +1,4 @@
-"""Conditions under which a function may go wrong, such as t = s or a mask for each entry, found from its answers."""
+"""Conditions under which a function may go wrong, such as t = s or one mask per batch entry."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from attn_exp.rules.masks.causal import Causal
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """What some questions have in common: `where` as a reader would say it, and whether a question is one of them."""
+    """A property of cases: `where` describes it for the user, `holds` tests it."""
 
     where: str
     holds: Callable[[Case], bool]
 
 
 def sizes(where: str, holds: Callable[[int, int], bool]) -> Condition:
-    """Return the condition on the numbers of queries and of keys."""
+    """Return a condition on the numbers of queries and of keys."""
     return Condition(where, lambda case: holds(at_of(case).rows, at_of(case).keys))
 
 
@@ -57,11 +57,11 @@ CONDITIONS = (
     Condition(f"a head has not {SIZE} numbers", lambda case: at_of(case).size != SIZE),
     Condition(f"a head has {SIZE} numbers", lambda case: at_of(case).size == SIZE),
 )
-"""The narrower ones first."""
+"""Narrower conditions first."""
 
 
 def that_hold(wrong: Seen, seen: Seen) -> Iterator[Condition]:
-    """Yield the conditions that all wrong answers have in common, and that others which are right have not."""
+    """Yield the conditions that hold for all wrong answers, but not for all answers."""
     for condition in CONDITIONS:
         everywhere = all(condition.holds(case) for case, answer in seen if answer.output is not None)
         if not everywhere and all(condition.holds(case) for case, _ in wrong):
@@ -69,7 +69,7 @@ def that_hold(wrong: Seen, seen: Seen) -> Iterator[Condition]:
 
 
 def only_there(wrong: Seen, seen: Seen) -> str:
-    """Return the condition under which all answers are wrong, and no other one; nothing where there is none."""
+    """Return the condition under which all answers, and at least two, are wrong; empty if there is none."""
     lost = {case for case, _ in wrong}
     for condition in that_hold(wrong, seen):
         inside = [case for case, answer in seen if answer.output is not None and condition.holds(case)]
@@ -79,7 +79,7 @@ def only_there(wrong: Seen, seen: Seen) -> str:
 
 
 def under(condition: Condition, change: Change) -> Change:
-    """Return the change that is made under a condition alone."""
+    """Restrict a change to the cases for which a condition holds."""
 
     def changed(case: Case) -> Recipe:
         return change(case) if condition.holds(case) else case.recipe

@@ -1,6 +1,6 @@
-"""Mistakes with a number that is read off an answer: a fill, a factor of the scores, or what stands beside the sums.
+"""Mistakes with a number fitted to an answer: a fill, a factor of the scores, or an epsilon in the softmax sum.
 
-Where no softmax takes a fill away, it is mixed with the values, or is in their sums.
+Without a softmax, a fill shows in the output, mixed with the values, or in the sum.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from attn_exp.mistakes.mistake import Change, instead, together
 from attn_exp.mistakes.scale import fixed, times
 from attn_exp.mistakes.softmax import with_epsilon
 
-# A small fill whose number is read off the answer
+# A small fill, fitted to the answer
 
 
 def fitted_fills(seen: Seen) -> Iterator[Candidate]:
-    """Yield the fill, and the penalty, that the first answer with hidden keys shows."""
+    """Yield the fill, and the additive penalty, fitted to the first answer with hidden keys."""
     for case, answer in seen:
         number = fitted_logit(case, answer, np.zeros_like)
         if number is not None:
@@ -36,7 +36,7 @@ def fitted_fills(seen: Seen) -> Iterator[Candidate]:
 
 
 def fitted_late(seen: Seen) -> Iterator[Candidate]:
-    """Yield the number that stands in the place of hidden keys' weights, as the first answer with such shows it."""
+    """Yield the weight given to hidden keys, fitted to the first answer with hidden keys."""
     for case, answer in seen:
         if answer.output is not None and hides_any(case):
             number = on_the_line(case, answer, late)
@@ -49,11 +49,10 @@ OF_THE_CATALOGUE = (0.0, -np.inf)
 
 
 def fitted_logit(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -> float | None:
-    """Return the logit f that hidden keys would need beyond their `hidden` ones: the answer is linear in `z = e^f`.
+    """Return the fill f such that hidden keys have logits `f + hidden(logits)`: the output is linear in `z = e^f`.
 
-    With A the sum of `e^l` over the seen keys and N that of `e^l v`, n hidden keys and M the sum of their values:
-    `o (A + n z) = N + z M`. Of the estimates of z, one for each number of the answer, the middle one is taken, each
-    weighed by how much it tells.
+    With A the sum of `e^l` over visible keys, N that of `e^l v`, n hidden keys and M the sum of their values:
+    `o (A + n z) = N + z M`. z is the least-squares solution over the numbers of the answer.
     """
     if answer.output is None or case.given.x is not None or not case.recipe.rules.masks:
         return None
@@ -75,13 +74,13 @@ def fitted_logit(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -
     return float(np.log(share)) if np.isfinite(share) and share > 1e-30 else None
 
 
-# A number that makes the answers: a factor of the scores, or what is added to the sums of the softmax
+# Another fitted number: a factor of the scores, or an epsilon in the softmax sum
 
 
 def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator[Candidate]:
-    """Yield the factor of the scores, and the number beside the sums, that the first wrong answers show.
+    """Yield the factor of the scores, and the epsilon in the sum, fitted to the first wrong answers.
 
-    What was `read_off` an answer before is not read off again.
+    `read_off` caches fitted numbers.
     """
     for made, starts in ((factor_of_scores, FACTORS), (beside_the_sums, PLACES)):
         for case, answer in seen[:2]:
@@ -95,7 +94,7 @@ def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator
 
 
 def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Candidate]:
-    """Yield the factor of the scores with which a mistake, or nothing at all, gives an output."""
+    """Yield the factor of the scores with which a candidate reproduces an output."""
 
     def beside(number: float) -> list[Candidate]:
         return [beside_factor(one) for one in factor_of_scores(number)]
@@ -111,13 +110,12 @@ def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Cand
 
 
 def says_no_number(made: object, number: float) -> bool:
-    """Say whether a number that gives an answer is no factor, or nothing that people add to a sum: with 10**6 beside
-    it nothing is left of the weights."""
+    """Return whether a fitted number is implausible: a factor of 1 or 0, or an epsilon that drowns the weights."""
     return is_no_factor(number) if made is factor_of_scores else number > PLACES[-1]
 
 
 def is_no_factor(factor: float) -> bool:
-    """Say whether a factor of the scores is 1 but for a root that was taken in float32, or is 0: then none is seen."""
+    """Return whether a factor of the scores is 1 up to a float32 square root, or 0."""
     return abs(factor - 1.0) < 1e-5 or abs(factor) < 1e-6
 
 
@@ -127,12 +125,12 @@ def factor_of_scores(number: float) -> list[Candidate]:
 
 
 def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
-    """Yield the number that multiplies scores of any size, where a factor of the right logits was read off one case."""
+    """Yield a size-independent scale, given a factor of the expected logits fitted to one case."""
     stages = predicted(case.recipe, case.given)
     if stages is not None and stages["scores"].size:
         place = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
         number = factor * float(stages["logits"][place] / stages["scores"][place])
-        if number:  # one number that is 0 is no scale
+        if number:  # 0 is not a scale
             said = f"They are divided by {1 / number:.6g}"
             yield Candidate(("scale_fixed",), everywhere(fixed(number)), True, said)
 
@@ -150,7 +148,7 @@ STEPS, CLOSE = 12, 1e-7
 def fitted(
     case: Case, output: Array, made: Callable[[float], list[Candidate]], starts: Sequence[float]
 ) -> float | None:
-    """Return the number with which a candidate gives an output: Gauss-Newton steps from the nearest of some starts."""
+    """Return the number with which a candidate reproduces an output: Gauss-Newton from the best start."""
 
     def missed(number: float) -> Array | None:
         stages = predicted(made(number)[0].change(case), case.given)
@@ -168,20 +166,20 @@ def fitted(
         slope = (near - gap) / step
         before, number = number, number - float((slope * gap).sum() / max((slope * slope).sum(), 1e-300))
         if number == before:
-            break  # so it stays
+            break  # converged
     return number if size(missed(number)) < CLOSE * max(float((output * output).sum()), 1e-300) else None
 
 
-# What a mask fills in before no softmax
+# What a mask fills in if there is no softmax
 
 NO_SOFTMAX, BY_SUM = "no_softmax", "sum_normalized"
 LOWEST = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
 FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
-"""Numbers that are filled in before a softmax, where it makes nothing of them."""
+"""Common fills that a softmax would turn into 0."""
 
 
 def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
-    """Yield logits used as weights, or divided by their sum, with the fill that the first answer with a mask shows."""
+    """Yield logits as weights, or divided by their sum, with the fill fitted to the first answer with a mask."""
     for case, answer in seen:
         if answer.output is not None and hides_any(case):
             yield from as_weights(case, answer)
@@ -191,15 +189,15 @@ def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
 
 
 def hides_any(case: Case) -> bool:
-    """Say whether a question hides a key from any query."""
+    """Return whether a case hides a key from any query."""
     stages = predicted(case.recipe, case.given) if case.recipe.rules.masks else None
     return stages is not None and bool(np.isneginf(stages["masked"]).any())
 
 
 def as_weights(case: Case, answer: Answer) -> Iterator[Candidate]:
-    """Yield logits used as weights with each fill that gives an answer: it is a line in the number that is filled in.
+    """Yield logits as weights with each fill that reproduces an answer; the output is linear in the fill.
 
-    What is added to the logits there is another line.
+    A number added to the logits there is tried too.
     """
     for is_added in (False, True):
         fitting = on_the_line(case, answer, partial(raw, is_added=is_added))
@@ -209,7 +207,7 @@ def as_weights(case: Case, answer: Answer) -> Iterator[Candidate]:
 
 
 def on_the_line(case: Case, answer: Answer, change: Callable[[float], Change]) -> float | None:
-    """Return the number with which a change is nearest to an answer that is a line in it, or None."""
+    """Return the number with which a change comes nearest to an answer linear in it, or None."""
     zero, one = (predicted(change(number)(case.recipe), case.given) for number in (0.0, 1.0))
     if zero is None or one is None or answer.output is None or zero["output"].shape != answer.output.shape:
         return None
@@ -219,7 +217,7 @@ def on_the_line(case: Case, answer: Answer, change: Callable[[float], Change]) -
 
 
 def is_given(case: Case, answer: Answer, change: Change) -> bool:
-    """Say whether an answer is that of a changed recipe, but for rounding and for what is no number."""
+    """Return whether a changed recipe reproduces an answer, up to rounding, NaN and overflow."""
     stages = predicted(change(case.recipe), case.given)
     if stages is None or answer.output is None or stages["output"].shape != answer.output.shape:
         return False
@@ -231,7 +229,7 @@ def is_given(case: Case, answer: Answer, change: Change) -> bool:
 def raw(number: float, is_added: bool) -> Change:
     """Return the change that uses logits as weights, with a number filled in or added where the mask forbids.
 
-    It is put there behind what stands for the softmax, as no power is taken of it.
+    The fill is applied after the missing softmax, because nothing is exponentiated.
     """
     return together(late(number, added=is_added), instead(normalize=lambda at, masked: masked))
 

@@ -1,8 +1,8 @@
-"""Several mistakes at once, at most one in each part of attention: heads, products, the scale, the softmax, masks.
+"""Several mistakes at once, at most one per part of attention: heads, products, scale, softmax, masks.
 
-Where all scores are equal, mistakes of the heads and of the softmax show alone: they are found first, and those of the
-products and of the scale beside them. What is masked has one of masks besides. So four mistakes are found in some
-hundreds of tries, where any four of the catalogue would be millions.
+If all scores are equal, only mistakes of heads and softmax show: they are found first, then those of products and
+scale, and on masked cases one of masks. This finds four mistakes in some hundreds of tries, where all combinations of
+four would be millions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from attn_exp.mistakes.masks import filled
 
 Asked = tuple[Case, Answer]
 PARTS = ("heads", "products", "scale", "softmax")
-"""Groups of the catalogue, in the order in which their mistakes are made."""
+"""Groups of the catalogue, in the order in which their mistakes apply."""
 LIKELY = frozenset((
     "heads_not_transposed", "heads_merged_wrong", "heads_by_stride", "entries_and_heads_mixed", "single_head",
     "tokens_not_transposed", "projection_diagonal", "weights_diagonal", "keys_viewed", "values_viewed",
@@ -30,16 +30,16 @@ LIKELY = frozenset((
     "scale_after_softmax", "scale_by_sqrt_keys", "scale_by_keys", "softmax_over_queries", "softmax_over_heads",
     "softmax_over_all", "keepdims_missing",
 ))  # fmt: skip
-"""Those that are tried together."""
+"""Mistakes that are tried together."""
 INVERTED = "mask_inverted"
 LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
-"""What many put for -inf, which is no mistake; beside one it may be something else."""
+"""A common replacement for -inf, which is no mistake by itself but may be in combination."""
 CLOSE = 1e-5
-"""Of the largest number of an answer: as close as float32 is."""
+"""Relative tolerance of about float32."""
 
 
 def by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
-    """Return the likely mistakes of each part, after none."""
+    """Return the likely mistakes of each part, preceded by "no mistake"."""
     groups = {part: [Candidate((), lambda case: case.recipe)] for part in PARTS}
     for one in single:
         group = mistakes.mistake(one.names[0]).group
@@ -49,7 +49,7 @@ def by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
 
 
 def together(parts: Sequence[Candidate]) -> Candidate:
-    """Return mistakes made one after another."""
+    """Compose candidates, one applied after another."""
     made = parts[0]
     for other in parts[1:]:
         names = tuple(sorted({*made.names, *other.names}))
@@ -58,10 +58,10 @@ def together(parts: Sequence[Candidate]) -> Candidate:
 
 
 def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
-    """Yield the mistakes of several parts that give the answer to a question, and to one in which scores are equal.
+    """Yield mistakes of several parts that reproduce a case, and one with equal scores (`equal`).
 
-    Without the latter, two parts at most. Last comes a factor of the scores that is read off the answer, beside what
-    gives the other one.
+    Without `equal`, at most two parts are combined. Last, a factor of the scores is fitted to the answer, for
+    combinations that reproduce `equal`.
     """
     parts = by_part(single)
     late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
@@ -85,12 +85,12 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
 
 
 def many(*parts: Candidate) -> int:
-    """Return how many names some mistakes have."""
+    """Return the number of distinct names."""
     return len(set[str]().union(*[one.names for one in parts]))
 
 
 def apart(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:
-    """Yield the first of those candidates that give the same answer: many a mistake changes nothing of a question."""
+    """Yield the first of the candidates that give the same output: many mistakes do not affect a given case."""
     seen = set[bytes]()
     for one in several:
         stages = predicted(one.change(case), case.given)
@@ -101,11 +101,11 @@ def apart(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:
 
 
 ALIKE = 9
-"""Digits behind the point in which two answers are the same."""
+"""Decimals to which two outputs are compared."""
 
 
 def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
-    """Say whether a candidate gives an answer, to float32 or so."""
+    """Return whether a candidate reproduces an answer to about float32."""
     stages = predicted(candidate.change(case), case.given)
     if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
         return False
@@ -114,5 +114,4 @@ def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
 
 
 def of_masks(single: Sequence[Candidate]) -> list[Candidate]:
-    """Return the mistakes of masks."""
     return [one for one in single if mistakes.mistake(one.names[0]).group == "masks"]
