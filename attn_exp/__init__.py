@@ -59,7 +59,7 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: the command line needs none of them."""
+    """Import a public name on first access; the command line needs none of them."""
     from importlib import import_module  # noqa: PLC0415 - see above
 
     if name not in HOMES:

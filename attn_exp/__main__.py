@@ -5,5 +5,5 @@ if __name__ == "__main__":  # a worker that is spawned imports this file
         from attn_exp.cli import main
 
         main()
-    except KeyboardInterrupt:  # before the command line sees to it
+    except KeyboardInterrupt:  # before the command line's own handler is active
         sys.exit(130)

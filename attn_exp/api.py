@@ -1,4 +1,4 @@
-"""What Python may ask, in the words of the command line: `run`, `sweep`, `load`, `check`, `explain` and more."""
+"""The Python API, with the same settings as the command line: `run`, `sweep`, `load`, `check`, `explain` and more."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Result:
-    """Compute and compare what the settings describe; nothing is written.
+    """Compute and compare what the settings describe, without writing anything.
 
-    Words and settings mean what they mean on the command line: `run("mask=causal", head=2, scale=False)` is
+    Words and settings are those of the command line: `run("mask=causal", head=2, scale=False)` is
     `python -m attn_exp mask=causal head=2 scale=false`. Lists choose several variants: `variant=["looped", "scaled"]`.
     Your own arrays, tokens in rows: `run(vectors=x, tokens=["a", "b"])`, where x is `[t m]`; or `q`, `k` and `v`; or
     `weights` and `v`; and W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, b_q, b_k, b_v, b_o. They win over presets.
-    `memory` `[s n]`, or `{"vectors": ..., "tokens": [...]}`, is what keys and values are made of in cross attention.
+    `memory` `[s n]`, or `{"vectors": ..., "tokens": [...]}`, is projected to keys and values in cross-attention.
 
     Raises:
-        UserError: whatever the command line would refuse, in the same words.
+        UserError: the command line would refuse the settings; the message is the same.
     """
     from attn_exp.config.compose import repeat_command, values  # noqa: PLC0415 - most imports need none
 
@@ -54,14 +54,14 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
 
 
 def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Swept:
-    """Compute every combination of some values, as `-m` does, and return what it found.
+    """Compute every combination of some values, as `-m` does, and return the results.
 
     `sweep("head=1,2", "seed=range(0,10)", variant=["matrix", "multi_head"])` is `python -m attn_exp -m head=1,2
-    'seed=range(0,10)' variant=[matrix,multi_head]`: the same folder, which continues where it was stopped.
+    'seed=range(0,10)' variant=[matrix,multi_head]`: it uses the same folder, and resumes a stopped sweep.
 
     Raises:
-        UserError: whatever the command line would refuse, in the same words; a folder that cannot be written to; or
-            `sweep.dry_run=true`, which computes nothing that could be returned.
+        UserError: the command line would refuse the settings; the folder cannot be written to; or
+            `sweep.dry_run=true`, which computes nothing to return.
     """
     from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
 
@@ -69,10 +69,10 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
 
 
 def load(folder: str | Path) -> Result | Swept:
-    """Return what a folder holds: the result of a run, or a sweep, with its table, its answers and its figures.
+    """Load a folder: the result of a run, or a sweep with its table, answers and figures.
 
     Raises:
-        UserError: neither there, or one that cannot be read.
+        UserError: the folder holds neither, or cannot be read.
     """
     place = resolved(path_of(folder, "folder"))
     if (place / "manifest.json").is_file() and not (place / "run.json").exists():
@@ -85,17 +85,16 @@ def load(folder: str | Path) -> Result | Swept:
 
 
 def check(function: Any, *words: str, quick: bool = False, against: Any = None, **settings: Any) -> Verdict:
-    """Check a function, a module or its class, and name the mistake where there is one.
+    """Check a function, a module or its class, and name the mistake if there is one.
 
-    `against` is another implementation: then the verdict says where the two agree and what parts them. `ignore` names
-    arguments of the function that need not be verified: `check(mine, ignore=["past_key_value"])`.
-
-    Words and settings say what it should compute, as on the command line: `check(mine, "mask=causal", kv_head=2)`.
-    `layout` is `bhtd`, `bthd`, `htd`, `td` or `btm`, `takes` is `numpy`, `torch` or `jax`; `dtype` and `device` are
-    those of the arrays that it is given; what is not said is tried. `function` may be a name: `"mine.py:attention"`.
+    `against` is another implementation: the verdict then says where the two agree and where they differ. `ignore` names
+    arguments of the function that need not be verified: `check(mine, ignore=["past_key_value"])`. Words and settings
+    say what it should compute, as on the command line: `check(mine, "mask=causal", kv_head=2)`. `layout` is `bhtd`,
+    `bthd`, `htd`, `td` or `btm`, `takes` is `numpy`, `torch` or `jax`; `dtype` and `device` are those of the input
+    arrays; options left out are tried in turn. `function` may be a name: `"mine.py:attention"`.
 
     Raises:
-        UserError: what the function takes is not known, or settings that cannot be asked of it.
+        UserError: the signature is not recognised, or the settings do not apply to the function.
     """
     from attn_exp.diagnosis import command  # noqa: PLC0415 - most imports need none
     from attn_exp.diagnosis.asking import request  # noqa: PLC0415 - most imports need none
@@ -113,12 +112,12 @@ def check(function: Any, *words: str, quick: bool = False, against: Any = None, 
 def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> Verdict:
     """Explain numbers: are they right, which mistake gives them, or where is the slip?
 
-    Stages are arrays, texts as they were printed, or names of files; all else are settings, as in `run`:
+    Stages are arrays, printed texts, or names of files; other arguments are settings, as in `run`:
     `explain("embeddings=the_cat_sat", weights=mine, output="[[2.37,2.45,2.13,1.56]]")`. Numbers may be rounded, and
-    None or NaN where they are not known. The first variant is what is right.
+    None or NaN where they are not known. The first variant is the right computation.
 
     Raises:
-        UserError: numbers that have no place in the run, or settings that no run would take.
+        UserError: the numbers do not fit the run, or the settings are invalid.
     """
     from attn_exp.config.compose import composed  # noqa: PLC0415 - most imports need none
     from attn_exp.diagnosis.classroom import explain as explaining  # noqa: PLC0415
@@ -130,12 +129,12 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
 
 
 def sheet(*words: str, **settings: Any) -> Exercise:
-    """Return a worksheet: a notebook shows it with cells to type into, and `check` says what numbers are.
+    """Return a worksheet: a notebook shows it with cells to type into, and `check` grades the numbers.
 
     Words and settings are those of `attn-exp sheet`: `sheet("experiment=the_cat_sat", stages=["scores"], digits=3)`.
 
     Raises:
-        UserError: words that no run would take, or that make no sheet; or that would make several.
+        UserError: the settings are invalid, or make no sheet, or several.
     """
     from attn_exp.runs.classroom import exercise  # noqa: PLC0415 - most imports need none
 
@@ -145,7 +144,7 @@ def sheet(*words: str, **settings: Any) -> Exercise:
 def assert_attention(function: Any, *words: str, allow_not_verified: bool = False, **settings: Any) -> None:
     """Check a function as `check` does, in a test of your own.
 
-    `allow_not_verified` accepts a function that is right as far as it was asked.
+    `allow_not_verified` accepts a function that is right as far as it could be checked.
 
     Raises:
         WrongAttentionError: an answer contradicts the definition; the message is the verdict in about five lines.
@@ -163,7 +162,6 @@ def assert_attention(function: Any, *words: str, allow_not_verified: bool = Fals
 
 
 def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
-    """Return words and settings as the words of a command line."""
     from attn_exp.config.hydra_errors import check_hydra_words  # noqa: PLC0415 - most imports need none
 
     said = [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
@@ -172,5 +170,4 @@ def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
 
 
 def folders_of(config_dir: str | Path | None) -> list[str]:
-    """Return the folders of the user's own settings: one, or none."""
     return [] if config_dir is None else [str(path_of(config_dir, "config_dir"))]

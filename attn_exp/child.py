@@ -1,7 +1,7 @@
-"""A process of its own for what may end, hang or crash the one it runs in: code of others, libraries that abort.
+"""A subprocess for code that may exit, hang or crash: user code, and libraries that abort.
 
-`Child` starts one and calls a function of this package there, by lines of JSON; it ends with the process that started
-it. What is printed there goes to stderr.
+`Child` starts one and calls a function of this package in it, exchanging JSON lines; it ends with its parent process.
+What the function prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from attn_exp import system
 from attn_exp.errors import FaultError, UserError, count_of, fault_line, first_line, out_of_memory
 
 Tell = Callable[[Any], None]
-"""What a function in a child says while it works, and what hears it."""
+"""Callback through which a function in the subprocess reports progress, and the parent receives it."""
 
 BEGIN = "import json,sys;target,*rest=sys.argv[1:];sys.path[:],sys.argv[:]=map(json.loads,rest);"
 BEGIN += "from attn_exp.child import serve;serve(target)"
-"""How a child begins: with the paths of the process that starts it, and none of its working folder before them."""
+"""Code that the subprocess starts with: it gets the parent's `sys.path`, without the working folder in front."""
 LOOK = 0.2
-"""Seconds after which a child that says nothing is looked at: has it ended?"""
+"""Seconds between two checks whether a silent subprocess has exited."""
 LAST_WORDS = 1.0
-"""Seconds that a child has to end by itself when nothing more is asked of it: files are closed, hooks are called."""
+"""Seconds a subprocess has to exit by itself (closing files, running hooks) once there are no more requests."""
 ORPHANED = 5.0
-"""Seconds after its longest time is over at which a child ends by itself, if nobody is left to end it."""
+"""Seconds after its timeout at which an orphaned subprocess exits by itself."""
 ASIDE = 200
-"""The number of the pipe of questions, which code of others hardly opens by mistake; the next is that of answers."""
+"""File descriptor of the request pipe, which user code hardly opens by mistake; replies use the next one."""
 
 
 class NoAnswerError(Exception):
-    """A child gave no answer.
+    """A subprocess gave no answer.
 
-    `how` says in a few words how it ended, such as `exit code 3`; `late`, that it did not in its time, and was ended.
+    `how` describes the end, such as `exit code 3`; `late` is true if it was killed after a timeout.
     """
 
     def __init__(self, how: str, late: bool = False) -> None:
@@ -50,12 +50,12 @@ class NoAnswerError(Exception):
 
 
 class Child:
-    """A process in which a function of this package is asked: `with Child("attn_exp.room.file:function") as child`.
+    """A subprocess that serves one function of this package: `with Child("attn_exp.room.file:function") as child`.
 
-    It starts at once, so that its start and its imports overlap with what else is to be done, and ends where the
-    context does. The function is called as `function(argument, tell)`; its argument and its answer are what JSON can
-    hold, and so is what it says by `tell` while it works. `quiet` drops what is printed there. `variables` of its
-    environment are set where nobody has set them.
+    It starts at once, so that its start-up and imports overlap with other work, and is closed at the end of the
+    context. The function is called as `function(argument, tell)`; its argument, its answer and the messages it sends
+    with `tell` must be JSON values. `quiet` drops its output. `variables` are set in its environment unless they are
+    set already.
 
     Raises:
         OSError: no process can be started.
@@ -69,37 +69,37 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
             env={**(variables or {}), **os.environ},
-            start_new_session=True,  # so that Ctrl-C comes to its parent alone, and what it starts can be ended with it
+            start_new_session=True,  # Ctrl-C reaches only the parent, and `kill` reaches the whole group
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self.heard = queue.SimpleQueue[list[Any] | None]()
         threading.Thread(target=self.listen, daemon=True).start()
 
     def listen(self) -> None:
-        """Hear what the child says, and None at the end."""
+        """Queue each message of the subprocess, and None at the end."""
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
-                with suppress(ValueError):  # cut short as it ended
+                with suppress(ValueError):  # truncated when it died
                     self.heard.put(json.loads(line))
         self.heard.put(None)
 
     def ask(
         self, argument: Any, seconds: float, hear: Callable[[Any], Any] = lambda said: None, before: float = 0.0
     ) -> Any:
-        """Return what the function answers within so many seconds; `hear` gets what it says before.
+        """Return the function's answer, within `seconds`; `hear` gets the messages sent before it.
 
-        The clock starts anew where `hear` returns True; until it first does, there are `before` seconds, if these are
-        more.
+        The timeout restarts whenever `hear` returns True; until it first does, the limit is the larger of `before` and
+        `seconds`.
 
         Raises:
-            NoAnswerError: the child ended without an answer, the time was over, or it ran out of memory or of depth.
-            UserError: the function raised one; a FaultError where it raised anything else, which is an error of ours.
+            NoAnswerError: the subprocess ended without an answer, timed out, or ran out of memory or recursion depth.
+            UserError: the function raised one; a FaultError if it raised anything else, which is an error of ours.
         """
         whole = max(before, seconds)
         end = time.monotonic() + whole
         assert self.process.stdin is not None
-        with suppress(OSError):  # one that has ended reads nothing
+        with suppress(OSError):  # it has ended
             self.process.stdin.write(json.dumps([argument, whole + 2 * seconds]).encode() + b"\n")
             self.process.stdin.flush()
         while (message := self.next_message(end)) is not None:
@@ -119,22 +119,22 @@ class Child:
         raise NoAnswerError(f"it did not end within {limit}", late=True)
 
     def next_message(self, end: float) -> list[Any] | None:
-        """Return the next thing that the child says; None where it has ended, or the time is over."""
+        """Return the next message; None if the subprocess has ended or the time is over."""
         while (left := end - time.monotonic()) > 0:
-            over = self.process.poll() is not None  # looked at first: what it said before it ended is heard yet
+            over = self.process.poll() is not None  # checked first, so that its last messages are still read
             try:
                 return self.heard.get(timeout=min(LOOK, left))
             except queue.Empty:
-                if over:  # a process that it left behind keeps the pipe open
+                if over:  # a process that it started keeps the pipe open
                     return None
         return None
 
     def kill(self) -> None:
-        """End the child and what it started, at once."""
+        """Kill the subprocess and everything it started."""
         system.kill_group(self.process)
 
     def close(self) -> None:
-        """Let the child end by itself, and end it where it does not."""
+        """Wait for the subprocess to exit by itself, then kill it if it has not."""
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.close()
@@ -147,14 +147,14 @@ class Child:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """Let the child end, or end it where nobody waits for it any more."""
+        """Close the subprocess; kill it first if the block raised."""
         if kind is not None:
             self.kill()
         self.close()
 
 
 def how_it_ended(code: int) -> str:
-    """Say how a process ended that has this exit code."""
+    """Describe an exit code in words."""
     name = system.describe_exit(code)
     return f"{name}, {MEANINGS[name]}" if name in MEANINGS else name
 
@@ -170,14 +170,14 @@ MEANINGS = {
 }
 
 
-# What runs in the child
+# What runs in the subprocess
 
 
 def serve(target: str) -> None:
-    """Answer what comes through stdin by a function, `module:function`, until nobody asks any more.
+    """Answer requests from stdin with the function `module:function`, until stdin closes.
 
-    Stdin and stdout are the pipes of the parent. They are moved aside before any code of others is imported: what that
-    code prints, in Python or below it, goes to stderr, and what it reads is empty.
+    Stdin and stdout are the parent's pipes. They are duplicated to other descriptors before any user code is imported:
+    what that code prints, in Python or below it, goes to stderr, and its stdin is empty.
     """
     requests, answers = os.dup2(0, ASIDE, inheritable=False), os.dup2(1, ASIDE + 1, inheritable=False)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -193,11 +193,11 @@ def serve(target: str) -> None:
         stream.write(json.dumps([kind, value]).encode() + b"\n")
         stream.flush()
 
-    with suppress(Exception):  # it is raised again when it is asked
+    with suppress(Exception):  # raised again on the first request
         resolve_name(target)
     while (question := questions.get()) is not None:
         argument, seconds = question
-        # also where no Python runs any more, as a library holds on to the interpreter, and nobody is left to end it
+        # ends the process even if a library never releases the interpreter and the parent is gone
         faulthandler.dump_traceback_later(seconds + ORPHANED, exit=True, file=nothing)
         try:
             send("answer", resolve_name(target)(argument, lambda said: send("said", said)))
@@ -211,7 +211,7 @@ def serve(target: str) -> None:
 
 
 def receive(requests: int, questions: queue.SimpleQueue[list[Any] | None]) -> NoReturn:
-    """Hand on what the parent asks, and end this process when the parent has ended, whatever it is doing."""
+    """Queue the parent's requests, and exit this process when the parent has ended, whatever it is doing."""
     with open(requests, "rb") as lines:
         for line in lines:
             questions.put(json.loads(line))

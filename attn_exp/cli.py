@@ -1,4 +1,4 @@
-"""The command line: what runs, what is printed, and with which exit code it ends."""
+"""The command line: dispatch, output and exit codes."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 DONE, FAILED, USAGE, PIPE_CLOSED = 0, 1, 2, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 SHORT_SPIN = ("OPENBLAS_THREAD_TIMEOUT", "16")
-"""How long OpenBLAS's threads wait for work before they sleep: 2^16 turns of the processor, not 2^28, a tenth of a
-second, which each of them burns at the start of every run and after every product."""
+"""Let idle OpenBLAS threads spin for 2^16 processor cycles before they sleep; the default of 2^28 costs each of them a
+tenth of a second at the start of every run and after every product."""
 LONGEST_MESSAGE = 280
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 2 a user's mistake, 128 and its number for a signal; errors are raised."""
+    """Run the command line and exit: 0 done, 2 a user's mistake, 128 + n after signal n; other errors are raised."""
     try:
         if Path(sys.argv[0]).name == "__main__.py":
             sys.argv[0] = "python -m attn_exp"
         make_streams_usable()
         os.environ.setdefault(*SHORT_SPIN)
-        gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
+        gc.disable()  # a run ends before cycles matter; collecting over all imports takes a tenth of its time
         with stopping.stoppable(), patience.saying_where():
             code = obey([decode_word(word) for word in sys.argv[1:]])
-        if not gc.isenabled():  # nor where it ends: before it exits, the interpreter would walk all of it once more
+        if not gc.isenabled():  # or the interpreter would collect over everything once more before it exits
             gc.freeze()
     except KeyboardInterrupt as stopped:
         print(patience.STOPPED, file=sys.stderr)
         sys.exit(stopping.exit_code(stopped))
-    except BrokenPipeError:  # the reader, such as head, had enough; there is nobody to tell
+    except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         print_nowhere()
         sys.exit(PIPE_CLOSED)
     except (UserError, MemoryError, RuntimeError, OSError) as error:
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def make_streams_usable() -> None:
-    """Let stdout and stderr take every letter, and go nowhere where they are closed."""
+    """Let stdout and stderr accept any character, and redirect closed ones to the null device."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
@@ -61,13 +61,13 @@ def make_streams_usable() -> None:
 
 
 def print_nowhere() -> None:
-    """Drop what waits to be printed, which the interpreter would try once more as it ends."""
+    """Discard buffered output, which the interpreter would try to flush on exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
 
 
 def decode_word(word: str) -> str:
-    """Return a word of the command line as UTF-8, whatever the locale: Python hands on other bytes as surrogates.
+    """Decode a command-line word as UTF-8, whatever the locale: Python passes other bytes on as surrogates.
 
     Raises:
         UserError: bytes that are not UTF-8.
@@ -79,13 +79,13 @@ def decode_word(word: str) -> str:
 
 
 def obey(words: Sequence[str]) -> int:
-    """Do what the words say, with the members of the files that they name, and return the exit code."""
+    """Run the command with the members of any `--with` files registered, and return the exit code."""
     if not any(word.partition("=")[0] == "--with" for word in words):
         return obeyed(words)
     from attn_exp.own_code import OPTION, split_files  # noqa: PLC0415 - few name any
 
     files, rest = split_files(words)
-    if rest[:1] == ["check"]:  # which imports no code of others into this process
+    if rest[:1] == ["check"]:  # `check` imports no user code into this process
         return obeyed([*rest[:1], *(word for file in files for word in (OPTION, file)), *rest[1:]])
     with members_known(files):
         return obeyed(rest)
@@ -93,7 +93,7 @@ def obey(words: Sequence[str]) -> int:
 
 @contextmanager
 def members_known(files: Sequence[str]) -> Iterator[None]:
-    """Let the members of files be known, and say what is to be said of them."""
+    """Register the members of files for the block, and print the notes about them."""
     from attn_exp import plugins  # noqa: PLC0415 - as above
     from attn_exp.own_code import error_line  # noqa: PLC0415
 
@@ -104,15 +104,15 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
             yield
         except (UserError, OSError):
             raise
-        except Exception as error:  # a metric, a figure or a check of theirs, where the rooms expect one of ours
+        except Exception as error:  # raised by a user's metric, figure or check
             said = error_line(error)
-            if is_fault(error):  # or one of ours, with which those of theirs have nothing to do
+            if is_fault(error):  # or an error of ours, unrelated to the user's members
                 said = f"a member of them is not what it should be, or {fault_line(error)}"
             raise UserError(f"{', '.join(files)}: {said}") from error
 
 
 def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
-    """Do what `check` is for, in the child that it started: here the function is imported and asked."""
+    """Run `check` inside the subprocess that it started: the user's function is imported and called here."""
     gc.disable()
     from attn_exp.diagnosis import command as diagnosis  # noqa: PLC0415 - no other command needs it
     from attn_exp.own_code import split_files  # noqa: PLC0415
@@ -127,7 +127,7 @@ def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> dict[st
 
 
 def obeyed(words: Sequence[str]) -> int:
-    """Do what the words say, and return the exit code."""
+    """Run a command or settings, and return the exit code."""
     if words and words[0] in COMMANDS:
         return command(COMMANDS[words[0]], words)
     if words and not set(words[0]) & set("=~-+"):
@@ -138,7 +138,7 @@ def obeyed(words: Sequence[str]) -> int:
 
 
 def version() -> str:
-    """Return the number of this version, or that it runs from a checkout, which has none."""
+    """Return the version number, or say that this is a checkout that is not installed."""
     from importlib import metadata  # noqa: PLC0415 - nothing else needs it
 
     try:
@@ -148,7 +148,7 @@ def version() -> str:
 
 
 def answer(words: Sequence[str]) -> int:
-    """Do what settings and options ask for, and return the exit code."""
+    """Run what the settings and options describe, and return the exit code."""
     from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
     asked = command_line.understood(words)
@@ -175,7 +175,7 @@ def answer(words: Sequence[str]) -> int:
 
 
 def execute(config: Config, repeat: Repeat) -> int:
-    """Run one configuration, print what it found, and return 1 where figures disagree that must not."""
+    """Run one configuration, print the results, and return 1 if `strict` is set and a published figure disagrees."""
     from attn_exp.problem.forward_pass import started  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
     with started(config.model.text) as under_way:
@@ -187,10 +187,10 @@ def execute(config: Config, repeat: Repeat) -> int:
 
 
 def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
-    """Run the sweep that the words describe, print its results, and return 1 where points failed."""
+    """Run the sweep that the words describe, print its results, and return its exit code."""
     gc.enable()
-    os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # workers share the processors among themselves
-    from attn_exp.sweeps.sweep import sweep  # noqa: PLC0415 - after the BLAS was told; a run needs none of it
+    os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # the workers already use all cores
+    from attn_exp.sweeps.sweep import sweep  # noqa: PLC0415 - after the BLAS variables are set; a run needs none of it
 
     outcome = sweep(words, folders)
     if outcome.text:
@@ -199,7 +199,7 @@ def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
 
 
 def members() -> Mapping[str, Sequence[str]]:
-    """Return the names that some settings may have: those of files of the project."""
+    """Return the choices of the settings whose options are Python code of the project."""
     from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415 - `--help` alone asks
     from attn_exp.problem import generators  # noqa: PLC0415
     from attn_exp.rules import names  # noqa: PLC0415
@@ -211,10 +211,10 @@ def members() -> Mapping[str, Sequence[str]]:
 
 
 def say(text: str) -> int:
-    """Print a text, whatever characters the terminal can show.
+    """Print a text, escaping characters that the terminal cannot show.
 
     Raises:
-        UserError: nobody can take it, as on a full disk.
+        UserError: it cannot be written, as on a full disk.
     """
     try:
         print(printable(text), flush=True)
@@ -227,7 +227,7 @@ def say(text: str) -> int:
 
 
 def complain_of(error: Exception) -> NoReturn:
-    """Print a user's mistake, or that memory has run out, and exit as for a mistake; raise any other error again."""
+    """Print a user's mistake or an out-of-memory error and exit; re-raise any other error."""
     known = error if isinstance(error, UserError) else out_of_memory(error)
     if known is None:
         raise error
@@ -235,17 +235,17 @@ def complain_of(error: Exception) -> NoReturn:
 
 
 def complain(message: str, code: int = USAGE) -> NoReturn:
-    """Print one line on stderr and exit, as for a user's mistake if nothing else is said."""
+    """Print one line on stderr and exit, by default with the code for a user's mistake."""
     line = brief(printable(" ".join(message.split("\n"))), LONGEST_MESSAGE)
     print(f"attn_exp: error: {line}", file=sys.stderr)
     sys.exit(code)
 
 
 class Command(NamedTuple):
-    """A command beside the run: where it lives, how many words it takes, and what its help says.
+    """A subcommand: where it lives, how many words it takes, and its help text.
 
-    `place` is `module:function`. The function takes the words, and returns what to print; or that, and the exit code,
-    for which True stands for 0 and False for 1. `usage` is the command's name and its words, `meaning` what it is for.
+    `place` is `module:function`. The function takes the words and returns the text to print, or a pair of the text and
+    the exit code, where True stands for 0 and False for 1. `usage` is the command's name and its words.
     """
 
     place: str
@@ -256,10 +256,10 @@ class Command(NamedTuple):
 
 
 def command(named: Command, words: Sequence[str]) -> int:
-    """Obey a command, print what it says and return the exit code.
+    """Run a subcommand, print its output and return the exit code.
 
     Raises:
-        UserError: words that the command does not take, or a folder without what it needs.
+        UserError: the command does not take these words, or the folder lacks what it needs.
     """
     rest = words[1:]
     if list(rest) in (["-h"], ["--help"]):
@@ -319,7 +319,7 @@ COMMANDS = {
     ),
     "rerun": Command("sweeps.rerun:rerun", 1, 3, RERUN, "a run again, or a sweep's point as a run"),
 }
-"""What `attn-exp NAME` does. A new command is a function in its room, and its line here."""
+"""The subcommands of `attn-exp`. A new one is a function in its room, and an entry here."""
 
 COMMANDS_ELSEWHERE = {"list": "runs", "ls": "runs", "show": "open", "diff": "compare", "sweep": "-m"}
-"""What other programs call a command, and what is written here."""
+"""Names that other programs use for a command, and the name here."""

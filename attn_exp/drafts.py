@@ -1,7 +1,7 @@
-"""What is written gets its name when it is whole: until then it is a draft, a file or a folder with a hidden name.
+"""Atomic writes: everything is written to a draft, a file or folder with a hidden name, and renamed when complete.
 
-A draft lies beside the place that it is for, so that naming it is one step. Nothing is left of a command that fails or
-is asked to end; what a kill leaves is removed by a command that writes there later.
+A draft lies in the same folder as its target, so that the rename is one step. A command that fails or is interrupted
+leaves nothing behind; what a kill leaves is removed by a later command that writes there.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from attn_exp import machine, system
 
 DRAFT = re.compile(r"\..+-attn-exp-draft-[0-9a-f]{16}", re.DOTALL)
 LONGEST = 150
-"""So many bytes of a name are part of its draft's, which must be no longer than a system takes."""
+"""Bytes of the target's name that its draft's name repeats, to stay within the system's limit."""
 OLD = 24 * 3600.0
-"""Seconds after which a draft that nobody has written to is nobody's."""
+"""Seconds without a write after which a draft is considered abandoned."""
 
 
 def write(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write a file whole or not at all; `sync` waits until it would survive a loss of power.
+    """Write a file atomically; `sync` waits until it would survive a loss of power.
 
     Raises:
         OSError: the folder cannot be written to, or the disk is full.
@@ -34,22 +34,22 @@ def write(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 
 def write_text(path: Path, text: str, *, sync: bool = False) -> None:
-    """Write a text as `write` does; half a surrogate pair, which UTF-8 cannot hold, becomes its number."""
+    """Write a text as `write` does; an unpaired surrogate, which UTF-8 cannot encode, is escaped."""
     write(path, as_bytes(text), sync=sync)
 
 
 def as_bytes(text: str) -> bytes:
-    """Return a text as UTF-8, half a surrogate pair as its number."""
+    """Encode a text as UTF-8, escaping unpaired surrogates."""
     return text.encode("utf-8", "backslashreplace")
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes], *, sync: bool = False, new: bool = False) -> None:
-    """Write a file from pieces, whole or not at all, without holding all of it; `new` replaces none.
+    """Write a file atomically from pieces, without holding all of it in memory; `new` refuses to replace a file.
 
-    A link at that place is replaced; what it points to is left alone. Old drafts beside it are removed.
+    A link at that path is replaced, and its target is left alone. Old drafts in the folder are removed.
 
     Raises:
-        FileExistsError: something is at the place of a new file.
+        FileExistsError: the path of a new file exists.
         OSError: the folder cannot be written to, or the disk is full.
     """
     sweep_up(path.parent)
@@ -65,9 +65,9 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, sync: bool = False, new
 
 
 def point(link: Path, folder: Path) -> None:
-    """Let `link` lead to a folder: as a link, or as a text file where links are not allowed.
+    """Make `link` point to a folder: a symbolic link, or a text file where links are not allowed.
 
-    What is at that place is replaced; what it leads to is left alone.
+    An existing link is replaced, and its target is left alone.
 
     Raises:
         OSError: the folder cannot be written to.
@@ -79,7 +79,7 @@ def point(link: Path, folder: Path) -> None:
 
 @contextmanager
 def new_folder(place: Path) -> Iterator[Path]:
-    """Give a folder to write in, which becomes `place` when the block ends; where the block fails, nothing is left.
+    """Yield a draft folder that becomes `place` when the block ends; if the block fails, nothing is left.
 
     Raises:
         FileExistsError: something is there already.
@@ -89,15 +89,15 @@ def new_folder(place: Path) -> Iterator[Path]:
     with parents_made(place), undone_unless_named(place) as draft:
         draft.mkdir()
         yield draft
-        check_free(place)  # a system may let a folder take the place of an empty one
+        check_free(place)  # some systems let a rename replace an empty folder
         system.replace(draft, place)
 
 
 @contextmanager
 def more_files(folder: Path) -> Iterator[Path]:
-    """Give a folder to write in, whose files take their places in `folder` when the block ends, none where it fails.
+    """Yield a draft folder whose files move into `folder` when the block ends; if the block fails, none of them do.
 
-    They replace those of the same names, through no link, and a folder that is not there is made of them.
+    They replace files of the same names, through no link; a missing folder is created from them.
 
     Raises:
         OSError: the folder is a link, or cannot be written to, or the disk is full.
@@ -111,7 +111,7 @@ def more_files(folder: Path) -> Iterator[Path]:
     with undone_unless_named(folder / "files") as draft:
         draft.mkdir()
         yield draft
-        for path in sorted(draft.rglob("*")):  # folders before what is in them
+        for path in sorted(draft.rglob("*")):  # folders before their contents
             place = folder / path.relative_to(draft)
             if path.is_dir():
                 machine.own_folder(place)
@@ -122,7 +122,7 @@ def more_files(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def parents_made(place: Path) -> Iterator[None]:
-    """Make the folders above a place; where the block fails, those that it made and that are empty are taken away."""
+    """Create the parents of a path; if the block fails, remove those that were created and are still empty."""
     missing = [folder for folder in place.parents if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -131,13 +131,13 @@ def parents_made(place: Path) -> Iterator[None]:
     except BaseException:
         with suppress(OSError):
             for folder in missing:
-                folder.rmdir()  # which fails where anything is in it
+                folder.rmdir()  # which fails unless it is empty
         raise
 
 
 @contextmanager
 def undone_unless_named(place: Path) -> Iterator[Path]:
-    """Give the hidden name of a draft beside a place; what still has it where the block fails is removed."""
+    """Yield the hidden name of a draft next to `place`; if the block fails, remove the draft."""
     name = os.fsencode(place.name.lstrip("."))[:LONGEST].decode("utf-8", "ignore") or "draft"
     draft = place.with_name(f".{name}-attn-exp-draft-{os.urandom(8).hex()}")
     try:
@@ -148,23 +148,17 @@ def undone_unless_named(place: Path) -> Iterator[Path]:
 
 
 def write_draft(draft: Path, pieces: Iterable[bytes]) -> None:
-    """Write pieces to a new file."""
     with open(system.open_new(draft), "wb") as file:
         file.writelines(pieces)
 
 
 def check_free(place: Path) -> None:
-    """Refuse a place where something is.
-
-    Raises:
-        FileExistsError: something is there.
-    """
     if os.path.lexists(place):
         raise FileExistsError(errno.EEXIST, "is there already", str(place))
 
 
 def sweep_up(folder: Path, older: float = OLD) -> None:
-    """Remove the drafts in a folder that nobody has written to for so many seconds, as a kill leaves them."""
+    """Remove drafts in a folder that have not been written to for `older` seconds, as a kill leaves them."""
     with suppress(OSError), os.scandir(folder) as listed:
         for item in listed:
             if DRAFT.fullmatch(item.name) and time.time() - item.stat(follow_symlinks=False).st_mtime >= older:
@@ -172,7 +166,7 @@ def sweep_up(folder: Path, older: float = OLD) -> None:
 
 
 def remove(draft: Path) -> None:
-    """Remove a draft, file or folder, if it is there and can be removed; links are not followed."""
+    """Remove a draft, file or folder, if it exists and can be removed; links are not followed."""
     if draft.is_dir() and not draft.is_symlink():
         shutil.rmtree(draft, ignore_errors=True)
     else:

@@ -1,4 +1,4 @@
-"""What is said to a user: the one kind of mistake, and how words and values are shown."""
+"""Errors for users, exit codes, and how words and values appear in messages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from traceback import walk_tb
 from typing import Any
 
 UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that a terminal obeys or cannot print: controls but the line's end and the tab, and turned writing."""
+"""Control characters except newline and tab, bidirectional overrides, and unpaired surrogates."""
 
 
 PLAIN = ("bool", "bytes", "dict", "float", "int", "list", "set", "str", "tuple")
-"""Types whose values are shown as they are where they do not belong."""
+"""Types whose values are shown literally in messages."""
 
 
 RIGHT, WRONG, NOT_VERIFIED = "right", "wrong", "not verified"
@@ -25,11 +25,11 @@ EXIT_CODES = {RIGHT: 0, WRONG: 1, NOT_VERIFIED: 3}
 
 
 class UserError(ValueError):
-    """A mistake of the user, said in one line; the command line prints it and exits with 2."""
+    """A user's mistake, described in one line; the command line prints it and exits with 2."""
 
 
 class UncalledError(UserError):
-    """A function of the user's own that nobody knows how to call as attention."""
+    """A user's function has no signature that is recognised as attention."""
 
 
 class WrongAttentionError(AssertionError):
@@ -37,19 +37,19 @@ class WrongAttentionError(AssertionError):
 
 
 class NotVerifiedError(AssertionError):
-    """`assert_attention` found nothing wrong with a function, and could not verify all of it."""
+    """`assert_attention` found nothing wrong with a function, but could not verify all of it."""
 
 
 class OwnCodeError(UserError):
-    """A function of the user's own gave no answer: it raised an error, or its answer has another shape."""
+    """A user's function gave no usable answer: it raised an error, or returned another shape."""
 
 
 class FaultError(UserError):
-    """An error of this package itself, said in one line where code or files of others would be blamed for it."""
+    """An error of this package itself, in one line, raised where user code or files would otherwise be blamed."""
 
 
 def fault_line(error: BaseException) -> str:
-    """Return an error of our own in a line: its kind, what it says, and the last place of this package on its way."""
+    """Describe an internal error in one line: its kind, its message, and the innermost line of this package."""
     places = [(path.relative_to(HERE).as_posix(), line) for path, line in way_of(error) if path.is_relative_to(HERE)]
     place = "".join(f", attn_exp/{name} line {line}" for name, line in places[-1:])
     said = words_of_error(error).strip() and f": {brief(first_line(error), 120)}"
@@ -57,14 +57,14 @@ def fault_line(error: BaseException) -> str:
 
 
 def way_of(error: BaseException) -> list[tuple[Path, int]]:
-    """Return the file and the line of each call through which an error came; the last is where it was raised."""
+    """Return the file and line of each traceback frame, innermost last."""
     return [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
 
 
 def is_fault(error: BaseException) -> bool:
-    """Say whether an error is one of this package: no line of anybody else was on its way, and it is none of a file's.
+    """Return whether an error is this package's own: every traceback frame is in it, and no file or user caused it.
 
-    Where memory or the depth of calls has run out, nobody knows whose it is.
+    If memory or recursion depth has run out, the cause is unknown, and the answer is False.
     """
     known = isinstance(error, OSError | UserError | RecursionError) or out_of_memory(error) is not None
     ours = [path.is_relative_to(HERE) for path, _ in way_of(error)]
@@ -72,13 +72,12 @@ def is_fault(error: BaseException) -> bool:
 
 
 HERE = Path(__file__).resolve().parent
-"""Where the files of this package are."""
 
 
 def out_of_memory(error: BaseException) -> UserError | None:
-    """Return the line that says that memory has run out, if that is what an error means; None for any other.
+    """Return a UserError if an error means that memory has run out; None for any other.
 
-    Python says so in several ways: it cannot allocate, start a thread or a process, or map a file.
+    Python reports this in several ways: it cannot allocate, start a thread or a process, or map a file.
     """
     said = first_line(error)
     thread = isinstance(error, RuntimeError) and "start new thread" in said
@@ -90,11 +89,11 @@ def out_of_memory(error: BaseException) -> UserError | None:
 
 
 SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"
-"""What to change where nobody knows which setting it was."""
+"""What to change if the setting responsible is not known."""
 
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
-    """Say that there is no such thing, and which one was perhaps meant."""
+    """Return a message that a name is unknown, with the closest choice."""
     import difflib  # noqa: PLC0415 - most runs make no mistake
 
     near = difflib.get_close_matches(word, choices, 1, 0.6)
@@ -104,10 +103,10 @@ def unknown(word: str, choices: Sequence[str], kind: str) -> str:
 
 
 def chosen(word: Any, choices: Collection[str], kind: str, of: str = "") -> str:
-    """Return a name that is one of the choices, of something that has a name itself.
+    """Return `word` if it is one of the choices; `kind` and `of` name them in the message.
 
     Raises:
-        UserError: any other, or no text at all.
+        UserError: `word` is not one of them, or no text.
     """
     kind = f"{kind} of {of}" if of else kind
     if not isinstance(word, str):
@@ -118,10 +117,10 @@ def chosen(word: Any, choices: Collection[str], kind: str, of: str = "") -> str:
 
 
 def folder(value: Any, name: str) -> Path:
-    """Return a path that was given as text or as a path.
+    """Return a path given as text or as a path.
 
     Raises:
-        UserError: something else.
+        UserError: the value is neither, or contains a NUL.
     """
     if not isinstance(value, str | PathLike) or "\0" in str(value):
         raise UserError(f"{name} is {given(value)}; expected the path of a folder")
@@ -129,10 +128,10 @@ def folder(value: Any, name: str) -> Path:
 
 
 def worded(words: Sequence[Any]) -> tuple[str, ...]:
-    """Return words of a command line that came from Python.
+    """Return command-line words that were passed from Python, checking that they are texts.
 
     Raises:
-        UserError: one that is no text.
+        UserError: a word is not a text.
     """
     for word in words:
         if not isinstance(word, str):
@@ -141,25 +140,25 @@ def worded(words: Sequence[Any]) -> tuple[str, ...]:
 
 
 def given(value: object) -> str:
-    """Say in a few words what came where something else was expected."""
+    """Describe in a few words the value that was passed."""
     name = type(value).__name__
     return brief(" ".join(repr(value).split())) if value is None or name in PLAIN else f"of type {name}"
 
 
 def some(names: Sequence[str], most: int = 150) -> str:
-    """Return as many of the names as a line has room for."""
+    """Join as many of the names as fit into a line."""
     lengths = accumulate(len(name) + 2 for name in names)
     count = sum(length <= most for length in lengths)
     return ", ".join(names) if count == len(names) else ", ".join([*names[: max(1, count)], "..."])
 
 
 def count_of(count: int, one: str, several: str = "") -> str:
-    """Return a number with its word, such as `1 token` or `3 tokens`."""
+    """Return a count with its noun, such as `1 token` or `3 tokens`."""
     return f"{count} {one if count == 1 else several or one + 's'}"
 
 
 def shown(value: Any) -> str:
-    """Write a value as the user would have typed it."""
+    """Format a value as the user would have typed it."""
     if value is None or isinstance(value, bool):
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, list | tuple):
@@ -170,17 +169,17 @@ def shown(value: Any) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return in a few words why something failed: what the system says of a file, or the first line of the error."""
+    """Return in a few words why something failed: the system's message, or the first line of the error."""
     return error.strerror or first_line(error) if isinstance(error, OSError) else first_line(error)
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says, or its kind where it says nothing, or cannot even say that."""
+    """Return the first line of an error's message, or its type if it has none."""
     return next((line.strip() for line in words_of_error(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def words_of_error(error: BaseException) -> str:
-    """Return what an error says; nothing where asking it is an error, as it may be of a class that somebody wrote."""
+    """Return an error's message; empty if `__str__` itself raises, as a user's class may."""
     try:
         return str.__str__(str(error))
     except Exception:
@@ -188,11 +187,11 @@ def words_of_error(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that a terminal shows and does not obey: control characters and half surrogate pairs as numbers."""
+    """Escape control characters and unpaired surrogates, so that a terminal shows a text and does not obey it."""
     return UNSHOWN.sub(lambda match: ("\\x%02x" if ord(match[0]) < 256 else "\\u%04x") % ord(match[0]), text)
 
 
 def brief(text: str, most: int = 80) -> str:
-    """Return a text of at most so many characters, with dots where its middle was."""
+    """Shorten a text to at most `most` characters, replacing its middle by dots."""
     head = (most - 3) * 2 // 3
     return text if len(text) <= most else f"{text[:head]}...{text[head + 3 - most :]}"

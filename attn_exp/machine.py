@@ -1,4 +1,4 @@
-"""Files read up to a limit, and names of folders."""
+"""Reading files up to a size limit, and resolving folders."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from attn_exp import system
 from attn_exp.errors import UserError, brief, reason
 
 MOST_BYTES = 64 * 2**20
-"""What is read of a file by default: settings and descriptions are far smaller, arrays and tables have limits of
-their own."""
+"""Default size limit: settings and descriptions are far smaller; arrays and tables have limits of their own."""
 
 MOST_POINTER = 300
-"""The bytes of a text that stands where a link was not allowed are fewer."""
+"""Size limit of a text file that stands in for a link."""
 
 
 def opened(path: Path) -> BufferedReader:
     """Open a regular file for reading.
 
     Raises:
-        OSError: no such file, or something else than a regular one.
+        OSError: no such file, or not a regular one.
     """
     descriptor = os.open(path, os.O_RDONLY | system.NO_WAIT | system.AS_IT_IS)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -33,10 +32,10 @@ def opened(path: Path) -> BufferedReader:
 
 
 def read(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the contents of a regular file of at most so many bytes.
+    """Return the contents of a regular file of at most `most` bytes.
 
     Raises:
-        OSError: no such file, something else than a regular file, or one that is larger.
+        OSError: no such file, not a regular file, or a larger one.
     """
     with opened(path) as file:
         if os.fstat(file.fileno()).st_size > most:
@@ -45,17 +44,17 @@ def read(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """Return a regular file of at most so many bytes as UTF-8 text.
+    """Return a regular file of at most `most` bytes as UTF-8 text.
 
     Raises:
-        OSError: no such file, something else than a regular file, or one that is larger.
-        UnicodeDecodeError: bytes that are no UTF-8.
+        OSError: no such file, not a regular file, or a larger one.
+        UnicodeDecodeError: the bytes are not UTF-8.
     """
     return read(path, most).decode("utf-8")
 
 
 def own_folder(path: Path) -> Path:
-    """Make a folder, unless it is there, and return it; a link in its place is refused, as it may lead anywhere.
+    """Make a folder unless it exists, and return it; a link in its place is refused, as it may lead anywhere.
 
     Raises:
         OSError: a link or a file is there, or the folder cannot be made.
@@ -67,7 +66,7 @@ def own_folder(path: Path) -> Path:
 
 
 def folder(word: str) -> Path:
-    """Return a folder that a user names, if a system can hold such a name; whether it is there, each command asks.
+    """Return a folder that a user names; it may not exist, but the name must be valid.
 
     A link such as `latest` is followed here, once.
     """
@@ -75,15 +74,15 @@ def folder(word: str) -> Path:
         os.lstat(word)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         pass
-    except (OSError, ValueError) as error:  # the name is too long, or has a NUL in it
+    except (OSError, ValueError) as error:  # the name is too long, or contains a NUL
         raise UserError(f"{brief(word)}: no such folder ({reason(error)})") from error
     return resolved(Path(word))
 
 
 def resolved(path: Path) -> Path:
-    """Return what a link leads to now: who asks once is sent nowhere else while others move it.
+    """Resolve a link once, so that moving the link later does not change the path.
 
-    Where no links are allowed, `latest` is a text that names a folder.
+    Where links are not allowed, `latest` is a text file that names a folder.
     """
     try:
         target = os.readlink(path) if path.is_symlink() else read_text(path, MOST_POINTER).strip()

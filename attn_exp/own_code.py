@@ -1,8 +1,8 @@
-"""Code of the user's own, from its name to a module: nothing else in this package imports any.
+"""The user's own code, from its name to a module; nothing else in this package imports any.
 
-Only what the command line of now names is imported: a function, such as `variant.mine.form=mine.py:attention`, or a
-file of members, `--with mine.py`. What YAML, a run or a sweep on disk says stays a plain text. A file is known by a
-hash of it and of what it imports beside it, so that a run can say what code it ran.
+Only what the current command line names is imported: a function, such as `variant.mine.form=mine.py:attention`, or a
+file of members, `--with mine.py`. Names in YAML or in a stored run or sweep stay plain texts. A file is identified by a
+hash of it and of its local imports, so that a run can record which code it ran.
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ BETWEEN = re.compile(r"""[\[\]{},'"]""")
 THIS_PACKAGE = __name__.partition(".")[0]
 OPTION = "--with"
 AGAINST = "--against"
-"""What stands before the name of another implementation that the function is held against."""
+"""The option before the name of another implementation to compare the function with."""
 MEMBERS = "_with_"
-"""How the names of modules begin that files of members become."""
+"""Prefix of the module names of member files."""
 
 
 class Named(str):
-    """The name of code that the user wrote on the command line now, or in Python; a plain text names none."""
+    """The name of code that the user wrote on the current command line or in Python; a plain text is never imported."""
 
     __slots__ = ()
 
 
 class LeftError(Exception):
-    """Code of others wanted to end the process: it called `sys.exit`, or raised something else that is no error."""
+    """User code tried to end the process: it called `sys.exit`, or raised another `BaseException`."""
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold on to this process while code of others runs, or while what it returned is read.
+    """Protect this process while user code runs, or while its result is read.
 
-    What it prints goes to stderr, as stdout is ours. What it raises to end the process is an error.
+    Its output goes to stderr, since stdout is ours. An attempt to end the process becomes an error.
 
     Raises:
-        LeftError: it raised what is no `Exception`, such as SystemExit; Ctrl-C alone stays what it is.
+        LeftError: it raised a non-`Exception` such as SystemExit; Ctrl-C alone is passed on.
     """
     numpy = sys.modules.get("numpy")
     how_it_takes_overflows = nullcontext() if numpy is None else numpy.errstate()
@@ -83,35 +83,35 @@ def held() -> Iterator[None]:
 
 
 def staying_here() -> AbstractContextManager[None]:
-    """Come back to the working folder of now: code of others may go elsewhere, and our names of files start here."""
+    """Restore the current working folder afterwards: user code may change it, and our relative paths start here."""
     return chdir(os.curdir)
 
 
 def is_code(form: Any) -> bool:
-    """Say whether a form is code of the user's own, and no form of the project's."""
+    """Return whether a form names the user's own code rather than a form of the project."""
     return isinstance(form, str) and ":" in form
 
 
 def any_named(forms: Iterable[str]) -> bool:
-    """Say whether one of these forms is code that may be run: the user named it on the command line of now."""
+    """Return whether one of these forms is code that may run because the user named it on this command line."""
     return any(isinstance(form, Named) for form in forms)
 
 
 def variants_of_code(words: Iterable[str]) -> list[str]:
-    """Return the variants whose forms these words name as code."""
+    """Return the variants whose form these words set to code."""
     matches = [FORM.fullmatch(word) for word in words]
     return [match[1] for match in matches if match and is_code(match[2])]
 
 
 def variants_not_listed(words: Sequence[str], known: Iterable[str]) -> list[str]:
-    """Return the variants that get code for a form, have no YAML, and stand in no list of variants."""
+    """Return the variants that get code as a form, have no YAML, and are not in a list of variants."""
     listed = " ".join(word for word in words if word.lstrip("+").startswith("variant="))
     named = {*known, *re.findall(r"[\w-]+", listed)}
     return [name for name in variants_of_code(words) if name not in named]
 
 
 def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """Return plain settings in which the code that these words name is `Named`."""
+    """Return plain settings in which the code that these words name is marked as `Named`."""
     chosen = settings.get("variant")
     if not isinstance(chosen, Mapping):
         return dict(settings)
@@ -124,7 +124,7 @@ def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, A
 
 
 def texts_about_variants(words: Sequence[str]) -> set[str]:
-    """Return every text that the words about variants may give as a form."""
+    """Return every text in the words about variants that may be a form."""
     texts: set[str] = set()
     for word in words:
         key, _, value = word.lstrip("+").partition("=")
@@ -135,10 +135,10 @@ def texts_about_variants(words: Sequence[str]) -> set[str]:
 
 
 def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], list[str]]:
-    """Return the values of an option, each in the same word or the next, and all other words.
+    """Split off the values of an option, each in the same word or the next, from all other words.
 
     Raises:
-        UserError: the option without a value.
+        UserError: the option has no value.
     """
     values, others, waiting = list[str](), list[str](), iter(words)
     for word in waiting:
@@ -154,10 +154,10 @@ def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str
 
 
 def with_other_joined(words: Sequence[str]) -> list[str]:
-    """Return the words with the name of another implementation in one word with its option, as all options are.
+    """Join `--against` and its name into one word, the form of all other options.
 
     Raises:
-        UserError: the option has no name after it, or stands there twice.
+        UserError: the option has no name after it, or occurs twice.
     """
     names, others = take_option(
         words, AGAINST, "needs a function, such as torch.nn.functional:scaled_dot_product_attention"
@@ -168,15 +168,15 @@ def with_other_joined(words: Sequence[str]) -> list[str]:
 
 
 def other_of(words: Sequence[str]) -> str:
-    """Return the name of the implementation that the function is held against, or nothing."""
+    """Return the name of the implementation to compare with, or an empty text."""
     return next((word.partition("=")[2] for word in words if word.startswith(f"{AGAINST}=")), "")
 
 
 def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the files that the words of a command line name with `--with`, each once, and all other words.
+    """Split off the files named with `--with`, each once, from all other words.
 
     Raises:
-        UserError: `--with` and no file.
+        UserError: `--with` without a file.
     """
     needs = f"names a file of your own masks, scores, forms or metrics: {OPTION} mine.py"
     files, others = take_option(words, OPTION, needs)
@@ -184,9 +184,9 @@ def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def fingerprint(file: str | Path) -> str:
-    """Return a hash of a file of code, which is read and never run; nothing where it cannot be read.
+    """Return a hash of a code file, which is read and never run; empty if it cannot be read.
 
-    It is that of its bytes, or, where it imports files or packages that lie in its own folder, of all of them together.
+    It covers the file's bytes and, if it imports files or packages from its own folder, those of all of them.
     """
     try:
         first = Path(file).resolve()
@@ -201,21 +201,21 @@ def fingerprint(file: str | Path) -> str:
 
 
 def fingerprint_of_function(name: Any) -> str:
-    """Return the hash of the file that the name of a function says, such as `mine.py:attention`; else nothing."""
+    """Return the hash of the file in a name such as `mine.py:attention`; empty if the name has none."""
     place = name.rpartition(":")[0] if isinstance(name, str) else ""
     return fingerprint(place) if place.endswith(".py") else ""
 
 
 def files_imported_beside(first: Path) -> list[Path]:
-    """Return the files in a file's folder, and in packages there, that it imports, or that those import, in order.
+    """Return the files in the same folder, and in packages there, that a file imports directly or indirectly, sorted.
 
-    This package is none of them: in a checkout it may lie there too.
+    This package is left out, although a checkout may contain it.
     """
     import sysconfig  # noqa: PLC0415 - most runs have no code of the user's own
 
     home, found, waiting, seen = first.parent, {first}, [first], {THIS_PACKAGE}
     if home in {Path(place).resolve() for place in sysconfig.get_paths().values()}:
-        return []  # what is installed beside a file is not its helper
+        return []  # installed packages in the same folder are not its helpers
     while waiting:
         for root in {name.partition(".")[0] for name in names_imported(waiting.pop())} - seen:
             seen.add(root)
@@ -226,7 +226,7 @@ def files_imported_beside(first: Path) -> list[Path]:
 
 
 def files_of_module(home: Path, root: str) -> list[Path]:
-    """Return the files of a module below a folder: one, or all of a package; none where it is not there."""
+    """Return the files of a module below a folder: one, or all of a package; empty if there is none."""
     package, module = home / root, home / f"{root}.py"
     if package.is_dir():
         is_package = (package / "__init__.py").is_file() or any(package.glob("*.py"))
@@ -235,7 +235,7 @@ def files_of_module(home: Path, root: str) -> list[Path]:
 
 
 def names_imported(path: Path) -> Iterator[str]:
-    """Yield the full names of what a file imports, wherever in it; nothing where it is no Python."""
+    """Yield the full names that a file imports, anywhere in it; nothing if it is not valid Python."""
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -245,7 +245,7 @@ def names_imported(path: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A function of the user: its name, the file it comes from, a hash of that file's text, and how it was named."""
+    """A user's function: its name, its file, a hash of that file, and how the user named it."""
 
     function: Any
     name: str
@@ -257,13 +257,13 @@ class OwnFunction:
 def find_function(target: str, imported: Mapping[str, ModuleType] | None = None) -> OwnFunction:
     """Import and return the function that `file.py:function` or `package.module:function` names.
 
-    What is `imported` already, by its place, is not imported again.
+    Modules in `imported`, by their file or module name, are not imported again.
 
     Raises:
         UserError: there is no such file, module or name, or it cannot be imported.
     """
     place, colon, name = target.rpartition(":")
-    if not colon or not place or not name or set(name) & set("/\\"):  # the colon of a drive is not that of a name
+    if not colon or not place or not name or set(name) & set("/\\"):  # the colon of a Windows drive does not count
         raise UserError(
             f"{target}: expected a file and a function, such as mine.py:attention, or package.module:function"
         )
@@ -282,18 +282,18 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
 
 
 def has_methods(one: Any) -> bool:
-    """Say whether something is an object of a class of somebody's own with methods, one of which may be attention."""
+    """Return whether something is an instance of a user's class with public methods, one of which may be attention."""
     home = type(one).__module__.partition(".")[0]
     methods = (name for name, value in vars(type(one)).items() if callable(value) and not name.startswith("_"))
     return home not in NO_HOMES and any(methods)
 
 
 NO_HOMES = ("builtins", "types", "numpy", "torch", "jax", "jaxlib", "keras")
-"""Whose objects are numbers, texts, arrays and modules: what is no function there is none of somebody's own."""
+"""Modules whose objects are numbers, texts, arrays and modules, and never a user's own attention."""
 
 
 def method_of(owner: Any, name: str) -> Any:
-    """Return an attribute; a method of a class is that of an object, where one can be made of nothing."""
+    """Return an attribute; for a method of a class, the bound method if the class takes no arguments."""
     import inspect  # noqa: PLC0415 - few names have several parts
 
     if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name, None)):
@@ -304,10 +304,10 @@ def method_of(owner: Any, name: str) -> Any:
 
 @contextmanager
 def unreadable(name: str) -> Iterator[None]:
-    """Say in a line that an object of others cannot be read: each attribute of it may be code.
+    """Turn an error while reading a user's object into one line: any attribute may run code.
 
     Raises:
-        UserError: whatever was raised meanwhile.
+        UserError: the block raised an error.
     """
     try:
         with held():
@@ -319,7 +319,7 @@ def unreadable(name: str) -> Iterator[None]:
 
 
 def function_at_hand(function: Any) -> OwnFunction:
-    """Return a function that is at hand, with the file that it comes from where that is known."""
+    """Return a function object with its name and, if known, its file."""
     kind = type(function).__name__
     with unreadable(f"a {kind}"):
         name, file = getattr(function, "__name__", kind), getattr(function, "__code__", None)
@@ -328,13 +328,13 @@ def function_at_hand(function: Any) -> OwnFunction:
 
 
 def function_from(function: Any, name: str, file: Any) -> OwnFunction:
-    """Return the function with the hash of its file, or none where it has no file."""
+    """Return the function with the hash of its file, if it has one."""
     place = file if isinstance(file, str) and os.path.isfile(file) else ""
     return OwnFunction(function, name, place, fingerprint(place) if place else "")
 
 
 OWN = "__attn_exp_own__"
-"""What marks modules that were made of files here: one of the same name may take their place."""
+"""Marks modules made from files here; another file of the same name may replace them."""
 
 
 def module_of_functions(place: str) -> ModuleType:
@@ -345,7 +345,7 @@ def module_of_functions(place: str) -> ModuleType:
         FaultError: an error of our own.
     """
     path = Path(place) if place.endswith(".py") else None
-    if path is not None and not os.path.isfile(path):  # False for a name that no system can hold
+    if path is not None and not os.path.isfile(path):  # False for an invalid path
         raise UserError(f"{path}: no such file")
     if path is None and (os.path.isfile(place) or not all(part.isidentifier() for part in place.split("."))):
         raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
@@ -356,12 +356,12 @@ def module_of_functions(place: str) -> ModuleType:
                 return importlib.import_module(place)
         packages = package_of(path)
         stand_for_packages(path, packages)
-        name = re.sub(r"^(?=\d)", "_", path.stem)  # annotations are looked up by it, and no name begins with a digit
+        name = re.sub(r"^(?=\d)", "_", path.stem)  # annotations are resolved by it; no name begins with a digit
         name = ".".join((*packages, name))
         module = prepared_module(path, name, path.resolve().parent)
         vars(module)[OWN] = True
         if packages or hasattr(sys.modules.get(name, module), OWN):
-            sys.modules[name] = module  # code is read from the file of the module of its name
+            sys.modules[name] = module  # `inspect` looks up sources through it
         run_with_what_it_imports(module, path, packages)
     except LeftError as error:
         raise OwnCodeError(f"{path or place} {error}, as it was imported") from error
@@ -373,7 +373,7 @@ def module_of_functions(place: str) -> ModuleType:
 
 
 def module_of_members(path: Path) -> ModuleType:
-    """Import a file of members under a name that no other module has.
+    """Import a file of members under a unique module name.
 
     Raises:
         UserError: there is no such file, or it cannot be imported.
@@ -383,7 +383,7 @@ def module_of_members(path: Path) -> ModuleType:
     place = path.absolute()
     digest = hashlib.sha256(str(place).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     module = prepared_module(place, f"{MEMBERS}{path.stem}_{digest}", place.parent)
-    sys.modules[module.__name__] = module  # settings are read by their annotations, which are looked up there
+    sys.modules[module.__name__] = module  # the annotations of settings are resolved there
     try:
         with staying_here():
             run_module(module)
@@ -399,7 +399,7 @@ def module_of_members(path: Path) -> ModuleType:
 
 
 def prepared_module(path: Path, name: str, folder: Path) -> ModuleType:
-    """Return an empty module for a file, which can import what lies in that folder; nothing of it has run."""
+    """Return an empty module for a file that can import from that folder; its code has not run."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # every file that ends in .py has one
     if str(folder) not in sys.path:
@@ -408,7 +408,7 @@ def prepared_module(path: Path, name: str, folder: Path) -> ModuleType:
 
 
 def run_with_what_it_imports(module: ModuleType, path: Path, packages: tuple[str, ...]) -> None:
-    """Run the file of a module, and again where what it could not import is found in its project."""
+    """Run a module's file, and again after each missing import that is found in its project."""
     while True:
         try:
             return run_module(module)
@@ -419,18 +419,17 @@ def run_with_what_it_imports(module: ModuleType, path: Path, packages: tuple[str
 
 
 def run_module(module: ModuleType) -> None:
-    """Run the file of a module."""
     assert module.__spec__ is not None and module.__spec__.loader is not None
     with held(), keras_with_what_is_installed():
         module.__spec__.loader.exec_module(module)
 
 
 def error_line(error: BaseException) -> str:
-    """Return the kind of an error and the first line that it says; of our own, the line alone."""
+    """Return the type of an error and the first line of its message; for our own errors, the line alone."""
     lines = words_of_error(error).splitlines()
     if isinstance(error, UserError | LeftError):
         return lines[0]
-    if lines and lines[0].startswith("Exception encountered when calling"):  # Keras says below what was wrong
+    if lines and lines[0].startswith("Exception encountered when calling"):  # Keras gives the reason on the next lines
         lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in lines[1:]]
         lines = [line for line in lines if line]
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

@@ -1,8 +1,8 @@
-"""Where a file of somebody's project finds what it imports: in the package that it is part of, and in folders above it.
+"""Resolve what a file of a user's project imports: from its own package, and from the folders above it.
 
-`from .layers import Norm` needs the package, and `from models.layers import Norm` the top of a project. Python knows
-neither where a file is named alone. The `__init__` of a package often imports all that there is, so it is run only
-where something of it is missing.
+`from .layers import Norm` needs the package, and `from models.layers import Norm` the top of the project; Python knows
+neither if only the file is named. A package's `__init__` often imports everything, so it is run only if something is
+missing without it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from attn_exp import machine, parsing
 from attn_exp.errors import UserError
 
 MOST_CODE = 4 * 2**20
-"""A file of more bytes is not looked through for what it imports."""
+"""Size limit of a file that is searched for imports."""
 MOST_ABOVE = 6
-"""So many folders above a file are looked through."""
+"""Number of parent folders that are searched."""
 TOPS = (".git", "pyproject.toml", "setup.py")
-"""What lies at the top of a project: nothing above belongs to it."""
+"""Files that mark the top of a project; folders above do not belong to it."""
 
 
 def package_of(path: Path) -> tuple[str, ...]:
-    """Return the names of the packages that a file is part of, the outermost first; none where it needs none."""
+    """Return the names of the packages that contain a file, outermost first; empty if it needs none."""
     levels = max((node.level for node in nodes_of(path) if isinstance(node, ast.ImportFrom)), default=0)
     names, folder = list[str](), path.resolve().parent
     while levels and folder.name and (len(names) < levels or (folder / "__init__.py").is_file()):
@@ -39,7 +39,7 @@ def package_of(path: Path) -> tuple[str, ...]:
 
 
 def nodes_of(path: Path) -> list[ast.AST]:
-    """Return the parts of a file of code; none where it is no Python."""
+    """Return the syntax nodes of a Python file; empty if it cannot be parsed."""
     try:
         return [*ast.walk(ast.parse(machine.read(path, MOST_CODE)))]
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -47,7 +47,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
 
 
 def stand_for_packages(path: Path, names: tuple[str, ...]) -> None:
-    """Let the packages of a file be known, without running anything of them; those that are stay as they are."""
+    """Register stub modules for a file's packages without running their code; installed packages stay as they are."""
     folders = [*reversed(path.resolve().parents)][-len(names) :] if names else []
     if not folders or is_installed(names[0], folders[0]):
         return
@@ -60,7 +60,7 @@ def stand_for_packages(path: Path, names: tuple[str, ...]) -> None:
 
 
 def is_installed(name: str, folder: Path) -> bool:
-    """Say whether Python finds a package in a folder by itself."""
+    """Return whether Python finds a package in this folder by itself."""
     if name in sys.modules:
         return False
     with suppress(ImportError, ValueError):
@@ -70,7 +70,7 @@ def is_installed(name: str, folder: Path) -> bool:
 
 
 def run_packages(names: tuple[str, ...]) -> bool:
-    """Run the `__init__` of packages that only stand for themselves; say whether there was any to run."""
+    """Run the `__init__` of stub packages; return whether there was any to run."""
     ran = False
     for depth in range(len(names)):
         package = sys.modules[".".join(names[: depth + 1])]
@@ -80,13 +80,13 @@ def run_packages(names: tuple[str, ...]) -> bool:
         spec = importlib.util.spec_from_file_location(package.__name__, init)
         assert spec is not None and spec.loader is not None  # every file that ends in .py has one
         ran, package.__file__, package.__spec__ = True, str(init), spec
-        with suppress(Exception):  # it may want what is not there, and the file may not
+        with suppress(Exception):  # it may import what is missing, even if the file does not need it
             spec.loader.exec_module(package)
     return ran
 
 
 def find_above(path: Path, name: str) -> bool:
-    """Let a module be found in the nearest folder above a file that holds it; say whether one does."""
+    """Make a module importable from the nearest folder above a file that contains it; return whether one does."""
     root = name.partition(".")[0]
     for folder in path.resolve().parents[:MOST_ABOVE]:
         inside = any(next((folder / root).glob(pattern), None) for pattern in ("*.py", "*/*.py"))
@@ -98,22 +98,22 @@ def find_above(path: Path, name: str) -> bool:
 
 
 def add_to_path(folder: Path) -> bool:
-    """Let modules of a folder be found after all others; say whether they were not before."""
+    """Append a folder to `sys.path`; return whether it was new."""
     if str(folder) in sys.path:
         return False
     sys.path.append(str(folder))
     return True
 
 
-# Keras, which computes with another library
+# Keras, which needs a backend
 
 
 @contextmanager
 def keras_with_what_is_installed() -> Iterator[None]:
-    """Let Keras be imported meanwhile with a library that is there, where nobody says with which.
+    """If nobody chose a backend, let Keras be imported in the block with an installed one.
 
-    What it takes itself, or has noted at its first import, may not be installed. A file that is imported may say it
-    too, before it imports Keras, so nothing is chosen earlier.
+    Keras' default, or the one noted at its first import, may not be installed. An imported file may choose a backend
+    before it imports Keras, so nothing is chosen earlier.
     """
 
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
@@ -129,9 +129,9 @@ def keras_with_what_is_installed() -> Iterator[None]:
 
 
 def library_for_keras() -> str:
-    """Return which library Keras computes with: the one that its settings name, or else one that is installed.
+    """Return the backend for Keras: the one in its settings if installed, or else another that is.
 
-    PyTorch computes at once what JAX traces for each size anew, unless it is JAX that the file has imported before.
+    PyTorch comes first, since JAX traces anew for each size, unless the file has already imported JAX.
     """
     noted = "tensorflow"
     with suppress(UserError, OSError, ValueError, AttributeError):

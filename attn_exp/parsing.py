@@ -1,7 +1,7 @@
-"""JSON and tables that somebody else wrote, parsed within limits: whatever is wrong with one is a ValueError in a line.
+"""Parse JSON and tables from untrusted files within limits; anything wrong is a one-line ValueError.
 
-Three bytes of a text, such as `[],`, can take a hundred of memory. So what a text would become is counted before it is
-parsed, and a text that would take more than `SWOLLEN` times the bytes that are allowed of it is refused.
+Three bytes of text, such as `[],`, can take a hundred bytes of memory. So the memory of the result is estimated before
+parsing, and a text that needs more than `SWOLLEN` times its size limit is refused.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from attn_exp.errors import brief, first_line
 
 SWOLLEN = 8
 LIST, OBJECT, MEMBER, ITEM, CELL, LINE = 96, 240, 150, 40, 58, 96
-"""About how many bytes of memory an empty list, an empty object, a name with its value, a number of a list, a cell and
-a line of a table take, beyond the characters themselves."""
+"""Approximate bytes of an empty list, an empty object, a name with its value, a list item, a table cell and a table
+line, beyond the characters themselves."""
 
 
 def read_json(path: Path, most: int = machine.MOST_BYTES, *, once: bool = False) -> Any:
-    """Return what a regular file of JSON of at most so many bytes holds; as `parse_json`.
+    """Read a regular JSON file of at most `most` bytes; see `parse_json`.
 
     Raises:
-        OSError: no such file, something else than a regular file, or one that is larger.
-        ValueError: no JSON.
+        OSError: no such file, not a regular file, or a larger one.
+        ValueError: not JSON.
     """
     return parse_json(machine.read(path, most), most, once=once)
 
 
 def parse_json(data: bytes, most: int = machine.MOST_BYTES, *, once: bool = False) -> Any:
-    """Return what a text of JSON holds; `most` is how many bytes may come, `once` refuses a name that stands twice.
+    """Parse JSON; `most` scales the memory limit, `once` refuses an object with a repeated name.
 
     Raises:
-        ValueError: no UTF-8, no JSON, lists in lists without end, or a text that takes too much memory.
+        ValueError: not UTF-8, not JSON, nested too deeply, or too large in memory.
     """
     text = decoded(data)
     counts = {"[": LIST, "{": OBJECT, ":": MEMBER, ",": ITEM}
@@ -53,10 +53,10 @@ def parse_json(data: bytes, most: int = machine.MOST_BYTES, *, once: bool = Fals
 
 
 def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON.
+    """Return a JSON object, refusing repeated names.
 
     Raises:
-        ValueError: it names something twice; who reads it cannot know which is meant.
+        ValueError: a name is repeated, so that its value is ambiguous.
     """
     named = dict(pairs)
     if len(named) < len(pairs):
@@ -68,10 +68,10 @@ def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def parse_csv(
     text: str, delimiter: str = ",", most: int = machine.MOST_BYTES, *, no_blanks: bool = False
 ) -> list[list[str]]:
-    """Return the cells of each line of a table; `no_blanks` leaves out those after a delimiter.
+    """Return the cells of each line of a table; `no_blanks` strips blanks after a delimiter.
 
     Raises:
-        ValueError: no table, or one that takes too much memory.
+        ValueError: not a table, or too large in memory.
     """
     check_memory(text, {"cells": text.count(delimiter) * CELL, "lines": text.count("\n") * (LINE + CELL)}, most)
     try:
@@ -81,11 +81,11 @@ def parse_csv(
 
 
 def csv_lines(path: Path) -> Iterator[list[str]]:
-    """Yield the cells of each line of a regular file that is a table, however long it is.
+    """Yield the cells of each line of a table file, however long it is.
 
     Raises:
-        OSError: no such file, or something else than a regular file.
-        ValueError: no table.
+        OSError: no such file, or not a regular file.
+        ValueError: not a table.
     """
     with machine.opened(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
         try:
@@ -95,10 +95,10 @@ def csv_lines(path: Path) -> Iterator[list[str]]:
 
 
 def decoded(data: bytes) -> str:
-    """Return bytes as the text that they are in UTF-8; or in UTF-16, where they begin with its mark.
+    """Decode bytes as UTF-8, or as UTF-16 if they begin with its byte order mark.
 
     Raises:
-        ValueError: they are none; it says which.
+        ValueError: the bytes are not valid; the message says where.
     """
     if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):  # as Excel writes "Unicode text"
         try:
@@ -112,7 +112,7 @@ def decoded(data: bytes) -> str:
 
 
 def check_memory(text: str, parts: dict[str, int], most: int) -> None:
-    """Refuse a text that would become far more in memory than its bytes may be."""
+    """Refuse a text that would need far more memory than its size limit."""
     takes = sys.getsizeof(text) + sum(parts.values())
     if takes > SWOLLEN * most:
         allowed = SWOLLEN * most // 2**20

@@ -1,6 +1,6 @@
-"""What a command that takes long says of itself on stderr: nothing at first, then where it is, and how far.
+"""Progress lines on stderr for a command that takes long: what it is doing, and how far it is.
 
-A thread looks from time to time where the main thread is; the work itself knows nothing of it and pays nothing for it.
+A thread looks at the main thread's stack from time to time; the work itself knows nothing of it and pays nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from time import monotonic
 from types import FrameType
 
 FIRST, LATER = 8.0, 60.0
-"""Seconds without a word until the first line, and until each one after it."""
+"""Seconds of silence before the first progress line, and before each later one."""
 
 STOPPED = "attn_exp: stopped before it was done"
 
@@ -32,12 +32,12 @@ PLACES = {
     "attn_exp.sweeps": "the sweep is under way",
     "attn_exp.sweeps.expand": "the points of the sweep are laid out",
 }
-"""What a command does while the main thread is in a room, or in one module of it."""
+"""What a command is doing while the main thread is in a room, or in one module of it."""
 
 
 @dataclass
 class Heard:
-    """What a process has said of its work: when it last did, and how far a long loop is; there is one stderr."""
+    """Progress of this process: when it last printed a line, and how far a long loop is; there is one stderr."""
 
     last: float = 0.0
     done: int = 0
@@ -49,19 +49,19 @@ HEARD = Heard()
 
 
 def spoken() -> None:
-    """Take in that something was said just now."""
+    """Record that a line was printed just now."""
     HEARD.last = monotonic()
 
 
 def count(done: int, whole: int) -> None:
-    """Take in how far a long loop is; at its end, `whole` of them, nothing is counted any more."""
+    """Record how far a long loop is; reaching `whole` ends the count."""
     if done == 0:
         HEARD.began = monotonic()
     HEARD.done, HEARD.whole = done, whole if done < whole else 0
 
 
 def spoken_time(seconds: float) -> str:
-    """Write a time as a reader says it."""
+    """Format a duration for people."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:
@@ -70,7 +70,7 @@ def spoken_time(seconds: float) -> str:
 
 
 def where(frame: FrameType | None) -> str:
-    """Say what a thread does, from the deepest module of the package that it is in."""
+    """Describe what a thread is doing, from the innermost module on its stack that has a description."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         while name:
@@ -82,7 +82,7 @@ def where(frame: FrameType | None) -> str:
 
 
 def line(frame: FrameType | None, seconds: float) -> str:
-    """Return the line about a thread after so many seconds."""
+    """Format the progress line after this many seconds."""
     far = ""
     if HEARD.whole and HEARD.done:
         left = (monotonic() - HEARD.began) * (HEARD.whole - HEARD.done) / HEARD.done
@@ -92,14 +92,14 @@ def line(frame: FrameType | None, seconds: float) -> str:
 
 @contextmanager
 def saying_where() -> Iterator[None]:
-    """Let the command in the block say where it is when it takes long."""
+    """Print progress lines while the command in the block takes long."""
     main, over, started = threading.get_ident(), threading.Event(), monotonic()
 
     def speak() -> None:
         pause = FIRST
         while not over.wait(max(0.01, HEARD.last + pause - monotonic())):
             if monotonic() - HEARD.last >= pause:
-                with suppress(OSError, ValueError):  # nobody may listen any more
+                with suppress(OSError, ValueError):  # stderr may be closed
                     text = line(sys._current_frames().get(main), monotonic() - started)
                     print(text, file=sys.stderr, flush=True)
                 HEARD.last, pause = monotonic(), LATER

@@ -1,7 +1,7 @@
-"""Members from outside the package: files that the command line names with `--with`, and what `register` is given.
+"""Members from outside the package: files named with `--with`, and objects passed to `register`.
 
-Each is found in its file, held to the contract of its kind and to the example that it draws, and kept in `registry`, by
-which all rooms find it as if it lived in the package.
+Each is found in its file, checked against the contract of its kind and against its example, and kept in `registry`,
+through which all rooms find it as if it were part of the package.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from attn_exp.rules.held_members import guarded, hold_methods, nothing, weights_
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 TABLES = ("comparison", "distances", "timings", "published")
-"""Tables that each run has, and whose names no check can have."""
+"""Tables that every run has; a check must not take their names."""
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of member, and what a file holds it as: the name is what a user calls it, and that of its contract.
+    """A kind of member, and how a file defines one; `name` is what users call it, and names its contract.
 
-    `constant`: the name of the value in a file, and `function` that of the function which the value holds; both are
-    empty where it is a class. `one_of`: methods of which a class has one. `drawn`: whether members draw an example by
-    hand. `group`: the folder of YAML whose choices a member stands among; that of its name where it is empty.
+    `constant`: the name of the value in a file, and `function` the field of it that holds the function; both are empty
+    for a class. `one_of`: methods of which a class defines at least one. `drawn`: whether members bring a hand-made
+    example. `group`: the folder of YAML with the other choices, if it differs from `name`.
     """
 
     name: str
@@ -54,23 +54,21 @@ class Kind:
 
     @property
     def package(self) -> str:
-        """Where members live."""
         return registry.PACKAGES[self.name]
 
     @property
     def contract(self) -> Any:
-        """The class that members are of, or None where nobody has loaded it: there is no member then."""
+        """The class of the members, or None if it has not been imported: then there is no member either."""
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:
-        """Say whether a value is of this kind."""
         contract = self.contract
         if contract is None or value is contract:
             return False
         return isinstance(value, contract) if self.constant else inspect.isclass(value) and issubclass(value, contract)
 
     def home(self, value: Any) -> tuple[str, str]:
-        """Return where a member was written: the module and the name of its class, or of its function."""
+        """Return where a member is defined: its module, and the name of its class or function."""
         code = getattr(value, self.function) if self.constant else value
         return getattr(code, "__module__", ""), getattr(code, "__qualname__", "")
 
@@ -91,7 +89,7 @@ EXPECTED = ", ".join(kind.constant or f"a subclass of {kind.name.capitalize()}" 
 
 @contextmanager
 def members_known(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Let the members of these files be known, as long as the context lasts; yield what is to be said of them.
+    """Register the members of these files for the block, and yield the notes about them.
 
     Raises:
         UserError: a file that is not there, cannot be imported or brings no member, a name that is taken, or a member
@@ -110,10 +108,10 @@ def members_known(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def members_known_again(origins: Sequence[Origin]) -> Iterator[None]:
-    """Let the members of files be known in another process than the one that named them.
+    """Register the members of files in another process, checking that the files are unchanged.
 
     Raises:
-        UserError: as `members_known`, or a file that is not what it was there.
+        UserError: as `members_known`, or a file has changed.
     """
     for origin in origins:
         if fingerprint(origin.file) != origin.sha256:
@@ -123,16 +121,15 @@ def members_known_again(origins: Sequence[Origin]) -> Iterator[None]:
 
 
 def register(member: Value, name: str | None = None, example: Any = None) -> Value:
-    """Let runs of this Python session know a mask, score, position, normalizer, form, metric, check, source or figure
-    of your own, and return it.
+    """Register your own mask, score, position, normalizer, form, metric, check, source or figure, and return it.
 
-    `member`: a class or a value as docs/extend.md has them, or a file of them, as `--with` takes it. `name`: what
-    settings call it; a class, a metric and a normalizer have names of their own. `example`: a rule's `Example`.
-    It can stand above a class: `@attn_exp.register`. What is registered again from the same place is replaced.
+    Runs of this Python session can then use it. `member`: a class or a value as in docs/extend.md, or a file of them,
+    as `--with` takes it. `name`: the name in settings; classes, metrics and normalizers have names already. `example`:
+    a rule's `Example`. It is also a class decorator: `@attn_exp.register`. Registering again from the same file and
+    name replaces the earlier member.
 
     Raises:
-        UserError: it is no member, its name is taken, it does not meet its contract, or gives another outcome than the
-            example draws.
+        UserError: it is no member, its name is taken, or it violates its contract or its example.
     """
     if isinstance(member, str | Path):
         add_file(str(member))
@@ -159,7 +156,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
 
 
 def add_file(file: str) -> list[str]:
-    """Add every member of a file, all or none, and return what is to be said of it: rules of which no outcome is drawn.
+    """Add every member of a file, or none, and return notes on the rules without an example.
 
     Raises:
         UserError: as `members_known`.
@@ -173,7 +170,7 @@ def add_file(file: str) -> list[str]:
 
 
 def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
-    """Add every member of a module, all or none, and return the rules of which no outcome is drawn, in a sentence."""
+    """Add every member of a module, or none, and return notes on the rules without an example."""
     members, examples = members_of(module), getattr(module, "EXAMPLE", None)
     drawn = [kind for kind, _, _ in members if kind.drawn]
     if len(drawn) > 1 and examples is not None and not isinstance(examples, Mapping):
@@ -200,12 +197,12 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
 
 
 def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
-    """Return the members of a module, each with its kind and its name there: a class, or the constant of its kind.
+    """Return the members of a module, each with its kind and the name of its class or constant.
 
-    What the module imports is none of them; of classes that build on others, the last ones are.
+    Imported names are ignored; of classes that inherit from each other, only the leaf classes are kept.
 
     Raises:
-        UserError: a constant that is something else, or no member at all.
+        UserError: a constant of another type, or no member at all.
     """
     tree = ast.parse(machine.read(Path(str(module.__file__))))
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -228,7 +225,7 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
 
 
 def names_of(kind: Kind, stem: str, own: str, value: Any, *, alone: bool) -> list[str]:
-    """Return the names of a member: that of its file, where it is the only one of its kind, and its own."""
+    """Return the names of a member: its file's, if it is the only one of its kind there, and its own."""
     if kind.name == "metric":
         return [value.name]
     names = [re.sub(r"\W", "_", stem)] if alone else []
@@ -240,12 +237,12 @@ def names_of(kind: Kind, stem: str, own: str, value: Any, *, alone: bool) -> lis
 
 
 def snake(name: str) -> str:
-    """Return the name of a class as settings are written: in small letters, its words joined by `_`."""
+    """Convert a class name to snake case."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
-    """Say whether a name belongs to the package, or to another member from outside."""
+    """Return whether a name belongs to the package, or to another member from outside."""
     if (kind.package, name) in registry.OUTSIDE:
         earlier = registry.OUTSIDE[kind.package, name].value
         return earlier is not registry.ABSENT and kind.home(earlier) != kind.home(value)
@@ -256,10 +253,10 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
 
 
 def check_member(kind: Kind, name: str, value: Any, example: Any) -> None:
-    """Refuse a member whose name is taken, or that does not meet its contract or give its example.
+    """Refuse a member whose name is taken, or that violates its contract or its example.
 
     Raises:
-        UserError: what is in the way.
+        UserError: the reason.
     """
     if not NAME.fullmatch(name):
         raise UserError(f"{kind.name} {name!r}: expected a name of letters, digits and _")
@@ -278,7 +275,7 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> None:
 
 
 def held_to_contract(kind: Kind, name: str, value: Any) -> Any:
-    """Return a member of which an error, or an answer that is none, is a line of its own wherever it is asked."""
+    """Wrap a member so that an error or an invalid result is reported in one line wherever it is called."""
     if kind.one_of:
         if inspect.isclass(value):
             hold_methods(value, name, kind.name)
@@ -294,12 +291,11 @@ def held_to_contract(kind: Kind, name: str, value: Any) -> Any:
 
 
 def no_trace(given: tuple[Any, ...], said: Any) -> str:
-    """Say that a form gives no trace."""
     return "" if isinstance(said, Trace) else f"{type(said).__name__}; expected a Trace"
 
 
 def check_class(kind: Kind, value: Any) -> None:
-    """Refuse a class that is no frozen dataclass, that says nothing, or whose settings cannot be read."""
+    """Refuse a class that is no frozen dataclass, defines no method, or has unreadable settings."""
     name = value.__name__
     parameters = vars(value).get("__dataclass_params__")
     if parameters is None or not parameters.frozen:
@@ -316,7 +312,7 @@ def check_class(kind: Kind, value: Any) -> None:
 
 
 def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
-    """Refuse a rule that does not give the outcome that was drawn by hand."""
+    """Refuse a rule that does not reproduce its hand-made example."""
     if not isinstance(example, Example):
         raise UserError(f"{kind.name}={name}: its EXAMPLE is a {type(example).__name__}; expected Example")
     outside = [example.outside] if isinstance(example.outside, Example) else []

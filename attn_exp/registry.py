@@ -1,7 +1,7 @@
-"""Finds what lives one to a file: a rule, a position or a form by the name of its module, or what came from outside.
+"""Find members that live one to a file (a rule, a position, a form) by module name, and members from outside.
 
-What comes from outside the package is kept here and nowhere else: a file that the command line names with `--with`, for
-as long as that command lasts, and what `attn_exp.register` was asked to add.
+Members from outside the package are kept here and nowhere else: those of `--with` files as long as the command runs,
+and those that `attn_exp.register` added.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Kind = TypeVar("Kind")
 
 
 class Origin(NamedTuple):
-    """Where members from outside come from: the file as it was named, its whole path, and a hash of what it holds."""
+    """Where members from outside come from: the file as it was named, its full path, and a hash of its contents."""
 
     name: str = ""
     file: str = ""
@@ -29,9 +29,10 @@ class Origin(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One member from outside: a class or a value; `ABSENT` where a run on disk names it and its code is not at hand.
+    """One member from outside: a class or a value; `ABSENT` if a stored run names it but its code is not available.
 
-    `alias`: whether its name is a second one, which lists leave out."""
+    `alias`: whether its name is a second one, which lists leave out.
+    """
 
     value: Any
     origin: Origin
@@ -49,40 +50,40 @@ PACKAGES = {
     "source": "attn_exp.problem.sources",
     "figure": "attn_exp.report.figures",
 }
-"""Where the members live that may come from outside, by what a user calls them."""
+"""The packages that accept members from outside, by the user's word for them."""
 ABSENT = object()
 OUTSIDE: dict[tuple[str, str], Member] = {}
-"""What came from outside, by the package that it would live in and its name there."""
+"""Members from outside, by the package they extend and their name in it."""
 
 
 def outside(package: str) -> tuple[str, ...]:
-    """Return the names of what came from outside for a package."""
+    """Return the names of the members from outside of a package."""
     return tuple(name for (home, name), member in OUTSIDE.items() if home == package and not member.alias)
 
 
 def at_hand(package: str) -> dict[str, Any]:
-    """Return what came from outside for a package and can be used, by name; second names are left out."""
+    """Return the usable members from outside of a package, by name, without aliases."""
     return {name: OUTSIDE[package, name].value for name in outside(package) if not is_absent(package, name)}
 
 
 def is_known(package: str, name: str) -> bool:
-    """Say whether a package has a member from outside of that name, be it a second name."""
+    """Return whether a package has a member from outside of that name, alias or not."""
     return (package, name) in OUTSIDE
 
 
 def is_absent(package: str, name: str) -> bool:
-    """Say whether a name is known, and its code is not at hand."""
+    """Return whether a name is known but its code is not available."""
     return (package, name) in OUTSIDE and OUTSIDE[package, name].value is ABSENT
 
 
 def add(package: str, name: str, value: Any, origin: Origin, *, alias: bool = False) -> None:
-    """Keep a member from outside; its name must be free."""
+    """Register a member from outside; its name must be free."""
     OUTSIDE[package, name] = Member(value, origin, alias)
 
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Forget at the end what came from outside in between."""
+    """Undo at the end every registration made in the block."""
     before = dict(OUTSIDE)
     try:
         yield
@@ -92,7 +93,7 @@ def kept() -> Iterator[None]:
 
 
 def origins() -> dict[Origin, list[str]]:
-    """Return where members from outside come from, and which come from there, as `package:name`."""
+    """Return the origins of members from outside, each with its members as `package:name`."""
     several: dict[Origin, list[str]] = {}
     for (package, name), member in OUTSIDE.items():
         several.setdefault(member.origin, []).append(f"{package}:{name}")
@@ -100,14 +101,15 @@ def origins() -> dict[Origin, list[str]]:
 
 
 def files() -> tuple[str, ...]:
-    """Return the files that members from outside come from, as they were named."""
+    """Return the files of members from outside, as the user named them."""
     return tuple(dict.fromkeys(origin.name for origin in origins() if origin.name))
 
 
 def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the names of a package's members, in order, `without` those that define the contract.
+    """Return the names of a package's members, sorted, `without` the modules that define the contract.
 
-    A name with `_` in front is no member, and neither is a folder."""
+    Names that begin with `_` and subpackages are not members.
+    """
     return tuple(
         sorted(
             module.name
@@ -118,25 +120,24 @@ def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...
 
 
 def folder(package: str) -> Sequence[str]:
-    """Return where the files of a package are."""
     return importlib.import_module(package).__path__
 
 
 def module(package: str, name: str) -> ModuleType:
-    """Import one module of a package; what is not used costs nothing."""
+    """Import one module of a package on demand."""
     full = f"{package}.{name}"
     return sys.modules[full] if full in sys.modules else importlib.import_module(full)
 
 
 def has(package: str, name: str, *, without: Sequence[str] = ()) -> bool:
-    """Say whether a package has a file of that name, without listing all that it has."""
+    """Return whether a package has a file of that name, without listing them all."""
     if not name.isidentifier() or name.startswith("_") or name in without:
         return False
     return f"{package}.{name}" in sys.modules or any(Path(place, f"{name}.py").is_file() for place in folder(package))
 
 
 def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
-    """Return the one class of that kind which the module defines, or the one of that name from outside."""
+    """Return the only class of that kind which the module defines, or the one of that name from outside."""
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # `add` was given a class of that kind
     source = module(package, name)
@@ -151,9 +152,9 @@ def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
 
 
 def name_of(made: Any) -> str:
-    """Return what settings call the class of a rule: the name that it has from outside, or that of its file.
+    """Return the setting name of a rule's class: its name from outside, or that of its file.
 
-    What stands in for a rule whose code is not at hand holds the name of that rule.
+    A placeholder for a rule whose code is not available carries the name of that rule.
     """
     if isinstance(absent := getattr(made, "stands_for", None), str):
         return absent
@@ -165,12 +166,12 @@ def name_of(made: Any) -> str:
 
 
 def constant(package: str, name: str, kind: type[Kind]) -> Kind:
-    """Return the one value of that kind which the module holds, such as its `NORMALIZER`, or the one from outside."""
+    """Return the only value of that kind in the module, such as its `NORMALIZER`, or the one from outside."""
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # as above
     source = vars(module(package, name))
     usual = source.get(kind.__name__.upper())
-    if isinstance(usual, kind):  # a sweep asks this a hundred times a point
+    if isinstance(usual, kind):  # a fast path: a sweep does this a hundred times a point
         return usual
     values = [value for value in source.values() if isinstance(value, kind)]
     if len(values) != 1:
@@ -179,10 +180,11 @@ def constant(package: str, name: str, kind: type[Kind]) -> Kind:
 
 
 def members(package: str, kind: type[Kind], *, without: Sequence[str] = ()) -> dict[str, Kind]:
-    """Return every member of a package by its name, in order, where a file may hold several of them.
+    """Return every member of a package by name, sorted; a file may define several.
 
-    A file of several holds them by their names in a dict, such as `GENERATORS`; a file of one holds it as `GENERATOR`,
-    and the name of the file is its own."""
+    A file with several holds them by name in a dict, such as `GENERATORS`; a file with one holds it as `GENERATOR`,
+    under the name of the file.
+    """
     found: dict[str, Kind] = {}
     for name in names(folder(package), without=without):
         several = getattr(module(package, name), f"{kind.__name__.upper()}S", None)

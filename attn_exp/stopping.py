@@ -1,4 +1,4 @@
-"""How a command ends before it is done: SIGTERM raises `Stopped` where the command is, as Ctrl-C does."""
+"""Ending a command early: SIGTERM raises `Stopped` in the main thread, as Ctrl-C raises KeyboardInterrupt."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from types import FrameType
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGTERM asked the command to end."""
+    """Raised by SIGTERM."""
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:
-    """Return what a command exits with that was interrupted: 128 and the number of the signal."""
+    """Return the exit code after an interrupt: 128 plus the number of the signal."""
     return 128 + (signal.SIGTERM if isinstance(interrupt, Stopped) else signal.SIGINT)
 
 
@@ -24,8 +24,8 @@ def stop(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let SIGTERM raise `Stopped` in the block, so that whatever is half done is undone on the way out."""
-    if threading.current_thread() is not threading.main_thread():  # where Python takes no signals
+    """Let SIGTERM raise `Stopped` in the block, so that unfinished work is undone on the way out."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set signal handlers
         yield
         return
     before = signal.signal(signal.SIGTERM, stop)

@@ -1,4 +1,4 @@
-"""What operating systems do differently: no other file asks on which of them it runs."""
+"""Differences between operating systems; no other file checks which one it runs on."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any
 
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-"""Flags of opening that not every system has; a FIFO opened without the second would wait for its writer for ever."""
+"""Flags of `os.open` that not every system has; opening a FIFO without the second would block until it has a writer."""
 AS_IT_IS = getattr(os, "O_BINARY", 0)
-"""The flag that keeps Windows from changing the ends of lines."""
+"""The flag that keeps Windows from converting line ends."""
 
 
 class HeldError(Exception):
-    """A file is locked by another process, which said this of itself."""
+    """A file is locked by another process; the message is that process's description of itself."""
 
 
 def usable_cores() -> int:
-    """Return the number of cores this process may run on, which a container or `taskset` can make few."""
+    """Return the number of cores this process may run on, which a container or `taskset` can limit."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def limit_memory(most: int) -> None:
-    """Let this process have at most so many bytes of memory, where the system can limit it, and no core dump."""
+    """Limit this process's memory, where the system can do that, and disable core dumps."""
     with suppress(ImportError, OSError, ValueError):  # a lower limit may stand already
         import resource  # noqa: PLC0415 - not on every system
 
@@ -37,7 +37,7 @@ def limit_memory(most: int) -> None:
 
 
 def processor_asker() -> Callable[[], int] | None:
-    """Return what tells on which processor the calling thread runs; None where a thread cannot be kept off one."""
+    """Return a function that gives the calling thread's processor; None if thread affinity cannot be set."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     import ctypes  # noqa: PLC0415 - few need it
@@ -47,30 +47,30 @@ def processor_asker() -> Callable[[], int] | None:
 
 
 def keep_off(processor: int, thread: int) -> bool:
-    """Let a thread, by its system's number, run on all usable processors but one; say whether that was possible."""
-    with suppress(OSError):  # processors can be taken away at any time
+    """Let a thread (by its system id) run on all usable processors but one; return whether that was possible."""
+    with suppress(OSError):  # processors can become unavailable at any time
         os.sched_setaffinity(thread, os.sched_getaffinity(0) - {processor})
         return True
     return False
 
 
 def open_new(path: Path) -> int:
-    """Create a file, through no link, and return its descriptor for writing.
+    """Create a file, without following links, and return its descriptor for writing.
 
     Raises:
-        OSError: something of that name is there, or the folder cannot be written to.
+        OSError: the path exists, or the folder cannot be written to.
     """
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | AS_IT_IS, 0o666)
 
 
 def sync_file(path: Path) -> None:
-    """Wait until what a file holds would survive a loss of power."""
+    """Wait until a file's contents would survive a loss of power."""
     with open(path, "r+b") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder would survive a loss of power, where the system can do that."""
+    """Wait until the names in a folder would survive a loss of power, if the system can do that."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -80,12 +80,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace(source: Path, target: Path) -> None:
-    """Rename a file or folder atomically; a file or a link of the new name is replaced."""
+    """Rename a file or folder atomically, replacing a file or link of the new name."""
     os.replace(source, target)
 
 
 def make_link(place: Path, target: str) -> None:
-    """Let a new path lead to a folder: as a link, or as a text that names it where Windows allows no links."""
+    """Make a path point to a folder: a link, or a text file that names it if the system allows no links."""
     try:
         place.symlink_to(target, target_is_directory=True)
     except (OSError, NotImplementedError):
@@ -95,10 +95,10 @@ def make_link(place: Path, target: str) -> None:
 
 @contextmanager
 def locked(path: Path, about: str) -> Iterator[None]:
-    """Lock a file until the block ends or the process does; `about` says who holds it, for people.
+    """Lock a file until the block or the process ends; `about` describes the holder for people.
 
     Raises:
-        HeldError: another process holds it, and said this of itself.
+        HeldError: another process holds it; the message is its description.
         OSError: the file cannot be made, or is a link.
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - only sweeps lock anything
@@ -115,13 +115,13 @@ def locked(path: Path, about: str) -> Iterator[None]:
                 beside.unlink(missing_ok=True)
     except Timeout as error:
         text = b""
-        with suppress(FileNotFoundError), open(beside, "rb") as file:  # it may just be written
+        with suppress(FileNotFoundError), open(beside, "rb") as file:  # it may be being written
             text = file.read(4096)
         raise HeldError(text.decode("utf-8", "replace")) from error
 
 
 def read_holder(path: Path) -> str | None:
-    """Return what the process that has locked a file says of itself; None where nobody has."""
+    """Return the description of the process that has locked a file; None if it is not locked."""
     try:
         if path.exists():
             with locked(path, ""):
@@ -136,8 +136,8 @@ def read_holder(path: Path) -> str | None:
 def start_worker(serve: Callable[..., None], *arguments: Any) -> Any:
     """Start a worker process that calls `serve`, and return it.
 
-    A fork starts in milliseconds; elsewhere than on Linux it is not safe. A spawned process would first run the main
-    program of the user again, and so start what that starts; ours need nothing of it.
+    Linux forks, which takes milliseconds and is not safe elsewhere. A spawned process would first run the user's main
+    program again, and with it whatever that starts; our workers need nothing of it.
     """
     import multiprocessing  # noqa: PLC0415 - a run starts none
 
@@ -155,7 +155,7 @@ def start_worker(serve: Callable[..., None], *arguments: Any) -> Any:
 
 
 def serve_parent() -> None:
-    """Leave Ctrl-C to the process that started this worker, and end when that one does, however it ends."""
+    """Ignore Ctrl-C in a worker, leaving it to the parent, and exit when the parent ends, however it ends."""
     import multiprocessing  # noqa: PLC0415 - only workers need these
     import threading  # noqa: PLC0415
 
@@ -166,7 +166,7 @@ def serve_parent() -> None:
 
 
 def kill_group(process: Any) -> None:
-    """Kill a process and all that it started, where it leads a group of its own; on Windows the process alone."""
+    """Kill a process and its process group; on Windows the process alone."""
     with suppress(OSError):  # it has ended
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -175,11 +175,11 @@ def kill_group(process: Any) -> None:
 
 
 def at_fork(*, before: Callable[[], object] | None = None, after: Callable[[], object]) -> None:
-    """Let functions be called before this process forks, and in each child; if nothing forks, never."""
+    """Register callbacks for before this process forks, and for each child after it; a no-op where there is no fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(**({"before": before} if before else {}), after_in_child=after)
 
 
 def describe_exit(code: int) -> str:
-    """Return how a process ended: `exit code 3`, or the name of the signal that ended it."""
+    """Describe how a process ended: `exit code 3`, or the name of the signal that ended it."""
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name

@@ -1,6 +1,6 @@
-"""Worker processes of this machine: each holds one job at a time, so that a death costs that job alone.
+"""Local worker processes that hold one job at a time, so that a death costs that job alone.
 
-The pools of the standard library lose every job under way when one worker dies, or wait for it for ever.
+The pools of the standard library lose every running job when one worker dies, or wait for it forever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attn_exp import system
 
 @dataclass
 class Worker:
-    """A process, the pipe to it, and what it is computing."""
+    """A process, the pipe to it, and its current job."""
 
     process: Any
     pipe: Any
@@ -25,7 +25,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that ended: its answer, or the `reason` why its worker gave none."""
+    """A finished job: its answer, or the `reason` why its worker gave none."""
 
     job: Any
     answer: Any = None
@@ -33,7 +33,7 @@ class Ended:
 
 
 class Pool:
-    """A few processes that do a task; one that dies is replaced, and the job that it held is given back."""
+    """A few processes that run one task; one that dies is replaced, and its job is returned as ended."""
 
     def __init__(self, task: Callable[[Any], Any], count: int) -> None:
         self.task = task
@@ -51,7 +51,7 @@ class Pool:
         return Worker(process, ours)
 
     def submit(self, job: Any) -> None:
-        """Hand over a job, which is not None."""
+        """Submit a job, which must not be None."""
         self.waiting.append(job)
         self.hand_out()
 
@@ -59,11 +59,11 @@ class Pool:
         for worker in self.workers:
             if worker.job is None and self.waiting:
                 worker.job = self.waiting.popleft()
-                with suppress(OSError):  # it died just now; `finished` sees that
+                with suppress(OSError):  # it just died; `finished` handles that
                     worker.pipe.send(worker.job)
 
     def finished(self, seconds: float | None) -> list[Ended]:
-        """Return the jobs that ended, waiting up to `seconds` for the first, or as long as it takes."""
+        """Return the jobs that ended, waiting up to `seconds` for the first, or without limit for None."""
         from multiprocessing.connection import wait  # noqa: PLC0415 - as above
 
         ready, ended = wait([worker.pipe for worker in self.workers if worker.job is not None], seconds), list[Ended]()
@@ -74,7 +74,7 @@ class Pool:
                     worker.job = None
                 except (EOFError, OSError):
                     worker.process.join(5)
-                    worker.process.kill()  # it closed its pipe and goes on
+                    worker.process.kill()  # it may have closed its pipe and still be running
                     worker.process.join()
                     code = worker.process.exitcode
                     how = "was ended by" if code < 0 else "ended with"
@@ -85,7 +85,6 @@ class Pool:
         return ended
 
     def close(self) -> None:
-        """Stop at once and leave no worker behind."""
         for worker in self.workers:
             worker.process.kill()
         for worker in self.workers:
@@ -94,7 +93,6 @@ class Pool:
 
 
 def serve(task: Callable[[Any], Any], pipe: Any) -> None:
-    """Do jobs until the parent ends."""
     from threadpoolctl import threadpool_limits  # noqa: PLC0415 - only workers need it
 
     system.serve_parent()
