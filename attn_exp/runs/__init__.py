@@ -1,8 +1,8 @@
-"""One run on disk: written whole or not at all, found, and opened again without computing anything.
+"""Runs on disk: written atomically, listed, and loaded again without computing anything.
 
-`store.save` writes a hidden folder that gets its name at the end: tables as CSV, arrays as `.npz`, `run.json` last;
-`store.load` gives back the same `Comparison`, which is all that renderers need. `folders` lists them and makes
-the page of all runs:
-the folders are the truth, and whoever writes looks again afterwards, so that runs which end at once are all there
-without a lock. Nothing that is read from disk runs code; `trust` says what it may decide.
+`store.save` writes a hidden folder and renames it at the end: tables as CSV, arrays as `.npz`, `run.json` last;
+`store.load` restores the same `Comparison`, which is all that renderers need. `folders` lists runs and writes the index
+page. The folders are the only record, and each writer checks them again after writing, so that the index is complete
+without a lock even if runs end at the same time. Nothing that is read from disk runs code; `trust` checks what it may
+decide.
 """

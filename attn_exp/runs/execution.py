@@ -1,4 +1,4 @@
-"""One run from configuration to what the terminal prints."""
+"""One run, from its configuration to the text for the terminal."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from attn_exp.runs import folders, recorded_code, rendering, store
 from attn_exp.runs.provenance import ask_git, origin
 
 FEWEST_ROWS, MOST_ROWS = 32, 512
-"""Products of fewer rows wake no thread of the BLAS; those of more are worth it."""
+"""Up to the first number of rows a product uses one BLAS thread anyway; above the second, threads pay off."""
 
 
 class Outcome(NamedTuple):
-    """What a run leaves: its folder, the text for the terminal, and whether every printed figure agrees."""
+    """The result of a run: its folder, the text for the terminal, and whether every published figure agrees."""
 
     folder: Path
     text: str
@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 
 
 def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outcome:
-    """Compute, time, write and render one run; `under_way` is a pass through its model that is prepared already.
+    """Compute, time, write and render one run; `under_way` is a forward pass of its model that is already prepared.
 
     Raises:
         UserError: settings that do not fit each other, or an output folder that cannot be written to.
@@ -53,7 +53,7 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
 
 
 def check(config: Config) -> None:
-    """Refuse settings that do not fit each other, before anything is computed or written.
+    """Check that the settings fit each other, before anything is computed or written.
 
     Raises:
         UserError: as `run`.
@@ -75,10 +75,11 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
 
 
 def blas_asleep(config: Config) -> AbstractContextManager[object]:
-    """Hold the BLAS to one thread for a run of a few hundred tokens; the threads of a form are left alone.
+    """Limit the BLAS to one thread for a run of a few hundred tokens; threads of the variants themselves are
+    unaffected.
 
-    A product of a hundred rows takes less time than waking a thread and waiting for it, and on a machine that has other
-    work, a hundred times less: the caller then waits until the system lets the thread run.
+    A product of a hundred rows takes less time than waking a thread and waiting for it, and a hundred times less on a
+    busy machine, where the caller waits until the system schedules the thread.
     """
     given = config.model.tokens if config.model.tokens is not None else config.embeddings.tokens
     rows = len(given) if isinstance(given, tuple) else given if isinstance(given, int) else 0
@@ -92,9 +93,9 @@ def blas_asleep(config: Config) -> AbstractContextManager[object]:
 
 
 def write(run: Run) -> Path:
-    """Write a run to a folder of its own, put it into the index, and return the folder."""
+    """Write a run to its own folder, add it to the index, and return the folder."""
     output_dir = Path(run.comparison.config.output_dir)
     folder = store.save(run, output_dir)
-    with suppress(UserError):  # the run is there; `attn-exp index` says what is in the way
+    with suppress(UserError):  # the run is saved; `attn-exp index` reports the problem
         folders.rebuild_index(output_dir)
     return folder

@@ -1,9 +1,8 @@
-"""What lies in an output folder: its runs and sweeps, each as its own file describes it.
+"""The runs and sweeps in an output folder, listed in the terminal and in `index.html`.
 
-The folders are the truth, and a folder that cannot be read is an entry that says so.
-
-In the terminal they are a table, newest first, each with the settings in which it differs; `index.html` is the same as
-a page, written anew after each of them.
+The folders are the only record; one that cannot be read is listed with the reason. The terminal shows a table, newest
+first, each with the settings in which it differs; `index.html` has the same content and is rewritten after each of
+them.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from attn_exp.runs import ours, trust
 from attn_exp.runs.trust import DamagedError
 
 KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
-"""The folders that hold runs and sweeps: what one is called, and the file that describes it."""
+"""The folders that hold runs and sweeps: the word for one, and the file that describes it."""
 
 PAGES = ("report.html", "report.md")
 COMPLETE, UNREADABLE = "complete", "cannot be read"
 
 MOST_BYTES = 24 * 2**20
-"""A description that is larger is not opened for a line of a list."""
+"""Size limit of a description that is read for a listing."""
 
 DESCRIPTION = {"started": str, "status": str, "command": str, "words": [str], "title?": str, "config?": dict}
-"""What every run and sweep says of itself."""
+"""Fields in the description of every run and sweep."""
 
 HEADS = ["when", "kind", "status", "settings"]
 DEFAULTS = "(defaults)"
@@ -40,17 +39,17 @@ LONGEST, LONGEST_PLACE = 100, 300
 
 MOST_ROUNDS = 20
 OUTPUTS = "outputs"
-"""Where runs and sweeps go unless `output_dir` says otherwise."""
+"""The default output folder."""
 
 Folders = Mapping[str, int]
-"""Names such as `runs/20261121-035356-cd3286`, and when something in that folder last changed, in nanoseconds."""
+"""Names such as `runs/20261121-035356-cd3286`, and the time of the folder's last change in nanoseconds."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One run or sweep: where it is, how it ended, the words that chose its settings, and what a reader opens.
+    """One run or sweep: its folder, its status, the words that set its settings, and the page to open.
 
-    `problem` says why a folder cannot be read, and is empty where it can.
+    `problem` is the reason why a folder cannot be read, or empty.
     """
 
     folder: str
@@ -64,17 +63,16 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """What it is: a run or a sweep."""
+        """`run` or `sweep`."""
         return KINDS[self.folder.partition("/")[0]][0]
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return self.folder.partition("/")[2]
 
 
 def entries(output_dir: Path, there: Folders) -> list[Entry]:
-    """Return what the folders say of themselves, newest first."""
+    """Return the entries of the folders, newest first."""
     found = filter(None, (described(output_dir, name, changed) for name, changed in there.items()))
     return sorted(found, key=lambda entry: (entry.when, entry.changed, entry.folder), reverse=True)
 
@@ -98,7 +96,7 @@ def folders(output_dir: Path) -> dict[str, int]:
 
 
 def described(output_dir: Path, name: str, changed: int) -> Entry | None:
-    """Return what a folder says of itself; None where it says nothing at all."""
+    """Return the entry of a folder; None if it has no description."""
     folder = output_dir / name
     file = KINDS[name.partition("/")[0]][1]
     try:
@@ -116,12 +114,12 @@ def described(output_dir: Path, name: str, changed: int) -> Entry | None:
 
 
 def settings(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the words that chose the settings; where the results went is none."""
+    """Return the words that set the settings, without the output folder."""
     return tuple(word for word in about["words"] if not word.startswith("output_dir="))
 
 
 def named_output_dir(words: Sequence[str]) -> Path:
-    """Return the output folder that the words of a command name, or the usual one."""
+    """Return the output folder that the words of a command name, or the default."""
     return machine.folder(words[0] if words else OUTPUTS)
 
 
@@ -138,7 +136,7 @@ def read_entries(output_dir: Path) -> list[Entry]:
 
 
 def format_entries(output_dir: Path, listed: Sequence[Entry]) -> str:
-    """Return a table of runs and sweeps, with the settings that they share above it."""
+    """Format runs and sweeps as a table, with the settings that they share above it."""
     if not listed:
         return f"{output_dir}: no runs yet"
     chosen = [set(entry.words) for entry in listed if not entry.problem]
@@ -151,7 +149,6 @@ def format_entries(output_dir: Path, listed: Sequence[Entry]) -> str:
 
 
 def cells_of(entry: Entry, common: set[str]) -> list[str]:
-    """Return the cells of one run or sweep."""
     own = " ".join(word for word in entry.words if word not in common) or DEFAULTS
     return [entry.when, entry.kind, entry.status, entry.problem or own]
 
@@ -162,13 +159,14 @@ def rebuild_named_index(words: Sequence[str]) -> str:
 
 
 def rebuild_index(output_dir: Path) -> Path:
-    """Write `index.html` anew from what is there now, and return its path.
+    """Rewrite `index.html` from the folders that exist now, and return its path.
 
-    Processes may do so at once. Each looks again after writing and starts over where something has changed, so the last
-    page written lacks nothing. After `MOST_ROUNDS` runs come so fast that the next one's rebuild is near.
+    Processes may do so concurrently. Each checks the folders again after writing and starts over if something has
+    changed, so that the last page written is complete. After `MOST_ROUNDS`, runs come so fast that another rebuild is
+    near.
 
     Raises:
-        UserError: no such folder, one that cannot be written to, or one with an `index.html` of somebody else's.
+        UserError: no such folder, one that cannot be written to, or an `index.html` that is not ours.
     """
     page = output_dir / "index.html"
     drafts.sweep_up(output_dir)
@@ -185,7 +183,7 @@ def rebuild_index(output_dir: Path) -> Path:
 
 
 def as_listed(entry: Entry) -> Listed:
-    """Return what the page says of a run or a sweep."""
+    """Return the index line of a run or a sweep."""
     return Listed(
         name=entry.name,
         kind=entry.kind,

@@ -1,4 +1,4 @@
-"""The files that a run has read: recorded by hash, and the run's own arrays in their place where they have changed."""
+"""Input files of a run: recorded by hash, and replaced by the run's stored arrays if they have changed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ RECORD = dict.fromkeys(("setting", "file", "sha256"), str)
 
 
 def recorded(settings: Any, swept: Iterable[tuple[str, Any]] = ()) -> dict[str, Any]:
-    """Return what a description on disk says of the files that settings name, and the values of swept ones; or nothing
-    where they name none."""
+    """Return the stored record of the files that settings and swept values name, or an empty dict."""
     named = [(key, value) for key, value in swept if input_files.is_file(key) and isinstance(value, str)]
     files = dict.fromkeys([*input_files.of(settings).items(), *named])
     records = [{"setting": key, "file": file, "sha256": input_files.fingerprint(file, key)} for key, file in files]
@@ -34,10 +33,10 @@ def recorded(settings: Any, swept: Iterable[tuple[str, Any]] = ()) -> dict[str, 
 
 
 def problem_of(folder: Path) -> Problem:
-    """Return the problem that a run has kept.
+    """Load the problem that a run stored.
 
     Raises:
-        UserError: there is none that can be read.
+        UserError: there is none, or it cannot be read.
     """
     try:
         return stored_arrays.problem_from(stored_arrays.load_arrays(folder / stored_arrays.FILE))
@@ -46,14 +45,14 @@ def problem_of(folder: Path) -> Problem:
 
 
 def changed(config: Config, records: Iterable[Record]) -> dict[str, str]:
-    """Return, by setting, what became of each file that is not as it was."""
+    """Return, by setting, a description of each file that has changed."""
     known = {(record["setting"], record["file"]): record for record in records}
     states = {key: state(key, file, known.get((key, file))) for key, file in input_files.of(config).items()}
     return {key: state for key, state in states.items() if state}
 
 
 def state(key: str, file: str, record: Record | None) -> str:
-    """Say what became of a file since it was recorded; nothing where it is the same."""
+    """Describe how a file differs from its record; empty if it is the same."""
     if record is None or not record["sha256"]:
         return f"{brief(file)} was not recorded"
     now = input_files.fingerprint(file, key)
@@ -63,7 +62,7 @@ def state(key: str, file: str, record: Record | None) -> str:
 
 
 def kept(config: Config, problem: Problem) -> Config:
-    """Return the settings with the arrays that a run kept in the place of all that it read or drew."""
+    """Return the settings with the run's stored arrays in place of everything that it read or drew."""
     projections = config.projections
     if problem.projections:
         given = {name: matrix.tolist() for name, matrix in problem.projections.items()}
@@ -86,7 +85,7 @@ def as_started(problem: Problem) -> Embeddings:
 
 
 def renamed(words: Sequence[str], config: Config, settings: Iterable[str]) -> tuple[str, ...]:
-    """Return the words of a command, with the names of the arrays where files stood that are no more."""
+    """Return the words of a command with array names in place of files that have changed."""
     gone = set(settings)
     sections = {setting.partition(".")[0] for setting in gone}
     memory = config.embeddings.memory if "embeddings" in sections else None
@@ -107,5 +106,5 @@ def renamed(words: Sequence[str], config: Config, settings: Iterable[str]) -> tu
 
 
 def is_gone(key: str, gone: set[str], memory: bool) -> bool:
-    """Say whether a word of a command is about a file that is no more, or about a `memory` that is written anew."""
+    """Return whether a word is about a changed file, or about a `memory` that is written anew."""
     return key in gone or (memory and f"{key}.".startswith("embeddings.memory."))

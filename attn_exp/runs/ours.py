@@ -1,7 +1,7 @@
-"""What may be replaced: what carries our mark. What somebody else has put at the place of a file of ours stays there.
+"""Overwrite protection: only files that carry our mark may be replaced.
 
-A page's mark is its generator, a table's its first line, a report's the command that it tells, the mark of a sweep's
-folder its manifest and its parts, and that of `latest` that it leads to a run beside it.
+A page is marked by its generator, a table by its first line, a report by the command in it, the folder of a sweep by
+its manifest and parts, and `latest` by pointing to a run in the same folder.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from attn_exp import machine
 from attn_exp.errors import UserError
 
 BEGINNING = 4096
-"""Bytes of a page that are looked at; what marks it stands before its style."""
+"""Bytes of a page that are searched; the mark is before the style."""
 GENERATOR = '<meta name="generator" content="attn-exp {}">'
 SEAL = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
-"""What the page of a class says of its table as it was written."""
+"""The hash of the grades table in the page of a class."""
 
 COMMAND = "python -m attn_exp"
-"""What stands in every report: how to repeat it."""
+"""Text in every report: how to repeat it."""
 BEGINS_SWEEP = {"lock", "parts", "parts-of-other-versions"}
-"""What is in the folder of a sweep that was ended before it had a manifest."""
+"""Contents of the folder of a sweep that ended before it had a manifest."""
 MOST_BYTES = 64 * 2**20
 
 
 def check_mark(path: Path, mark: str, most: int = BEGINNING) -> None:
-    """Refuse to replace a file that does not carry our mark; a link is replaced, what it leads to is left alone.
+    """Refuse to replace a file without our mark; a link is replaced, and its target is left alone.
 
     Raises:
         UserError: somebody else's file is there.
@@ -46,7 +46,7 @@ def check_page(path: Path, kind: str) -> None:
 
 
 def check_grades(folder: Path, head: str) -> None:
-    """Refuse to replace the table or the page of a class that somebody else wrote, or a table changed since.
+    """Refuse to replace the table or page of a class that is not ours, or a table that was edited since.
 
     Raises:
         UserError: such a file is there.
@@ -62,13 +62,13 @@ def check_grades(folder: Path, head: str) -> None:
 
 
 def check_report(folder: Path) -> None:
-    """Refuse to replace a report of a run or a sweep that tells no command; raises as `check_mark`."""
+    """Refuse to replace a report of a run or a sweep that contains no command; raises as `check_mark`."""
     for name in ("report.html", "report.md"):
         check_mark(folder / name, COMMAND, MOST_BYTES)
 
 
 def check_latest(link: Path) -> None:
-    """Refuse to replace what is no link, or text, that leads to a run beside it.
+    """Refuse to replace `latest` if it is no link, or text file, that points to a run in the same folder.
 
     Raises:
         UserError: something else is there.
@@ -83,10 +83,10 @@ def check_latest(link: Path) -> None:
 
 
 def check_sweep(folder: Path) -> None:
-    """Refuse a folder for a sweep in which somebody else's files are.
+    """Refuse a folder for a sweep that contains files of other origin.
 
     Raises:
-        UserError: there are some, and none of a sweep, or a report that is not ours.
+        UserError: the folder is not that of a sweep, or its report is not ours.
         OSError: a report that cannot be read.
     """
     try:
@@ -99,7 +99,7 @@ def check_sweep(folder: Path) -> None:
 
 
 def refuse(path: Path) -> None:
-    """Say that something is not ours.
+    """Raise the error for a file that is not ours.
 
     Raises:
         UserError: always.

@@ -1,6 +1,6 @@
-"""Where a result comes from: versions, git state, processor, BLAS, and what holds a library below the processor.
+"""Provenance of a result: versions, git state, processor, BLAS, and environment variables that restrict libraries.
 
-Environment variables that do so are told in words and never changed.
+Variables that keep a library from using the processor's instructions are reported and never changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEVELS = ("SSE", "AVX", "AVX2", "AVX-512")
 """Vector instructions of x86 processors, each including the ones before."""
 
 FLAGS = {"avx": 1, "avx2": 2, "avx512f": 3}
-"""What a processor that has a level says of itself in `/proc/cpuinfo`."""
+"""Flags in `/proc/cpuinfo` for each level."""
 
 PINS = {
     "OPENBLAS_CORETYPE": ("OpenBLAS", {
@@ -37,20 +37,20 @@ PINS = {
     "ATEN_CPU_CAPABILITY": ("PyTorch", {"default": 0, "avx2": 2, "avx512": 3}),
     "ONEDNN_MAX_CPU_ISA": ("oneDNN", {"sse41": 0, "avx": 1, "avx2": 2, "avx512_core": 3}),
 }  # fmt: skip
-"""Which library obeys a variable, and up to which level each of its words lets it go. PyTorch alone minds their case.
+"""The library that obeys a variable, and the level to which each value limits it. Only PyTorch is case-sensitive.
 
 Source: OpenBLAS, `driver/others/dynamic.c`; the manuals of oneMKL, PyTorch and oneDNN.
 """
 
 
 def provenance() -> dict[str, Any]:
-    """Return what else than its configuration could change a result, as plain values."""
+    """Return everything besides the configuration that could change a result, as plain values."""
     with ask_git() as git:
         return origin(git)
 
 
 def origin(git: Git | None) -> dict[str, Any]:
-    """Return the same, from a git that was asked before."""
+    """Return the same from a git process that is already running."""
     return {
         "versions": {"python": platform.python_version(), **versions()},
         "git": git_state(git),
@@ -61,12 +61,12 @@ def origin(git: Git | None) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the libraries that this run has imported, and of no other."""
+    """Return the versions of those libraries that this run has imported."""
     return {name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules}
 
 
 def ask_git(checkout: Path = HERE.parent) -> Git | nullcontext[None]:
-    """Start to ask git for its state, so that it answers while a run computes; nobody outside a checkout."""
+    """Start `git status`, so that it runs while the run computes; a null context outside a checkout."""
     command = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
     if not (checkout / "pyproject.toml").is_file():
         return nullcontext()
@@ -79,7 +79,7 @@ def ask_git(checkout: Path = HERE.parent) -> Git | nullcontext[None]:
 
 
 def git_state(git: Git | None) -> dict[str, Any] | None:
-    """Return the commit and whether anything differs from it; None where git knows nothing of this code."""
+    """Return the commit and whether the checkout is dirty; None if this is no git checkout."""
     if git is None:
         return None
     lines = git.communicate()[0].splitlines()
@@ -88,7 +88,7 @@ def git_state(git: Git | None) -> dict[str, Any] | None:
 
 
 def cpu() -> str:
-    """Return the processor's name, as far as the system tells it."""
+    """Return the processor's name, as far as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -98,7 +98,7 @@ def cpu() -> str:
 
 
 def pins(environment: Mapping[str, str], flags: Collection[str]) -> Iterator[str]:
-    """Yield one sentence for each variable that keeps a library from instructions that the processor has."""
+    """Yield a sentence for each variable that keeps a library from instructions that the processor has."""
     able = max((level for flag, level in FLAGS.items() if flag in flags), default=0)
     for variable, (library, words) in PINS.items():
         word = environment.get(variable, "")
@@ -111,7 +111,7 @@ def pins(environment: Mapping[str, str], flags: Collection[str]) -> Iterator[str
 
 
 def cpu_flags() -> frozenset[str]:
-    """Return what the processor says it can do; nothing where the system does not tell."""
+    """Return the processor's feature flags; empty if the system does not report them."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return frozenset(next(line for line in lines if line.startswith("flags")).partition(":")[2].split())

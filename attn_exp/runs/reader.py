@@ -1,4 +1,4 @@
-"""What is on disk, for its reader: the newest report opened, a report drawn again."""
+"""Open the newest report, and redraw the report of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from attn_exp.runs.rendering import DEPTH, Anew, said_anew
 def open_newest(words: Sequence[str]) -> str:
     """Open the newest report in a browser: `attn-exp open [DIR]`.
 
-    Return its path where there is no browser, and nothing where there is.
+    Return its path if there is no browser, else an empty text.
 
     Raises:
         UserError: no such folder, or no report in it.
@@ -34,7 +34,7 @@ def open_newest(words: Sequence[str]) -> str:
 
 
 def newest(output_dir: Path) -> Path:
-    """Return the report of the run or sweep that was started last; that of a folder which has one itself.
+    """Return the folder's own report, or that of the run or sweep that was started last.
 
     Raises:
         UserError: no such folder, or no report in it.
@@ -53,15 +53,15 @@ def newest(output_dir: Path) -> Path:
 
 
 def render_again(folder: Path, words: Sequence[str] = ()) -> str:
-    """Draw the report of a run anew from its results, computing no attention, and return what to open.
+    """Redraw the report of a run from its results, computing no attention, and return what to open.
 
-    What the run was told to write is written, or everything where it was told `report=none`. Words such as
-    `figures.format=pdf` say how figures are drawn this time, whether the run drew any or not, and `report.depth` how
-    much is read; figures that `figures.only` names are drawn alone, and nothing else is written. Files are replaced
+    It writes what the run was configured to write, or everything if that was `report=none`. Words such as
+    `figures.format=pdf` change how figures are drawn this time, even if the run drew none, and `report.depth` changes
+    the depth; with `figures.only`, only the named figures are drawn and nothing else is written. Files are replaced
     once all are drawn.
 
     Raises:
-        UserError: no run there that can be read, a word for something else, or a folder that cannot be written to.
+        UserError: no readable run there, another setting, or a folder that cannot be written to.
     """
     folder = machine.resolved(folder)
     if (folder / "manifest.json").is_file():
@@ -93,10 +93,10 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
 
 
 def shown_as(run: Run, changes: Anew) -> Run:
-    """Return the run, wanting figures of these settings and reports of this depth, if there are any.
+    """Apply changed settings of figures and depth to a run.
 
     Raises:
-        UserError: a depth for figures alone, which show the same at each.
+        UserError: a depth for figures alone, which do not depend on it.
     """
     config = run.comparison.config
     wanted, alone = config.report, changes.figures.get("only")
@@ -113,11 +113,11 @@ def shown_as(run: Run, changes: Anew) -> Run:
 
 
 TEXTS = {"tables": True, "pages": True}
-"""What a depth is seen in: a report of figures alone says nothing."""
+"""Parts of a report that depend on the depth; figures do not."""
 
 
 def wanting_something(run: Run) -> Run:
-    """Return the run, wanting a full report where it wanted none."""
+    """Return the run with a full report enabled if it had none."""
     config = run.comparison.config
     if config.report.tables or config.report.figures or config.report.pages:
         return run

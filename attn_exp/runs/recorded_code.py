@@ -1,6 +1,6 @@
-"""Code from outside as a run records it: functions and files by name and hash, and the verdicts on functions.
+"""Record the user's code of a run: functions and files by name and hash, and the verdicts on functions.
 
-What is on disk runs nothing: a report is made of names and verdicts alone, and `rerun` asks for `--own-code`.
+Stored runs execute nothing: a report is made from names and verdicts alone, and `rerun` requires `--own-code`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 OPTION = "--own-code"
 FUNCTIONS, MEMBERS = "code", "with"
-"""Under which keys a description on disk has the functions that ran, and the files of members that were known."""
+"""Keys of a stored description: the functions that ran, and the member files that were registered."""
 FUNCTION = dict.fromkeys(("form", "file", "sha256"), str)
 FILE_OF_MEMBERS = {"name": str, "file": str, "sha256": str, "members": [str]}
 Record = Mapping[str, Any]
-"""One function, or one file of members, on disk."""
+"""The stored record of one function or one file of members."""
 
 VERDICTS = "own.json"
 FINDING = dict.fromkeys(("rung", "state", "said"), str)
@@ -45,7 +45,7 @@ VERDICT = {
 
 
 def binder(config: Config) -> Bind | None:
-    """Return what imports the functions that the command line names as forms; None where it names none."""
+    """Return the importer of functions that the command line names as forms; None if it names none."""
     if not any_named(variant.form for variant in config.variant.values()):
         return None
     from attn_exp.diagnosis.judging.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
@@ -54,14 +54,14 @@ def binder(config: Config) -> Bind | None:
 
 
 def record_functions(variants: Iterable[Settled]) -> dict[str, Any]:
-    """Return what a description on disk says of the functions that these variants ran; nothing where they ran none."""
+    """Return the stored record of the functions that these variants ran; empty if they ran none."""
     functions = {variant.form: variant.own.own for variant in variants if variant.own is not None}
     records = [{"form": str(form), "file": own.file, "sha256": own.sha256} for form, own in functions.items()]
     return {FUNCTIONS: records} if records else {}
 
 
 def record_functions_by_name(names: Iterable[str]) -> dict[str, Any]:
-    """Return the same of functions that are not imported here: a file and a hash where the name says the file."""
+    """Return the same for functions that are not imported here: the file and hash, if the name contains a file."""
     places = {name: name.rpartition(":")[0] for name in names}
     records = [
         {"form": name, "file": place if place.endswith(".py") else "", "sha256": fingerprint_of_function(name)}
@@ -76,10 +76,10 @@ def functions_in(config: Config) -> list[str]:
 
 
 def allow_functions(config: Config, folder: Path, asked: bool) -> Config:
-    """Return settings from disk; the functions that they name may run where the user asked for it.
+    """Mark the functions in stored settings as allowed to run, if the user asked for it.
 
     Raises:
-        UserError: there are some, and nobody asked for them.
+        UserError: there are some, and `asked` is false.
     """
     functions = functions_in(config)
     if functions and not asked:
@@ -92,17 +92,17 @@ def allow_functions(config: Config, folder: Path, asked: bool) -> Config:
 
 
 def not_asked_for(folder: Path, names: Iterable[str]) -> str:
-    """Say that what is in a folder runs code of these names, and how to ask for it."""
+    """Return the message that a folder runs code of these names, and how to allow it."""
     return f"{folder}: it runs code, {listed(names)}; look at it, then add {OPTION} to run it"
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names that stand on disk, in a line that a terminal may show."""
+    """Format names from disk as a line that is safe for a terminal."""
     return ", ".join(plain(brief(name)) for name in names)
 
 
 def changes_of_functions(config: Config, records: Iterable[Record]) -> Iterator[str]:
-    """Yield a sentence for each function that settings name: whether its file is the one that was recorded."""
+    """Yield a sentence for each function in the settings: whether its file has changed since it was recorded."""
     known = {record["form"]: record for record in records}
     for name in functions_in(config):
         record, place = known.get(name), name.rpartition(":")[0]
@@ -114,15 +114,15 @@ def changes_of_functions(config: Config, records: Iterable[Record]) -> Iterator[
 
 
 def change_of_file(name: str, recorded: str, now: str) -> str:
-    """Say whether the hash of code is the one that was recorded."""
+    """Say whether the hash of code is the recorded one."""
     if now == recorded:
         return f"running {name}, unchanged"
     return f"running {name}, whose file has changed since: sha256 {now[:12] or 'none'}, recorded {recorded[:12]}"
 
 
 def record_members(config: Config) -> dict[str, Any]:
-    """Return what a description on disk says of members from outside: all of the files that were named, and of those
-    that were registered in Python the ones that the settings use."""
+    """Return the stored record of members from outside: all those of named files, and the registered ones that the
+    settings use."""
     if not registry.OUTSIDE:
         return {}
     used = set(members_in(config))
@@ -135,7 +135,7 @@ def record_members(config: Config) -> dict[str, Any]:
 
 
 def members_in(config: Config) -> Iterator[str]:
-    """Yield what settings may name from outside, as `package:name`."""
+    """Yield every name in the settings that could be a member from outside, as `package:name`."""
     groups: dict[str, Iterable[str]] = {
         "normalizer": [config.normalizer], "check": config.check, "source": config.embeddings.source,
         "metric": config.metrics, "form": [variant.form for variant in config.variant.values()],
@@ -149,13 +149,13 @@ def members_in(config: Config) -> Iterator[str]:
 
 
 def files_of_members(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the files of code that a command named, as a description on disk says; none that Python registered."""
+    """Return the member files in a stored description that the command named, without those registered in Python."""
     return tuple(record["name"] for record in about.get(MEMBERS, ()) if record["name"])
 
 
 @contextmanager
 def members_without_code(about: Mapping[str, Any]) -> Iterator[None]:
-    """Let the members that a run knew be known by name alone, where no file of now brings them: nothing is imported."""
+    """Register the members of a stored run by name alone, unless a file already provides them; nothing is imported."""
     if not about.get(MEMBERS):
         yield
         return
@@ -172,7 +172,7 @@ def members_without_code(about: Mapping[str, Any]) -> Iterator[None]:
 
 
 def members_left_out() -> str:
-    """Say which members a report lacks because their code is not at hand; nothing where it lacks none."""
+    """Say which members a report omits because their code is not available; empty if none."""
     kinds = {registry.PACKAGES[kind]: kind for kind in ("check", "figure")}
     lacking = [key for key, member in registry.OUTSIDE.items() if member.value is ABSENT and key[0] in kinds]
     if not lacking:
@@ -183,10 +183,10 @@ def members_left_out() -> str:
 
 
 def files_asked_for(records: Sequence[Record], forms: Iterable[str], folder: Path, own: bool) -> list[str]:
-    """Return the files of members that a run on disk knew, where the user asked for them.
+    """Return the member files of a stored run, if the user asked for them.
 
     Raises:
-        UserError: there are some, and nobody asked for them, or they came from no file.
+        UserError: there are some and `own` is false, or they came from no file.
     """
     files = [record["name"] for record in records]
     if not all(files):
@@ -200,12 +200,12 @@ def files_asked_for(records: Sequence[Record], forms: Iterable[str], folder: Pat
 
 
 def changes_of_files(records: Iterable[Record]) -> list[str]:
-    """Return one sentence for each file of members: whether it is the one that was recorded."""
+    """Return a sentence for each file of members: whether it has changed since it was recorded."""
     return [change_of_file(record["name"], record["sha256"], fingerprint(record["name"])) for record in records]
 
 
 def write_verdicts(verdicts: Mapping[str, Verdict], folder: Path) -> list[str]:
-    """Write the verdicts of a run, by variant, and return the name of the file; nothing where there is none."""
+    """Write the verdicts of a run, by variant, and return the name of the file; empty if there are none."""
     if not verdicts:
         return []
     texts = [{"variant": name, **verdict.plain()} for name, verdict in verdicts.items()]
@@ -215,10 +215,10 @@ def write_verdicts(verdicts: Mapping[str, Verdict], folder: Path) -> list[str]:
 
 
 def read_verdicts(folder: Path) -> dict[str, Verdict]:
-    """Return the verdicts of a run, by variant.
+    """Read the verdicts of a run, by variant.
 
     Raises:
-        DamagedError: the file holds something else.
+        DamagedError: the file is invalid.
     """
     try:
         verdicts = read_json(folder / VERDICTS, {"verdicts": [VERDICT]})["verdicts"]
@@ -228,7 +228,7 @@ def read_verdicts(folder: Path) -> dict[str, Verdict]:
 
 
 def verdict_from(texts: Mapping[str, Any]) -> Verdict:
-    """Return the verdict that plain texts and lists hold."""
+    """Restore a verdict from plain texts and lists."""
     from attn_exp.experiment.verdict import Finding, Smallest, Stage, Verdict  # noqa: PLC0415 - most runs have none
 
     small, outcome = texts["smallest"], texts.get("outcome", "")
@@ -253,7 +253,7 @@ def verdict_from(texts: Mapping[str, Any]) -> Verdict:
 
 
 def cells(matrices: list[list[list[str]]]) -> Cells:
-    """Return lists as tuples."""
+    """Convert nested lists to tuples, checking that rows have equal lengths."""
     if any(not matrix or len({len(row) for row in matrix}) > 1 for matrix in matrices):
         raise DamagedError(f"{VERDICTS}: a stage whose rows are of unequal lengths")
     return tuple(tuple(map(tuple, matrix)) for matrix in matrices)

@@ -1,6 +1,6 @@
-"""Tables on disk as CSV: the one place that writes cells, and takes texts out of them again.
+"""CSV tables on disk: the one place that writes cells, and reads texts back from them.
 
-A table of records has the fields of a frozen dataclass for columns.
+The columns of a table of records are the fields of a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any, get_args, get_type_hints
 from attn_exp import parsing
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A text that starts with one of these could run as a formula in a spreadsheet; it is written after an apostrophe."""
+"""A text that starts with one of these could run as a formula in a spreadsheet, so an apostrophe is prepended."""
 
 
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf|nan", re.IGNORECASE)
-"""A text that is a number."""
+"""Matches the text of a number."""
 
 
 def written(schema: type, records: Iterable[Any]) -> str:
-    """Return the records as CSV: one line each, numbers with every digit that tells them apart, nothing where None."""
+    """Format records as CSV: one line each, numbers with all significant digits, None as an empty cell."""
     names = [field.name for field in fields(schema)]
     return as_csv([names, *([cell(getattr(record, name)) for name in names] for record in records)])
 
 
 def as_csv(lines: Sequence[Sequence[str]]) -> str:
-    """Return lines of cells as CSV: each cell is a plain word of the program's own, or what `cell` or `label` gives.
+    """Format lines of cells as CSV; each cell is a plain word of the program, or the result of `cell` or `label`.
 
-    A cell that holds a carriage return is quoted, or it would end its line.
+    A line that contains a carriage return is quoted, as it would otherwise be broken in two.
     """
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
@@ -48,7 +48,7 @@ def as_csv(lines: Sequence[Sequence[str]]) -> str:
 
 
 def cell(value: Any) -> str:
-    """Write one value: true and false in lower case, floats so that they read back unchanged."""
+    """Format one value: booleans in lower case, floats so that they read back unchanged."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -59,28 +59,27 @@ def cell(value: Any) -> str:
 
 
 def label(text: str) -> str:
-    """Write a text that may be a number: a number as it is, which no spreadsheet runs, any other as `cell` does."""
+    """Format a text that may be a number: a number unchanged, which no spreadsheet runs, any other as `cell` does."""
     return text if NUMBER.fullmatch(text) else cell(text)
 
 
 def text_of(cell: str) -> str:
-    """Return the text that a cell holds, without the apostrophe that keeps a spreadsheet from running it."""
+    """Return the text of a cell, without the apostrophe that keeps a spreadsheet from running it."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(("'", *FORMULA)) else cell
 
 
 def texts(line: list[str]) -> list[str]:
-    """Return what the cells of a line hold; most lines have no apostrophe, which costs nothing to see."""
+    """Return the texts of a line's cells; the check for any apostrophe keeps the common case fast."""
     return [text_of(cell) for cell in line] if "'" in "".join(line) else line
 
 
 def parsed(schema: type, text: str) -> tuple[Any, ...]:
-    """Return the records that `written` wrote.
+    """Parse the records that `written` wrote.
 
-    A column that the file lacks has the default of its field: a plugin may have added it after the file was written.
+    A missing column gets the default of its field: a plugin may have added it after the file was written.
 
     Raises:
-        ValueError: a column that is no field of the schema or stands there twice, one that is lacking and has no
-            default, a line of another length than the first, or a cell that is none of its types.
+        ValueError: an unknown, repeated or missing column, a line of another length, or a cell of none of its types.
     """
     head, *lines = parsing.parse_csv(text) or [[]]
     kinds = get_type_hints(schema)
@@ -93,7 +92,7 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
 
 
 def value(text: str, kind: Any) -> Any:
-    """Read one cell as the first of its types that it is."""
+    """Parse a cell as the first of its types that matches."""
     kinds: Sequence[Any] = get_args(kind) or (kind,)
     if text == "" and NoneType in kinds:
         return None

@@ -1,6 +1,6 @@
-"""What a reader sees of a run, written beside its results: pages, figures and tables, as its settings want them.
+"""Render a run next to its results: pages, figures and tables, as its settings ask.
 
-Where something on disk is shown once more, settings of figures and how much is read may be said anew.
+When a stored run is rendered again, figure settings and the depth can be overridden.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FIGURES = tuple(f"figures.{field.name}" for field in fields(Figures))
 
 
 def check_figures(figures: Figures) -> None:
-    """Refuse figures and fonts that there are not, before anything is computed; most runs name none.
+    """Refuse unknown figures and fonts before anything is computed; most runs name none.
 
     Raises:
-        UserError: the name, and some that there are.
+        UserError: the name, and some known ones.
     """
     if figures.only or figures.font is not None:
         from attn_exp.report.figures import check as refuse_unknown  # noqa: PLC0415 - Matplotlib is slow to import
@@ -34,7 +34,7 @@ def check_figures(figures: Figures) -> None:
 
 
 def not_drawn(folder: Path, config: Config) -> str:
-    """Say which figures were asked for by name in which a run has nothing to show; nothing where there are none."""
+    """Say which figures named in `figures.only` are empty for this run; nothing if there are none."""
     if not config.report.figures:
         return ""
     figures = config.figures
@@ -43,7 +43,7 @@ def not_drawn(folder: Path, config: Config) -> str:
 
 
 def load_renderers(config: Config) -> None:
-    """Import what a run will draw and write with, and nothing else, so that the record of its versions is complete."""
+    """Import the renderers that a run needs, and no others, so that its recorded versions are complete."""
     wanted = config.report
     if wanted.figures:
         from attn_exp.report import figures  # noqa: PLC0415 - `report=none` needs none
@@ -54,14 +54,14 @@ def load_renderers(config: Config) -> None:
 
 
 def opens_first(folder: Path, config: Config) -> Path:
-    """Return what a reader opens first: the page, the Markdown, or the folder where there is neither."""
+    """Return what a reader opens first: the page, the Markdown, or else the folder."""
     if config.report.pages:
         return folder / "report.html"
     return folder / "report.md" if config.report.tables else folder
 
 
 def render(run: Run, folder: Path) -> None:
-    """Write what the configuration wants a reader to see."""
+    """Write the parts of the report that the configuration enables."""
     wanted = run.comparison.config.report
     if not (wanted.tables or wanted.figures or wanted.pages):
         return
@@ -73,22 +73,22 @@ def render(run: Run, folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text as UTF-8 with plain line ends; half a surrogate pair, which it cannot hold, becomes its number."""
+    """Write a text as UTF-8 with plain line ends; unpaired surrogates are escaped."""
     path.write_bytes(drafts.as_bytes(text))
 
 
 class Anew(NamedTuple):
-    """What is said anew: settings of figures, and the depth of the report; empty where the old one stays."""
+    """Overrides for rendering again: figure settings and report depth; empty to keep the old ones."""
 
     figures: dict[str, Any]
     depth: str = ""
 
 
 def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIGURES, DEPTH)) -> Anew:
-    """Return what the words of a command set anew, checked.
+    """Parse and check the overrides in the words of a command.
 
     Raises:
-        UserError: another setting, which only a new run can change, or a value that does not fit.
+        UserError: another setting, which only a new run can change, or an invalid value.
     """
     values = {}
     for word in words:
@@ -104,7 +104,7 @@ def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIG
 
 
 def typed_value(value: str) -> Any:
-    """Return what a value says: a number, a list in brackets, or a word."""
+    """Parse a value as a number, a list in brackets, or a word."""
     if value.startswith("[") and value.endswith("]"):
         return [typed_value(part.strip()) for part in value[1:-1].split(",") if part.strip()]
     try:

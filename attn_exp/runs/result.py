@@ -1,4 +1,4 @@
-"""`Result`: what a run from Python found, with its tables, its stages and its figures at hand."""
+"""`Result`: what a run from Python found, with its tables, stages and figures."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run found. In a notebook it shows itself: the table, the sentence, and the weights of every variant.
+    """The result of a run. A notebook shows the table, the summary, and the weights of every variant.
 
-    `comparison` holds everything as plain data, `timings` what each variant costs, `repeat` what repeats the run.
+    `comparison` holds everything as plain data, `timings` what each variant costs, `repeat` how to repeat the run.
     """
 
     comparison: Comparison
@@ -38,7 +38,7 @@ class Result:
 
     @property
     def command(self) -> str:
-        """The command that repeats the run; a large array of yours goes by a name that `results.npz` knows it by."""
+        """The command that repeats the run; a large array of yours appears as its name in `results.npz`."""
         return self.repeat.line
 
     @property
@@ -48,14 +48,14 @@ class Result:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row per variant: its settings, how right it is, how far from the first, what its weights look like."""
+        """A row per variant: its settings, error, difference from the first row, and statistics of its weights."""
         from attn_exp.report import tables  # noqa: PLC0415 - pandas is slow to import
 
         return tables.comparison(self.comparison)
 
     @property
     def distances(self) -> pd.DataFrame:
-        """How far every two variants' answers are apart."""
+        """The difference between the outputs of every two variants."""
         from attn_exp.report import tables  # noqa: PLC0415
 
         return tables.distances(self.comparison)
@@ -68,11 +68,12 @@ class Result:
         return tables.published(self.comparison)
 
     def steps(self, variant: str = "", against: str = "") -> pd.DataFrame:
-        """What makes a row differ from the one that all are compared with, one setting at a time; of all rows, without
-        a name. `against` starts from another row.
+        """Explain the difference between a row and the baseline, one setting at a time; without a variant, for all
+        rows.
 
-        `moved` is how far a step moves the answer from the one before, `least` and `most` the range of that over the
-        `orders` of the settings. What a run does not hold, such as one that an earlier version wrote, is computed now.
+        `against` starts from another row. `moved` is how far a step moves the output from the one before, `least` and
+        `most` the range of that over the `orders` of the settings. Steps that a stored run lacks, such as one of an
+        earlier version, are computed now.
 
         Raises:
             UserError: there is no such variant, or it could not be computed.

@@ -1,4 +1,4 @@
-"""Runs on disk: each in a folder of its own, whole or not at all, and read back without computing anything."""
+"""Save runs atomically, each in its own folder, and load them without computing anything."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ DESCRIPTION = {
     ),
     "seal": str,
 }
-"""What `run.json` holds, as far as something reads it."""
+"""The fields of `run.json` that are read."""
 
 STEPS = "steps.csv"
 
@@ -63,13 +63,13 @@ USER_ERRORS = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR, errno.EEXIST,
     errno.ENOENT, errno.EISDIR, errno.EINVAL, errno.ENAMETOOLONG, errno.ELOOP,
 )  # fmt: skip
-"""What the system says when a folder cannot be written to: no fault of the program."""
+"""System errors when a folder cannot be written to, which are not faults of the program."""
 
 
 def save(run: Run, output_dir: Path) -> Path:
     """Write a run to a new folder `output_dir/runs/<time>-<random>` and return it; `output_dir/latest` points to it.
 
-    Everything is a draft until the end, so that no interruption leaves half a run. What readers see comes after the
+    Everything is a draft until the end, so that no interruption leaves half a run. The report is written after the
     results, and `run.json`, with the hashes of them, last.
 
     Raises:
@@ -94,7 +94,7 @@ def save(run: Run, output_dir: Path) -> Path:
 
 
 def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the contents of `run.json`: how to repeat a run, where it comes from, and what it read."""
+    """Return the contents of `run.json`: how to repeat the run, its provenance, and its input files."""
     config = comparison.config
     plain = stored_arrays.plain_settings(config, {})
     short = command._replace(words=stored_arrays.shortened_words(command.words, plain))
@@ -114,7 +114,7 @@ def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) ->
 
 
 def load(folder: Path) -> Run:
-    """Read a finished run back; nothing is computed.
+    """Load a finished run without computing anything.
 
     Raises:
         UserError: the folder holds no finished run, or one that this version cannot read.
@@ -133,9 +133,9 @@ def load(folder: Path) -> Run:
 
 
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
-    """Put a comparison together from the tables and arrays of a run."""
+    """Restore a comparison from the tables and arrays of a run."""
     problem, rows = stored_arrays.problem_from(stored), table(folder, "comparison.csv", Row)
-    apart = (folder / STEPS).is_file()  # runs of versions before there were steps have none
+    apart = (folder / STEPS).is_file()  # runs of earlier versions have no steps
     steps = table(folder, STEPS, Step) if apart else ()
     rungs = {(step.variant, step.step): stored_arrays.rung_from(stored, step) for step in steps}
     return Comparison(
@@ -159,17 +159,17 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
 
 
 def variants_from(config: Config, problem: Problem, rows: Sequence[Row]) -> tuple[Settled, ...]:
-    """Return the variants of a run; code of the user's own is not imported, and has failed where it did in the run."""
+    """Return the variants of a run; user code is not imported, and variants that failed are marked as failed."""
     variants = [settle(name, variant, config, problem) for name, variant in config.variant.items()]
     failed = {row.variant: row.note for row in rows if is_code(row.form) and not row.checked}
     return tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 
 def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]:
-    """Return the very settings of a run, the words that chose them, and all that its `run.json` says.
+    """Return the exact settings of a run, the words that chose them, and the contents of `run.json`.
 
     Raises:
-        UserError: there are none that can be read.
+        UserError: no readable settings.
     """
     try:
         about = trust.read_json(folder / "run.json", DESCRIPTION)
@@ -185,7 +185,7 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
 
 
 def write_data(run: Run, folder: Path) -> list[str]:
-    """Write the tables and arrays of a run and return the names of their files."""
+    """Write the tables and arrays of a run and return their file names."""
     comparison = run.comparison
     tables: dict[str, tuple[type, tuple[Any, ...]]] = {
         "comparison.csv": (Row, comparison.rows),
@@ -204,12 +204,11 @@ def write_data(run: Run, folder: Path) -> list[str]:
 
 
 def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
-    """Return the records of a table of a run."""
     return records.parsed(schema, machine.read_text(folder / name))
 
 
 def new_name(runs: Path) -> Path:
-    """Return the path of a folder that no other run has."""
+    """Return a path for a new run folder that is not in use."""
     while True:
         folder = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
         if not os.path.lexists(folder):
@@ -217,10 +216,10 @@ def new_name(runs: Path) -> Path:
 
 
 def check_writable(output_dir: Path) -> None:
-    """Refuse, before anything is computed, a folder that could not be written to.
+    """Refuse an output folder that cannot be written to, before anything is computed.
 
     Raises:
-        UserError: its nearest existing parent is no folder, or a folder that may not be written to.
+        UserError: its nearest existing parent is no folder, or is not writable.
     """
     nearest = next(
         folder for folder in (output_dir.absolute(), *output_dir.absolute().parents) if os.path.exists(folder)

@@ -1,7 +1,7 @@
-"""Arrays beside settings: those that come in through Python, large ones named by their hash, and `results.npz`.
+"""Arrays next to settings: those passed from Python, large ones named by their hash, and `results.npz`.
 
-Settings name the arrays that are too large to be typed, and the file of a run's arrays holds them. It is read without
-running anything and without trusting its sizes.
+Settings name the arrays that are too large to type, and the run's array file stores them. It is read without running
+code and without trusting its sizes.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ FILE = "results.npz"
 
 INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")
 BESIDE = {"tokens", "memory"}
-"""What is said beside any input, and starts none."""
+"""Inputs that accompany any other input and cannot be the only one."""
 
 LONGEST_WORD = 2000
-"""A word of more characters names its array, if it holds one."""
+"""A longer word gets the name of its array, if it has one."""
 
 
 def split_arrays(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the input's arrays and the projections', as plain lists."""
+    """Split the arrays of the input from those of the projections, as plain lists."""
     inputs = {key: as_plain(value) for key, value in settings.items() if key in INPUTS}
     return inputs, {key: as_plain(value) for key, value in settings.items() if key in (*MATRICES, *BIASES)}
 
 
 def as_plain(value: Any) -> Any:
-    """Return a value as lists and Python's own numbers."""
+    """Convert a value to lists and Python numbers."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Mapping):
@@ -52,7 +52,7 @@ def as_plain(value: Any) -> Any:
 
 
 def words_to_start(inputs: Mapping[str, Any]) -> list[str]:
-    """Return the words that let the input start at the stage whose arrays are given; none where only names are."""
+    """Return the words that make the input start at the stage of the given arrays; empty if only names are given."""
     if "vectors" in inputs:
         return ["embeddings=inline"]
     return ["embeddings=inline", "projections=none"] if inputs.keys() - BESIDE else []
@@ -61,7 +61,7 @@ def words_to_start(inputs: Mapping[str, Any]) -> list[str]:
 def with_arrays(
     composed: Mapping[str, Any], inputs: Mapping[str, Any], projections: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the composed values with the arrays in their place."""
+    """Insert the arrays into the composed settings."""
     settings = dict(composed)
     if inputs:
         kept = composed["embeddings"] if inputs.keys() <= BESIDE else {}
@@ -73,13 +73,13 @@ def with_arrays(
 
 
 def named_or_spelled(value: Any) -> str:
-    """Return a value as it is typed, or the name of an array too large to be typed."""
+    """Return a value as it is typed, or the name of an array too large to type."""
     array = as_numbers(value)
     return spelled(value) if array is None else stored(name_of(array))
 
 
 def plain_settings(value: Any, arrays: dict[str, Array]) -> Any:
-    """Return settings as plain values; large arrays go to `arrays` and leave `{"array": name}`."""
+    """Convert settings to plain values; large arrays move to `arrays`, leaving `{"array": name}`."""
     if is_dataclass(value):
         return {field.name: plain_settings(getattr(value, field.name), arrays) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -95,10 +95,10 @@ def plain_settings(value: Any, arrays: dict[str, Array]) -> Any:
 
 
 def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
-    """Return settings with every named array in its place.
+    """Return settings with every named array inserted.
 
     Raises:
-        KeyError: an array that is not there.
+        KeyError: an array is missing.
     """
     if isinstance(value, Mapping):
         if set(value) == {MARK} and isinstance(value[MARK], str):
@@ -108,19 +108,19 @@ def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
 
 
 def are_named(value: Any) -> bool:
-    """Say whether settings name an array that lies elsewhere."""
+    """Return whether settings refer to a stored array."""
     if isinstance(value, Mapping):
         return set(value) == {MARK} or any(map(are_named, value.values()))
     return isinstance(value, list) and any(map(are_named, value))
 
 
 def shortened_words(words: Sequence[str], plain: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the words of a command in which the longest name their array, as in `key=array:...`."""
+    """Return the words of a command with very long values replaced by array names, as in `key=array:...`."""
     return tuple(word if len(word) <= LONGEST_WORD else short_word(word, plain) for word in words)
 
 
 def short_word(word: str, plain: Mapping[str, Any]) -> str:
-    """Return one word with the name of its array for a value; a word that holds none stays."""
+    """Replace the value of a word by the name of its array; a word without an array is unchanged."""
     key = word.partition("=")[0]
     place: Any = plain
     for part in key.lstrip("+").split("."):
@@ -131,11 +131,11 @@ def short_word(word: str, plain: Mapping[str, Any]) -> str:
 
 
 def named_arrays(comparison: Comparison) -> dict[str, Any]:
-    """Name every array of a run: those of the problem, its projections, its settings, `<variant>/<stage>`, rungs."""
+    """Return all arrays of a run by name: problem, projections, settings, `<variant>/<stage>` and steps."""
     problem = comparison.problem
     named: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(problem)}
     named |= named.pop("projections")
-    named.pop("marks")  # rules, of which the settings tell
+    named.pop("marks")  # rules, which the settings describe
     for variant, trace in comparison.traces.items():
         named |= {f"{variant}/{stage}": array for stage, array in trace.stages()}
         if trace.summary is not None:
@@ -149,11 +149,11 @@ def named_arrays(comparison: Comparison) -> dict[str, Any]:
 
 
 def load_arrays(path: Path) -> dict[str, Array]:
-    """Return the arrays of a run.
+    """Load the arrays of a run.
 
     Raises:
         OSError: there is no such file, or no regular one.
-        DamagedError: it holds something else, or claims sizes that its bytes do not have.
+        DamagedError: it is invalid, or claims sizes that its bytes do not have.
     """
     from attn_exp.problem.files.numpy_files import load_stored  # noqa: PLC0415 - a run that is written needs none
 
@@ -164,10 +164,10 @@ def load_arrays(path: Path) -> dict[str, Array]:
 
 
 def problem_from(results: Mapping[str, Array]) -> Problem:
-    """Put the problem together from the arrays of a run.
+    """Restore the problem from the arrays of a run.
 
     Raises:
-        DamagedError: arrays that do not fit each other.
+        DamagedError: the arrays do not fit each other.
     """
     names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections", "past", "marks"}
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
@@ -185,18 +185,18 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
 
 
 def rung_name(variant: str, step: int, stage: str) -> str:
-    """Return the name of a stage after a step of the ladder to a variant."""
+    """Return the name of a stage after one step of a variant's comparison with the baseline."""
     return f"{variant}/step {step}/{stage}"
 
 
 def rung_from(results: Mapping[str, Array], step: Step) -> Trace:
-    """Put together what was kept of the rung after a step."""
+    """Restore the stored arrays after a step."""
     weights, output = (results.get(rung_name(step.variant, step.step, name)) for name in ("weights", "output"))
     return Trace(weights=weights, output=output)
 
 
 def are_texts(array: Array) -> bool:
-    """Say whether an array is a list of texts, of letters that there are: NumPy reads any number as one."""
+    """Return whether an array is a list of valid texts: NumPy accepts any number as a character."""
     if array.dtype.kind != "U" or array.ndim != 1:
         return False
     codes = np.frombuffer(array.astype(array.dtype.newbyteorder("=")).tobytes(), np.uint32)
@@ -204,7 +204,7 @@ def are_texts(array: Array) -> bool:
 
 
 def trace_from(results: Mapping[str, Array], variant: str) -> Trace:
-    """Put the trace of a variant together from the arrays of a run."""
+    """Restore the trace of a variant from the arrays of a run."""
     stages: dict[str, Any] = {field.name: results.get(f"{variant}/{field.name}") for field in fields(Trace)}
     parts: dict[str, Any] = {field.name: results.get(f"{variant}/summary/{field.name}") for field in fields(Summary)}
     whole = all(part is not None for part in parts.values())

@@ -1,7 +1,7 @@
-"""What a run on disk holds, held to what its own settings say: the one place where shapes are checked.
+"""Check a stored run against its own settings: the one place where stored shapes are checked.
 
-A run whose tables and arrays fit each other and its settings can be drawn, compared and repeated; of any other it is
-said here, in one line, what does not fit. Letters of axes: `h` heads, `t` queries, `s` keys, `m` the width of x.
+A run whose tables and arrays fit each other and its settings can be drawn, compared and repeated; for any other, the
+error names what does not fit. Axes: `h` heads, `t` queries, `s` keys, `m` the width of x.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from attn_exp.problem.problem import Problem
 from attn_exp.runs.trust import DamagedError
 
 Sizes = dict[str, int]
-"""How long an axis of each letter is; a letter that has no size yet takes that of the first axis."""
+"""Size of each axis letter; a letter without a size takes that of its first axis."""
 
 
 def check_problem(problem: Problem) -> None:
-    """Refuse a problem whose arrays do not fit each other.
+    """Check that the arrays of a problem fit each other.
 
     Raises:
         DamagedError: what does not fit.
@@ -56,7 +56,7 @@ def check_problem(problem: Problem) -> None:
 
 
 def check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: Sizes, place: str = "") -> None:
-    """Refuse arrays that hold no real numbers, or whose axes are not those of their letters."""
+    """Check that arrays hold real numbers, and that their axes have the sizes of their letters."""
     for name, letters in shapes.items():
         array = arrays.get(name)
         if array is None:
@@ -72,7 +72,7 @@ def check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: Si
 
 
 def check_comparison(comparison: Comparison, timings: Sequence[Timing]) -> None:
-    """Refuse tables and traces that do not fit the settings, the problem or each other.
+    """Check that tables and traces fit the settings, the problem and each other.
 
     Raises:
         DamagedError: what does not fit.
@@ -92,7 +92,7 @@ def check_comparison(comparison: Comparison, timings: Sequence[Timing]) -> None:
     check_known("own.json", comparison.verdicts, names)
     printed = iter(figure.quantity for figure in comparison.config.published)
     for line in comparison.published:
-        if line.quantity not in printed:  # which goes on to the next of them
+        if line.quantity not in printed:  # advances the iterator
             raise DamagedError(
                 f"published.csv: {brief(line.quantity)} is not the next figure of the run, or stands twice"
             )
@@ -100,8 +100,7 @@ def check_comparison(comparison: Comparison, timings: Sequence[Timing]) -> None:
 
 
 def check_steps(comparison: Comparison, computed: Sequence[str]) -> None:
-    """Refuse steps that lead between other rows than were computed, or not one after another, and rungs of other shapes
-    than the problem has."""
+    """Check that steps connect computed rows, count from 1, and have arrays of the problem's shapes."""
     file, queries, keys = "steps.csv", len(comparison.problem.tokens), comparison.problem.keys
     about = [name for step in comparison.steps for name in (step.variant, step.against, step.row) if name]
     check_known(file, about, computed)
@@ -115,7 +114,7 @@ def check_steps(comparison: Comparison, computed: Sequence[str]) -> None:
 
 
 def check_names(file: str, found: Sequence[str], expected: Sequence[str]) -> None:
-    """Refuse a table whose lines are about other variants than they should be, or in another order."""
+    """Check that the rows of a table are about the expected variants, in order."""
     if list(found) != list(expected):
         at = next((place for place, (one, two) in enumerate(zip(found, expected, strict=False)) if one != two), None)
         place = min(len(found), len(expected)) if at is None else at
@@ -124,14 +123,14 @@ def check_names(file: str, found: Sequence[str], expected: Sequence[str]) -> Non
 
 
 def check_known(file: str, found: Iterable[str], names: Sequence[str]) -> None:
-    """Refuse what is about a variant that the run does not have."""
+    """Check that every name is one that the run has."""
     stranger = next((name for name in found if name not in names), None)
     if stranger is not None:
         raise DamagedError(f"{file} is about {stranger}, and the run has {', '.join(names)}")
 
 
 def check_row(row: Row, settled: Settled) -> None:
-    """Refuse a row that says other settings than the run's."""
+    """Check that a row has the settings of the run."""
     said = {"form": row.form, "head": row.head, "mistake": row.mistake}
     run = {"form": str(settled.form), "head": settled.heads.query, "mistake": settled.mistake}
     for name, value in said.items():
@@ -144,7 +143,7 @@ def check_row(row: Row, settled: Settled) -> None:
 
 
 def check_trace(trace: Trace, problem: Problem, settled: Settled, row: Row) -> None:
-    """Refuse stages of other shapes than the problem and the heads have; a mistake may change widths."""
+    """Check that stages have the shapes of the problem and the heads; a mistake may change widths."""
     heads, stages, place = settled.heads.query, dict(trace.stages()), f"{row.variant}/"
     sizes = {"h": heads, "t": len(problem.tokens), "s": problem.keys}
     shapes = {"q": "htd", "k": "gsd", "v": "fse", "lse": "ht", "context": "hte", "output": "to"}
@@ -165,7 +164,7 @@ def check_trace(trace: Trace, problem: Problem, settled: Settled, row: Row) -> N
 
 
 def check_summary(parts: Mapping[str, Array], sizes: Sizes, place: str) -> None:
-    """Refuse a summary of weights whose parts do not fit."""
+    """Check that the parts of a summary of weights fit each other."""
     shapes = dict.fromkeys(("entropy", "effective_keys", "largest_weight", "sink_mass"), "ht")
     check_shapes(parts, {**shapes, "heat": "hxy"}, sizes, f"{place}summary/")
     for axis, name in ((1, "row_edges"), (2, "key_edges")):

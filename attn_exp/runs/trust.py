@@ -1,7 +1,7 @@
-"""What lies on disk is not trusted: JSON is held to a shape, files to their hashes, words of commands to settings.
+"""Untrusted files: check JSON against a schema, files against their hashes, and words of commands against settings.
 
-A file that somebody else wrote may hold anything. What a folder says decides which settings a run has when it is
-repeated, but neither where it writes nor what it reads of the machine.
+A file from somebody else may hold anything. A folder's contents decide which settings a run has when it is repeated,
+but neither where it writes nor what it reads from the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from attn_exp.errors import UserError, first_line
 from attn_exp.report.escapes import plain
 
 MOST_NUMBER = 2**63
-"""Whole numbers are smaller: counts, and times in nanoseconds."""
+"""Exclusive limit of integers: counts, and times in nanoseconds."""
 
 NAMES = {
     str: "a text",
@@ -31,30 +31,30 @@ NAMES = {
     NoneType: "null",
 }
 Shape = Any
-"""What a value must be: a type; a tuple of types, any of which will do; `[shape]`, a list of such; or `{key: shape}`,
-an object with these keys and perhaps others, where a key that ends in `?` may be missing."""
+"""Schema of a value: a type; a tuple of alternative types; `[shape]`, a list of such; or `{key: shape}`, an object with
+at least these keys, where a key that ends in `?` may be missing."""
 
 SEAL = "seal"
 SEALED_FILE = {"bytes": int, "sha256": str}
-"""What a description says of a file."""
+"""Schema of a file in a description."""
 
 USUAL = "outputs"
 PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
-"""One that reads another setting; what else stands in `${...}` can read the environment."""
+"""An interpolation that reads another setting; anything else in `${...}` could read the environment."""
 
 HYDRAS_OWN = re.compile(r"[+~]*hydra\b")
 
 
 class DamagedError(ValueError):
-    """A file that does not hold what it should; the message says in one line what is wrong."""
+    """A file has unexpected contents; the message says in one line what is wrong."""
 
 
 def read_json(path: Path, shape: Shape, most: int = machine.MOST_BYTES) -> dict[str, Any]:
-    """Return the object that a file holds, checked.
+    """Read and check the JSON object in a file.
 
     Raises:
         OSError: there is no such file, or it is too large or no regular one.
-        DamagedError: it holds something else.
+        DamagedError: it does not match the schema.
     """
     try:
         value: dict[str, Any] = parsing.read_json(path, most)
@@ -65,10 +65,10 @@ def read_json(path: Path, shape: Shape, most: int = machine.MOST_BYTES) -> dict[
 
 
 def check_shape(value: Any, shape: Shape, where: str) -> None:
-    """Refuse a value of another shape.
+    """Check a value against a schema.
 
     Raises:
-        DamagedError: where it is, and what was expected.
+        DamagedError: the message says where, and what was expected.
     """
     if isinstance(shape, Mapping):
         check_shape(value, dict, where)
@@ -90,7 +90,7 @@ def check_shape(value: Any, shape: Shape, where: str) -> None:
 
 
 def is_of_kind(value: Any, kind: type) -> bool:
-    """Say whether a value is of a type as JSON has it: true is no number, and a whole number is a number too."""
+    """Return whether a value has a JSON type: booleans are not numbers, and integers are also floats."""
     if kind is int:
         return type(value) is int and abs(value) < MOST_NUMBER
     if kind is float:
@@ -99,7 +99,7 @@ def is_of_kind(value: Any, kind: type) -> bool:
 
 
 def seal_of_file(path: Path, size: int | None = None) -> dict[str, Any]:
-    """Return the size of a regular file and its hash; where it is not of the `size` that it should be, its size alone.
+    """Return the size and hash of a regular file, or its size alone if it differs from `size`.
 
     Raises:
         OSError: there is no such file, or no regular one.
@@ -112,7 +112,7 @@ def seal_of_file(path: Path, size: int | None = None) -> dict[str, Any]:
 
 
 def seal_of_description(about: Mapping[str, Any]) -> str:
-    """Return the hash of plain values, but for a seal among them."""
+    """Return the hash of a description, without its seal."""
     rest = {key: value for key, value in about.items() if key != SEAL}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -124,7 +124,7 @@ def sealed(about: Mapping[str, Any], folder: Path, files: Sequence[str]) -> dict
 
 
 def check_seal(about: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a description or files that are not as they were written.
+    """Check that a description and its files are unchanged.
 
     Raises:
         OSError: a file is missing.
@@ -138,14 +138,14 @@ def check_seal(about: Mapping[str, Any], folder: Path) -> None:
 
 
 def allowed_output_dir(named: str) -> str:
-    """Return the output folder that a run names if it lies under the folder that the user is in; else the usual one."""
+    """Return the output folder that a run names if it is inside the working folder; else the default."""
     here = Path.cwd().resolve()
     inside = not Path(named).is_absolute() and (here / named).resolve().is_relative_to(here)
     return named if inside else USUAL
 
 
 def allowed_words(command: Iterable[str], folder: Path) -> list[str]:
-    """Return the words of a command that are settings and nothing else.
+    """Return the words of a command, checking that they are all settings.
 
     Raises:
         UserError: an option, a setting of Hydra's own, or an interpolation that could read the environment.

@@ -1,5 +1,5 @@
-"""A class on disk: sheets to hand out, answers to read, keys to grade them with.
+"""A class on disk: sheets to hand out, answers to read, and keys to grade them with.
 
-`answers` is the form of `answers.csv`; `sheets` writes sheets and their keys, `grades` grades what comes back, and
+`answers` reads and writes `answers.csv`; `sheets` writes sheets and their keys, `grades` grades the answers, and
 `exercise` is a sheet in a notebook.
 """

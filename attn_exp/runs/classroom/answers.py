@@ -1,4 +1,4 @@
-"""`answers.csv`: a block for each box, its stage in the corner, blanks to fill in; written, and read with care."""
+"""Write and read `answers.csv`: a block for each box, with its stage in the corner and blanks to fill in."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from attn_exp.runs import records
 
 MOST_BYTES, MOST_CELL = 200_000, 40
 EXACT = 9
-"""Decimals that a fraction counts for."""
+"""Decimals credited to a fraction."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
 FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8})")
 
 PERCENT = re.compile(r"(?P<number>[-+]?[0-9]+(\.[0-9]+)?)\s*%")
 
 CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)
-"""What students write where a token may not look."""
+"""What students write at a masked position."""
 
 Numbers = dict[str, Array]
 
 
 @dataclass(frozen=True)
 class Filled:
-    """A file that came back: the numbers by stage `[h r c]`, NaN where a cell is empty or `unreadable`.
+    """A student's file: the numbers by stage `[h r c]`, NaN where a cell is empty or `unreadable`.
 
-    `texts` are the cells that nobody can read, each with where it stands. `turned`: its tables have tokens where the
-    sheet has numbers, and the other way round. `decimals` say with how many each number is written.
+    `texts` are the unreadable cells, each with its position. `turned`: its tables are transposed compared with the
+    sheet. `decimals` is the number of decimals with which each number is written.
     """
 
     numbers: Numbers
@@ -51,7 +51,7 @@ class Filled:
 
 
 def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
-    """Yield each block of a sheet: its box, head, corner, and the names of its rows and columns as they are shown."""
+    """Yield each block of a sheet: its box, head, corner, and the row and column names as shown."""
     for blank in paper.blanks:
         for head in range(len(blank.right)):
             corner = f"{blank.stage} head {head + 1}" if len(blank.right) > 1 else blank.stage
@@ -60,7 +60,7 @@ def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tup
 
 
 def blank_or_filled(paper: Paper, filled: bool = False) -> str:
-    """Return `answers.csv`: empty, or with what is right."""
+    """Return `answers.csv`, empty or filled with the right answers."""
     lines: list[list[str]] = []
     for blank, head, corner, rows, columns in blocks(paper):
         matrix = blank.right[head].T if paper.turned else blank.right[head]
@@ -73,7 +73,7 @@ def blank_or_filled(paper: Paper, filled: bool = False) -> str:
 
 
 def read_filled(path: Path, paper: Paper) -> Filled:
-    """Return what stands in a student's file.
+    """Read a student's file.
 
     Raises:
         UserError: a file that cannot be read, is far too large, or holds another table.
@@ -93,7 +93,7 @@ def read_filled(path: Path, paper: Paper) -> Filled:
 
 
 def lines_of(text: str, name: str) -> list[list[str]]:
-    """Return the cells of a table, apart by commas, semicolons or tabs, whichever its first line has most of."""
+    """Split a table into cells at commas, semicolons or tabs, whichever is most frequent in its first line."""
     first = text.lstrip().splitlines()[:1]
     mark = max(",;\t", key=lambda mark: sum(line.count(mark) for line in first))
     try:
@@ -104,7 +104,7 @@ def lines_of(text: str, name: str) -> list[list[str]]:
 
 
 def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Filled:
-    """Return what stands in the blocks of a table."""
+    """Return the numbers in the blocks of a table."""
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     numbers = {blank.stage: np.full(blank.right.shape, np.nan) for blank in paper.blanks}
     unreadable = {blank.stage: np.full(blank.right.shape, False) for blank in paper.blanks}
@@ -148,7 +148,7 @@ def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -
 
 
 def turned_blocks(lines: Sequence[Sequence[str]], known: Mapping[str, Any]) -> frozenset[str]:
-    """Return the blocks whose columns are named as their rows should be, and are others: tokens stand in columns."""
+    """Return the blocks that are transposed: their columns have the names of the expected rows, which differ."""
     found = set()
     for line in lines:
         corner = line[0].lower() if line else ""
@@ -161,7 +161,7 @@ def turned_blocks(lines: Sequence[Sequence[str]], known: Mapping[str, Any]) -> f
 
 
 def within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[str]], bool]:
-    """Return what says of a line whether it still belongs to a block with these rows; a token may be called `k`."""
+    """Return a predicate for lines that still belong to a block with these rows; a token may be called `k`."""
     return lambda line: any(line) and (line[0] in rows or line[0].lower() not in known)
 
 
@@ -173,11 +173,11 @@ def block(
     where: str,
     cross: float | None = None,
 ) -> tuple[Array, Array, dict[tuple[int, int], str]]:
-    """Return the numbers of one block, NaN where a cell is empty or the block ends early; with how many decimals each
-    is written; and what cannot be read.
+    """Return the numbers of one block (NaN where a cell is empty or the block ends early), the decimals of each, and
+    the unreadable cells.
 
-    A `cross` stands for a number where a mask hides places. A line stands where its name says, so that one that was
-    left out or moved shifts no other; so does a column.
+    `cross` is the number that a cross stands for where a mask hides positions. Rows and columns are matched by name, so
+    that an omitted or moved one shifts no other.
     """
     matrix = np.full((len(rows), len(columns)), np.nan)
     decimals = np.zeros(matrix.shape)
@@ -202,7 +202,7 @@ def block(
 
 
 def decimals_of(cell: str) -> int:
-    """Return with how many decimals a number is written; a fraction is exact."""
+    """Return the number of decimals of a cell; a fraction counts as exact."""
     if "/" in cell:
         return EXACT
     digits = re.search(r"[.,]([0-9]+)", cell)
@@ -210,7 +210,7 @@ def decimals_of(cell: str) -> int:
 
 
 def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Return where lines of these names belong: in their order, unless each is a name that is there as often."""
+    """Return the positions of these names; in the order given, if a name is unknown or occurs too often."""
     plain_names = [name.strip() for name in names]
     free = {name: [place for place, other in enumerate(plain_names) if other == name] for name in plain_names}
     counts = Counter(given)
@@ -220,7 +220,7 @@ def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
 
 
 def number(cell: str, where: str) -> float:
-    """Return a cell as a number, NaN for an empty one.
+    """Parse a cell as a number, NaN for an empty one.
 
     Raises:
         UserError: it holds a formula or another text.
@@ -242,5 +242,5 @@ def number(cell: str, where: str) -> float:
 
 
 def counted(numbers: Mapping[str, Array]) -> int:
-    """Return how many cells are filled in."""
+    """Count the cells that are filled in."""
     return sum(int((~np.isnan(array)).sum()) for array in numbers.values())

@@ -1,5 +1,4 @@
-"""A worksheet in Python: a notebook shows it with cells to type into, and numbers from Python are checked as typed ones
-are."""
+"""A worksheet in Python: a notebook shows it with cells to type into, and arrays are graded like typed numbers."""
 
 from __future__ import annotations
 
@@ -23,16 +22,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLOURS = {"right": "inherit", "follows": "#9a6700", "wrong": "#cf222e", "empty": "inherit"}
-"""Those that stand out; a wrong number has a cross beside it, too."""
+"""Text colours that stand out; a wrong number is also marked with a cross."""
 STATES = {"right": words.RIGHT, "follows": "follows", "wrong": words.WRONG, "empty": "empty"}
 FILE = "answers.csv"
 
 
 @dataclass(frozen=True, eq=False)
 class Exercise:
-    """A worksheet. A notebook shows it: what is given, and cells that are checked as numbers are typed into them.
+    """A worksheet. A notebook shows it: the given numbers, and cells that are checked as numbers are typed into them.
 
-    Numbers that were computed in Python are checked by `check`; `blank` gives a table of the right shape for them.
+    `check` grades numbers computed in Python; `blank` gives a table of the right shape for them.
     """
 
     paper: Paper
@@ -40,14 +39,14 @@ class Exercise:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The stages that are asked, in order."""
+        """The stages to fill in, in order."""
         return tuple(blank.stage for blank in self.paper.blanks)
 
     def blank(self, stage: str) -> pd.DataFrame:
-        """Return an empty table for a stage, its rows and columns named; the heads of several stand one below another.
+        """Return an empty table for a stage with named rows and columns; several heads are stacked vertically.
 
         Raises:
-            UserError: the sheet does not ask for this stage.
+            UserError: the stage is not on the sheet.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -58,12 +57,12 @@ class Exercise:
         return pd.DataFrame(np.full((heads * len(rows), len(columns)), np.nan), index=names, columns=list(columns))
 
     def check(self, given: str | Path | Mapping[str, Any] | None = None, **numbers: Any) -> Checked:
-        """Check numbers: those of stages, `check(scores=s, weights=w)`, or the file that the page has saved.
+        """Check numbers: those of stages, `check(scores=s, weights=w)`, or a file saved by the page.
 
-        A stage is `[r c]`, or `[h r c]`, or has the heads one below another, as `blank` has them; NaN is left empty.
+        A stage is `[r c]`, or `[h r c]`, or has its heads stacked vertically, as in `blank`; NaN counts as empty.
 
         Raises:
-            UserError: a stage that is not asked, numbers of another shape, or a file that cannot be read.
+            UserError: a stage that is not on the sheet, numbers of another shape, or a file that cannot be read.
         """
         if isinstance(given, str | Path):
             read = answers.read_filled(Path(given), self.paper)
@@ -94,7 +93,6 @@ class Exercise:
         return array.swapaxes(1, 2) if self.paper.turned else array
 
     def asked(self, stage: str) -> Blank:
-        """Return the box of a stage."""
         blank = next((blank for blank in self.paper.blanks if blank.stage == stage), None)
         if blank is None:
             raise UserError(unknown(stage, self.stages, "stage of this sheet"))
@@ -117,7 +115,7 @@ class Exercise:
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """What became of the numbers: which are right, the first stage that is wrong, and the mistake or the slip."""
+    """The result of a check: which numbers are right, the first wrong stage, and the mistake or the slip."""
 
     paper: Paper
     numbers: Mapping[str, Array]
@@ -125,17 +123,17 @@ class Checked:
 
     @property
     def passed(self) -> bool:
-        """Whether every number that was given is right."""
+        """Whether every given number is right."""
         return not self.grade.first_wrong and not any(box.follows for box in self.grade.boxes)
 
     @property
     def mistakes(self) -> tuple[str, ...]:
-        """The names of the mistakes that give these numbers."""
+        """The names of the mistakes that explain the numbers."""
         return self.grade.mistakes
 
     @property
     def said(self) -> str:
-        """The sentence for the mistake or the slip; or that all is right."""
+        """The sentence on the mistake or the slip, or that all is right."""
         missing = sum(box.empty for box in self.grade.boxes)
         some = f"no number is wrong; {missing} of {self.grade.most} are missing"
         return self.grade.said or (some if missing else words.ALL_RIGHT)
@@ -147,7 +145,7 @@ class Checked:
 
     @property
     def verdict(self) -> str:
-        """The mistake by name, where there is one, and the sentence."""
+        """The name of the mistake, if there is one, and the sentence."""
         return f"{f' {words.AND} '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
 
     def _repr_html_(self) -> str:
@@ -162,7 +160,7 @@ class Checked:
 
 
 def coloured(paper: Paper, blank: Blank, numbers: Array, judged: Array) -> Iterator[dict[str, Any]]:
-    """Yield the tables of a box, each number with what it is in words and as a colour."""
+    """Yield the tables of a box, each number with its state as a word and a colour."""
     rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
     for head in range(len(numbers)):
         values, judgements = (side[head].T if paper.turned else side[head] for side in (numbers, judged))
@@ -172,16 +170,16 @@ def coloured(paper: Paper, blank: Blank, numbers: Array, judged: Array) -> Itera
 
 
 def cell(number: float, state: str) -> tuple[str, str, str]:
-    """Return a number as it is shown, what it is, and its colour."""
+    """Return the text, the state and the colour of a number."""
     shown = "" if state == "empty" else f"{number:g}{' ✗' if state == 'wrong' else ''}"
     return shown, STATES[state], COLOURS[state]
 
 
 def exercise(asked_words: Sequence[str]) -> Exercise:
-    """Return the worksheet that the words of `attn-exp sheet` ask for; one, and nothing is written.
+    """Return the worksheet that the words of `attn-exp sheet` describe, without writing files.
 
     Raises:
-        UserError: words that no run would take, or that make no sheet or several.
+        UserError: the settings are invalid, or make no sheet or several.
     """
     for name in ("names", "to"):
         if any(word.startswith(f"{name}=") for word in asked_words):

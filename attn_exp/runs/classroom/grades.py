@@ -1,4 +1,4 @@
-"""`attn-exp grade ANSWERS KEY`: what became of each student, and of the class."""
+"""`attn-exp grade ANSWERS KEY`: grade each student's answers, and summarise the class."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from attn_exp.workers import Ended, Pool
 HEADS = ("student", "points", "of", "first wrong", words.MISTAKE, words.WHAT_IT_IS)
 MOST_FILES = 5000
 DIGITS = 19
-"""A name with this many digits or more in a row is sorted as text."""
+"""A run of this many digits or more in a name is sorted as text."""
 Worth = Mapping[str, float]
 NO_WORTH: Worth = {}
-"""What boxes are worth to a teacher who does not say: a point for each number."""
+"""Default weights of the boxes: a point for each number."""
 TOGETHER = 8
-"""So many files are graded by one process at a time; no more than these need no second process."""
+"""Number of files that one process grades at a time; with no more than these, no second process is started."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Handed:
 
     @property
     def cells(self) -> tuple[str | None, ...]:
-        """The student's line of the table; None where nothing could be read."""
+        """The student's row of the table; None where nothing could be read."""
         if self.grade is None:
             return (self.student, None, None, None, None, self.trouble)
         grade = self.grade
@@ -63,18 +63,18 @@ class Handed:
 
     @property
     def line(self) -> tuple[str, ...]:
-        """The same for a reader."""
+        """The same row, with "-" for missing cells."""
         return tuple("-" if cell is None else cell for cell in self.cells)
 
 
 def grade_answers(asked: Sequence[str]) -> str:
-    """Grade a file or a folder of answers with a key or a folder of keys; write the table, the page of the class, and
-    what goes back to each student.
+    """Grade a file or a folder of answers with a key or a folder of keys; write the table, the class page and the
+    marked pages for the students.
 
-    `points=scores:6,weights:9` says what a box is worth; a box that is not named has a point for each number.
+    `points=scores:6,weights:9` sets the points of a box; a box that is not named has a point for each number.
 
     Raises:
-        UserError: nothing there to grade, no key, or somebody else's files where the table and the page would be.
+        UserError: nothing to grade, no key, or files of other origin where the table and the pages would be written.
     """
     places = [word for word in asked if not word.startswith("points=")]
     worth = worth_of([word.partition("=")[2] for word in asked if word.startswith("points=")])
@@ -110,16 +110,16 @@ def grade_answers(asked: Sequence[str]) -> str:
 
 
 EVERYBODY = "everybody.html"
-"""All marked pages in one, to print at once."""
+"""All marked pages in one file, for printing."""
 WIDTH, MOST_SAID = 120, 2000
 WORTH = re.compile(r"(?P<stage>[a-z]+):(?P<points>[0-9]{1,4}(\.[0-9]{1,2})?)")
 
 
 def worth_of(values: Sequence[str]) -> dict[str, float]:
-    """Return what boxes are worth, of `scores:6,weights:9`.
+    """Parse the points of boxes, such as `scores:6,weights:9`.
 
     Raises:
-        UserError: anything else.
+        UserError: another format, or an unknown stage.
     """
     worth: dict[str, float] = {}
     for part in (part.strip() for value in values for part in value.strip("[]").split(",") if part.strip()):
@@ -133,7 +133,7 @@ def worth_of(values: Sequence[str]) -> dict[str, float]:
 
 
 def pages_of(handed: Sequence[Handed]) -> dict[str, str]:
-    """Return the marked pages by the names of their files: one for each student, and one of all to be printed."""
+    """Return the marked pages by file name: one for each student, and one of all for printing."""
     graded = [one for one in handed if one.page]
     pages = {f"{one.file}.html": marking.page(one.student, [one.page]) for one in graded}
     everybody = marking.page(words.MARKED_SHEETS, [one.page for one in graded])
@@ -141,8 +141,8 @@ def pages_of(handed: Sequence[Handed]) -> dict[str, str]:
 
 
 def by_box(handed: Sequence[Handed]) -> list[tuple[str, str, str, str]]:
-    """Return for each box the mean of its points, of how many, and how many students have something wrong in it, or
-    something that is empty or cannot be read."""
+    """Return for each box its mean points, its maximum, and the number of students with a wrong, empty or unreadable
+    cell in it."""
     graded = [one for one in handed if one.grade]
     stages = dict.fromkeys(score.stage for one in graded for score in one.scored)
     lines = []
@@ -156,10 +156,10 @@ def by_box(handed: Sequence[Handed]) -> list[tuple[str, str, str, str]]:
 
 
 def every_grade(files: Sequence[Path], keys: Mapping[str, Key], worth: Worth = NO_WORTH) -> list[Handed]:
-    """Return the grade of each file, on all processors where there are many.
+    """Grade each file, on all cores if there are many files.
 
     Raises:
-        UserError: a process that graded some of them ended.
+        UserError: a worker died.
     """
     parts = [files[start : start + TOGETHER] for start in range(0, len(files), TOGETHER)]
     cores, ended = min(system.usable_cores(), len(parts)), list[Ended]()
@@ -176,7 +176,7 @@ def every_grade(files: Sequence[Path], keys: Mapping[str, Key], worth: Worth = N
 
 
 def grades_of(files: Sequence[Path], keys: Mapping[str, Key], worth: Worth = NO_WORTH) -> list[Handed]:
-    """Return the grade of each file; one that cannot be read is a line, and the others are graded."""
+    """Grade each file; an unreadable one becomes a row with the reason."""
     handed: list[Handed] = []
     only, composed = next(iter(keys.values())) if len(keys) == 1 else None, composer(typed=False)
     latest: Key | None = None
@@ -199,13 +199,13 @@ def grades_of(files: Sequence[Path], keys: Mapping[str, Key], worth: Worth = NO_
 
 
 OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
-"""Who has a smaller share of the points may have somebody else's numbers: then so large a share of them, and at least
-so many, is that other's."""
+"""Someone who scores below the first share may have handed in another student's numbers: the second share, of at least
+the third number of cells, must then match the other's."""
 
 
 def whose_they_are(handed: Sequence[Handed], keys: Mapping[str, Key], worth: Worth = NO_WORTH) -> Iterator[Handed]:
-    """Yield what was handed in; of numbers that fit another student's sheet, or that another student handed in whose
-    sheet they fit better, that is said, and they have no points."""
+    """Yield the files; one that matches another student's sheet, or the better-scoring answers of another student, says
+    so and scores no points."""
     papers: dict[str, Paper] = {}
     composed = composer(typed=False)
     for one in handed:
@@ -235,7 +235,7 @@ def whose_they_are(handed: Sequence[Handed], keys: Mapping[str, Key], worth: Wor
 
 
 def alike(numbers: Mapping[str, Array], others: Mapping[str, Array], half: float) -> float:
-    """Return the share of some numbers that are others, where both are given."""
+    """Return the share of the given numbers that equal the others within `half`."""
     count = same = 0
     for stage, array in numbers.items():
         other = others.get(stage)
@@ -249,7 +249,7 @@ def alike(numbers: Mapping[str, Array], others: Mapping[str, Array], half: float
 
 
 def with_page(one: Handed, paper: Paper, worth: Worth) -> Handed:
-    """Return what was handed in with its points and the page that goes back."""
+    """Add the points and the marked page to a student's file."""
     if one.grade is None:
         return one
     scored = scores(one.grade, worth)
@@ -257,15 +257,15 @@ def with_page(one: Handed, paper: Paper, worth: Worth) -> Handed:
 
 
 def common(handed: Sequence[Handed]) -> Iterator[tuple[str, int, str]]:
-    """Yield how many students made each mistake, or took another setting, the commonest first."""
+    """Yield how many students made each mistake or used another setting, the most frequent first."""
     counts = Counter(name for one in handed if one.grade for name in one.grade.mistakes)
     for name, count in counts.most_common():
         says = (remark.says for one in handed if one.grade for remark in one.grade.remarks if remark.name == name)
-        yield name, count, min(says, key=len)  # of all heads rather than of one
+        yield name, count, min(says, key=len)  # the sentence on all heads rather than on one
 
 
 def keys_of(place: Path) -> dict[str, Key]:
-    """Return the keys in a folder, or the one that a file holds, by the names of their files.
+    """Return the keys in a folder, or the one key in a file, by file name.
 
     Raises:
         UserError: there is none, or one that cannot be read.
@@ -274,13 +274,13 @@ def keys_of(place: Path) -> dict[str, Key]:
 
 
 def by_number(path: Path) -> tuple[list[tuple[int, str]], str]:
-    """Return what files are sorted by: seed-2 comes before seed-10."""
+    """Return the sort key of a file, so that seed-2 comes before seed-10."""
     parts = re.findall(r"[0-9]+|[^0-9]+", path.stem)
     return [(int(part), "") if part.isdecimal() and len(part) < DIGITS else (-1, part) for part in parts], path.name
 
 
 def files_of(place: Path, suffix: str) -> list[Path]:
-    """Return the files of one kind in a folder, or the one file.
+    """Return the files of one kind in a folder, or the one file itself.
 
     Raises:
         UserError: there is none, or far too many.

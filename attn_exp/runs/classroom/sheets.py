@@ -1,6 +1,6 @@
-"""`attn-exp sheet`: a sheet for every student of a class, with blanks to fill in and a key to grade by.
+"""`attn-exp sheet`: a sheet for every student of a class, with blanks to fill in and a key for grading.
 
-A key is the settings that give a student's numbers, and what was asked of them. It holds no answers, and no code.
+A key holds the settings from which a student's numbers are computed, and the questions; no answers and no code.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ DRAWN = "embeddings=random"
 
 KEY_SHAPE = {"student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "turned": bool}
 INLINE = ["embeddings=inline", "projections=identity"]
-"""What becomes of an input whose numbers are each student's own."""
+"""Words that replace the input if each student has their own numbers."""
 MOST_DIGITS = 6
 Composed = Callable[[tuple[str, ...]], Mapping[str, Any]]
-"""What returns the settings that words compose."""
+"""Function that composes words into settings."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What makes a student's sheet: the words of a run, the student's own `numbers` if any, and how it asks."""
+    """What defines a student's sheet: the words of a run, the student's own `numbers` if any, and the questions."""
 
     student: str
     words: tuple[str, ...]
@@ -55,7 +55,7 @@ class Key:
     turned: bool = False
 
     def paper(self, composed: Composed) -> Paper:
-        """Return the sheet; what is right is computed anew.
+        """Return the sheet; the right answers are recomputed.
 
         Raises:
             UserError: settings that make no sheet.
@@ -66,14 +66,13 @@ class Key:
         return paper(config, self.stages, self.digits, self.turned)
 
     def as_json(self) -> str:
-        """Return the key as JSON."""
         fields = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
         return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the words of the command say."""
+    """The parsed words of the command."""
 
     words: tuple[str, ...]
     names: tuple[str, ...]
@@ -86,10 +85,10 @@ class Asked:
 
 
 def write_sheets(asked_words: Sequence[str]) -> str:
-    """Write the sheets that the words ask for, and return what to hand out.
+    """Write the sheets that the words describe, and return what to hand out.
 
     Raises:
-        UserError: words that no run would take, or that make no sheet; or a folder that is there already.
+        UserError: the settings are invalid, or make no sheet; or the folder exists.
     """
     asked = asked_by(asked_words)
     keys = list(every_sheet(asked))
@@ -112,7 +111,7 @@ def write_sheets(asked_words: Sequence[str]) -> str:
 
 
 def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool, exam: bool) -> None:
-    """Write one student's sheet, blanks and key; the page of an `exam` holds no answers, and checks none."""
+    """Write one student's sheet, blanks and key; the page of an `exam` contains no answers and checks nothing."""
     page = folder / "sheet.html" if alone else machine.own_folder(folder / "sheets") / f"{name}.html"
     blanks = folder / "answers.csv" if alone else machine.own_folder(folder / "answers") / f"{name}.csv"
     keys = machine.own_folder(folder / "key")
@@ -123,7 +122,7 @@ def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool, exa
 
 
 def every_sheet(asked: Asked) -> Iterator[tuple[str, Key, Paper]]:
-    """Yield the file's name, the key and the sheet of each student: drawn numbers are each student's own."""
+    """Yield the file name, the key and the sheet of each student; random numbers differ between students."""
     composed = composer(typed=True)
     config = read_config(composed(asked.words))
     heads_as_asked(asked, config)
@@ -145,7 +144,7 @@ def every_sheet(asked: Asked) -> Iterator[tuple[str, Key, Paper]]:
 
 
 def heads_as_asked(asked: Asked, config: Config) -> None:
-    """Refuse heads that somebody typed and that the variant of the sheet does not have.
+    """Refuse a typed number of heads that the variant of the sheet does not have.
 
     Raises:
         UserError: the variant has another number of heads.
@@ -158,10 +157,10 @@ def heads_as_asked(asked: Asked, config: Config) -> None:
 
 
 def asked_by(asked_words: Sequence[str]) -> Asked:
-    """Return what the words say.
+    """Parse the words of the command.
 
     Raises:
-        UserError: a value that does not fit.
+        UserError: an invalid word or value.
     """
     own = {key: value for key, _, value in (word.partition("=") for word in asked_words) if key in OWN}
     settings = [word for word in asked_words if word.partition("=")[0] not in (*OWN, "seed")]
@@ -196,17 +195,17 @@ def asked_by(asked_words: Sequence[str]) -> Asked:
 
 
 def misspelt(name: str) -> bool:
-    """Say whether the name of a setting is none of a run, and nearest to one of this command's."""
+    """Return whether a name is no setting of a run, and closest to an option of this command."""
     known = {field.name for field in fields(Config)} | group_names()
     near = get_close_matches(name, [*OWN, *known], 1)
     return name not in known and bool(near) and near[0] in OWN
 
 
 def seeds_of(value: str) -> tuple[int, ...]:
-    """Return the seeds of `range(0,30)`, `1,2,3` or `7`.
+    """Parse the seeds of `range(0,30)`, `1,2,3` or `7`.
 
     Raises:
-        UserError: anything else, or far too many.
+        UserError: another format, or far too many.
     """
     match = RANGE.fullmatch(value)
     if match:
@@ -220,9 +219,9 @@ def seeds_of(value: str) -> tuple[int, ...]:
 
 
 def seeds_of_names(names: Sequence[str]) -> tuple[int, ...]:
-    """Return the seed of each student, which the name alone makes: who joins a class changes nobody's numbers.
+    """Return a seed for each student, derived from the name alone: a new student changes nobody else's numbers.
 
-    Students of the same name are told apart by which of them comes first.
+    Students of the same name are distinguished by their order.
     """
     earlier: Counter[str] = Counter()
     seeds = []
@@ -234,7 +233,7 @@ def seeds_of_names(names: Sequence[str]) -> tuple[int, ...]:
 
 
 def number_repeated(names: Sequence[str], pattern: str, ignore_case: bool = False) -> list[str]:
-    """Return the names; one that somebody before it has gets a number, as `pattern` writes it."""
+    """Return the names, numbering repeated ones with `pattern`."""
     made, taken = list[str](), set[str]()
     for name in names:
         numbered = itertools.chain([name], (pattern.format(name, number) for number in itertools.count(2)))
@@ -263,16 +262,16 @@ def class_names(path: Path) -> tuple[str, ...]:
 
 
 def file_names(names: Sequence[str]) -> list[str]:
-    """Return a file's name for each student: letters and digits, and a number where two would be the same.
+    """Return a file name for each student: letters and digits, with a number for duplicates.
 
-    Names that differ in capitals alone count as the same, since some disks keep one file for both.
+    Names that differ only in case count as duplicates, since some file systems ignore case.
     """
     plain = [re.sub(r"[^\w-]+", "-", name).strip("-")[:60] or "student" for name in names]
     return number_repeated(plain, "{}-{}", ignore_case=True)
 
 
 def composer(typed: bool) -> Composed:
-    """Return what composes words, those of a whole class once; what nobody has `typed` now reads no environment."""
+    """Return a function that composes words and caches the result; words not `typed` now read no environment."""
     known: dict[tuple[str, ...], Mapping[str, Any]] = {}
 
     def composed(words: tuple[str, ...]) -> Mapping[str, Any]:
@@ -284,10 +283,10 @@ def composer(typed: bool) -> Composed:
 
 
 def read_key(path: Path) -> Key:
-    """Return the key that a file holds.
+    """Read the key in a file.
 
     Raises:
-        UserError: it cannot be read, or is none.
+        UserError: it cannot be read, or is not a key.
     """
     try:
         record = read_json(path, KEY_SHAPE, most=machine.MOST_BYTES)
