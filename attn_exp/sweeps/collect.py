@@ -1,4 +1,4 @@
-"""A sweep's table and report from its parts, and where it stands: another terminal or machine can ask."""
+"""Build a sweep's table and report from its parts, and report its status, also from another terminal or machine."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ from attn_exp.sweeps.parts import Part, Shelf
 
 PARTIAL = "partial"
 ALWAYS = ("png", "svg")
-"""Formats of plots that there always are; others are drawn where `figures.format` names them."""
+"""Plot formats that are always written; `figures.format` adds others."""
 
 
 def shelf_of(folder: Path, about: Mapping[str, Any]) -> Shelf:
-    """Return where the parts of a sweep lie."""
+    """Return the shelf that holds the parts of a sweep."""
     head = [*about["columns"], *about["tally"]]
     types = parquet.kinds(head, about["axes"], about["metrics"]) if about["format"] == "parquet" else None
     return Shelf(folder / "parts", head, len(about["columns"]), types)
 
 
 def find_whole(folder: Path, about: Mapping[str, Any]) -> dict[str, Part]:
-    """Return the whole parts of a sweep by the names of their chunks, in their order."""
+    """Return the intact parts of a sweep by chunk name, in order."""
     whole = shelf_of(folder, about).find(about["parts"]).whole
     return {name: whole[name] for name in about["parts"] if name in whole}
 
 
 def summarize_parts(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> Summary:
-    """Return the means, the extremes and the answers of some parts of a sweep."""
+    """Return the means, extremes and answers of some parts of a sweep."""
     shelf = shelf_of(folder, about)
     return overview.summarize(about, shelf.head, shelf.lines(list(parts.values())))
 
 
 @contextmanager
 def refuse_damaged(place: Path | str, *kinds: type[Exception]) -> Iterator[None]:
-    """Say in a line that the parts of a sweep cannot be read, where the block finds it so, or gets an error of `kinds`.
+    """Turn a ValueError in the block, or an error of `kinds`, into one line saying that the parts cannot be read.
 
     Raises:
-        UserError: they hold what no part of a sweep does.
+        UserError: the parts are damaged.
     """
     try:
         yield
@@ -70,10 +70,10 @@ def refuse_damaged(place: Path | str, *kinds: type[Exception]) -> Iterator[None]
 
 
 def write_results(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> tuple[str, int]:
-    """Write the table, the report and the manifest of what is there.
+    """Write the table, the report and the manifest of the parts that exist.
 
-    Return what the terminal shows, and how many points disagree with a printed result. A partial sweep gets all of them
-    too, and they say so.
+    Return the text for the terminal, and the number of points that disagree with a published figure. A partial sweep
+    gets all of them too, marked as partial.
     """
     there = {name: parts[name] for name in about["parts"] if name in parts}
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
@@ -90,7 +90,7 @@ def write_results(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Pa
 
 
 def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
-    """Write what the report setting asks for, and return what a reader opens first."""
+    """Write what the report setting enables, and return what a reader opens first."""
     wanted, depth = about["report"], overview.depth_of(about)
     drawn: dict[str, bytes] = {}
     if wanted["tables"] and summary.answers.effects:
@@ -116,7 +116,7 @@ def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Pa
 
 
 def write_answers(folder: Path, about: Mapping[str, Any], summary: Summary) -> None:
-    """Write the tables of effects and shares in full digits as CSV, and with that of means in the forms for papers."""
+    """Write the effects and shares with all digits as CSV, and, together with the means, in the formats for papers."""
     spread = percentiles_table(summary.answers.cube)
     if spread.lines:
         drafts.write(folder / f"{spread.name}.csv", as_table(spread.head, spread.lines))
@@ -131,7 +131,7 @@ def write_answers(folder: Path, about: Mapping[str, Any], summary: Summary) -> N
 
 
 def as_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> bytes:
-    """Return a table of numbers and texts as CSV."""
+    """Format a table of numbers and texts as CSV."""
     return drafts.as_bytes(records.as_csv([head, *(list(map(records.label, line)) for line in lines)]))
 
 
@@ -141,8 +141,8 @@ def collect(words: Sequence[str]) -> str:
 
 
 def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | None = None) -> str:
-    """Rebuild a sweep's table and report from its parts, at another depth or with other settings of its plots if they
-    are said, and return what it prints.
+    """Rebuild a sweep's table and report from its parts, optionally with another depth or figure settings, and return
+    the text for the terminal.
 
     Raises:
         UserError: no sweep there, one that is running now, or a folder that cannot be read or written to.
@@ -166,15 +166,15 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
 
 
 def list_some(names: Sequence[str]) -> str:
-    """Return the first three of some names, and that there are more."""
+    """Join the first three names, with dots for any more."""
     return ", ".join(names[:3]) + ", ..." * (len(names) > 3)
 
 
 def check_plots(about: Mapping[str, Any]) -> None:
-    """Refuse plots that no sweep has, and fonts that this machine lacks.
+    """Refuse unknown plots, and fonts that this machine lacks.
 
     Raises:
-        UserError: the setting.
+        UserError: the plots or the font.
     """
     wanted = manifest.figures(about)
     refuse_unknown(wanted.only)
@@ -185,7 +185,7 @@ def check_plots(about: Mapping[str, Any]) -> None:
 
 
 def show_status(words: Sequence[str]) -> str:
-    """Say where a sweep stands: how many points are done and failed, who is at work, how fast, and what is left.
+    """Report the status of a sweep: points done and failed, who is running it, how fast, and the time left.
 
     Raises:
         UserError: no sweep there.
@@ -211,7 +211,7 @@ def show_status(words: Sequence[str]) -> str:
 
 
 def tell_end(status: str, left: int) -> str:
-    """Say how a sweep that nobody runs ended, and how many points are left."""
+    """Describe how a sweep that nobody runs ended, and how to continue it."""
     if not left:
         return COMPLETE
     word = {"running": "stopped before its end", COMPLETE: "damaged since it was complete"}.get(status, status)

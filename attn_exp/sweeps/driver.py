@@ -1,4 +1,4 @@
-"""Runs a plan: hands chunks to an engine, writes a part for each, and finds the points of chunks that kill workers."""
+"""Run a plan: hand chunks to an engine, write a part for each, and isolate points that kill workers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import CRASHED, Done, as_csv, failed_line
 
 DEATHS = 2
-"""A job may take its worker with it once, by bad luck; the second time it is split."""
+"""A job's worker may die once by bad luck; the second time, the job is split."""
 
 WRITERS, MOST_WAITING = 4, 16
-"""Threads that wait for the disk, so that no worker does, and parts that may wait for them."""
+"""Threads that wait for the disk, so that no worker does, and the number of parts that may queue for them."""
 
 
 @dataclass
 class Chunk:
-    """A chunk under way: what is known of its points, and what is still missing."""
+    """A chunk in progress: the lines known so far, and the number still missing."""
 
     kept: dict[int, list[list[str]]] = field(default_factory=dict)
     pieces: list[bytes] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Chunk:
 
 @dataclass
 class Driver:
-    """One sweep on disk: its plan, where its parts lie, and what has been counted and written so far."""
+    """One sweep on disk: its plan, the shelf of its parts, and what has been counted and written so far."""
 
     plan: Plan
     shelf: Shelf
@@ -46,11 +46,11 @@ class Driver:
 
     @property
     def failed(self) -> int:
-        """How many points of the parts that are there failed."""
+        """The number of failed points in the existing parts."""
         return sum(self.parts[name].failed for name in self.plan.names if name in self.parts)
 
     def run(self, workers: Workers, todo: deque[Job]) -> bool:
-        """Compute what is missing or failed, and write it; say whether every point now has its row.
+        """Compute and write what is missing or failed; return whether every point now has its row.
 
         With `fail_fast` the first failure ends it early.
         """
@@ -62,12 +62,12 @@ class Driver:
         return not self.open_chunks
 
     def close(self) -> None:
-        """Wait until the parts that are being written are safe, and count them."""
+        """Wait until the parts in progress are written, and count them."""
         self.threads.shutdown()
         self.count_written()
 
     def jobs(self) -> Iterator[Job]:
-        """Yield what is left to do, and count what is there already; write the chunks that earlier sweeps fill."""
+        """Yield the remaining jobs, count what exists, and write the chunks that earlier sweeps complete."""
         for chunk, name in enumerate(self.plan.names):
             part, numbers = self.parts.get(name), self.plan.numbers(chunk)
             if part is not None and not part.failed:
@@ -104,7 +104,7 @@ class Driver:
             self.progress.show()
 
     def take(self, done: Done) -> None:
-        """Keep the lines of a job, and let the part be written when its chunk is complete, or when the sweep stops."""
+        """Store the lines of a job, and write the part if its chunk is complete or the sweep stops."""
         chunk = self.open_chunks[done.job.chunk]
         chunk.pieces.append(done.lines)
         chunk.missing -= done.computed
@@ -116,14 +116,14 @@ class Driver:
         self.progress.add(done.computed, done.failed)
 
     def write(self, number: int, chunk: Chunk) -> None:
-        """Let a thread write a part; where too many wait, the disk is slow, and the sweep waits for it."""
+        """Write a part in a thread; if too many are queued, wait for the disk."""
         lines = chunk.pieces[0] if len(chunk.pieces) == 1 and not chunk.kept else merged(chunk.pieces, chunk.kept)
         self.writing.append(self.threads.submit(self.shelf.write, self.plan.names[number], lines, chunk.failed))
         if len(self.writing) > MOST_WAITING:
             self.writing[0].result()
 
     def count_written(self) -> None:
-        """Count the parts that are safe on disk.
+        """Count the parts that are safely on disk.
 
         Raises:
             OSError: one could not be written.
@@ -133,9 +133,9 @@ class Driver:
             self.parts[part.chunk] = part
 
     def after_death(self, died: Died) -> list[Job]:
-        """Return the jobs that replace one that took its worker with it: the same, later its halves.
+        """Return the jobs that replace one whose worker died: the same job, then its halves.
 
-        A point that does so alone has crashed.
+        A single point that kills its worker repeatedly is recorded as crashed.
         """
         job = died.job
         key = (job.numbers[0], len(job.numbers))

@@ -1,6 +1,6 @@
-"""The axes of a sweep as Hydra reads them: its grammar, its groups, its composition, once per choice of groups.
+"""Parse the axes of a sweep with Hydra's grammar, and compose each choice of groups once.
 
-How large a sweep would be is counted before anything is written out.
+The size of a sweep is counted before anything is enumerated.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from attn_exp.own_code import Named, is_code, mark_named
 from attn_exp.sweeps.space import Axis, Space, changed, holds
 
 OF_THE_WHOLE = ("sweep", "output_dir", "strict")
-"""Settings that a sweep has one of."""
+"""Settings that have one value for the whole sweep."""
 
 MOST_POINTS = 50_000_000
-"""A plan of so many points starts in seconds, and its table fills a disk."""
+"""A plan of this many points starts in seconds, and its table fills a disk."""
 
 MOST_WRITTEN_OUT = 1_000_000
-"""Values that are no even steps of whole numbers are held one by one."""
+"""Limit for values that are stored one by one, because they are not an integer range."""
 
 MOST_COMPOSED = 10_000
 """Each composition by Hydra takes hundredths of a second."""
@@ -68,7 +68,7 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
 
 
 def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
-    """Yield the words as Hydra's grammar reads them, and refuse what this sweeper would not do."""
+    """Parse the words with Hydra's grammar, refusing what this sweeper does not support."""
     with what_hydra_stumbles_over():
         overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(map(with_path_quoted, words)))
     for override in overrides:
@@ -87,7 +87,7 @@ def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override
 
 
 def refuse_range(swept: RangeSweep) -> str:
-    """Say why a range cannot be swept: it never ends, or has more values than fit a sweep or memory; else nothing."""
+    """Say why a range cannot be swept: it is infinite or has too many values; empty if it can."""
     start, stop, step = swept.start, swept.stop, swept.step
     if start is None or stop is None or not (step and all(map(is_finite, (start, stop, step)))):
         return "expected range(start,stop,step) of finite numbers, and a step that is not 0"
@@ -98,10 +98,10 @@ def refuse_range(swept: RangeSweep) -> str:
 
 
 def make_axis(override: Override, loader: ConfigLoader) -> Axis:
-    """Return one swept key: words for a group and for what only Hydra can put in its place, else plain values."""
+    """Return one swept key: as words, if it is a group or needs Hydra to compose it, else as plain values."""
     swept = override._value
     if isinstance(swept, ChoiceSweep | RangeSweep):
-        swept.shuffle = False  # results are in the order of the values
+        swept.shuffle = False  # keep the results in the order of the values
     with what_hydra_stumbles_over():
         is_group = bool(loader.get_group_options(override.key_or_group)) or override.package is not None
     element = override.get_key_element()
@@ -112,7 +112,7 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
     elif is_group or any(isinstance(value, dict) or "${" in str(value) or value == "???" for value in values):
         axis = Axis(key, tuple(override.sweep_string_iterator()), composed=True, sign=sign)
     else:
-        is_form = key.startswith("variant.") and key.endswith(".form")  # whose code is named here, as it was typed
+        is_form = key.startswith("variant.") and key.endswith(".form")  # its values may be code, named by the user
         axis = Axis(key, tuple(Named(each) if is_form and is_code(each) else each for each in values), sign=sign)
     if not axis.values:
         raise UserError(f"{override.input_line}: no value matches")
@@ -120,7 +120,7 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
 
 
 def plain_values(override: Override) -> Sequence[Any]:
-    """Return the values of a swept key; even steps of whole numbers stay a range."""
+    """Return the values of a swept key; an integer range stays a range."""
     swept = override._value
     steps = swept.range() if isinstance(swept, RangeSweep) else None
     if isinstance(steps, range):
@@ -129,7 +129,7 @@ def plain_values(override: Override) -> Sequence[Any]:
 
 
 def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...]:
-    """Return the places of axes that move together, and those of the others alone, in the order of their first."""
+    """Return the indices of zipped axes as one group, and those of the others alone, ordered by their first."""
     keys = [axis.key for axis in axes]
     for key in sweep.zip:
         if key not in keys:
@@ -142,7 +142,7 @@ def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...
 
 
 class Composed(NamedTuple):
-    """The settings of one choice of groups, the choices, and what Hydra composed."""
+    """The settings of one choice of groups, the choices, and the config that Hydra composed."""
 
     settings: dict[str, Any]
     choices: dict[str, Any]
@@ -150,7 +150,7 @@ class Composed(NamedTuple):
 
 
 def make_composer(typed: Sequence[str]) -> Callable[[Sequence[str]], Composed]:
-    """Return a function that composes `conf/` with some words, once for the same words; `typed` may name code."""
+    """Return a cached function that composes `conf/` with some words; words in `typed` may name code."""
 
     @cache
     def compose(words: Sequence[str]) -> Composed:
@@ -188,7 +188,7 @@ def compose_space(
 
 
 def as_composed(axis: Axis) -> Axis:
-    """Return the same axis, its values to be composed by Hydra."""
+    """Return the axis with its values to be composed by Hydra."""
     if axis.composed:
         return axis
     if len(axis.values) > MOST_COMPOSED:
@@ -199,7 +199,7 @@ def as_composed(axis: Axis) -> Axis:
 
 
 def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Yield one point for each combination of choices: the places of all axes, the plain ones at their first value."""
+    """Yield the axis positions of one point for each combination of choices, plain axes at their first value."""
     has_composed = [any(axes[place].composed for place in group) for group in together]
     counts = [
         len(axes[group[0]].values) if by_hydra else 1 for group, by_hydra in zip(together, has_composed, strict=True)
@@ -210,7 +210,7 @@ def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iter
 
 
 def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
-    """Return the places of plain axes that an interpolation in the settings may read; rather one too many."""
+    """Return the plain axes that an interpolation in the settings may read, erring on the side of too many."""
     ours: list[Any] = [key for key in config if key != "hydra"]
     text = str(OmegaConf.to_container(OmegaConf.masked_copy(config, ours), resolve=False))
     parts = set(re.findall(r"\w+", " ".join(INTERPOLATION.findall(text))))
@@ -218,7 +218,7 @@ def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
 
 
 def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
-    """Read every value of every plain axis once, alone, and raise the error of the first that is wrong."""
+    """Validate every value of every plain axis once, alone, raising the first error."""
     for axis in axes:
         if not axis.composed:
             top, *path = axis.key.split(".")
@@ -264,5 +264,4 @@ def check_repeats(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> No
 
 
 def count_many(count: int) -> str:
-    """Write a count in full, unless it is too long to read."""
     return f"{count:,}" if count < 10**15 else "more than 1e15"

@@ -1,4 +1,4 @@
-"""The folder of a sweep: made through no link, removed if nothing was written, and held by one driver."""
+"""The folder of a sweep: created without following links, removed if nothing was written, and locked by one driver."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from attn_exp.system import HeldError
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
-    """Make `output_dir/sweeps/<name>/parts` and let the block work there.
+    """Create `output_dir/sweeps/<name>/parts` for the block.
 
-    Where the block fails before it wrote anything, what was made is taken away again.
+    If the block fails before it has written anything, the new folders are removed.
 
     Raises:
         OSError: a link or a file is in the way, or a folder cannot be made.
@@ -40,7 +40,7 @@ def made_folder(folder: Path) -> Iterator[None]:
 
 
 def take_away(folder: Path, made: Sequence[Path]) -> None:
-    """Remove the folders that were made for a sweep, the innermost first, unless something was written there."""
+    """Remove the folders that were created for a sweep, innermost first, unless something was written there."""
     if made and folder.is_dir():
         if not set(os.listdir(folder)) <= {"lock", "parts"} or running_driver(folder) is not None:
             return
@@ -52,7 +52,7 @@ def take_away(folder: Path, made: Sequence[Path]) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the sweep in `folder` until the block ends, or the process, however it ends.
+    """Lock the sweep in `folder` until the block or the process ends.
 
     Raises:
         UserError: another driver holds it, named by process and machine.
@@ -67,14 +67,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a kill left half-written in a sweep that nobody else writes to."""
+    """Remove half-written files that a kill left in a sweep that is locked by this process."""
     for place in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
         if not place.is_symlink():
             drafts.sweep_up(place, older=0.0)
 
 
 def describe(text: str) -> str:
-    """Say in words what the holder of a lock says of itself."""
+    """Format the description of a lock's holder."""
     try:
         about = parsing.parse_json(text.encode())
         return f"process {about['pid']} on {about['host']} (since {about['since']})"
@@ -83,6 +83,6 @@ def describe(text: str) -> str:
 
 
 def running_driver(folder: Path) -> str | None:
-    """Return who runs the sweep in `folder`; None where nobody does."""
+    """Return who runs the sweep in `folder`; None if nobody does."""
     text = system.read_holder(folder / "lock")
     return None if text is None else describe(text)

@@ -1,4 +1,4 @@
-"""`manifest.json`: what a sweep is, and which words choose each of its points, from the files alone."""
+"""`manifest.json`: the description of a sweep, and the words that choose each of its points."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ SHAPE = {
     "figures": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
     "with?": [recorded_code.FILE_OF_MEMBERS], "inputs?": [input_files.RECORD],
 }  # fmt: skip
-"""What a manifest holds, as far as something reads it."""
+"""The fields of a manifest that are read."""
 
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
 
 
 def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
-    """Return all that a reader of the folder needs: the axes, and the parts in order."""
+    """Return the contents of the manifest: the axes, the parts in order, and everything else that readers need."""
     titles = {str(base["title"]) for base in plan.space.bases.values()}
     listed = [axis for axis in plan.space.axes if not isinstance(axis.values, range)]
     return {
@@ -87,7 +87,7 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
 
 
 def describe_axis(axis: Axis) -> dict[str, Any]:
-    """Describe one axis: how many values, their range where all are numbers, and the words that choose them."""
+    """Describe one axis: its number of values, their range if all are numbers, and the words that choose them."""
     values, count = axis.values, len(axis.values)
     steps = values if isinstance(values, range) and count > LONG else even_steps(values)
     kinds = {int} if steps else {type(value) for value in values}
@@ -100,11 +100,11 @@ def describe_axis(axis: Axis) -> dict[str, Any]:
 
 MOST_RUNS = 1_000_000
 LONG = 1000
-"""Ranges of more values are never written out, whichever way they run."""
+"""Longer ranges are never enumerated, in either direction."""
 
 
 def even_steps(values: Sequence[Any]) -> range | None:
-    """Return ascending whole numbers at even steps as a range; None for any others."""
+    """Return ascending, evenly spaced integers as a range; None for any other values."""
     if len(values) < 2 or any(type(value) is not int for value in values) or values[1] <= values[0]:
         return None
     steps = range(values[0], values[-1] + 1, values[1] - values[0])
@@ -125,13 +125,13 @@ def find_runs(numbers: Sequence[int]) -> list[list[int]]:
 
 
 def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
-    """Write the manifest, whole, so that it survives a loss of power."""
+    """Write the manifest atomically, so that it survives a loss of power."""
     text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
     drafts.write_text(folder / FILE, text, sync=True)
 
 
 def load_manifest(folder: Path) -> dict[str, Any]:
-    """Return what the manifest of a sweep says, checked: somebody else may have written it.
+    """Load and check the manifest of a sweep, which somebody else may have written.
 
     Raises:
         UserError: no sweep there, or a manifest that cannot be read.
@@ -150,7 +150,7 @@ def load_manifest(folder: Path) -> dict[str, Any]:
 
 
 def find_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest in a folder; None where there is none that can be read."""
+    """Return the manifest in a folder; None if there is none that can be read."""
     try:
         return load_manifest(folder)
     except UserError:
@@ -158,31 +158,31 @@ def find_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def thresholds(about: Mapping[str, Any]) -> dict[str, float]:
-    """Return from how much on a difference of each metric matters, as far as a manifest says."""
+    """Return the smallest difference that matters for each metric in the manifest."""
     matters = about["sweep"].get("matters")
     known = matters.items() if isinstance(matters, dict) else ()
     return {name: float(limit) for name, limit in known if isinstance(limit, int | float)}
 
 
 def figures(about: Mapping[str, Any]) -> Figures:
-    """Return how plots are drawn, as far as a manifest says.
+    """Return the figure settings in the manifest.
 
     Raises:
-        UserError: settings of figures that there are not.
+        UserError: unknown settings of figures.
     """
     said = {name: value for name, value in about["figures"].items() if value is not None}
     return Figures(**read_fields(Figures, said, "figures."))
 
 
 def check_manifest(about: Mapping[str, Any]) -> None:
-    """Refuse a manifest whose counts do not fit each other.
+    """Check that the counts in a manifest are consistent.
 
     Raises:
         DamagedError: what does not fit.
     """
     axes, columns = about["axes"], about["columns"]
     places = [place for together in about["dimensions"] for place in together]
-    # a run of numbers that is none, or runs backwards, is as long as no plan
+    # an invalid or reversed run counts as -1, which is no plan's length
     counts = [run[1] - run[0] if len(run) == 2 and run[0] <= run[1] else -1 for run in about["kept"]]
     fits = {
         "points": about["points"] >= 0 and about["points"] == sum(counts),
@@ -199,14 +199,14 @@ def check_manifest(about: Mapping[str, Any]) -> None:
 
 
 def is_axis_whole(axis: Mapping[str, Any]) -> bool:
-    """Say whether an axis has as many values as it says, and numbers for ends if it is one of numbers."""
+    """Return whether an axis has as many values as it claims, and both ends of its range or neither."""
     steps, words = axis.get("range"), axis.get("words", ())
     values = len(words) == axis["count"] if steps is None else len(steps) == 2 and steps[1] != 0
     return values and axis["count"] > 0 and ("low" in axis) == ("high" in axis)
 
 
 def space_of(about: Mapping[str, Any]) -> Space:
-    """Return the points of a sweep, as words: the settings that Hydra composed are not in its manifest."""
+    """Return the points of a sweep as words; the settings that Hydra composed are not in the manifest."""
     axes = tuple(Axis(axis["key"], list_words(axis), composed=True, sign=axis["sign"]) for axis in about["axes"])
     return Space(axes, tuple(map(tuple, about["dimensions"])), fixed=tuple(about["fixed"]))
 
@@ -221,13 +221,13 @@ def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def point_words(about: Mapping[str, Any], point: int) -> tuple[list[str], list[str]]:
-    """Return the words of the command line that choose one point, and the users' folders of YAML it needs."""
+    """Return the command-line words that choose one point, and the user's config folders it needs."""
     words = space_of(about).words(find_combination(about, point))
     return [word for word in words if not word.startswith("sweep.")], about["folders"]
 
 
 def find_combination(about: Mapping[str, Any], point: int) -> int:
-    """Return which combination a point is, of all before any were left out."""
+    """Return the index of a point among all combinations, including those left out."""
     for first, stop in about["kept"]:
         if point < stop - first:
             return int(first + point)

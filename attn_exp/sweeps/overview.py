@@ -1,4 +1,4 @@
-"""What readers of a sweep want to know, as plain data that the terminal and the reports share."""
+"""The data of a sweep's report, which the terminal and the pages share."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from attn_exp.sweeps.manifest import figures, point_command, point_words, thresh
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 LONGEST = 3000
-"""Letters of a sentence of the terminal."""
+"""Maximum length of a sentence in the terminal."""
 MOST_SAID = 5
-"""Effects that are said in words; the table has all."""
+"""Number of effects described in words; the table has all of them."""
 ALIKE = 1e-9
-"""Outputs that are nearer to each other than this are the same to rounding."""
+"""Outputs that differ by less than this are the same to rounding."""
 TO_THE_FIRST = ("shift", "cosine")
-"""Metrics that hold a variant to the first one."""
+"""Metrics that compare a variant with the first one."""
 
 TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
 DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda name: COLUMNS[name].drawn)
@@ -54,8 +54,8 @@ DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda nam
 
 @dataclass(frozen=True)
 class Line:
-    """One row of the table: settings that differ, variant, how many printed results agree where there are any, and
-    each metric's mean and 95 % interval."""
+    """One row of the table: varying settings, variant, agreeing published figures if any, and each metric's mean and 95
+    % interval."""
 
     settings: tuple[str, ...]
     variant: str
@@ -65,7 +65,6 @@ class Line:
 
 
 def summarize(about: Mapping[str, Any], head: Sequence[str], lines: Iterable[Sequence[str]]) -> Summary:
-    """Return the summary of a sweep's result lines."""
     return summarized(
         head, lines, about["axes"], about["metrics"], about["dimensions"], thresholds(about), is_exact(about)
     )
@@ -78,7 +77,7 @@ def is_exact(about: Mapping[str, Any]) -> bool:
 
 
 def closing(about: Mapping[str, Any], summary: Summary) -> str:
-    """Say how many points there are, how many failed, how long it took, and whether anything is missing."""
+    """Say how many points there are, how many failed, how long it took, and whether any are missing."""
     missing = f" of {about['points']:,}" if partial(about, summary) else ""
     noun = "point" if about["points"] == 1 else "points"
     parts = [f"{summary.points:,}{missing} {noun}", f"{summary.failed:,} failed"]
@@ -92,7 +91,7 @@ def closing(about: Mapping[str, Any], summary: Summary) -> str:
 
 
 def agreement(summary: Summary) -> Iterator[str]:
-    """Say how many printed results agree, where any is printed, and in how many points one does not."""
+    """Say how many published figures agree, and in how many points one does not; nothing if there are none."""
     if summary.tally.printed:
         yield words.PUBLISHED_AGREE.format(tally=summary.tally)
     if summary.disagreeing:
@@ -101,20 +100,19 @@ def agreement(summary: Summary) -> Iterator[str]:
 
 
 def partial(about: Mapping[str, Any], summary: Summary) -> bool:
-    """Say whether points are missing."""
     return bool(summary.points < about["points"])
 
 
 def varying(summary: Summary) -> list[int]:
-    """Return the places of the axes that differ between the cells."""
+    """Return the indices of the axes that differ between the cells."""
     return [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
 
 
 @dataclass(frozen=True)
 class Lines:
-    """The table: its heads, its rows, how many there are in all, and which columns are left out for reading.
+    """The table: its headings, its rows, their total number, and which columns are hidden at reading depth.
 
-    A terminal shows the heads, which are names of settings and fields; a page shows the `titles`.
+    A terminal shows the `heads`, which are names of settings and fields; a page shows the `titles`.
     """
 
     heads: tuple[str, ...]
@@ -125,7 +123,7 @@ class Lines:
 
 
 def table(about: Mapping[str, Any], summary: Summary, most: int, depth: str = "all") -> Lines:
-    """Return the table, with no more than `most` rows; a setting that changes no row has no column."""
+    """Return the table with at most `most` rows; a setting that changes no row has no column."""
     names = metrics(summary, depth)
     rows = merge_rows(summary, names)
     places = [place for place in varying(summary) if any(row.labels[place] != ANY for row in rows)]
@@ -146,12 +144,12 @@ def table(about: Mapping[str, Any], summary: Summary, most: int, depth: str = "a
 
 
 def depth_of(about: Mapping[str, Any]) -> str:
-    """Return what readers of a sweep are shown: all, or what reading needs."""
+    """Return the report depth of a sweep: `all` or `reading`."""
     return "reading" if about.get("report", {}).get("depth") == "reading" else "all"
 
 
 def metrics(summary: Summary, depth: str = "all") -> list[str]:
-    """Return the metrics that the table shows; a variant that is alone differs from no other."""
+    """Return the metrics in the table; differences between variants are left out if there are none."""
     left_out = TO_THE_FIRST if len(summary.variants) == 1 or all_alike(summary) else ()
     shown = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more
     shown = ["error", *shown] if has_errors(summary) else shown
@@ -159,12 +157,12 @@ def metrics(summary: Summary, depth: str = "all") -> list[str]:
 
 
 def has_errors(summary: Summary) -> bool:
-    """Say whether some error is more than rounding in float64: then the error is worth a column, as under `dtype`."""
+    """Return whether any error exceeds rounding in float64, so that it is worth a column, as with `dtype`."""
     return "error" in summary.most and summary.most["error"][0][0] > FLOOR
 
 
 def all_alike(summary: Summary) -> bool:
-    """Say whether no variant differs from the first by more than rounding: then nothing holds them together."""
+    """Return whether all variants equal the first to rounding, so that there is nothing to compare."""
     return bool(summary.most.get("shift")) and summary.most["shift"][0][0] <= ALIKE
 
 
@@ -192,7 +190,7 @@ def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> 
 
 
 def seed_word(axis: Mapping[str, Any]) -> str:
-    """Write the swept seeds as they can be typed."""
+    """Format the swept seeds as a word."""
     if "range" not in axis:
         return f"seed={','.join(axis['words'])}"
     start, step = axis["range"]
@@ -201,7 +199,7 @@ def seed_word(axis: Mapping[str, Any]) -> str:
 
 
 def extremes(about: Mapping[str, Any], summary: Summary, depth: str) -> Iterator[dict[str, Any]]:
-    """Yield where each metric that is read at a depth is least and largest, with the command that repeats the point."""
+    """Yield where each metric shown at a depth is smallest and largest, with the command that repeats the point."""
     for name in metrics(summary, depth):
         for which, rows in (("smallest", summary.least[name]), (words.LARGEST, summary.most[name])):
             number, point, variant = rows[0]
@@ -224,13 +222,13 @@ def swept_words(about: Mapping[str, Any], point: int) -> list[str]:
 
 
 def disagreements(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, str, str]]:
-    """Yield the points that disagree with a printed result: their settings, how many agree, and what repeats them."""
+    """Yield the points that disagree with a published figure: settings, tally, and command to repeat them."""
     for point, tally in summary.disagreements.items():
         yield " ".join(swept_words(about, point)), str(tally), point_command(about, point).line
 
 
 def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, int, str, str]]:
-    """Yield each error, the commonest first: how many points it struck, what they share, what repeats the first."""
+    """Yield each error, the most frequent first: its points, their shared settings, and the command for the first."""
     for message, failure in sorted(summary.failures.items(), key=lambda pair: -pair[1].count)[:20]:
         varied = [axis for axis in about["axes"] if axis["count"] > 1]
         shared = " ".join(
@@ -240,7 +238,7 @@ def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, 
 
 
 def terminal(about: Mapping[str, Any], summary: Summary) -> str:
-    """Return what a sweep prints: one table, the failures, what disagrees with printed results, one sentence."""
+    """Return the text that a sweep prints: effects, table, failures, disagreements with published figures, summary."""
     shown = table(about, summary, IN_TERMINAL, depth_of(about))
     parts = []
     sentences, answers = summary.answers.sentences, summary.answers
@@ -270,7 +268,7 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
 
 
 def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
-    """Return up to four metrics that differ by more than rounding, between the cells or over the seeds of the only."""
+    """Return up to four metrics that vary beyond rounding, between cells or over the seeds of a single cell."""
     chosen = []
     errors = ("error",) if has_errors(summary) else ()
     for name in (*summary.more, *errors, *(name for name in DRAWN if depth == "all" or not is_deep(name))):
@@ -283,7 +281,7 @@ def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
 
 
 def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str, Any]:
-    """Return what the page and the Markdown report of a sweep both say to a reader of this depth."""
+    """Return the contents that the page and the Markdown report share at this depth."""
     shown = table(about, summary, IN_REPORT, depth)
     answers = summary.answers
     swept = ", ".join(axis["key"] for axis in about["axes"])
@@ -318,7 +316,7 @@ def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str
 
 
 def axis_told(axis: Mapping[str, Any]) -> str:
-    """Say in a few words what an axis is."""
+    """Describe an axis in a few words."""
     if "range" in axis:
         return f"{axis['key']}: {axis['count']:,} values from {axis['low']} to {axis['high']}"
     values = [f"{word} ({ALL})" if word == endless_text(axis) else word for word in axis["words"]]
@@ -327,7 +325,7 @@ def axis_told(axis: Mapping[str, Any]) -> str:
 
 
 def plotted(about: Mapping[str, Any], summary: Summary, depth: str) -> Plotted:
-    """Return what the plots and the explorer of a sweep draw for a reader of this depth."""
+    """Return the data that the plots and the explorer of a sweep draw at this depth."""
     metrics = worth_plotting(summary, depth)
     layers, heads = head_maps(summary)
     return Plotted(
@@ -345,16 +343,16 @@ def plotted(about: Mapping[str, Any], summary: Summary, depth: str) -> Plotted:
 
 
 def explorable(about: Mapping[str, Any], summary: Summary) -> dict[str, Any] | None:
-    """Return what a reader of the page explores, ready for JSON, if there is anything."""
+    """Return the data of the page's explorer, ready for JSON, or None."""
     effects = summary.answers.effects
     first = effects[0].metric if effects else "entropy"
     return explored(plotted(about, summary, "all"), metrics(summary), first) if summary.most else None
 
 
 def head_maps(summary: Summary) -> tuple[list[str], dict[str, Array]]:
-    """Return the layers of a sweep in order, and each pattern of heads of its first variant, `[layer head]`.
+    """Return the layers of a sweep in order, and a map `[layer head]` of each head pattern of its first variant.
 
-    Several points of one layer are their mean; NaN is where nothing was measured.
+    Points of the same layer are averaged; NaN where nothing was measured.
     """
     places = [place for name in summary.most if (place := head_and_pattern(name))]
     if not places or LAYER not in summary.axes:

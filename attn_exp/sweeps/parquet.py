@@ -1,4 +1,4 @@
-"""Parts as Parquet files: a data set that DuckDB and others query without loading it."""
+"""Parts as Parquet files: a dataset that DuckDB and others query without loading it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from attn_exp.sweeps.task import row_columns
 
 
 def library() -> Any:
-    """Return `pyarrow` with its readers of CSV and Parquet: an extra, which is slow to import.
+    """Import `pyarrow` with its CSV and Parquet readers, an optional dependency that is slow to import.
 
     Raises:
-        UserError: there is none; said before anything starts, where a sweep asks for the format.
+        UserError: it is not installed; a sweep with this format checks before anything starts.
     """
     try:
         import pyarrow.csv  # noqa: PLC0415 - see above
@@ -30,7 +30,7 @@ def library() -> Any:
 
 
 def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, str]:
-    """Return the type of each column: those of a row as its fields say, an axis of numbers as numbers, else texts."""
+    """Return the type of each column: by the fields of a row, by the values of an axis, else string."""
     known = {int: "int64", float: "double", bool: "bool"}
     hints = get_type_hints(Row)
     types = dict.fromkeys(columns, "string") | {"point": "int64"}
@@ -44,7 +44,7 @@ def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]], metrics: Se
 
 
 def encoded(text: bytes, types: Mapping[str, str]) -> bytes:
-    """Turn CSV into Parquet; only an empty cell is null."""
+    """Convert CSV to Parquet; only an empty cell is null."""
     arrow = library()
     csv = arrow.csv
     aliases = {"string": arrow.string(), "int64": arrow.int64(), "double": arrow.float64(), "bool": arrow.bool_()}
@@ -60,7 +60,7 @@ def encoded(text: bytes, types: Mapping[str, str]) -> bytes:
 
 
 def lines(path: Path) -> Iterator[list[str]]:
-    """Yield the rows of a part as lines of CSV have them."""
+    """Yield the rows of a part as CSV cells."""
     with machine.opened(path) as file:
         for batch in library().parquet.ParquetFile(file).iter_batches(1000):
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):

@@ -1,7 +1,7 @@
-"""Results on disk while a sweep runs: one part per chunk, whole or not at all, under a name that seals it.
+"""Results on disk while a sweep runs: one part per chunk, written atomically, with its hash in the file name.
 
-A part is called `<chunk>-<hash>.csv`, with `-failed<count>` after the chunk where points failed. A part whose hash is
-not that of its name is damaged: it counts for nothing, and its chunk is computed again.
+A part is called `<chunk>-<hash>.csv`, with `-failed<count>` after the chunk if points failed. A part whose hash does
+not match its name is damaged: it is ignored, and its chunk is computed again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from attn_exp.sweeps.task import as_csv
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?-([0-9a-f]{16})\.(csv|parquet)")
 MOST_DIGITS = 20
 MOST_BYTES = 2**30
-"""More than any part has."""
+"""Size limit of a part."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its file, its chunk, and how many of its points failed."""
+    """One part: its file, its chunk, and its number of failed points."""
 
     path: Path
     chunk: str
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Inventory:
-    """The parts that are there: the whole ones by chunk, and the names of the damaged ones."""
+    """The existing parts: the intact ones by chunk, and the names of the damaged ones."""
 
     whole: dict[str, Part] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where the parts of a sweep lie, the columns they have, and for Parquet their types.
+    """The folder with the parts of a sweep, their columns and, for Parquet, the types of these.
 
     The first `shown` columns are those of the results.
     """
@@ -56,7 +56,7 @@ class Shelf:
     types: Mapping[str, str] | None = None
 
     def find(self, wanted: Collection[str]) -> Inventory:
-        """Return the parts of these chunks, each read through to see whether it is as it was written."""
+        """Return the parts of these chunks, verifying the hash of each."""
         whole: dict[str, Part] = {}
         damaged: dict[str, str] = {}
         names, suffix = set(wanted), "csv" if self.types is None else "parquet"
@@ -66,7 +66,7 @@ class Shelf:
                 continue
             if not is_whole(path, chunk, match[3]):
                 damaged[path.name] = chunk
-            elif chunk not in whole or failed < whole[chunk].failed:  # a kill may leave two of a chunk
+            elif chunk not in whole or failed < whole[chunk].failed:  # a kill may leave two parts of one chunk
                 whole[chunk] = Part(path, chunk, failed)
         return Inventory(whole, tuple(name for name, chunk in damaged.items() if chunk not in whole))
 
@@ -83,7 +83,7 @@ class Shelf:
         return Part(path, chunk, failed)
 
     def lines(self, parts: Sequence[Part]) -> Iterator[list[str]]:
-        """Yield what the lines of parts say, a part at a time.
+        """Yield the texts in the lines of parts, a part at a time.
 
         Raises:
             DamagedError: a part cannot be read.
@@ -91,10 +91,10 @@ class Shelf:
         return map(texts, self.cells(parts))
 
     def cells(self, parts: Sequence[Part]) -> Iterator[list[str]]:
-        """Yield the lines of parts as they are written, texts after an apostrophe where a spreadsheet could run them.
+        """Yield the raw cells of parts, in which an apostrophe may precede a text.
 
         Raises:
-            DamagedError: a line of another number of cells, or one that does not begin with the number of a point.
+            DamagedError: a line has another number of cells, or does not begin with the number of a point.
         """
         for part in parts:
             path = part.path
@@ -106,7 +106,7 @@ class Shelf:
                 yield line
 
     def good_lines(self, part: Part) -> dict[int, list[list[str]]]:
-        """Return the lines of the points of a part that did not fail."""
+        """Return the lines of those points of a part that did not fail."""
         status = self.head.index("status")
         kept: dict[int, list[list[str]]] = {}
         for line in self.cells([part]):
@@ -125,13 +125,13 @@ class Shelf:
 
 
 def find_parts(folder: Path) -> dict[Path, re.Match[str]]:
-    """Return the files in a folder that are called as parts are, none where there is no folder of ours."""
+    """Return the files in a folder that are named like parts; none if the folder is a link or missing."""
     paths = folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ()
     return {path: match for path in paths if (match := NAME.fullmatch(path.name))}
 
 
 def is_whole(path: Path, chunk: str, digest: str) -> bool:
-    """Say whether a part holds what its name says."""
+    """Return whether the hash of a part matches its name."""
     try:
         return digest_of(chunk, machine.read(path, MOST_BYTES)) == digest
     except OSError:
@@ -139,12 +139,12 @@ def is_whole(path: Path, chunk: str, digest: str) -> bool:
 
 
 def digest_of(chunk: str, data: bytes) -> str:
-    """Return the hash of a part's contents and of the chunk that it belongs to."""
+    """Return the hash of a part's contents and its chunk."""
     return hashlib.sha256(f"{chunk}\n".encode() + data).hexdigest()[:16]
 
 
 def merged(pieces: Sequence[bytes], kept: Mapping[int, Sequence[Sequence[str]]]) -> bytes:
-    """Return the lines of several pieces and of points kept from before, in the order of the points."""
+    """Merge the lines of several pieces and of points kept from before, in the order of the points."""
     lines = [line for point in kept.values() for line in point]
     for piece in pieces:
         lines += parsing.parse_csv(piece.decode("utf-8"), most=MOST_BYTES)

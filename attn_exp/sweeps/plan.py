@@ -1,4 +1,4 @@
-"""A sweep cut into chunks, the same each time, each named by all that decides its results: so parts are found again.
+"""Cut a sweep into chunks, reproducibly, each named by everything that determines its results, to find parts again.
 
 A point has a key as well: the sum, modulo 2^128, of a hash of each of its settings. It does not depend on which
 settings are swept, in which order, and over how many values, so other sweeps find the point again.
@@ -26,16 +26,16 @@ from attn_exp.sweeps.skip import points_left
 from attn_exp.sweeps.space import Axis, Space
 
 FILES = 500
-"""Parts of a large sweep; with its tables and plots it stays under a thousand files."""
+"""Number of parts of a large sweep, which keeps it under a thousand files with its tables and plots."""
 
 USUAL, MOST, SHARES = 32, 512, 16
-"""Points of a chunk: usually, and at most where seeds lie far apart; never more than this share of a small sweep."""
+"""Points per chunk: the default, the maximum where seeds are far apart, and the fewest chunks of a small sweep."""
 
 SEEDS = 16
-"""Seeds of one setting that a chunk should hold, since they are computed together."""
+"""Seeds per setting that a chunk should hold, since they are computed together."""
 
 NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
-"""Settings that change no row: a sweep finds its folder and its parts again where they are others."""
+"""Settings that change no row: changing them keeps a sweep's folder and parts."""
 
 MOST_SPELLED = 100_000
 """Values of a range that are hashed one by one for the name of a sweep's folder."""
@@ -53,8 +53,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """The points that are left after `sweep.skip`, how many of them make a chunk, metrics beyond a row's own, and
-    the files of members from outside the package."""
+    """The points left after `sweep.skip`, the chunk size, the metrics that are not built in, and the files of members
+    from outside."""
 
     space: Space
     kept: Sequence[int]
@@ -66,7 +66,6 @@ class Plan:
 
     @property
     def points(self) -> int:
-        """How many points there are."""
         return len(self.kept)
 
     def numbers(self, chunk: int) -> range:
@@ -85,13 +84,13 @@ class Plan:
 
     @cached_property
     def base_keys(self) -> dict[tuple[int, ...], int]:
-        """The part of its points' keys that each composed base gives, with the members from outside the package."""
+        """The contribution of each composed base, and of the members from outside, to the keys of its points."""
         own = hash_setting("own members", ",".join(origin.sha256 for origin in self.own))
         return {place: (hash_base(base, self.space) + own) % KEYS for place, base in self.space.bases.items()}
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Words that name a file of data or of code, and the same with a hash of what it holds."""
+        """Words that name a file of data or code, mapped to the same with a hash of the file."""
         hashes = {}
         for axis in self.space.axes:
             for place, value in named_code(axis):
@@ -102,7 +101,7 @@ class Plan:
 
     @cached_property
     def code(self) -> tuple[str, ...]:
-        """The code of the user's own that its points run, by name."""
+        """The names of the user's functions that its points run."""
         variants = [variant for base in self.space.bases.values() for variant in base["variant"].values()]
         fixed = [variant["form"] for variant in variants if isinstance(variant, Mapping) and is_code(variant["form"])]
         swept = [value for axis in self.space.axes for _, value in named_code(axis)]
@@ -110,7 +109,7 @@ class Plan:
 
 
 def list_values(axis: Axis, files: Mapping[str, str]) -> Any:
-    """Return what tells the values of an axis from others: the steps of a range, or each word, with its file's hash."""
+    """Return the values of an axis for hashing: a range, or each word with the hash of its file."""
     if isinstance(axis.values, range):
         return axis.values
     return [files.get(word, word) for word in map(axis.word, range(len(axis.values)))]
@@ -122,7 +121,7 @@ def hash_setting(key: str, text: str) -> int:
 
 
 def hash_base(base: Mapping[str, Any], space: Space) -> int:
-    """Return the sum over all settings that no axis puts in, and over the files and functions that they name."""
+    """Return the sum of hashes over all settings that no axis sets, and the files and functions that they name."""
     swept = tuple(f"{axis.key}." for axis in space.axes if not axis.composed)
     deciding = {name: value for name, value in base.items() if name not in NO_RESULT}
     texts = {key: spelled(value) for key, value in flatten(deciding) if not f"{key}.".startswith(swept)}
@@ -133,7 +132,7 @@ def hash_base(base: Mapping[str, Any], space: Space) -> int:
 
 
 def flatten(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted key and the value of each setting that holds no others."""
+    """Yield the dotted key and value of each leaf setting."""
     if isinstance(settings, Mapping) and settings:
         for name, value in settings.items():
             yield from flatten(value, f"{key}.{name}" if key else str(name))
@@ -142,14 +141,14 @@ def flatten(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def named_code(axis: Axis) -> list[tuple[int, Any]]:
-    """Return the values of an axis that are code of the user's own, with their places."""
+    """Return the values of an axis that are the user's own code, with their indices."""
     if isinstance(axis.values, range) or not axis.key.startswith("variant."):
         return []
     return [(place, value) for place, value in enumerate(axis.values) if isinstance(value, Named)]
 
 
 def task_version() -> str:
-    """Return a hash of the program: its sources, and the library that rounds its numbers."""
+    """Return a hash of the program: its sources and the NumPy version."""
     home = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(importlib.metadata.version("numpy").encode())
     for path in sorted(home.rglob("*.py")):
@@ -170,16 +169,16 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
 
 
 def choose_chunk(space: Space, points: int) -> int:
-    """Return how many points a chunk gets, of so many that are left of a space."""
+    """Return the number of points per chunk, for `points` points left of a space."""
     usual = max(USUAL, min(MOST, SEEDS * seed_stride(space)))
     last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
-    # at least a quarter of a model's layers, where neighbours differ in them alone and share one pass through it
+    # at least a quarter of a model's layers, if consecutive points differ only in the layer and share a forward pass
     layers = -(-len(last.values) // 4) if last is not None and last.key == "model.layer" else 1
     return max(1, -(-points // FILES), min(usual, points // SHARES), layers)
 
 
 def seed_stride(space: Space) -> int:
-    """Return how many points lie between two that differ in the next seed alone: 0 where seeds do not vary alone."""
+    """Return the distance between points that differ only in the next seed; 0 if seeds have no axis alone."""
     stride = space.size
     for length, together in zip(space.lengths, space.dimensions, strict=True):
         stride //= length
@@ -189,7 +188,7 @@ def seed_stride(space: Space) -> int:
 
 
 def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
-    """Return the name of the folder of a sweep that was given none: a hash of its command, whatever the engine."""
+    """Return the default folder name of a sweep: a hash of its command, whatever the engine."""
     axes = [(axis.key, tell_apart(axis)) for axis in space.axes]
     fixed = sorted(word for word in space.fixed if key_of(word).split(".")[0] not in NO_RESULT)
     deciding = (axes, space.dimensions, fixed, sweep.skip, list(folders), *registry.files())
@@ -197,6 +196,6 @@ def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
 
 
 def tell_apart(axis: Axis) -> Any:
-    """Return what tells the values of an axis from others, however typed: all, or the steps of a long range."""
+    """Return the values of an axis for hashing, however typed: all of them, or the steps of a long range."""
     long = isinstance(axis.values, range) and len(axis.values) > MOST_SPELLED
     return repr(axis.values) if long else [spelled(value) for value in axis.values]

@@ -17,7 +17,7 @@ USAGE = "attn-exp plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]"
 
 
 def plot(words: Sequence[str]) -> str:
-    """Draw one figure of a sweep, and return where it lies.
+    """Draw one figure of a sweep, and return the paths of its files.
 
     Raises:
         UserError: no sweep there, or a setting or a metric that it does not have.
@@ -45,7 +45,7 @@ def plot(words: Sequence[str]) -> str:
 
 
 def find_place(plotted: Plotted, key: str, name: str) -> int:
-    """Return the place of a setting, or of the variant, which comes last.
+    """Return the index of a setting, or of the variant, which comes last.
 
     Raises:
         UserError: the sweep has no such setting.

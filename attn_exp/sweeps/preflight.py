@@ -1,4 +1,4 @@
-"""Before a sweep makes a folder: what is refused, and for `sweep.dry_run` what it would do."""
+"""Checks before a sweep creates a folder, and the preview of `sweep.dry_run`."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from attn_exp.sweeps.space import Axis, Space
 from attn_exp.sweeps.task import compute, dtype_of, row_columns
 
 MOST_TRIED, FEW = 1024, 16
-"""Points that are tried before a sweep is refused, where they fail for no more reasons than these."""
+"""Points that are tried before a sweep is refused, if they fail for at most the second number of reasons."""
 
 SHOWN = 6
-"""Axes of more values show the first and the last."""
+"""Axes with more values show only the first ones and the last."""
 
 MOST_TIMED, PATIENCE = 256, 2.0
-"""Points of a chunk that are timed, and the seconds that this may take."""
+"""Maximum number of points of a chunk that are timed, and seconds that this may take."""
 
 
 def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     """Refuse a sweep that cannot be written, whose engine is missing, or of which every point would fail.
 
     Raises:
-        UserError: what is in the way.
+        UserError: the reason.
     """
     engine.chosen(config.sweep)
     if config.figures.font is not None:
@@ -58,7 +58,7 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
 
 
 def added_metrics(space: Space) -> tuple[str, ...]:
-    """Return the metrics that the sweep adds to a row's own, and those of heads; checks make tables of their own.
+    """Return the metrics that the sweep adds to the built-in ones, including those of heads; checks are refused.
 
     Raises:
         UserError: another check, or metrics that are not the same everywhere.
@@ -78,9 +78,9 @@ def added_metrics(space: Space) -> tuple[str, ...]:
 
 
 def head_columns(space: Space) -> tuple[str, ...]:
-    """Return a column for each pattern of each head, where a sweep goes over the layers of a model; else none.
+    """Return a column for each pattern of each head if a sweep covers the layers of a model; else none.
 
-    A model that cannot be read has none: its points say why.
+    A model that cannot be read has none: its points report why.
     """
     keys = [axis.key for axis in space.axes]
     config = read_config(space.settings(0))
@@ -94,10 +94,10 @@ def head_columns(space: Space) -> tuple[str, ...]:
 
 
 def check_points(plan: Plan) -> None:
-    """Refuse a sweep of which no point can be computed, as far as points drawn from all over it tell.
+    """Refuse a sweep if no point can be computed, judging by a random sample of its points.
 
     Raises:
-        UserError: what is wrong with the first.
+        UserError: the error of the first point.
     """
     everywhere = range(plan.points)
     tried = everywhere if plan.points <= MOST_TRIED else [0, *Random(0).sample(everywhere, MOST_TRIED)]
@@ -108,7 +108,7 @@ def check_points(plan: Plan) -> None:
             prepared(point, bind=recorded_code.binder(point))
         except UserError as error:
             messages.append(str(error))
-        except Exception:  # a worker will say it, in the point's own line
+        except Exception:  # a worker will report it in the point's line
             return
         else:
             return
@@ -118,9 +118,9 @@ def check_points(plan: Plan) -> None:
 
 
 def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part]) -> str:
-    """Return the axes, how many points and chunks there are, what is done already, and about how long the rest takes.
+    """Return the axes, the number of points and chunks, how much is done, and the estimated time for the rest.
 
-    `whole` are the parts that are there, by the names of their chunks.
+    `whole` are the existing parts, by chunk name.
     """
     done = sum(len(plan.numbers(chunk)) - whole[name].failed for chunk, name in enumerate(plan.names) if name in whole)
     lines = [f"{axis.key}: {len(axis.values):,} values ({values_shown(axis)})" for axis in plan.space.axes]
@@ -134,18 +134,18 @@ def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part])
 
 
 def values_shown(axis: Axis) -> str:
-    """Return the values of an axis as they are typed; of many, the first and the last."""
+    """Format the values of an axis as they are typed; of many, the first ones and the last."""
     count = len(axis.values)
     words = [axis.value_word(place) for place in range(min(SHOWN, count))]
     return ", ".join(words if count <= SHOWN else [*words[:-1], "...", axis.value_word(count - 1)])
 
 
 def time_points(plan: Plan) -> float:
-    """Return the seconds that a point takes, from points all over the sweep.
+    """Return the seconds per point, timing points from all over the sweep.
 
     Points that a chunk computes together cost less than alone, so as many are timed as take about two seconds.
     """
-    compute(plan, Job(0, [0]))  # the first one takes longer
+    compute(plan, Job(0, [0]))  # warm-up
     chunks = sorted({0, len(plan.names) // 2, len(plan.names) - 1})
     alone = time_jobs(plan, chunks, 1)
     together = min(MOST_TIMED, int(PATIENCE / len(chunks) / max(alone, 1e-6)))
@@ -153,7 +153,7 @@ def time_points(plan: Plan) -> float:
 
 
 def time_jobs(plan: Plan, chunks: Sequence[int], most: int) -> float:
-    """Return the seconds that a point takes, from the first points of some chunks."""
+    """Return the seconds per point, timing the first points of some chunks."""
     jobs = [Job(chunk, plan.numbers(chunk)[:most]) for chunk in chunks]
     started = time.perf_counter()
     done = [compute(plan, job).computed for job in jobs]

@@ -1,4 +1,4 @@
-"""What is on disk, once more: a run or a point of a sweep computed again, a report drawn again."""
+"""Repeat what is on disk: recompute a run or a point of a sweep, or redraw a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from attn_exp.runs.rendering import said_anew
 
 
 def render_again(words: Sequence[str]) -> str:
-    """Draw the report of a run or a sweep anew, with other figures or at another depth where the words say so."""
+    """Redraw the report of a run or a sweep, with other figures or depth if the words say so."""
     folder = machine.folder(words[0])
     if not (folder / "manifest.json").is_file() or (folder / "run.json").exists():
         return reader.render_again(folder, words[1:])
@@ -31,10 +31,10 @@ def render_again(words: Sequence[str]) -> str:
 
 
 def rerun(words: Sequence[str]) -> str:
-    """Run again what the words of the command say, `DIR [POINT] [--own-code]`, and return what a run prints.
+    """Recompute `DIR [POINT] [--own-code]`, and return what a run prints.
 
     Raises:
-        UserError: other words, or what `run_or_point` raises.
+        UserError: invalid words, or as `run_or_point`.
     """
     plain = [word for word in words if word != OPTION]
     if len(plain) not in (1, 2) or len(words) - len(plain) > 1:
@@ -43,12 +43,12 @@ def rerun(words: Sequence[str]) -> str:
 
 
 def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
-    """Run it again, under the folder that the user is in, and return what a run prints.
+    """Recompute a run or a point, writing under the working folder, and return what a run prints.
 
-    Code of the user's own is run where `own` says so; whether its file has changed is said on stderr.
+    The user's code runs only if `own` is set; stderr reports whether its file has changed.
 
     Raises:
-        UserError: neither a run nor a sweep there, no such point, words that are no settings, or code not asked for.
+        UserError: neither a run nor a sweep there, no such point, words that are no settings, or code without `own`.
     """
     if os.path.lexists(folder / "run.json"):
         return run_again(folder, own)
@@ -72,7 +72,7 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
 
 
 def run_again(folder: Path, own: bool) -> str:
-    """Run what a run has done again, from its own settings."""
+    """Repeat a run from its stored settings."""
     config, words, about = store.settings_of(folder)
     config, words = with_its_own_arrays(config, words, about, folder)
     with recorded_members(about, recorded_code.functions_in(config), folder, own) as files:
@@ -83,7 +83,7 @@ def run_again(folder: Path, own: bool) -> str:
 def with_its_own_arrays(
     config: Config, words: Sequence[str], about: Mapping[str, Any], folder: Path
 ) -> tuple[Config, Sequence[str]]:
-    """Return the settings and the words of a run with the arrays that it kept where its files are not as they were."""
+    """Replace the input files of a run that have changed by the arrays that it stored."""
     changes = input_files.changed(config, about.get(input_files.KEY, ()))
     if not changes:
         return config, words
@@ -98,10 +98,10 @@ def with_its_own_arrays(
 def recorded_members(
     about: Mapping[str, Any], forms: Sequence[str], folder: Path, own: bool
 ) -> Iterator[tuple[str, ...]]:
-    """Let the members from outside that a run knew be known again, where the user asked for them; yield their files.
+    """Register the members from outside that a run used, if the user asked for it; yield their files.
 
     Raises:
-        UserError: there are some, and nobody asked for them, or one of their files is not as it should be.
+        UserError: there are some and `own` is not set, or one of their files is invalid.
     """
     records = about.get(recorded_code.MEMBERS, ())
     files = recorded_code.files_asked_for(records, forms, folder, own)
@@ -117,9 +117,9 @@ def recorded_members(
 
 
 def run_here(config: Config, repeat: Repeat, folder: Path, records: Sequence[Record], own: bool) -> str:
-    """Run settings with the code asked for, and return what a run prints.
+    """Run settings, with the user's code if `own` is set, and return what a run prints.
 
-    It writes under the folder that the user is in, wherever the settings say.
+    Results go under the working folder, wherever the settings say.
     """
     from attn_exp.runs.execution import run  # noqa: PLC0415 - a report is drawn again without
 

@@ -1,6 +1,6 @@
-"""What a sweep shares with those that were in its folder before: points with the same settings are not computed again.
+"""Reuse points of earlier sweeps in the same folder that have the same settings.
 
-Each earlier sweep lies in a folder of its own below `parts-of-other-versions`: its manifest and its parts.
+Each earlier sweep is in its own folder below `parts-of-other-versions`: its manifest and its parts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from attn_exp.sweeps.task import settings_cells
 Lines = list[list[str]]
 EARLIER = "parts-of-other-versions"
 MOST_POINTS = 1_000_000
-"""Points of a sweep that are looked up; of a larger one nothing is reused."""
+"""Maximum number of points that are looked up; a larger sweep reuses nothing."""
 
 
 def list_keys(about: Mapping[str, Any]) -> list[int]:
-    """Return the key of each point of a sweep that a manifest describes, in the order of its points."""
+    """Return the key of each point of the sweep in a manifest, in order."""
     space, composed, files = manifest.space_of(about), about["keys"]["composed"], about["keys"]["files"]
     bases = {place: int(key, 16) for place, key in about["keys"]["bases"].items()}
     hashes = []
@@ -45,11 +45,10 @@ def list_keys(about: Mapping[str, Any]) -> list[int]:
 def find_shared_points(
     plan: Plan, folder: Path, about: Mapping[str, Any], last: dict[str, Any] | None
 ) -> dict[int, Lines]:
-    """Return the lines of points that sweeps in a folder have already, the last one and those before it, by their
-    numbers in a new plan.
+    """Return the lines of points that earlier sweeps in a folder have already computed, by their numbers in a new plan.
 
     Raises:
-        UserError: another sweep lies there, and no point is in common with any.
+        UserError: another sweep is there, and shares no point with this one.
     """
     all_before = {place: manifest.find_manifest(place) for place in find_earlier(folder)}
     if last is not None and last["parts"] != about["parts"]:
@@ -64,7 +63,7 @@ def find_shared_points(
     for place, before in others.items():
         try:
             wanted = find_wanted(before, numbers)
-        except (LookupError, ValueError, TypeError):  # somebody else wrote the manifest: nothing is reused
+        except (LookupError, ValueError, TypeError):  # an untrusted manifest is inconsistent: nothing is reused
             return lines
         is_shared = is_shared or bool(wanted)
         lines |= read_lines(plan, place, about, before, wanted)
@@ -82,7 +81,7 @@ def find_earlier(folder: Path) -> list[Path]:
 
 
 def find_wanted(before: Mapping[str, Any], numbers: Mapping[int, Sequence[int]]) -> dict[int, Sequence[int]]:
-    """Return the numbers that points of an earlier sweep have in a new plan, by their numbers there."""
+    """Map the numbers of points in an earlier sweep to their numbers in a new plan."""
     if max(before["points"], *(axis["count"] for axis in before["axes"]), 0) > MOST_POINTS:
         return {}
     return {number: numbers[key] for number, key in enumerate(list_keys(before)) if key in numbers}
@@ -108,9 +107,9 @@ def read_lines(
 
 
 def set_aside(folder: Path, plan: Plan, last: Mapping[str, Any] | None) -> None:
-    """Move parts that are not of this plan to a folder of their own, with the manifest of their sweep.
+    """Move parts of other plans to a folder of their own, with the manifest of their sweep.
 
-    A kill between two of these steps leaves a folder from which the same command goes on.
+    A kill between two of these steps leaves a folder from which the same command continues.
     """
     names = set(plan.names)
     others = [path for path, match in parts.find_parts(folder / "parts").items() if match[1] not in names]
@@ -126,5 +125,5 @@ def set_aside(folder: Path, plan: Plan, last: Mapping[str, Any] | None) -> None:
 
 
 def list_deciding(words: Sequence[str]) -> list[str]:
-    """Return the words of a command that decide its results."""
+    """Return the words of a command that determine its results."""
     return sorted(word for word in words if key_of(word).split(".")[0] not in NO_RESULT)

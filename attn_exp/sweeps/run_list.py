@@ -1,4 +1,4 @@
-"""`attn-exp runs`: runs and sweeps as a table, or each as one flat record, as MLflow and W&B take them."""
+"""`attn-exp runs`: runs and sweeps as a table, or as flat records for MLflow and W&B."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ OPTIONS = ("--json", "--csv")
 NO_PARAMETER = ("output_dir", "report", "figures", "sweep")
 """Settings that change no number."""
 NO_METRIC = ("head", "kv_head", "multiplier", "checked")
-"""Numbers of a comparison that are settings of a variant."""
+"""Numeric columns of a comparison that are settings of a variant."""
 MOST_BYTES = 2**26
 
 Record = Mapping[str, Any]
 
 
 def list_runs(words: Sequence[str]) -> str:
-    """Return the runs and sweeps that have some settings: `attn-exp runs [DIR] [head=2 mask=causal] [--json | --csv]`.
+    """Return the runs and sweeps with given settings: `attn-exp runs [DIR] [head=2 mask=causal] [--json | --csv]`.
 
     Raises:
         UserError: no such folder, other options, or a run that cannot be read.
@@ -55,7 +55,7 @@ def list_runs(words: Sequence[str]) -> str:
 def make_record(output_dir: Path, entry: Entry) -> dict[str, Any]:
     """Return a run as one flat record: its settings as `params.head`, and `metrics.matrix.entropy` of each variant.
 
-    A sweep has the settings that were typed; its numbers are a table of their own, `results.csv`.
+    A sweep has the settings that were typed; its numbers are in its own table, `results.csv`.
     """
     folder = output_dir / entry.folder
     record = {"run": str(folder), "kind": entry.kind, "when": entry.when, "status": entry.status, "title": entry.title}
@@ -71,7 +71,7 @@ def make_record(output_dir: Path, entry: Entry) -> dict[str, Any]:
 
 
 def list_parameters(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the settings that are single values or lists of them; of rules such as masks, their names as well."""
+    """Yield the settings that are single values or lists of them, and the names of rules such as masks."""
     for name in ("mask", "score", "position"):
         yield f"params.{name}", ",".join(config.get(name) or ()) or "none"
     for key, value in flatten({name: value for name, value in config.items() if name not in NO_PARAMETER}):
@@ -90,13 +90,13 @@ def list_metrics(lines: Sequence[Sequence[str]]) -> Iterator[tuple[str, float]]:
 
 
 def has_value(record: Record, key: str, value: str) -> bool:
-    """Return whether a setting has a value, or is swept over values with this one among them."""
+    """Return whether a setting has this value, or is swept over it."""
     text = bare(record[key]) if key in record else ""
     return value in (text, *text.split(","))
 
 
 def format_csv(found: Sequence[Record]) -> str:
-    """Return records as CSV, with a column for each name that any of them has."""
+    """Format records as CSV, with a column for each name that any of them has."""
     names = list(dict.fromkeys(name for record in found for name in record))
     lines = [[records.cell(record.get(name)) for name in names] for record in found]
     return records.as_csv([names, *lines]).rstrip("\n")

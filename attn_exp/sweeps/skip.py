@@ -1,4 +1,4 @@
-"""`sweep.skip`: which points to leave out, as a small language that is parsed, never run as Python."""
+"""`sweep.skip`: which points to leave out, in a small expression language that is parsed, never executed as Python."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from attn_exp.errors import UserError, brief, unknown
 from attn_exp.sweeps.space import Axis, Space
 
 MOST_DECIDED = 1_000_000
-"""Combinations of values for which an expression is decided, some microseconds each."""
+"""Maximum number of combinations for which an expression is evaluated, some microseconds each."""
 
 DEEPEST = 100
-"""Levels of an expression: Python itself ends where thousands are nested."""
+"""Maximum nesting of an expression: Python itself crashes at thousands of levels."""
 
 ARITHMETIC: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -49,7 +49,7 @@ WORDS = {"true": True, "false": False, "null": None}
 
 @dataclass(frozen=True)
 class Condition:
-    """An expression, and the names of settings that it reads."""
+    """An expression, and the names of the settings in it."""
 
     text: str
     tree: ast.expr
@@ -71,7 +71,7 @@ class Condition:
 def parse_condition(text: str) -> Condition:
     """Parse an expression.
 
-    It knows names of settings (`head`, `embeddings.tokens`), numbers, quoted words, lists, `true`, `false`, `null`,
+    It has names of settings (`head`, `embeddings.tokens`), numbers, quoted words, lists, `true`, `false`, `null`,
     comparisons, `in`, `and`, `or`, `not`, and `+ - * / // %`.
 
     Raises:
@@ -91,7 +91,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def find_names(node: ast.AST, text: str) -> Iterator[str]:
-    """Yield the names that an expression reads, and refuse whatever it may not hold."""
+    """Yield the names in an expression, and refuse syntax that is not allowed."""
     if isinstance(node, ast.Name | ast.Attribute):
         yield join_name(node, text)
     elif not (isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None)):
@@ -109,7 +109,7 @@ def find_names(node: ast.AST, text: str) -> Iterator[str]:
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a case for each kind of node
-    """Return the value of an expression that was parsed."""
+    """Return the value of a parsed expression."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -131,7 +131,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:  # noqa: PLR0911
 
 
 def join_name(node: ast.expr, text: str = "") -> str:
-    """Return a name such as `embeddings.tokens`."""
+    """Return a dotted name such as `embeddings.tokens`."""
     if isinstance(node, ast.Attribute):
         return f"{join_name(node.value, text)}.{node.attr}"
     if isinstance(node, ast.Name):
@@ -140,7 +140,7 @@ def join_name(node: ast.expr, text: str = "") -> str:
 
 
 def look_up(name: str, settings: Mapping[str, Any], choices: Mapping[str, Any]) -> Any:
-    """Return what a name stands for at one point: the choice of a group, or the value of a setting.
+    """Return the value of a name at one point: the choice of a group, or the value of a setting.
 
     Raises:
         UserError: no such setting.
@@ -159,7 +159,7 @@ def look_up(name: str, settings: Mapping[str, Any], choices: Mapping[str, Any]) 
 
 
 def find_d_model(embeddings: Mapping[str, Any]) -> int | None:
-    """Return how many numbers describe a token, as far as the settings tell."""
+    """Return the width of a token's vector, if the settings determine it."""
     if embeddings.get("d_model") is not None:
         return int(embeddings["d_model"])
     for name in ("vectors", "q"):
@@ -170,12 +170,12 @@ def find_d_model(embeddings: Mapping[str, Any]) -> int | None:
 
 
 def points_left(space: Space, text: str) -> array[int]:
-    """Return the points for which the expression does not hold.
+    """Return the points for which the expression is false.
 
-    It is decided once for each combination of the values that it reads, and holds alike for all points that share them.
+    It is evaluated once for each combination of the values that it reads, which decides all points that share them.
 
     Raises:
-        UserError: an expression that cannot be read or decided, or one that reads too many values.
+        UserError: an expression that cannot be parsed or evaluated, or one that reads too many values.
     """
     condition = parse_condition(text)
     read = [any(reads_axis(condition.names, space.axes[place]) for place in together) for together in space.dimensions]
@@ -194,7 +194,7 @@ def points_left(space: Space, text: str) -> array[int]:
 
 
 def reads_axis(names: frozenset[str], axis: Axis) -> bool:
-    """Return whether an expression of these names may depend on an axis."""
+    """Return whether an expression with these names may depend on an axis."""
     top = axis.key.split(".")[0]
     return (
         axis.composed

@@ -1,4 +1,4 @@
-"""The points of a sweep: which keys vary, over which values, and the settings of each point."""
+"""The points of a sweep: the keys that vary, their values, and the settings of each point."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from attn_exp.config.spelling import spelled
 class Axis:
     """One swept key and its values.
 
-    The words of a `composed` axis went through Hydra, one composition for each: choices of groups, and values that
-    interpolations read. The values of the others are put into the composed settings as they are.
+    The values of a `composed` axis are words, each composed by Hydra: choices of groups, and values that interpolations
+    read. The values of other axes are inserted into the composed settings as they are.
     """
 
     key: str
@@ -27,11 +27,11 @@ class Axis:
 
     @property
     def column(self) -> str:
-        """The axis's name in tables: its key, but for `variant`, which names the rows of one point."""
+        """The axis's column in tables: its key, except for `variant`, which names the rows of one point."""
         return "variants" if self.key == "variant" else self.key
 
     def word(self, place: int) -> str:
-        """Return what chooses one value on the command line."""
+        """Return the command-line word for one value."""
         return f"{self.sign}{self.key}={self.value_word(place)}"
 
     def value_word(self, place: int) -> str:
@@ -44,9 +44,9 @@ class Axis:
 class Space:
     """All combinations of the axes' values, in the order of the command line, the last axis fastest.
 
-    `dimensions` groups the places of axes that move together (`sweep.zip`); the others stand alone. `bases` holds the
-    composed settings for each combination of the places of composed axes, `choices` the groups' choices beside them;
-    `fixed` the words that do not vary.
+    `dimensions` groups the indices of zipped axes (`sweep.zip`); the others stand alone. `bases` holds the composed
+    settings for each combination of indices of composed axes, `choices` the groups' choices with them, `fixed` the
+    words that do not vary.
     """
 
     axes: tuple[Axis, ...]
@@ -57,21 +57,21 @@ class Space:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """How many values each dimension has."""
+        """The number of values of each dimension."""
         return tuple(len(self.axes[places[0]].values) for places in self.dimensions)
 
     @property
     def size(self) -> int:
-        """How many combinations there are."""
+        """The number of combinations."""
         return prod(self.lengths)
 
     @cached_property
     def configs(self) -> Mapping[tuple[int, ...], Config]:
-        """The bases as configurations: a worker reads them once for all its points."""
+        """The bases as configurations, parsed once per worker."""
         return {key: read_config(base) for key, base in self.bases.items()}
 
     def places(self, index: int) -> tuple[int, ...]:
-        """Return which value of each axis a point has."""
+        """Return the index of a point's value on each axis."""
         places = [0] * len(self.axes)
         for length, together in zip(reversed(self.lengths), reversed(self.dimensions), strict=True):
             index, place = divmod(index, length)
@@ -84,7 +84,7 @@ class Space:
         return tuple(axis.values[place] for axis, place in zip(self.axes, self.places(index), strict=True))
 
     def base_key(self, places: Sequence[int]) -> tuple[int, ...]:
-        """Return the places of the composed axes alone."""
+        """Return the indices of the composed axes alone."""
         return tuple(place for axis, place in zip(self.axes, places, strict=True) if axis.composed)
 
     def settings(self, index: int) -> Mapping[str, Any]:
@@ -97,18 +97,18 @@ class Space:
         return settings
 
     def words(self, index: int) -> list[str]:
-        """Return the words that choose one point on the command line."""
+        """Return the command-line words that choose one point."""
         return [*self.fixed, *(axis.word(place) for axis, place in zip(self.axes, self.places(index), strict=True))]
 
 
 def changed(settings: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return the settings with one value exchanged; nothing is changed in place."""
+    """Return a copy of the settings with one value replaced."""
     first, rest = path[0], path[1:]
     return {**settings, first: changed(settings[first], rest, value) if rest else value}
 
 
 def holds(settings: Any, path: Sequence[str]) -> bool:
-    """Say whether a path leads to a value through mappings alone."""
+    """Return whether a path leads to a value through mappings alone."""
     for part in path:
         if not isinstance(settings, Mapping) or part not in settings:
             return False

@@ -1,4 +1,4 @@
-"""One sweep from its command to its results."""
+"""One sweep, from its command to its results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RAW = "sweep.skip="
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a sweep ended: what the terminal shows, the exit code, its folder, and whether it lies there to be read."""
+    """The outcome of a sweep: the text for the terminal, exit code, folder, and whether that holds results."""
 
     text: str
     code: int
@@ -45,7 +45,7 @@ class Outcome:
 
 
 def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
-    """Run the sweep that the words of `-m` describe, and return what it found, as text, and its folder.
+    """Run the sweep that the words of `-m` describe, and return its results as text, and its folder.
 
     Raises:
         UserError: a mistake in the words, found before anything starts, or a folder that cannot be written to.
@@ -69,7 +69,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
 
 
 def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Git | None) -> Outcome:
-    """Compute what is missing, and write the table and the report of what there is, however it ends."""
+    """Compute what is missing, and write the table and report of what exists, however it ends."""
     last = manifest.find_manifest(folder)
     shelf = collect.shelf_of(folder, about)
     inventory = shelf.find(plan.names)
@@ -94,10 +94,11 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
 
 
 def spread_out(jobs: Sequence[Job]) -> deque[Job]:
-    """Return jobs in an order in which any first part of them is like the whole.
+    """Reorder jobs so that any first part of them is representative of the whole.
 
-    Points that cost much often stand together, as those of a large d do: what is left is then told from all kinds of
-    points, and no worker gets the dearest ones last. Steps of the golden ratio leave the evenest gaps (Vogel 1979).
+    Expensive points are often adjacent, such as those of a large d: in this order the remaining time is estimated from
+    all kinds of points, and no worker gets the slowest ones last. Golden-ratio steps leave the most even gaps (Vogel
+    1979).
     """
     golden = (math.sqrt(5) - 1) / 2
     return deque(job for _, job in sorted(enumerate(jobs), key=lambda pair: pair[0] * golden % 1))
@@ -112,9 +113,9 @@ def finish(
     config: Config,
     spent: float,
 ) -> Outcome:
-    """Let the workers compute, write what there is, and return how it ended; `spent` are the seconds of earlier calls.
+    """Let the workers compute, write the results, and return the outcome; `spent` are the seconds of earlier calls.
 
-    A sweep whose points are all there keeps its time, however often its report is written again.
+    A complete sweep keeps its time, however often its report is rewritten.
     """
     status, code = collect.PARTIAL, None
     try:
@@ -130,18 +131,18 @@ def finish(
         about |= {"status": status, "seconds": seconds}
         with collect.refuse_damaged(folder):
             text, disagreeing = collect.write_results(folder, about, driver.parts)
-        with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
+        with suppress(UserError):  # the results are saved; `attn-exp index` reports the problem
             rebuild_index(Path(config.output_dir))
     return Outcome(text, exit_code(driver, config, disagreeing) if code is None else code, folder)
 
 
 def exit_code(driver: Driver, config: Config, disagreeing: int) -> int:
-    """Return 1 where points failed, or disagree with a printed result where they must not."""
+    """Return 1 if points failed, or if `strict` is set and a point disagrees with a published figure."""
     return SOME_FAILED if driver.failed or (config.strict and disagreeing) else DONE
 
 
 def is_finished(folder: Path, about: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
-    """Say whether the table and the report in the folder are those of this very sweep, complete."""
+    """Return whether the folder holds the complete table and report of exactly this sweep."""
     settings = ("parts", "report", "figures", "format", "sweep")
     if last["status"] != COMPLETE or any(last[key] != about[key] for key in settings) or "told" not in last:
         return False
@@ -153,12 +154,11 @@ def is_finished(folder: Path, about: Mapping[str, Any], last: Mapping[str, Any])
 
 
 def complain(message: str) -> None:
-    """Print one line on stderr."""
     print(f"attn_exp: {printable(message)}", file=sys.stderr)
 
 
 def quote_skip(word: str) -> str:
-    """Quote the expression of `sweep.skip`, which Hydra's grammar has no words for."""
+    """Quote the expression of `sweep.skip`, which Hydra's grammar cannot parse."""
     if not word.startswith(RAW) or word[len(RAW) :][:1] in ("'", '"'):
         return word
     return RAW + quoted(word[len(RAW) :])

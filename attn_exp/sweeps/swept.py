@@ -1,4 +1,4 @@
-"""A sweep from Python: its table as a frame, its answers, and its plots; from a folder, or computed now."""
+"""A sweep from Python: its table as a DataFrame, its answers and its plots; loaded from a folder, or computed now."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TYPES: dict[str, Any] = {"int64": "Int64", "bool": "boolean", "string": "string"}
-"""Types of pandas that know what is missing, by the kind of a column."""
+"""Nullable types of pandas, by the kind of a column."""
 
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep found. In a notebook it shows its answers and the means of every combination.
+    """The results of a sweep. A notebook shows its answers and the means of every combination.
 
-    `folder` is where it lies, `about` what its manifest says.
+    `folder` is its location, `about` the contents of its manifest.
     """
 
     folder: Path
@@ -40,13 +40,13 @@ class Swept:
 
     @cached_property
     def summary(self) -> Summary:
-        """The means of every combination, the extremes and the answers, read once."""
+        """The means of every combination, the extremes and the answers, computed once."""
         with collect.refuse_damaged(self.folder, OSError):
             return collect.summarize_parts(self.folder, self.about, collect.find_whole(self.folder, self.about))
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row per point and variant: what was swept, how it ended, the row's settings and numbers.
+        """A row per point and variant: the swept settings, the status, and the row's settings and numbers.
 
         Columns have their types, and `table.attrs["units"]` the units of those that have one.
 
@@ -57,7 +57,7 @@ class Swept:
             return self.frame()
 
     def frame(self) -> pd.DataFrame:
-        """Return the table; what is wrong with a part is a ValueError."""
+        """Return the table; damaged parts raise a ValueError."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         parts, columns = collect.find_whole(self.folder, self.about), self.about["columns"]
@@ -88,11 +88,11 @@ class Swept:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What the sweep says, a sentence each."""
+        """The answers of the sweep, a sentence each."""
         return self.summary.answers.sentences
 
     def latex(self, name: str = "effects") -> str:
-        """Return a table for a paper in LaTeX: `effects`, `shares` or `means`.
+        """Return a table in LaTeX for a paper: `effects`, `shares` or `means`.
 
         Raises:
             UserError: there is no such table.
@@ -137,7 +137,7 @@ class Swept:
 
 
 def read_cells(texts: Sequence[str], kind: str) -> list[Any]:
-    """Return the cells of a column as what they hold, None or NaN for empty ones."""
+    """Parse the cells of a column, with None or NaN for empty ones."""
     if kind == "double":  # Python reads every digit that was written
         return [float(text) if text else np.nan for text in texts]
     read: dict[str, Callable[[str], Any]] = {"int64": int, "bool": lambda text: text == "true", "string": str}
@@ -145,14 +145,13 @@ def read_cells(texts: Sequence[str], kind: str) -> list[Any]:
 
 
 def frame_of(lines: Sequence[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """Return lines as a frame."""
     import pandas as pd  # noqa: PLC0415 - slow to import
 
     return pd.DataFrame(lines, columns=list(columns))
 
 
 def compute(words: Sequence[str], folders: Sequence[str]) -> Swept:
-    """Run the sweep that the words of `-m` describe, and return what it found.
+    """Run the sweep that the words of `-m` describe, and return its results.
 
     Raises:
         UserError: as `sweep`; a folder that cannot be written to; or a sweep that only shows its plan.
@@ -165,7 +164,7 @@ def compute(words: Sequence[str], folders: Sequence[str]) -> Swept:
 
 
 def load(folder: Path) -> Swept:
-    """Return the sweep that a folder holds.
+    """Load the sweep in a folder.
 
     Raises:
         UserError: no sweep there that can be read.

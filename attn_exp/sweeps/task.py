@@ -1,4 +1,4 @@
-"""What a worker does: a pure function from points to lines of CSV."""
+"""The code of a worker: a pure function from points to lines of CSV."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from attn_exp.sweeps.plan import Job, Plan, seed_stride, task_version
 Line = Sequence[str]
 FAILED, CRASHED = "failed", "crashed"
 LONGEST = 300
-"""Characters of an error that a table keeps."""
+"""Characters of an error message that a table keeps."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """The lines of a job's points, without a head, and how many points failed."""
+    """The lines of a job's points, without a header, and the number of failed points."""
 
     job: Job
     lines: bytes
@@ -47,37 +47,37 @@ class Done:
 
 
 def columns(plan: Plan) -> list[str]:
-    """Return the head of the results: the point, what was swept, how it went, and the row of each variant."""
+    """Return the columns of the results: the point, the swept settings, its status, and the row of each variant."""
     swept = [axis.column for axis in plan.space.axes]
     return ["point", *swept, "status", "message", "agree", *row_columns(), *plan.metrics]
 
 
 def tally_columns(plan: Plan) -> list[str]:
-    """Return the columns that parts have beyond the results: none where nothing is printed."""
+    """Return the extra columns of parts; none if there are no published figures."""
     return list(TALLY) if any(base.get("published") for base in plan.space.bases.values()) else []
 
 
 @cache
 def row_columns() -> tuple[str, ...]:
-    """Return the columns of a variant's row; one named as a setting of the run holds what the variant made of it."""
+    """Return the columns of a variant's row; those named like a setting get the prefix `variant_`."""
     settings = {field.name for field in fields(Config)} - {"variant"}
     return tuple(f"variant_{field.name}" if field.name in settings else field.name for field in fields(Row))
 
 
 def compute(plan: Plan, job: Job) -> Done:
-    """Compute the points of a job; a point that fails is a line with its error."""
-    # one that the driver has forked knows the members from outside the package already
+    """Compute the points of a job; a point that fails becomes a line with its error."""
+    # a worker forked from the driver already has the members from outside registered
     is_known = all(origin in registry.origins() for origin in plan.own)
     with nullcontext() if is_known else plugins.members_known_again(plan.own):
         return compute_known(plan, job)
 
 
 def compute_known(plan: Plan, job: Job) -> Done:
-    """Compute the points of a job, all that they name being known."""
+    """Compute the points of a job whose members from outside are registered."""
     lines: list[Line] = []
     failed = count = 0
     together = compute_stacks(plan, job)
-    under_way = Pass()  # points that differ in the layer of a model alone share one pass through it
+    under_way = Pass()  # points that differ only in a model's layer share one forward pass
     for number in job.numbers:
         count += 1
         try:
@@ -99,9 +99,10 @@ def compute_known(plan: Plan, job: Job) -> Done:
 
 
 def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
-    """Return the lines of points that differ in their seed alone, computed as one, by their numbers.
+    """Compute points that differ only in their seed as one batch, and return their lines by number.
 
-    Points that ask for more than rows, or fail together, are in none: each is computed alone, and says what is wrong.
+    Points that need more than rows are left out, and so are batches that fail: their points are computed alone, and
+    report their errors.
     """
     ready: dict[int, list[Line]] = {}
     if plan.metrics or plan.fail_fast or tally_columns(plan):
@@ -120,9 +121,9 @@ def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
 
 
 def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the points and seeds of each group that differs in these alone.
+    """Yield the points and seeds of each group that differs only in its seeds.
 
-    Points whose seeds are no plain whole numbers, or vary with another setting, stand in none.
+    Points whose seeds are not plain integers, or vary with another setting, are in no group.
     """
     stride, axis = seed_stride(plan.space), seed_axis(plan)
     members: dict[int, list[tuple[int, int]]] = {}
@@ -137,13 +138,13 @@ def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int],
 
 
 def seed_axis(plan: Plan) -> int | None:
-    """Return the place of the axis of plain seeds, if there is one."""
+    """Return the index of the axis of plain seeds, if there is one."""
     axes = enumerate(plan.space.axes)
     return next((place for place, axis in axes if axis.key == "seed" and not axis.composed), None)
 
 
 def stack_lines(plan: Plan, variants: Sequence[Rows], points: list[int], seeds: list[int]) -> Iterator[list[Line]]:
-    """Yield the lines of each point of a stack."""
+    """Yield the lines of each point of a batch."""
     shared = [*settings_cells(plan, points[0]), OK, "", ""]
     common = [[text] * len(points) for text in shared]
     common[0], common[1 + (seed_axis(plan) or 0)] = list(map(str, points)), list(map(str, seeds))
@@ -152,7 +153,6 @@ def stack_lines(plan: Plan, variants: Sequence[Rows], points: list[int], seeds: 
 
 
 def column_cells(rows: Rows) -> Iterator[Sequence[str]]:
-    """Yield the cells of each column of a variant's rows."""
     for name in (field.name for field in fields(Row)):
         column = rows.columns.get(name)
         if column is None:
@@ -162,10 +162,10 @@ def column_cells(rows: Rows) -> Iterator[Sequence[str]]:
 
 
 def dtype_of(config: Config) -> str:
-    """Return the type that a point is computed in.
+    """Return the dtype that a point is computed in.
 
     Raises:
-        UserError: several types, which a sweep takes one by one.
+        UserError: there are several; a sweep takes one at a time.
     """
     if len(config.dtype) > 1:
         types = ",".join(config.dtype)
@@ -174,7 +174,7 @@ def dtype_of(config: Config) -> str:
 
 
 def config_of(plan: Plan, number: int) -> Config:
-    """Return the configuration of a point: that of its base, with the swept settings read anew."""
+    """Return the configuration of a point: that of its base, with the swept settings parsed anew."""
     space, index = plan.space, plan.kept[number]
     settings = space.settings(index)
     swept = {axis.key.split(".")[0] for axis in space.axes if not axis.composed}
@@ -183,16 +183,16 @@ def config_of(plan: Plan, number: int) -> Config:
 
 
 def alone(plan: Plan, job: Job) -> Done:
-    """Compute a job with the BLAS held to one thread, whatever the process had before."""
+    """Compute a job with the BLAS limited to one thread, whatever the process used before."""
     with threadpool_limits(1):
         return compute(plan, job)
 
 
 def elsewhere(plan: Plan, job: Job) -> Done:
-    """Compute a job in a process that another machine may have started.
+    """Compute a job in a process that may run on another machine.
 
     Raises:
-        UserError: its program is not the driver's, so that its numbers could differ.
+        UserError: its program differs from the driver's, so that its numbers could differ too.
     """
     if find_version() != plan.version:
         where = f"{socket.gethostname()}, {Path(__file__).parent.parent}"
@@ -202,12 +202,11 @@ def elsewhere(plan: Plan, job: Job) -> Done:
 
 @cache
 def find_version() -> str:
-    """Return the version that this worker runs."""
     return task_version()
 
 
 def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:
-    """Yield a line for each variant of a point; `agree` says how many printed figures agree, as in 6 of 6."""
+    """Yield a line for each variant of a point; `agree` counts published figures, as in 6 of 6."""
     agreeing, printed = sum(figure.agrees for figure in comparison.published), len(comparison.published)
     start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
     names = [field.name for field in fields(Row)]
@@ -219,7 +218,7 @@ def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[s
 
 
 def more_numbers(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], float]:
-    """Return what `metrics=` asks for, by variant and metric, and the patterns of heads."""
+    """Return the values of `metrics=`, by variant and metric, and the patterns of heads."""
     heads = {name: place for name in plan.metrics if (place := head_and_pattern(name))}
     numbers = measure_heads(comparison, heads) if heads else {}
     if len(heads) < len(plan.metrics):
@@ -230,7 +229,7 @@ def more_numbers(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], fl
 
 
 def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]) -> dict[tuple[str, str], float]:
-    """Return the columns of heads and their patterns, of heads that a variant has and whose weights it forms."""
+    """Return the values of the head columns, for heads that a variant has and whose weights it forms."""
     problem, numbers = comparison.problem, dict[tuple[str, str], float]()
     for variant in comparison.variants:
         weights = comparison.traces[variant.name].weights
@@ -250,18 +249,18 @@ def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]
 
 
 def settings_cells(plan: Plan, number: int) -> list[str]:
-    """Return the cells of a point that say its settings."""
+    """Return the cells with the number and settings of a point."""
     values = plan.space.values(plan.kept[number])
     return [str(number), *(cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values)]
 
 
 def format_error(error: Exception) -> str:
-    """Return an error in one line: a user's mistake in its own words, any other with its kind."""
+    """Format an error in one line: a user's mistake by its message, any other with its type."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     text = first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def as_csv(lines: Sequence[Sequence[str]]) -> bytes:
-    """Return lines as CSV in UTF-8; half a surrogate pair, which it cannot hold, becomes its number."""
+    """Format lines as CSV in UTF-8; unpaired surrogates are escaped."""
     return records.as_csv(lines).encode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Numbers of a person, judged: what a worksheet asks, what each mistake gives there, slips and mistakes by name.
+"""Grade a person's numbers: a worksheet's questions, the result of each mistake, and named slips and mistakes.
 
 May import from `pairs` and all rooms above that.
 """

@@ -1,9 +1,8 @@
-"""A worksheet judged as a teacher does it: one box after another, each from the numbers that stand before it.
+"""Grade a worksheet as a teacher does: one box after another, each from the numbers in the boxes before it.
 
-A number is right, or follows from what stands before, as it was written or as it should have been. What does not is
-looked for in this order: numbers that are right and written otherwise (coarser, cut, in percent, with rows and columns
-exchanged), a mistake made at this box alone, two rows or columns exchanged, a slip in a few cells. So several slips and
-several mistakes, each at its box, are all found.
+A number is right, or follows from the earlier boxes, as written or corrected. Any other is explained by the first that
+fits: right numbers written differently (coarser, truncated, in percent, transposed), a mistake at this box alone, two
+swapped rows or columns, a slip in a few cells. So several slips and several mistakes, each at its box, are all found.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ from attn_exp.mistakes.mistake import Change, around
 WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
     "written", "mistake", "exchanged", "slip", "unknown", "coarse",
 )  # fmt: skip
-"""What may be said of a box that is not simply right."""
+"""Kinds of remarks on a box that is not simply right."""
 LEAST = 3
-"""Cells that a mistake at one box alone must explain; in one row or one head alone one less."""
+"""Minimum number of wrong cells that a mistake at one box must explain; one less in a single row or head."""
 SPARE = 6.0
-"""Bits that the cells of a box must tell beyond those that the choice among mistakes takes."""
+"""Minimum information of a box, in bits, beyond what the choice among mistakes takes."""
 NOTHING = 1e-9
-"""Numbers nearer than this are the same."""
+"""Numbers closer than this are the same."""
 SHOWN = 4
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 
 
 @dataclass(frozen=True)
 class Remark:
-    """What is said of one box, or of all: the kind, the mistake's name, the sentence, and what mends it."""
+    """A remark on one box, or on all: the kind, the mistake's name, the sentence, and the remedy."""
 
     stage: str
     kind: str
@@ -56,8 +55,8 @@ class Remark:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A sheet that was judged box by box: the cells of each box that do not follow, what is said, and what should
-    stand in boxes with wrong cells."""
+    """A graded sheet: the cells of each box that are wrong or follow, the remarks, and the expected numbers of boxes
+    with wrong cells."""
 
     wrong: dict[str, Array]
     follows: dict[str, Array]
@@ -66,13 +65,13 @@ class Judged:
 
     @property
     def known(self) -> bool:
-        """Whether something explains each wrong box."""
+        """Whether every wrong box is explained."""
         return all(remark.kind != UNKNOWN for remark in self.remarks)
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A way to go wrong at one box: its name and sentence, the recipe, and the boxes that it does not look at."""
+    """A possible mistake at one box: its name and sentence, the recipe, and the earlier boxes that it ignores."""
 
     name: str
     says: str
@@ -83,9 +82,9 @@ class Known:
 
 @dataclass(eq=False)
 class Judge:
-    """Goes through the boxes of a sheet; `exact` is what is right, and `known` what every mistake gives.
+    """Grades the boxes of a sheet in order; `exact` holds the right numbers, and `known` the result of every mistake.
 
-    `plainly`: cells are judged, and nothing is said of them.
+    `plainly`: grade the cells without remarks.
     """
 
     sheet: Sheet
@@ -99,7 +98,7 @@ class Judge:
 
     @cached_property
     def ways(self) -> list[Known]:
-        """Every mistake that somebody makes at one box."""
+        """Every mistake that can be made at one box."""
         case, sheet = case_of(self.sheet), self.sheet
         found = [
             Known(name, one.says, one.fix, made.candidate.change(case))
@@ -112,7 +111,7 @@ class Judge:
         return [*own, *sorted(found, key=lambda way: GROUPS.index(mistakes.mistake(way.name).group))]
 
     def judged(self) -> Judged:
-        """Return what becomes of each box."""
+        """Grade every box."""
         wrong, follows, remarks, expected = {}, {}, [], {}
         for place, given in enumerate(self.sheet.boxes):
             box, missed = given, self.missed(place, given)
@@ -140,13 +139,13 @@ class Judge:
         return Judged(wrong, follows, tuple(remarks), expected)
 
     def before(self, mended: bool, place: int, box: Box) -> Sheet:
-        """Return the sheet of the boxes before one, as they were written or mended, and that one."""
+        """Return the sheet of the boxes before `place`, as written or corrected, followed by `box`."""
         earlier = self.mended if mended else self.written
         return replace(self.sheet, boxes=(*earlier[:place], box))
 
     def missed(self, place: int, box: Box) -> Array:
-        """Return the cells of a box that are not right, and follow neither from what was written nor from what should
-        have been."""
+        """Return the cells of a box that are not right and follow neither from the written nor from the corrected
+        boxes."""
         missed = box.misses(part(self.exact, box))
         for mended in (False, True):
             if missed.any() and (place or self.sheet.open):
@@ -154,14 +153,14 @@ class Judge:
         return missed
 
     def otherwise(self, place: int, box: Box) -> tuple[Remark, Box] | None:
-        """Return how a box that is right is written otherwise, and the box as it should have been written."""
+        """Return a remark on right numbers in another notation, and the box in its proper form; None if not right."""
         for says, other in self.writings(box):
             if not self.missed(place, other).any():
                 return Remark(box.stage, WRITTEN, f"{box.stage}: {says}"), other
         return None
 
     def writings(self, box: Box) -> Iterator[tuple[str, Box]]:
-        """Yield other ways to write a box."""
+        """Yield a description of each alternative notation of a box, and the box in its proper form."""
         if box.stage == "weights":
             yield "in percent, where shares of 1 are asked", in_percent(box)
             if (moved := moved_to_one(box)) is not None:
@@ -175,7 +174,7 @@ class Judge:
         yield CUT_TEXT, uncut(box)
 
     def explained(self, place: int, box: Box, missed: Array) -> tuple[list[Remark], Box]:
-        """Return what is said of a wrong box, and the box without its slips."""
+        """Return the remarks on a wrong box, and the box without its slips."""
         centre = self.centre(place, box)
         right = box
         if centre is not None and centre.shape == box.values.shape:
@@ -200,8 +199,8 @@ class Judge:
         return [Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}")], box
 
     def in_its_box(self, box: Box) -> str:
-        """Return which other side stands in a box of q, k or v, where that is so the other way round too, and the
-        scores are right: only the boxes are exchanged."""
+        """Return which of q, k and v is in this box instead, if those two boxes are swapped and the scores are right;
+        else an empty text."""
         boxes = {one.stage: one for one in self.sheet.boxes}
         scores = boxes.get("scores")
         if box.stage not in "qkv" or scores is None or scores.misses(part(self.exact, scores)).any():
@@ -212,7 +211,7 @@ class Judge:
         return ""
 
     def whole_numbers(self, box: Box) -> bool:
-        """Say whether a box holds what is right, rounded to whole numbers."""
+        """Return whether a box holds the right numbers, rounded to integers."""
         array = part(self.exact, box)
         if array is None or array.shape != box.values.shape or decimals_written([box]) > 0 or self.digits == 0:
             return False
@@ -221,14 +220,14 @@ class Judge:
         return bool(near[box.given].all())
 
     def coarse_numbers(self, place: int, box: Box) -> Remark | None:
-        """Return that the numbers of a box are too coarse, though noughts behind them make them look finer."""
+        """Return a remark if the numbers of a box are rounded too coarsely and padded with zeros."""
         decimals = decimals_written([replace(box, own=own_halves(box.values))])
         if not 1 <= decimals < self.digits or self.missed(place, with_halves(box, decimals)).any():
             return None
         return Remark(box.stage, WRITTEN, f"{box.stage}: {coarse_text(decimals, self.digits)}")
 
     def centre(self, place: int, box: Box) -> Array | None:
-        """Return what should stand in a box, from the boxes before it."""
+        """Return the expected numbers of a box, computed from the boxes before it."""
         exact = part(self.exact, box)
         if not place or exact is None:
             return exact
@@ -236,7 +235,7 @@ class Judge:
         return None if alone is None else alone[0].reshape(exact.shape)
 
     def mistake_at(self, place: int, box: Box, missed: Array) -> Remark | None:
-        """Return the mistake at this box that gives its wrong numbers: all, or those of some heads or rows alone."""
+        """Return the mistake at this box that explains its wrong numbers: all, or those of some heads or rows."""
         if np.ptp(box.values[missed]) == 0 or self.told_by(box, missed) < SPARE:
             return None
         for where, only in parts_of(box, missed):
@@ -255,8 +254,8 @@ class Judge:
         return None
 
     def told_by(self, box: Box, missed: Array) -> float:
-        """Return how much the given cells of a box tell, in bits: how far mistakes spread them, or how many numbers of
-        the size of the right ones the wrong cells could have held."""
+        """Return the information in the given cells of a box, in bits: by how far mistakes spread them, or by how many
+        numbers of the expected range the wrong cells could have held."""
         spread = bits(box, [made for one in self.known if (made := part(one.stages, box)) is not None])
         right = part(self.exact, box)
         finite = np.zeros(1) if right is None else right[np.isfinite(right)]
@@ -264,12 +263,12 @@ class Judge:
         return max(spread, float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)))
 
     def missed_sides(self, way: Known) -> int:
-        """Return how many numbers of q, k and v a mistake does not give: one that gives all of them is likelier."""
+        """Count the numbers of q, k and v that a mistake does not reproduce: one that reproduces all is likelier."""
         made = stages(self.sheet, way.recipe)
         return sum(int(box.misses(part(made, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
     def ways_at(self, place: int) -> Iterator[Known]:
-        """Yield the mistakes that may be made at a box: with the boxes before it, or past the last of them."""
+        """Yield the mistakes possible at a box: from the boxes before it, or skipping the last of them."""
         yield from self.ways
         past = self.written[place - 1].stage if place else ""
         if past in PASSED:
@@ -279,7 +278,7 @@ class Judge:
                 yield Known(named or way.name, says, fix, way.recipe, (past,))
 
     def left_by(self, way: Known, place: int, box: Box) -> Array | None:
-        """Return the cells of a box that a mistake at it does not give; None where it changes nothing there."""
+        """Return the cells of a box that a mistake at it leaves unexplained; None if it explains none."""
         earlier = [one for one in self.written[:place] if one.stage not in way.past]
         alone = one_stage(self.sheet, going_on_from(way.recipe, earlier), box.stage, 1)
         array = None if alone is None else alone[0]
@@ -295,7 +294,7 @@ class Judge:
         return unfollowed(sheet, way.recipe, len(earlier)) if earlier or self.sheet.open else box.misses(array)
 
     def exchanged(self, place: int, box: Box) -> tuple[Remark, Box] | None:
-        """Return which two rows, columns or heads of a box are exchanged, where that mends it, and the box mended."""
+        """Return a remark on two swapped rows, columns or heads, and the corrected box; None if no swap corrects it."""
         several = box.values.ndim == 3 and len(box.values) > 1
         heads = tuple(str(head + 1) for head in range(len(box.values))) if several else ()
         kinds = ((-1, box.names[1], "columns"), (-2, box.names[0], "rows"), (-3, heads, "heads"))
@@ -312,7 +311,7 @@ class Judge:
 
 
 def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
-    """Yield the cells that one mistake may explain, and where that is if it is not everywhere: heads, or rows."""
+    """Yield the cells that one mistake may explain, and their location unless it is everywhere: heads, or rows."""
     everywhere = np.ones_like(missed)
     heads = missed.any(axis=(-2, -1), keepdims=True) if box.values.ndim == 3 else everywhere
     if heads.all():
@@ -330,18 +329,18 @@ SKIPPED = {
     "masked": ("The softmax is of the logits before the mask.", "weights = softmax(masked)"),
     "weights": ("The logits themselves are multiplied with v: the weights are left out.", "context = weights @ v"),
 }
-"""What is said where a box is right and what comes after it is made of the box before: the sentence and the remedy."""
+"""Sentence and remedy if a box is right but the next one is computed from the box before it."""
 PAST = {
     ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
     ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
 }  # fmt: skip
-"""What a mistake is called where a box was right and was not used."""
+"""Names of mistakes in which a right box was not used."""
 PASSED = ("logits", "masked", "weights", "context")
-"""Boxes that may be right, and not used."""
+"""Boxes that may be right and not used."""
 
 
 def of_paper(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
-    """Yield mistakes that are made with a pencil, not in code: name, sentence, remedy, and change."""
+    """Yield mistakes made with pencil and paper rather than in code: name, sentence, remedy, and change."""
     yield (
         "exp_without_sum", "exp is taken, and not divided by the sum of its row.", "weights = exp(logit) / sum of exp",
         around("normalize", lambda normalize, at, masked: np.exp(masked)),
@@ -409,13 +408,13 @@ def of_paper(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
 
 
 def repeated(head: int, gather: Step, at: Any, context: Array) -> Array:
-    """Return the context `[n h t e]` of one head in the place of all."""
+    """Return the context `[n h t e]` of one head in place of every head's."""
     gathered: Array = gather(at, context)
     return np.array(np.broadcast_to(gathered[..., head : head + 1, :, :], gathered.shape))
 
 
 def without_signs(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
-    """Yield that all minus signs of a stage are lost, wherever it has some."""
+    """Yield a mistake for each stage with negative numbers: all its minus signs are lost."""
     steps = {"scores": "score", "logits": "scaled", "context": "mix", "output": "mix"}
     for stage, array in (stages(sheet, sheet.right) or {}).items():
         says = f"All minus signs of {stage} are lost.", f"{stage} keeps its signs"
@@ -426,31 +425,31 @@ def without_signs(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
 
 
 def unsigned(step: Step, *given: Any) -> Array:
-    """Return what a step gives without minus signs."""
+    """Return the absolute values of a step's result."""
     array: Array = np.abs(step(*given))
     return array
 
 
 def unsigned_side(of: str, place: Step, at: Any, side: str, *given: Any) -> Array:
-    """Return one side without minus signs, and the others as they are."""
+    """Return one of q, k and v without minus signs, and the others unchanged."""
     placed: Array = place(at, side, *given)
     return np.abs(placed) if side == of else placed
 
 
 def one_hot(masked: Array) -> Array:
-    """Return all weight on the largest of each row `[... t s]`, the first of equal ones; none where all is hidden."""
+    """Return weight 1 on the (first) largest logit of each row `[... t s]`; 0 everywhere if all are masked."""
     first = masked.argmax(axis=-1)[..., None] == np.arange(masked.shape[-1])
     return np.where(first & np.isfinite(masked), 1.0, 0.0)
 
 
 def over_first_row(masked: Array) -> Array:
-    """Return exp over the sum of the first row `[... t s]`."""
+    """Return exp divided by the sum of the first row `[... t s]`."""
     powers = np.exp(masked)
     return np.asarray(powers / powers[..., :1, :].sum(axis=-1, keepdims=True))
 
 
 def made_with(wrong: str, other: str, project: Step, side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
-    """Return one side projected with the matrix and the bias of another, and the others as they are.
+    """Project one of q, k and v with the weight matrix and bias of another, and the others with their own.
 
     Raises:
         ValueError: the other matrix is of another size.
@@ -463,7 +462,7 @@ def made_with(wrong: str, other: str, project: Step, side: str, x: Array, arrays
 
 
 def left_out(without: str, project: Step, side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
-    """Return x for one side, and the others projected.
+    """Return x itself for one of q, k and v, and project the others.
 
     Raises:
         ValueError: x is of another width.
@@ -477,7 +476,7 @@ def left_out(without: str, project: Step, side: str, x: Array, arrays: Mapping[s
 
 
 def like(values: Array, other: Any) -> Array:
-    """Return other rows `[s d]` or `[h s d]` in the place of values `[n h s d]`.
+    """Broadcast other rows `[s d]` or `[h s d]` to the shape of values `[n h s d]`.
 
     Raises:
         ValueError: they do not fit.
@@ -489,7 +488,7 @@ def like(values: Array, other: Any) -> Array:
 
 
 def sharpened(box: Box, exact: Stages) -> Box:
-    """Return a box whose numbers leave what follows no room where they are just what is right, as whole ones are."""
+    """Return a box without rounding allowance on numbers that are exactly right, such as integers."""
     array = part(exact, box)
     if array is None or array.shape != box.values.shape:
         return replace(box, moves=None)
@@ -498,27 +497,28 @@ def sharpened(box: Box, exact: Stages) -> Box:
     return replace(box, moves=np.where(there, 0.0, box.halves))
 
 
-# Numbers that are right and written otherwise
+# Right numbers in other notations
 
 WHOLE_TEXT = "rounded to whole numbers, which is too coarse to count"
 CUT_TEXT = "cut after the last decimal instead of rounded"
 
 
 def coarse_text(decimals: int, asked: int) -> str:
-    """Say that numbers are rounded too coarsely."""
+    """Return the sentence that numbers are rounded too coarsely."""
     plural = "decimal" if decimals == 1 else "decimals"
     return f"rounded too coarsely, to {NUMBERS[decimals]} {plural} instead of {NUMBERS[asked]}"
 
 
 def in_percent(box: Box) -> Box:
-    """Return a box of percents as shares."""
+    """Convert a box from percent to fractions of 1."""
     return replace(box, values=box.values / 100, own=box.own / 100, moves=None)
 
 
 def moved_to_one(box: Box) -> Box | None:
-    """Return a box of shares as exact as those that were moved by a unit where rounding left a row beside 1.
+    """Widen the tolerance of rows of weights that sum to exactly 1, as if numbers were adjusted by one unit to get
+    there.
 
-    None where no row sums to 1 as it is written.
+    None if no row sums to 1 as written.
     """
     given = box.given.all(axis=-1, keepdims=True)
     sums = np.isclose(box.values.sum(axis=-1, keepdims=True), 1, rtol=0, atol=NOTHING)
@@ -527,13 +527,13 @@ def moved_to_one(box: Box) -> Box | None:
 
 
 def decimals_written(boxes: Sequence[Box]) -> int:
-    """Return how many decimals the numbers of some boxes are written with at most; whole numbers alone have none."""
+    """Return the largest number of decimals written in some boxes; 0 if all are integers."""
     finest = min((float(box.own.min(initial=0.5, where=np.isfinite(box.values))) for box in boxes), default=0.5)
     return max(0, round(-math.log10(2 * finest)))
 
 
 def own_halves(values: Array) -> Array:
-    """Return half a unit of the last decimal of numbers of which nobody knows how they were written, up to six."""
+    """Return half a unit of each number's last decimal, up to six, if it is not known how the number was written."""
     halves = np.full(values.shape, 0.5)
     with np.errstate(invalid="ignore"):
         short = np.where(np.abs(values) < WHOLE, values, 0.0)
@@ -548,13 +548,13 @@ WHOLE = 2.0**53
 
 
 def with_halves(box: Box, decimals: int) -> Box:
-    """Return a box whose numbers are exact to so many decimals."""
+    """Return a box whose numbers are exact to this many decimals."""
     halves = np.full(box.values.shape, 0.5 * 10.0**-decimals)
     return replace(box, halves=halves, own=halves, moves=None)
 
 
 def uncut(box: Box) -> Box:
-    """Return a box of numbers that were cut as rounded ones: in the middle of where they may have been."""
+    """Return a box of truncated numbers as rounded ones: each at the middle of its possible range."""
     with np.errstate(invalid="ignore"):
         moved = box.values + np.sign(box.values) * box.halves
         halves = np.where(box.values == 0, 2 * box.halves, box.halves)
@@ -562,8 +562,8 @@ def uncut(box: Box) -> Box:
 
 
 def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
-    """Return what is to be said of a sheet whose numbers all have fewer decimals than asked, and it as exact as they
-    are; None where they have enough, or are whole."""
+    """Return a remark and a sheet of lower precision if all its numbers have fewer decimals than required; None if they
+    have enough, or are integers."""
     decimals = decimals_written(sheet.boxes)
     if not 1 <= decimals < digits:
         return None
@@ -575,7 +575,7 @@ def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
 
 
 def slip_text(box: Box, missed: Array, expected: Array | None) -> str:
-    """Say which cells of a box are wrong, what should stand there, and what kind of slip it looks like."""
+    """Describe which cells of a box are wrong, the expected numbers, and the kind of slip."""
     places = np.argwhere(missed).tolist()
     shown = "; ".join(cell_text(box, place, expected) for place in places[:SHOWN])
     more = f"; {len(places)} in all" if len(places) > SHOWN else ""
@@ -583,7 +583,7 @@ def slip_text(box: Box, missed: Array, expected: Array | None) -> str:
 
 
 def cell_text(box: Box, place: Sequence[int], expected: Array | None) -> str:
-    """Say what a cell holds and what should stand there."""
+    """Describe a wrong cell and its expected number."""
     number = float(box.values[tuple(place)])
     mine, where = box.write_like(place, number), box.where(place)
     if expected is None or expected.shape != box.values.shape or np.isnan(expected[tuple(place)]):
@@ -594,7 +594,7 @@ def cell_text(box: Box, place: Sequence[int], expected: Array | None) -> str:
 
 
 def kind_of_slip(mine: str, number: float, other: str, right: float) -> str:
-    """Say what a wrong number looks like, where it looks like something."""
+    """Return the kind of slip that a wrong number looks like, or an empty text."""
     if number and mine.lstrip("-") == other.lstrip("-"):
         return "the sign"
     if number and right and any(abs(number * factor - right) <= 0.051 * abs(right) for factor in (0.1, 10.0)):

@@ -1,4 +1,4 @@
-"""Explains numbers: whether they are right, which mistake gives them, or where a slip is and what follows from it."""
+"""Explain numbers: whether they are right, which mistake gives them, or where a slip is and what follows from it."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from attn_exp.problem.problem import Problem
 
 
 def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verdict:
-    """Say of the numbers of some stages, as texts, arrays or names of files, what computation gives them.
+    """Return which computation gives the numbers of some stages, passed as texts, arrays or file names.
 
-    The first variant of the configuration is what is right.
+    The first variant of the configuration is the right computation.
 
     Raises:
-        UserError: no such stage, numbers that cannot be read or have no place in it, or settings that do not fit.
+        UserError: no such stage, numbers that cannot be read or do not fit it, or settings that do not fit.
     """
     start = perf_counter()
     _, problem, variants = prepared_with_code(config)
     sheet = filled_in(variants[0], problem, answers)
-    with np.errstate(all="ignore"):  # numbers of a person may be as large as they like
+    with np.errstate(all="ignore"):  # a person may give numbers of any size
         verdict = verdict_on(sheet, {variant.name: variant for variant in variants})
     name = " and ".join(f"answer.{one.stage}" for one in sheet.boxes)
     return decide(replace(verdict, name=name, asked=asked or variants[0].name, seconds=perf_counter() - start))
 
 
 def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -> Sheet:
-    """Return the worksheet of a variant with these answers in their boxes."""
+    """Return the worksheet of a variant with these answers in its boxes."""
     if settled.mistakes:
         raise UserError(
             f"mistake={settled.mistake}: the run says what is right; explain finds the mistake, leave it out"
@@ -64,7 +64,7 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
 
 
 def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
-    """Return what becomes of a worksheet: right, a mistake, another setting, a slip, two mistakes, or none of these."""
+    """Return the verdict on a worksheet: right, a mistake, another setting, a slip, two mistakes, or none of these."""
     evidence = Numbers(sheet, cache(partial(catalogue, sheet)), variants=variants)
     found = explained(evidence)
     if found.reading is not None:
@@ -79,8 +79,8 @@ def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
 
 
 def verdict_of_mistake(found: Explained) -> Verdict:
-    """Return the verdict on numbers that a mistake or another setting gives, all but a slip; one that may be chance is
-    not claimed."""
+    """Return the verdict on numbers explained by a mistake or another setting, apart from a slip; a match that may be
+    chance is not claimed."""
     findings, tried = tuple(consequences(found.view.sheet)), len(found.view.known())
     if found.by in (ONE, TWO) and found.view.tell_too_little(tried if found.by == ONE else tried**2):
         alike = (tuple(sorted(found.names)), *found.alike)
@@ -96,7 +96,7 @@ TOO_FEW = "something else: no known mistake explains it for sure, as these numbe
 
 
 def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
-    """Return the verdict on numbers that no mistake explains: the cells that are wrong, and what follows from them."""
+    """Return the verdict on numbers that no mistake explains: the wrong cells, and what follows from them."""
     bad = [slip for slip in slips if slip]
     findings = (*after_slips(sheet, slips), *sums(sheet))
     if not is_slip(slips):

@@ -1,4 +1,4 @@
-"""What each mistake would give on a worksheet, and small whole numbers that are drawn until every common one shows."""
+"""Predict the result of each mistake on a worksheet, and draw small integers until every common mistake shows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ COMMON = (
     "causal_flipped", "causal_strict", "mask_after_softmax", "heads_not_transposed", "single_head", "no_bias",
     "projection_transposed", "no_output_projection",
 )  # fmt: skip
-"""The mistakes that people make most; a sheet whose numbers hide one of these is drawn again."""
+"""The most common mistakes; a sheet whose numbers hide one of these is redrawn."""
 LARGEST_WEIGHT = 0.97
-"""A softmax that gives one key more than this is saturated: mistakes before it no longer show."""
+"""A softmax with a larger weight than this on one key is saturated: mistakes before it no longer show."""
 
 
 @dataclass(frozen=True, eq=False)
 class Foretold:
-    """What one mistake gives: the first box that it changes, and the numbers there and in all boxes after it."""
+    """The result of one mistake: the first box that it changes, and the numbers of all stages."""
 
     name: str
     says: str
@@ -40,7 +40,7 @@ class Foretold:
 
 
 def foretold(paper: Paper) -> Iterator[Foretold]:
-    """Yield what each mistake that a student can make here would give; of its ways, the first that a box shows."""
+    """Yield the result of each mistake that a student can make on this sheet, in the first variant that a box shows."""
     case, seen = case_of(paper.sheet), set[str]()
     for candidate in candidates_of(paper.sheet):
         name = candidate.names[0]
@@ -55,7 +55,7 @@ def foretold(paper: Paper) -> Iterator[Foretold]:
 
 
 def at_hand(paper: Paper, made: Stages) -> bool:
-    """Say whether a student can make a mistake on this sheet, which may give q, k or v and ask what comes after."""
+    """Return whether a student can make a mistake on this sheet: not if it changes a q, k or v that is given."""
     asked = {blank.stage for blank in paper.blanks}
     given = [side for side in "qkv" if side in paper.exact and side in made and side not in asked]
     return not any(differs_when_written(made[side], paper.exact[side], paper.digits) for side in given)
@@ -70,7 +70,7 @@ def first_changed(paper: Paper, made: Stages) -> str | None:
 
 
 def differs_when_written(array: Array, right: Array, digits: int) -> bool:
-    """Say whether numbers, written with so many decimals, are others than the right ones."""
+    """Return whether numbers, written with this many decimals, differ from the right ones."""
     array = array if array.ndim == 3 else array[None]
     if array.shape != right.shape:
         return True
@@ -86,13 +86,13 @@ def possible(paper: Paper) -> frozenset[str]:
 
 
 def hidden(paper: Paper, possible: frozenset[str]) -> list[str]:
-    """Return those of some mistakes that no box of the sheet would show."""
+    """Return the mistakes in `possible` that no box of the sheet would show."""
     shown = {mistake.name for mistake in foretold(paper)}
     return [name for name in COMMON if name in possible - shown]
 
 
 def saturated(paper: Paper) -> bool:
-    """Say whether a query looks at one key alone, though it may see several."""
+    """Return whether a query attends to almost one key only, though it can see several."""
     weights = paper.exact.get("weights")
     if weights is None:
         return False
@@ -101,26 +101,26 @@ def saturated(paper: Paper) -> bool:
 
 
 def flat(paper: Paper) -> bool:
-    """Say whether a head has the same score for every pair, so that it attends to all alike."""
+    """Return whether a head has the same score for every pair, so that its weights are uniform."""
     scores = paper.exact.get("scores")
     return scores is not None and scores[0].size > 1 and bool((np.ptp(scores, axis=(-2, -1)) == 0).any())
 
 
-# Small whole numbers for a worksheet
+# Small integers for a worksheet
 
 TRIES = 60
 
 Numbers = dict[str, Any]
-"""A student's own numbers: `tokens`, `vectors` and the matrices, as plain lists."""
+"""A student's own numbers: `tokens`, `vectors` and the weight matrices, as plain lists."""
 
 
 def drawn(
     config: Config, seed: int, compose: Callable[[Numbers], Paper], telling: frozenset[str]
 ) -> tuple[Numbers, Paper]:
-    """Return a student's numbers, and the sheet of them.
+    """Draw a student's numbers, and return them with their sheet.
 
-    x holds 0, 1 and 2, the matrices -1, 0 and 1; `compose` makes a sheet of numbers. They are drawn again, at most
-    `TRIES` times, while two tokens are the same, one of the mistakes `telling` would not show, or a softmax is
+    x holds 0, 1 and 2, the matrices -1, 0 and 1; `compose` makes a sheet of numbers. They are redrawn, at most `TRIES`
+    times, while two tokens are the same, one of the mistakes `telling` would not show, a head is flat, or a softmax is
     saturated.
 
     Raises:
@@ -144,18 +144,18 @@ def drawn(
 
 
 def alike(vectors: Sequence[Sequence[int]]) -> bool:
-    """Say whether two tokens have the same numbers, though there are enough for each to have its own."""
+    """Return whether two tokens have the same vector, though there are enough vectors for all."""
     rows, width = {tuple(row) for row in vectors}, len(vectors[0])
     return bool(len(rows) < len(vectors) <= (3**width - 1) // 2)
 
 
 def numbers(config: Config, rng: np.random.Generator) -> Numbers:
-    """Return an input of small whole numbers, as wide and as long as the configuration asks."""
+    """Return a random input of small integers with the width and length of the configuration."""
     tokens = config.embeddings.tokens
     names = list(tokens) if isinstance(tokens, tuple) else [f"t{place + 1}" for place in range(int(tokens or 4))]
     width = config.embeddings.d_model or 4
     vectors = rng.integers(0, 3, (len(names), width))
-    vectors[~vectors.any(axis=1), rng.integers(width)] = 1  # a token of nothing but zeros asks nothing
+    vectors[~vectors.any(axis=1), rng.integers(width)] = 1  # a zero vector would have only zero scores
     made: Numbers = {"tokens": names, "vectors": vectors.tolist()}
     made |= {name: rng.integers(-1, 2, (width, width)).tolist() for name in MATRICES}
     return made | ({name: rng.integers(-1, 2, width).tolist() for name in BIASES} if config.bias else {})

@@ -1,4 +1,4 @@
-"""Judges the numbers of a worksheet: what is right or follows from a wrong number, the slips, the mistakes by name."""
+"""Grade the numbers of a worksheet: right, following from a wrong number, slips, and mistakes by name."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from attn_exp.experiment.recipes import STAGES, Stages
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
 SETTING, LAYOUT, CANNOT_BE_READ, COPIED, MISSING = "setting", "layout", "cannot be read", "copied", "missing"
-"""Kinds of remarks beside those of single boxes: a setting that nobody asked for, how the table was laid out, cells
-that nobody can read, numbers of somebody else, and cells that are empty."""
+"""Kinds of remarks that are not about single boxes: another setting, the layout of the table, unreadable cells, numbers
+of somebody else, and empty cells."""
 TURNED_TEXT = "right, with tokens in columns"
 
 
 @dataclass(frozen=True)
 class Boxed:
-    """One box: how many of its cells are right, follow from wrong ones before, are wrong, empty, or cannot be read."""
+    """One box: how many of its cells are right, follow from earlier wrong ones, are wrong, empty, or unreadable."""
 
     stage: str
     right: int
@@ -55,7 +55,7 @@ class Boxed:
 
     @property
     def state(self) -> str:
-        """The box in a word."""
+        """The state of the box, in a word."""
         if self.wrong:
             return WRONG
         if self.follows:
@@ -65,12 +65,12 @@ class Boxed:
 
 @dataclass(frozen=True)
 class Grade:
-    """What became of one student's answers.
+    """The grade of one student's answers.
 
-    `points` are the cells that are right or follow rightly, `most` all cells. `first_wrong` is the first stage with a
-    wrong cell; `mistakes` name what gives these numbers, or the setting that does, in the words of a run; `said` is the
-    sentence for all of it. `remarks` are its parts, `cells` say what each cell `[h r c]` is, by stage, and `expected`
-    what should stand in boxes with wrong cells.
+    `points` counts the cells that are right or follow, `most` all cells. `first_wrong` is the first stage with a wrong
+    cell; `mistakes` names the mistakes, or the setting, that give these numbers; `said` is the summary sentence.
+    `remarks` are its parts, `cells` the state of each cell `[h r c]`, by stage, and `expected` the right numbers of
+    boxes with wrong cells.
     """
 
     boxes: tuple[Boxed, ...]
@@ -91,11 +91,11 @@ def grade(
     notes: Sequence[Remark] = (),
     decimals: Mapping[str, Array] | None = None,
 ) -> Grade:
-    """Judge the numbers of some stages `[h r c]`, NaN where a cell is empty or `unreadable`.
+    """Grade the numbers of some stages `[h r c]`, NaN where a cell is empty or `unreadable`.
 
-    A number may lie half a unit of the last decimal that was asked from what is right, or from what follows from the
-    rounded numbers in the boxes before it. `notes` are what is to be said of the file beside its numbers.
-    `decimals` say with how many each number is written, where that is known.
+    A number may differ by half a unit of the last required decimal from the right number, or from what follows from the
+    rounded numbers in the boxes before it. `notes` are remarks on the file besides its numbers. `decimals` holds the
+    number of decimals with which each number is written, where known.
     """
     boxes = boxes_of(paper, answers, decimals or {})
     sheet = sheet_with(paper, tuple(box for box in boxes if box.given.any()))
@@ -122,7 +122,7 @@ def grade(
 
 @dataclass(frozen=True)
 class Score:
-    """What a box is worth to a student, of how much."""
+    """The points of a box, and their maximum."""
 
     stage: str
     points: float
@@ -130,7 +130,7 @@ class Score:
 
 
 def scores(grade: Grade, worth: Mapping[str, float]) -> tuple[Score, ...]:
-    """Return the points of each box: one for each cell, or a share of what the box is worth to the teacher."""
+    """Return the points of each box: one for each cell, or a share of the box's points in `worth`."""
     found = []
     for box in grade.boxes:
         good, cells = box.right + box.follows, sum((box.right, box.follows, box.wrong, box.empty, box.unreadable))
@@ -140,7 +140,7 @@ def scores(grade: Grade, worth: Mapping[str, float]) -> tuple[Score, ...]:
 
 
 def cells_of(paper: Paper, sheet: Sheet, judged: Judged, stage: str, unreadable: Array | None) -> Array:
-    """Return what each cell of a box is, `[h r c]`."""
+    """Return the state of each cell of a box, `[h r c]`."""
     shape = next(blank.right.shape for blank in paper.blanks if blank.stage == stage)
     box = next((box for box in sheet.boxes if box.stage == stage), None)
     states = np.full(shape, EMPTY, dtype="<U10")
@@ -153,13 +153,13 @@ def cells_of(paper: Paper, sheet: Sheet, judged: Judged, stage: str, unreadable:
 
 
 def sheet_with(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
-    """Return the sheet with a student's boxes; those left empty were written elsewhere, if at all."""
+    """Return the sheet with a student's boxes; empty ones are assumed to be computed elsewhere, if at all."""
     empty = {blank.stage for blank in paper.blanks} - {box.stage for box in boxes if box.given.any()}
     return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
 
 
 def boxes_of(paper: Paper, answers: Mapping[str, Array], decimals: Mapping[str, Array]) -> Iterator[Box]:
-    """Yield a student's numbers as boxes, each number exact to half a unit of the last decimal asked."""
+    """Yield a student's numbers as boxes, each number exact to half a unit of the last required decimal."""
     for blank in paper.blanks:
         if blank.stage in answers:
             values = answers[blank.stage].reshape(paper.exact[blank.stage].shape)
@@ -170,19 +170,19 @@ def boxes_of(paper: Paper, answers: Mapping[str, Array], decimals: Mapping[str, 
 
 
 def states(paper: Paper, answers: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what each cell of the stages is `[h r c]`: right, following from a wrong one before, wrong, or empty."""
+    """Return the state of each cell of the answered stages `[h r c]`: right, following, wrong, or empty."""
     cells = grade(paper, answers).cells
     return {stage: cells[stage].reshape(answers[stage].shape) for stage in cells if stage in answers}
 
 
 def noted(texts: Sequence[str], turned_file: bool) -> tuple[Remark, ...]:
-    """Return what is to be said of a file beside its numbers: cells that nobody can read, and how it is laid out."""
+    """Return the remarks on a file besides its numbers: unreadable cells, and its layout."""
     found = [Remark("", CANNOT_BE_READ, text) for text in texts]
     return (*found, *([Remark("", LAYOUT, TURNED_TEXT)] if turned_file else []))
 
 
 def not_their_own(grade: Grade, whose: str) -> Grade:
-    """Return the grade of answers that belong to somebody else's sheet: nothing in them counts, by chance or not."""
+    """Return the grade of answers that belong to another student's sheet: nothing in them counts."""
     says = f"these are the numbers of {whose}'s sheet, not of this one"
     cells = {stage: np.where(array == EMPTY, EMPTY, WRONG) for stage, array in grade.cells.items()}
     boxes = tuple(
@@ -192,14 +192,14 @@ def not_their_own(grade: Grade, whose: str) -> Grade:
     return Grade(boxes, 0, grade.most, first, (), says, (Remark("", COPIED, says),), cells)
 
 
-# What explains a sheet
+# Explanations of a sheet
 
 
 def judge(paper: Paper, sheet: Sheet) -> Judged:
-    """Return what becomes of each cell of a sheet, and what is said of it.
+    """Grade the cells of a sheet and explain them.
 
-    A whole sheet is right, or right and written otherwise; or one mistake gives all of it; or each box is judged by
-    itself. Only where that leaves a box that nobody knows are settings, and pairs of mistakes, held against the whole.
+    A whole sheet is right, perhaps in another notation; or one mistake explains all of it; or each box is graded by
+    itself. Only if that leaves an unexplained box are settings and pairs of mistakes compared with the whole sheet.
     """
     if not sheet.boxes or agrees(sheet, sheet.right):
         return all_right(sheet)
@@ -223,13 +223,13 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
 
 
 def all_right(sheet: Sheet, *remarks: Remark) -> Judged:
-    """Return that every cell is right."""
+    """Return the grading in which every cell is right."""
     nothing = {box.stage: np.zeros_like(box.given) for box in sheet.boxes}
     return Judged(nothing, nothing, remarks)
 
 
 def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet]]:
-    """Yield other ways to write a whole sheet down."""
+    """Yield alternative notations of a whole sheet."""
     coarse = coarser(sheet, digits)
     if coarse is not None:
         yield Remark("", WRITTEN, coarse[0]), coarse[1]
@@ -240,7 +240,7 @@ def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet
 
 
 def one_mistake(paper: Paper, sheet: Sheet) -> tuple[str, ...]:
-    """Return the one mistake that gives every number of a sheet."""
+    """Return the name of the one mistake that explains every number of a sheet; empty if none does."""
     found = best(Numbers(sheet, lambda: paper.catalogue, kind="sheet").single_that_fit())
     return () if found is None else found.names
 
@@ -258,12 +258,12 @@ def of_names(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:
 
 
 def by_name(paper: Paper, name: str) -> Stages | None:
-    """Return the stages that a mistake gives in its first way."""
+    """Return the stages that a mistake gives in its first variant."""
     return next((made.stages for made in paper.catalogue if made.candidate.names == (name,)), None)
 
 
 def as_a_whole(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
-    """Return what explains all boxes together: a setting, a mistake and a slip, or two mistakes in a row."""
+    """Return remarks that explain all boxes together: a setting, a mistake and a slip, or two mistakes."""
     evidence = Numbers(sheet, lambda: paper.catalogue, kind="sheet")
     found = explained(evidence)
     tried = len(paper.catalogue)
@@ -284,7 +284,7 @@ def as_a_whole(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
 
 
 def sentence(remarks: Sequence[Remark]) -> str:
-    """Return all that is said of a sheet: mistakes first, then slips, then how it is written."""
+    """Join the remarks on a sheet into a text: mistakes first, then slips, then notation."""
     copied = [remark.says for remark in remarks if remark.kind == COPIED]
     if copied:
         return copied[0]
@@ -312,13 +312,13 @@ def sentence(remarks: Sequence[Remark]) -> str:
 
 
 def exchanged_once(remarks: Sequence[Remark]) -> list[str]:
-    """Return what is said of slips; two boxes that are exchanged are said once."""
+    """Return the texts on slips, reporting two swapped boxes only once."""
     said = dict.fromkeys(remark.says for remark in remarks)
     turned_round = {f"the boxes of {other} and {one} are exchanged" for one, other in ("qk", "qv", "kv")}
     return [text for text in said if text not in turned_round]
 
 
 def joined(parts: Sequence[str]) -> str:
-    """Return sentences one after another; those without a stop get one where another follows."""
+    """Join sentences, adding a full stop to all but the last where one is missing."""
     closed = [part if part.endswith(".") or place == len(parts) - 1 else f"{part}." for place, part in enumerate(parts)]
     return " ".join(f"{part[:1].upper()}{part[1:]}" if place else part for place, part in enumerate(closed))

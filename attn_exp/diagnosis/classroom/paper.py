@@ -1,4 +1,4 @@
-"""What a worksheet asks: its boxes in order, what is right in each, and how positions turn queries and keys by hand."""
+"""The questions of a worksheet: its boxes, the right numbers, and how positions rotate queries and keys."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from attn_exp.rules.positions.position import Position
 from attn_exp.rules.scores.score import Score
 
 MOST_NUMBERS = 400
-"""More than these nobody fills in by hand."""
+"""Limit of the numbers to fill in by hand."""
 TOLD_NORMALIZERS = ("softmax", "sum", "sigmoid")
-"""Those whose weights a line of a sheet says."""
+"""Normalizers for which a sheet has a formula."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blank:
-    """One box: the right numbers of a stage `[h r c]`, one head for the output, and the names of rows and columns."""
+    """One box: the right numbers of a stage `[h r c]` (one head for the output), and the row and column names."""
 
     stage: str
     right: Array
@@ -40,9 +40,9 @@ class Blank:
 
 @dataclass(frozen=True, eq=False)
 class Paper:
-    """A worksheet: what is given, what is asked, and to how many decimals.
+    """A worksheet: what is given, what to fill in, and to how many decimals.
 
-    `turned` shows tokens as columns, as some courses have it.
+    `turned` shows the tables transposed, with tokens as columns, as some courses do.
     """
 
     sheet: Sheet
@@ -52,12 +52,12 @@ class Paper:
 
     @cached_property
     def exact(self) -> Stages:
-        """What is right, in full digits."""
+        """The right numbers of all stages, unrounded."""
         return stages(self.sheet, self.sheet.right) or {}
 
     @cached_property
     def added(self) -> Array | None:
-        """What is added to the logits `[h t s]`, -inf where a token may not look; None where nothing is."""
+        """The additive mask and bias on the logits `[h t s]`, -inf where masked; None if there is none."""
         rules = self.sheet.settled.rules
         if self.given_weights or not (rules.masks or any(type(rule).bias is not Score.bias for rule in rules.scores)):
             return None
@@ -66,13 +66,13 @@ class Paper:
 
     @property
     def cap(self) -> float | None:
-        """The number c of `c tanh(logit / c)`, where logits are capped so."""
+        """The soft cap c in `c tanh(logit / c)`, or None."""
         bounds = (rule.bound() for rule in self.sheet.settled.rules.scores)
         return next((bound for bound in bounds if bound is not None), None)
 
     @property
     def extra(self) -> list[float]:
-        """One more logit in the sum of each head's weights; none where there is none."""
+        """An extra logit per head in the denominator of the softmax; empty if there is none."""
         settled = self.sheet.settled
         rules = [rule for rule in settled.rules.scores if type(rule).extra is not Score.extra]
         extras = [[float(rule.extra(head)) for head in range(settled.head)] for rule in rules]
@@ -80,13 +80,13 @@ class Paper:
 
     @cached_property
     def turned_sides(self) -> dict[str, Turned]:
-        """How positions turn q and k, by side; nothing where they do not."""
+        """How positions rotate q and k, by side; empty if they do not."""
         return turned_sides(self.sheet.settled, self.sheet.problem) or {}
 
     def room(self, stage: str) -> float:
-        """Return how far a number of a stage may lie from what is right: half a unit of its last decimal.
+        """Return the tolerance of a stage's numbers: half a unit of the last decimal.
 
-        Queries and keys that are turned may have been rounded before that too: both numbers of a pair were.
+        Rotated queries and keys may also have been rounded before the rotation, in both numbers of a pair.
         """
         half, turned = 0.5 * 10.0**-self.digits, self.turned_sides.get(stage)
         before = 0.0 if turned is None else float((np.abs(turned.cos) + np.abs(turned.sin)).max(initial=0.0))
@@ -99,7 +99,7 @@ class Paper:
 
     @cached_property
     def catalogue(self) -> list[Made]:
-        """What each mistake would give, computed once for all answers."""
+        """The result of each mistake, computed once for all answers."""
         return catalogue(self.sheet)
 
 
@@ -143,7 +143,7 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
 
 
 def check_length(count: int) -> None:
-    """Refuse more blanks than somebody fills in; as many as there are tokens is the least.
+    """Refuse more blanks than anybody would fill in; the number of tokens is a lower bound.
 
     Raises:
         UserError: how many there would be.
@@ -155,17 +155,17 @@ def check_length(count: int) -> None:
 
 
 def no_steps(settled: Settled) -> UserError:
-    """Return the line that says that a variant has no steps that could be asked."""
+    """Return the error for a variant without steps to ask about."""
     return UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
 
 
 def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:
-    """Return the stages that are not just the stage before them, or the input, again."""
+    """Return the stages that do not merely repeat an earlier stage or the input."""
     kept: list[str] = []
     for stage in formed:
         before = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in kept]
         again = any(same_numbers(exact[stage], array) for array in before)
-        if stage == "context" and "output" in exact:  # nothing but the heads, side by side
+        if stage == "context" and "output" in exact:  # only the concatenated heads
             again = again or same_numbers(np.concatenate(list(exact["context"]), axis=-1), exact["output"])
         if not again:
             kept.append(stage)
@@ -173,13 +173,12 @@ def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None
 
 
 def same_numbers(one: Array, other: Array) -> bool:
-    """Say whether two arrays hold the same numbers, heads of one apart."""
+    """Return whether two arrays hold the same numbers, ignoring axes of length 1."""
     one, other = np.squeeze(one), np.squeeze(other)
     return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-12)
 
 
 def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
-    """Return the box of a stage."""
     problem = sheet.problem
     whole = right if right.ndim == 3 else right[None]
     columns = problem.key_tokens if stage in KEYED else tuple(str(place + 1) for place in range(whole.shape[2]))
@@ -187,14 +186,14 @@ def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
 
 
 TRIED = 16
-"""Places at which it is seen which columns a position turns together; at the first of all it turns none."""
+"""Positions used to find which columns are rotated together; at position 0 none are."""
 SAME = 1e-9
-"""Numbers nearer than this are the same."""
+"""Numbers closer than this are the same."""
 
 
 @dataclass(frozen=True, eq=False)
 class Turned:
-    """Pairs of columns of a head, from 0, and the `cos` and `sin` `[tokens pairs]` by which each token's are turned.
+    """Pairs of columns of a head, counted from 0, with the `cos` and `sin` `[tokens pairs]` of each token's rotation.
 
     Columns a and b become `a cos - b sin` and `a sin + b cos`.
     """
@@ -205,7 +204,7 @@ class Turned:
 
 
 def turned_sides(settled: Settled, problem: Problem) -> dict[str, Turned] | None:
-    """Return how the variant turns `q` and `k`; nothing where positions turn none, None where no pairs say it."""
+    """Return how the variant rotates `q` and `k`; empty if it does not, None if it is no rotation of pairs."""
     turning = [position for position in settled.positions if not position.changes_x]
     if not turning or problem.q is None or problem.k is None:
         return {}
@@ -216,7 +215,7 @@ def turned_sides(settled: Settled, problem: Problem) -> dict[str, Turned] | None
 
 
 def of_side(turning: Sequence[Position], side: str, size: int, places: Array) -> Turned | None:
-    """Return the pairs, cosines and sines of one side at some places, or None where it is no turning of pairs."""
+    """Return the pairs, cosines and sines of one side at some positions, or None if it is no rotation of pairs."""
     tried = np.concatenate([places, np.arange(TRIED)])
     matrix = np.stack([moved(turning, side, row, tried) for row in np.eye(size)], axis=1)  # [places d d]
     linear = moved(turning, side, np.arange(1.0, size + 1), tried)
@@ -238,7 +237,7 @@ def of_side(turning: Sequence[Position], side: str, size: int, places: Array) ->
 
 
 def moved(turning: Sequence[Position], side: str, row: Array, places: Array) -> Array:
-    """Return one vector of a head as it is at each place `[places d]`."""
+    """Return one vector of a head after each position is applied, `[places d]`."""
     heads = np.repeat(row[None], len(places), axis=0)
     for position in turning:
         heads = position.turn(heads, places) if side == "q" else position.turn_key(heads, places)

@@ -1,4 +1,4 @@
-"""Numbers that a person wrote: the boxes of a worksheet, the ways to write right numbers down, and slips.
+"""Numbers from a person: the boxes of a worksheet, alternative notations of right numbers, and slips.
 
 May import from `asking` and all rooms above that.
 """

@@ -1,4 +1,4 @@
-"""One stage of a person's own computation, a box of a worksheet: which of a run's numbers it gives, and how exactly."""
+"""A box of a worksheet: one stage of a person's own computation, which cells are given, and how precisely."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ AS_GOOD_AS_MINUS_INFINITY = -1e4
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The numbers given of one stage, in the shape of the whole, NaN where none is given.
+    """The given numbers of one stage, in the shape of the full array, NaN where none is given.
 
-    `halves` is how far each may lie from the truth by rounding. `own` is that by each number's own digits.
-    `names` are those of its rows and columns, `note` says how it was read where that could be otherwise. `moves` is how
-    far what follows may have been computed from each number: not at all, where it is just what is right.
+    `halves` is the rounding tolerance of each number. `own` is the same by each number's own digits. `names` are the
+    row and column names, `note` says how an ambiguous input was read. `moves` is the rounding of each number that later
+    boxes may have used: 0 where the number is exactly right.
     """
 
     stage: str
@@ -49,19 +49,19 @@ class Box:
 
     @cached_property
     def far(self) -> Array | None:
-        """Which cells are given as numbers beyond all others; None where none is."""
+        """Which given cells are infinite or too large to be ordinary numbers; None if none is."""
         far = np.isinf(self.values) | (np.abs(self.values) >= -AS_GOOD_AS_MINUS_INFINITY)
         return far if far.any() else None
 
     @property
     def counted(self) -> str:
-        """How many numbers are given, and how they were read where that could be otherwise."""
+        """How many numbers are given, and how they were read if that was ambiguous."""
         count = int(self.given.sum())
         share = f"all {count} numbers" if count == self.values.size else f"{count} of {self.values.size} numbers"
         return f"{share}, read as {self.note}" if self.note else share
 
     def misses(self, array: Array | None, widening: Array | float = 0.0) -> Array:
-        """Return the cells that are not these numbers, rounded."""
+        """Return the given cells that differ from these numbers by more than rounding."""
         if array is None or array.shape != self.values.shape:
             return self.given
         with np.errstate(invalid="ignore"):
@@ -71,13 +71,13 @@ class Box:
         return np.asarray(self.given & ~near)
 
     def write_like(self, place: Iterable[int], number: float) -> str:
-        """Write a number to as many decimals as the one given there."""
+        """Format a number with as many decimals as the one given there."""
         half = float(self.halves[tuple(place)])
         digits = max(0, round(-np.log10(2 * half))) if half > 0 else 6
         return f"{number:.{digits}f}" if digits <= 6 else f"{number:.6g}"
 
     def where(self, place: Iterable[int]) -> str:
-        """Say where a cell stands."""
+        """Describe the position of a cell."""
         *head, row, column = place
         rows, columns = self.names
         which = f"head {head[0] + 1}, " if head and self.values.shape[0] > 1 else ""
@@ -86,11 +86,10 @@ class Box:
 
 
 def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
-    """Put the numbers given of a stage where they belong in the whole `[h t s]`, `[h t d]` or `[t m]`.
+    """Place the given numbers of a stage in the full array `[h t s]`, `[h t d]` or `[t m]`.
 
-    A matrix is that of the first head where there are several, or those of all heads one below the other. Numbers that
-    fit only with rows and columns exchanged are turned. Fewer rows and columns are the first ones, unless they are
-    named.
+    Of several heads, a matrix is the first, or all of them stacked vertically. Numbers that fit only transposed are
+    transposed. Fewer rows and columns are the first ones, unless they are named.
 
     Raises:
         UserError: more numbers than there are, or names that are no tokens.
@@ -118,13 +117,13 @@ def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
 
 
 def floor(cells: Cells) -> float:
-    """Return the rounding of the type that the numbers came in."""
+    """Return the rounding error of the dtype of the given numbers."""
     finite = np.abs(cells.values[np.isfinite(cells.values)])
     return float(cells.floor * finite[finite < -AS_GOOD_AS_MINUS_INFINITY].max(initial=1e-30))
 
 
 def has_room(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Say whether numbers of one shape are all or the first of another `[h r c]`."""
+    """Return whether numbers of one shape are all, or the first, of another `[h r c]`."""
     heads, rows, columns = shape
     if len(given) == 3:
         return given[0] == heads and given[1] <= rows and given[2] <= columns
@@ -136,7 +135,7 @@ def has_room(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 def spread(
     stage: str, part: Array, shape: tuple[int, ...], cells: Cells, names: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> Array:
-    """Return the numbers in the shape of the whole, NaN elsewhere."""
+    """Return the numbers in the full shape, NaN elsewhere."""
     whole = np.full(shape, np.nan)
     part = part[None] if part.ndim == 1 else part
     if part.ndim == 3:
@@ -153,7 +152,7 @@ def spread(
 
 
 def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str) -> list[int]:
-    """Return where named rows or columns belong; names none of which is a token's are no names of tokens."""
+    """Return the positions of named rows or columns; if no name is a token, the names are ignored."""
     lower = [name.lower() for name in names]
     known = [name.lower() in lower for name in given]
     if not any(known):
@@ -168,20 +167,20 @@ def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str
     return [free[name.lower()].pop(0) for name in given]
 
 
-# Numbers that a person gives, typed or from a file: what they say, how exactly, and which were left out
+# Numbers from a person, typed or from a file: their values, their precision, and which were left out
 
 NOT_GIVEN = ("", "null", "none", "nan", "na", "n/a", "_", "?", "-", "...")
-"""What stands in a cell that was left out."""
+"""Texts of a cell that is left out."""
 INFINITE = re.compile(r"[-+]?inf(inity)?", re.IGNORECASE)
 WORD = re.compile(r"\[|\]|,|[^\[\],\s]+")
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Numbers as they were given, NaN where a cell was left out, with the names of rows and columns if there are any.
+    """Numbers as they were given, NaN where a cell was left out, with row and column names if there are any.
 
-    `halves` is half a unit of the last digit of each number, where all have as many decimals as the longest; `own` is
-    that of each number's own digits. `floor` is the rounding of the type that the numbers came in.
+    `halves` is half a unit of the last digit of each number if all have as many decimals as the longest; `own` is that
+    of each number's own digits. `floor` is the rounding error of their dtype.
     """
 
     values: Array
@@ -213,19 +212,19 @@ def read_cells(given: Any, key: str) -> Cells:
 
 
 def from_print(text: str, key: str) -> Cells:
-    """Return the numbers of a text in brackets, typed or pasted."""
+    """Parse the numbers of a text in brackets, typed or pasted."""
     return cells(nested(text, key), key)
 
 
 def listed(given: Any) -> Any:
-    """Return lists of texts from lists of numbers, None where a cell was left out."""
+    """Convert nested lists of numbers to texts, empty where a cell was left out."""
     if isinstance(given, list | tuple | np.ndarray):
         return [listed(item) for item in given]
     return "" if given is None else str(given)
 
 
 def nested(text: str, key: str) -> Any:
-    """Return a typed text as lists of texts; a cell between two commas that holds nothing was left out."""
+    """Parse a bracketed text to nested lists of texts; a cell between two commas may be left out."""
     words = WORD.findall(text)
     stack: list[list[Any]] = [[]]
     last = "["
@@ -248,7 +247,7 @@ def nested(text: str, key: str) -> Any:
 
 
 def cells(given: Any, key: str) -> Cells:
-    """Return texts in lists as numbers."""
+    """Parse nested lists of texts as numbers."""
     shape = shape_of(given, key)
     words = [plain(word) for word in flat(given)]
     for place, word in enumerate(words):
@@ -263,12 +262,12 @@ def cells(given: Any, key: str) -> Cells:
 
 
 def plain(word: str) -> str:
-    """Return a number with an ordinary minus, without blanks and quotes."""
+    """Return the text of a number with an ordinary minus, without blanks and quotes."""
     return word.strip().strip("'\"").replace("\u2212", "-")
 
 
 def halves(words: Sequence[str], *, shared: bool) -> Array:
-    """Return half a unit of each number's last digit; plain numbers share their decimals, or each has its own."""
+    """Return half a unit of each number's last digit; if `shared`, plain numbers all use the most decimals."""
     plain_words = [word for word in words if NUMBER.fullmatch(word) and exponent(word) is None]
     most = max(map(decimals, plain_words), default=0)
 
@@ -282,7 +281,7 @@ def halves(words: Sequence[str], *, shared: bool) -> Array:
 
 
 def shape_of(given: Any, key: str) -> tuple[int, ...]:
-    """Return the shape of lists, all of one length on each level."""
+    """Return the shape of nested lists, refusing ragged ones."""
     if not isinstance(given, list):
         return ()
     shapes = {shape_of(item, key) for item in given}
@@ -293,7 +292,6 @@ def shape_of(given: Any, key: str) -> tuple[int, ...]:
 
 
 def flat(given: Any) -> Iterator[str]:
-    """Yield the texts of lists in order."""
     if isinstance(given, list):
         for item in given:
             yield from flat(item)
@@ -302,18 +300,18 @@ def flat(given: Any) -> Iterator[str]:
 
 
 def from_array(array: Array, key: str) -> Cells:
-    """Return an array as numbers of so many digits as they need to be told from their neighbours in its type."""
+    """Return an array as numbers with the digits that their dtype needs to tell them apart."""
     kind = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
     numbers = cells(listed(array.reshape(array.shape or (1,))), key)
     return replace(numbers, floor=float(np.finfo(kind).eps ** 0.75))
 
 
 PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
-"""How a print begins; a table may begin with a name in brackets, such as [CLS]."""
+"""How a printed array begins; a table may begin with a name in brackets, such as [CLS]."""
 
 
 def from_file(path: Path, key: str) -> Cells:
-    """Read a .npy file, or any other as a table, or as a print that was pasted into it."""
+    """Read a .npy file, or any other as a table or a pasted printout."""
     try:
         if path.suffix == ".npy":
             array = read_npy(path)
@@ -323,14 +321,14 @@ def from_file(path: Path, key: str) -> Cells:
         text = parsing.decoded(machine.read(path)).removeprefix("\ufeff")
         pasted = bare(text).strip()
         return from_print(pasted, key) if PASTED.match(pasted) else table(text, key)
-    except Exception as error:  # whatever reading a file of a person raises
+    except Exception as error:  # reading a person's file may raise anything
         if isinstance(error, UserError):
             raise
         raise UserError(f"{key}={path}: cannot be read ({reason(error)})") from error
 
 
 def table(text: str, key: str) -> Cells:
-    """Return the cells of a table: its first line and its first column may hold names."""
+    """Parse a table; its first line and first column may hold names."""
     rows = [row for row in lines(text) if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")
@@ -344,12 +342,12 @@ def table(text: str, key: str) -> Cells:
 
 
 def lines(text: str) -> list[list[str]]:
-    """Return the cells of each line, apart by semicolons, commas, tabs or blanks; remarks after # are left out."""
+    """Split lines into cells at semicolons, commas, tabs or blanks, leaving out comments after #."""
     kept = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     return rows_of(kept, (COMMA, SEMICOLON, TAB, BLANK))
 
 
 def is_number(cell: str) -> bool:
-    """Say whether a cell holds a number, or a word for one that is not given."""
+    """Return whether a cell holds a number, or a word for a missing one."""
     word = plain(cell)
     return bool(NUMBER.fullmatch(word) or INFINITE.fullmatch(word)) or word.lower() in NOT_GIVEN

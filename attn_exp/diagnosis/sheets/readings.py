@@ -1,4 +1,4 @@
-"""Ways to write right numbers down that are no mistakes: what is done early, shifted, or rounded on the way."""
+"""Harmless variations in right numbers: steps done early, logits shifted, or intermediate rounding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOGITS = ("scores", "logits", "capped", "masked")
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """The same function computed or written down otherwise: the boxes, the steps, and what is to be said of it."""
+    """An equivalent computation or notation: the boxes, the recipe, and the remark on it."""
 
     sheet: Sheet
     recipe: Recipe
@@ -26,7 +26,7 @@ class Reading:
 
 
 def other_readings(sheet: Sheet) -> Iterator[Reading]:
-    """Yield every way in which the numbers may be right beside the plain one."""
+    """Yield every alternative under which the numbers may be right."""
     yield from renamed(sheet)
     yield from early(sheet)
     yield from shifted(sheet)
@@ -37,7 +37,7 @@ def other_readings(sheet: Sheet) -> Iterator[Reading]:
 
 
 def early(sheet: Sheet) -> Iterator[Reading]:
-    """Yield the ways to scale queries or keys instead of the scores."""
+    """Yield the alternatives that scale queries or keys instead of the scores."""
     factor = sheet.settled.multiplier
     if factor == 1 or factor <= 0:
         return
@@ -49,17 +49,16 @@ def early(sheet: Sheet) -> Iterator[Reading]:
 
 
 def times(place: Step, factors: dict[str, float]) -> Step:
-    """Return the step that marks positions and multiplies each side by its factor."""
+    """Return the step that applies positions and multiplies each side by its factor."""
     return lambda at, side, heads, positions: place(at, side, heads, positions) * factors.get(side, 1.0)
 
 
 def unchanged(at: Any, scores: Array) -> Array:
-    """Return scores as they are: the step that does nothing."""
     return scores
 
 
 def shifted(sheet: Sheet) -> Iterator[Reading]:
-    """Yield the reading in which a constant was added to the logits of each query, which no softmax notices."""
+    """Yield the alternative with a constant added to the logits of each query, which a softmax ignores."""
     exact = stages(sheet, sheet.right)
     if exact is None or not sheet.settled.rules.normalizer.exponential:
         return
@@ -69,7 +68,7 @@ def shifted(sheet: Sheet) -> Iterator[Reading]:
 
 
 def level(box: Box, array: Array | None) -> Box:
-    """Return a box of logits without the mean of what it has too much in each row; all others stay as they are."""
+    """Subtract the mean deviation of each row from a box of logits; return any other box unchanged."""
     if box.stage not in LOGITS or array is None or array.shape != box.values.shape or not box.misses(array).any():
         return box
     with np.errstate(invalid="ignore"):
@@ -82,7 +81,7 @@ def level(box: Box, array: Array | None) -> Box:
 
 
 def renamed(sheet: Sheet) -> Iterator[Reading]:
-    """Yield the reading in which scores are scaled, as many documents have it."""
+    """Yield the alternative in which "scores" means the scaled scores, as in many documents."""
     present = {box.stage for box in sheet.boxes}
     if "scores" in present and "logits" not in present:
         boxes = tuple(replace(box, stage="logits") if box.stage == "scores" else box for box in sheet.boxes)
@@ -90,14 +89,14 @@ def renamed(sheet: Sheet) -> Iterator[Reading]:
 
 
 def turned(sheet: Sheet) -> Sheet | None:
-    """Return the sheet with tokens in columns, or None where its numbers do not fit so."""
+    """Return the sheet transposed, with tokens in columns, or None if its numbers do not fit so."""
     boxes = [swapped(box) for box in sheet.boxes]
     kept = tuple(box for box in boxes if box is not None)
     return replace(sheet, boxes=kept) if len(kept) == len(boxes) else None
 
 
 def swapped(box: Box) -> Box | None:
-    """Return a box with rows and columns exchanged, where they fit; one that was turned when it was read stays."""
+    """Return a transposed box, or None if it does not fit; one that was transposed when it was read stays."""
     if TURNED in box.note:
         return box
     *_, rows, columns = box.values.shape
@@ -109,21 +108,21 @@ def swapped(box: Box) -> Box | None:
 
 
 def exchanged(array: Array, size: int) -> Array:
-    """Return an array with the rows and columns of its first square exchanged, and NaN in what is left."""
+    """Transpose the leading square of an array, with NaN elsewhere."""
     whole = np.full(array.shape, np.nan)
     whole[..., :size, :size] = array[..., :size, :size].swapaxes(-1, -2)
     return whole
 
 
 def fewest_digits(sheet: Sheet) -> int | None:
-    """Return how many decimals the coarsest box shows, where these are few."""
+    """Return the number of decimals of the coarsest box, if it is 1 to 4."""
     half = max(float(box.halves.max(initial=0.0, where=box.given)) for box in sheet.boxes)
     digits = round(-np.log10(2 * half)) if 0 < half < np.inf else 99
     return int(digits) if 1 <= digits <= 4 else None
 
 
 def by_own_digits(sheet: Sheet) -> Sheet:
-    """Return the sheet on which each number is as exact as its own digits; the same one where it is so already."""
+    """Return the sheet with each number's tolerance by its own digits; the same object if nothing changes."""
     boxes = tuple(replace(box, halves=box.own, moves=None) for box in sheet.boxes)
     same = all(np.array_equal(new.halves, old.halves) for new, old in zip(boxes, sheet.boxes, strict=True))
     return sheet if same else replace(sheet, boxes=boxes)

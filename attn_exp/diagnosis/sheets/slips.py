@@ -1,4 +1,4 @@
-"""Wrong cells of a worksheet: which they are, what should stand there, and whether the rest follows from them."""
+"""Wrong cells of a worksheet: which they are, the expected numbers, and whether the rest follows from them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from attn_exp.experiment.verdict import BROKEN, HELD, Finding
 from attn_exp.forms.pipeline import Recipe
 
 SHOWN = 4
-"""So many wrong cells are written out."""
+"""Maximum number of wrong cells that are listed."""
 FEW = 1 / 3
-"""A slip is at most this share of a box; more is another computation."""
+"""A slip affects at most this share of a box; more is another computation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Slip:
-    """Wrong cells in one box, and what should stand there."""
+    """Wrong cells in one box, and the expected numbers."""
 
     box: Box
     cells: Array
@@ -34,7 +34,7 @@ class Slip:
         return f"{shown}; {len(places)} in all" if len(places) > SHOWN else shown
 
     def cell(self, place: Sequence[int]) -> str:
-        """Say what a cell holds and what should stand there."""
+        """Describe a wrong cell and its expected number."""
         mine = self.box.write_like(place, float(self.box.values[tuple(place)]))
         if self.expected is None or self.expected.shape != self.box.values.shape:
             return f"{self.box.where(place)}: {mine} is wrong"
@@ -42,12 +42,12 @@ class Slip:
 
 
 def every_slip(sheet: Sheet) -> list[Slip | None]:
-    """Return for each box its wrong cells, judged from the boxes before it, or None where it is right."""
+    """Return the wrong cells of each box, given the boxes before it, or None where it is right."""
     return list(slips_of(sheet, sheet.right, stages(sheet, sheet.right)))
 
 
 def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Slip | None]:
-    """Yield the same of a recipe, whose stages are known, in place of the right computation."""
+    """Yield the same relative to a recipe with known stages."""
     later = False
     for place, box in enumerate(sheet.boxes):
         missed = unfollowed(sheet, recipe, place) if later else wrong(sheet, recipe, place, exact)
@@ -60,13 +60,13 @@ def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Sli
 
 
 def is_slip(slips: Sequence[Slip | None]) -> bool:
-    """Say whether few cells of the boxes are wrong, so that the rest is more than chance."""
+    """Return whether few cells of each box are wrong, so that the rest is more than chance."""
     shares = [float(slip.cells.sum() / slip.box.given.sum()) for slip in slips if slip]
     return bool(shares) and max(shares) <= FEW
 
 
 def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]:
-    """Yield what is to be said of each box where no mistake explains the wrong ones."""
+    """Yield a finding on each box if no mistake explains the wrong ones."""
     wrong_already = False
     for box, slip in zip(sheet.boxes, slips, strict=True):
         good = "follows from the numbers before" if wrong_already else box.counted
@@ -75,7 +75,7 @@ def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]
 
 
 def consequences(sheet: Sheet) -> Iterator[Finding]:
-    """Yield what is to be said of each box where a mistake explains all: the first wrong one, and what comes of it."""
+    """Yield a finding on each box if a mistake explains all: the first wrong one, and what follows from it."""
     exact = stages(sheet, sheet.right)
     wrong_already = False
     for place, box in enumerate(sheet.boxes):

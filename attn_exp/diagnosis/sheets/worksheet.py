@@ -1,7 +1,7 @@
-"""A worksheet: a run's problem, the boxes that a person filled in, and whether a way to compute gives their numbers.
+"""A worksheet: a run's problem, the boxes that a person filled in, and whether a recipe reproduces their numbers.
 
-A box agrees where its numbers are those of the exact computation, rounded; or those that follow from the rounded
-numbers in the boxes before it; or lie between, as far as the rounding of those boxes moves the result.
+A box agrees if its numbers are those of the exact computation, rounded; or follow from the rounded numbers in the boxes
+before it; or are in between, as far as the rounding of those boxes can change the result.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ STEPS = {
 LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
 """The step after which no other changes a stage."""
 MOST_CELLS = 400
-"""Of more numbers than this the rounding is not carried through one by one."""
+"""With more numbers than this, rounding is not propagated cell by cell."""
 FAR = 40
-"""Half units of the last decimal: no rounding of what no box asks moves a number farther."""
+"""Limit, in units of a box's tolerance, of how far rounding in stages without a box can move a number."""
 
 
 class Itself:
-    """Stands for an object in a key: equal to what stands for that very object, which it keeps."""
+    """A dictionary key that compares an object by identity and keeps it alive."""
 
     def __init__(self, it: Any) -> None:
         self.it = it
@@ -50,8 +50,8 @@ class Itself:
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """What was worked out for one sheet: `missed` are the cells of a box that do not follow by some steps, and `moving`
-    the copies of the first so many boxes, in each of which a cell is moved."""
+    """Results cached for one sheet: `missed` holds the cells of a box that do not follow by some steps, and `moving`
+    the copies of the first boxes, each with one cell moved."""
 
     missed: dict[tuple[int, tuple[Itself, ...]], Array] = field(default_factory=dict)
     moving: dict[int, list[Box]] = field(default_factory=dict)
@@ -61,8 +61,8 @@ class Followed:
 class Sheet:
     """A variant on its problem, and the boxes that are filled in, in the order of the stages.
 
-    `scratch` are stages that no box holds and that a person writes down elsewhere, rounded as in the boxes; so are
-    cells left empty. None means that all of these are exact.
+    `scratch` are stages without a box that a person writes down elsewhere, rounded as in the boxes, as are empty cells.
+    None means that all of these are exact.
     """
 
     settled: Settled
@@ -70,11 +70,11 @@ class Sheet:
     boxes: tuple[Box, ...]
     scratch: tuple[str, ...] | None = None
     followed: Followed = field(default_factory=Followed, init=False, repr=False)
-    """What follows from these boxes by some steps, for other recipes of the same steps."""
+    """Cache for recipes that share their first steps."""
 
     @cached_property
     def open(self) -> bool:
-        """Whether numbers are left to be written down elsewhere: of stages on the way, or of cells left empty."""
+        """Whether some numbers are written down elsewhere: stages without a box, or empty cells."""
         return self.scratch is not None and (bool(self.scratch) or not all(box.given.all() for box in self.boxes))
 
     @property
@@ -84,7 +84,7 @@ class Sheet:
 
 
 def stages(sheet: Sheet, recipe: Recipe) -> Stages | None:
-    """Return the stages that a recipe gives on the problem, or None where it does not fit the shapes."""
+    """Return the stages that a recipe computes from the problem, or None if it does not fit the shapes."""
     return stages_of(recipe, sheet.settled, sheet.problem)
 
 
@@ -94,12 +94,12 @@ def part(made: Stages | None, box: Box) -> Array | None:
 
 
 def agrees(sheet: Sheet, recipe: Recipe) -> bool:
-    """Say whether a recipe gives the numbers of every box."""
+    """Return whether a recipe reproduces the numbers of every box."""
     return gives(sheet, recipe, stages(sheet, recipe))
 
 
 def gives(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
-    """Say whether a recipe, whose stages are known, gives the numbers of every box."""
+    """Return whether a recipe, whose stages are known, reproduces the numbers of every box."""
     first = sheet.boxes[0]
     if exact is None or first.misses(part(exact, first), FAR * first.halves if sheet.open else 0.0).any():
         return False
@@ -107,7 +107,7 @@ def gives(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
 
 
 def wrong(sheet: Sheet, recipe: Recipe, place: int, exact: Stages | None) -> Array:
-    """Return the cells of a box that the recipe does not give, neither exactly nor from the boxes before."""
+    """Return the cells of a box that the recipe reproduces neither exactly nor from the boxes before."""
     box = sheet.boxes[place]
     missed = box.misses(part(exact, box))
     return missed & unfollowed(sheet, recipe, place) if missed.any() and (place or sheet.open) else missed
@@ -116,7 +116,7 @@ def wrong(sheet: Sheet, recipe: Recipe, place: int, exact: Stages | None) -> Arr
 def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
     """Return the cells of a box that do not follow from the boxes before it.
 
-    Recipes that differ only in later steps share the answer.
+    Recipes that differ only in later steps share the cached result.
     """
     names = [one.name for one in fields(recipe)]
     last = LAST.get(sheet.boxes[place].stage, "finish")
@@ -144,7 +144,7 @@ def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
 
 
 def on_the_way(sheet: Sheet, recipe: Recipe, box: Box, centre: Array) -> Array:
-    """Return how far a box moves while what no box before it holds moves within its rounding."""
+    """Return how far a box changes while intermediate numbers outside the boxes vary within their rounding."""
     made, total = stages(sheet, recipe) or {}, np.zeros_like(centre)
     half = box.halves.max(initial=0.0, where=box.given)
     boxes, scratch = {other.stage: other for other in sheet.boxes}, sheet.scratch or ()
@@ -158,21 +158,21 @@ def on_the_way(sheet: Sheet, recipe: Recipe, box: Box, centre: Array) -> Array:
 
 
 def reach(sheet: Sheet, recipe: Recipe, moving: Sequence[Box], stage: str, centre: Array) -> Array:
-    """Return how far a stage moves while the numbers before it move within their rounding, to first order."""
+    """Return how far a stage changes while the numbers before it vary within their rounding, to first order."""
     total = np.zeros_like(centre)
     if not moving or len(moving[0].values) < 2:
         return total
     count = len(moving[0].values)
     moved = one_stage(sheet, going_on_from(recipe, moving), stage, count)
     if moved is None or not np.array_equal(moved[-1], centre, equal_nan=True):
-        return total  # one copy has moved another: nothing is known
+        return total  # copies influence each other: nothing is known
     with np.errstate(invalid="ignore", over="ignore"):
         apart: Array = np.nan_to_num(np.abs(moved - centre)).sum(axis=0)
     return apart
 
 
 def nudged(boxes: Sequence[Box]) -> list[Box]:
-    """Return copies of boxes `[n ...]`, in each of which one cell is moved by its rounding; in the last one none is."""
+    """Return copies of boxes `[n ...]`, each with one cell moved by its rounding, and a last one unchanged."""
     cells = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
     count, start, copies = sum(map(len, cells)), 0, []
     for box, places in zip(boxes, cells, strict=True):
@@ -187,7 +187,7 @@ def nudged(boxes: Sequence[Box]) -> list[Box]:
 
 
 def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
-    """Return a stage of so many copies of the problem, `[n ...]`, computed no further; None where it does not fit."""
+    """Compute one stage of `copies` of the problem, `[n ...]`, and stop there; None if the shapes do not fit."""
     early = stage in STEPS and stage not in "qkv"
     try:
         with np.errstate(all="ignore"):
@@ -203,11 +203,11 @@ def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | 
     return array
 
 
-# Recipes that go on from numbers a person wrote, that end early, or that round on the way
+# Recipes that continue from a person's numbers, stop early, or round intermediate stages
 
 
 class EnoughError(Exception):
-    """Carries the stage that was asked for out of a computation, which ends there."""
+    """Carries the requested stage out of a computation, which stops there."""
 
     def __init__(self, array: Array) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ class EnoughError(Exception):
 
 
 def ended(step: Step) -> Step:
-    """Return the step after which nothing else is computed."""
+    """Return a step that stops the computation after itself."""
 
     def end(*given: Any) -> Any:
         raise EnoughError(step(*given))
@@ -224,7 +224,7 @@ def ended(step: Step) -> Step:
 
 
 def going_on_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
-    """Return the recipe that goes on from the numbers in these boxes instead of its own."""
+    """Return the recipe that continues from the numbers in these boxes instead of its own."""
     steps: dict[str, Any] = {}
     for box in boxes:
         if box.stage in STEPS:
@@ -234,13 +234,13 @@ def going_on_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
 
 
 def other_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Recipe:
-    """Return the recipe with the step of that name changed."""
+    """Return the recipe with the named step changed."""
     steps: dict[str, Any] = {name: change(getattr(recipe, name))}
     return replace(recipe, **steps)
 
 
 def filled(step: Step, box: Box) -> Step:
-    """Return the step with a box's numbers in place of its own, where they are given."""
+    """Return the step with a box's given numbers in place of its own."""
 
     whole = bool(box.given.all())
 
@@ -262,7 +262,7 @@ def filled(step: Step, box: Box) -> Step:
 
 
 def rounded(recipe: Recipe, digits: int) -> Recipe:
-    """Return the recipe that writes down every stage with so many decimals and goes on from that."""
+    """Return the recipe that rounds every stage to this many decimals and continues from that."""
 
     def rounding(step: Step) -> Step:
         return lambda *given: np.round(step(*given), digits)

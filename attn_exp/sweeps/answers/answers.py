@@ -1,4 +1,4 @@
-"""All that a sweep answers, made once from its cube: terminal, page, files and plots show the same rows."""
+"""The results of a sweep's analysis, computed once from its cube and shared by terminal, page, files and plots."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from attn_exp.sweeps.answers.effects import (
 from attn_exp.sweeps.answers.phrases import format_effect, format_size
 
 WRONG = 1e6
-"""Units in the last place beyond which no rounding explains an error."""
+"""Units in the last place beyond which rounding cannot explain an error."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What each setting does: `effects` are rows of one table, that which explains most first.
+    """The effect of each setting: `effects` are rows of one table, sorted by explained variance.
 
-    `notes` say what the verdicts rest on and what could not be compared. `inert` names, for each setting, the variants
-    in which it changes nothing. `shares` are of the variance.
+    `notes` qualify the verdicts and say what could not be compared. `inert` lists, for each setting, the variants in
+    which it changes nothing. `shares` are shares of the variance.
     """
 
     effects: Sequence[Effect] = ()
@@ -51,12 +51,12 @@ class Answers:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Where the output is wrong."""
+        """Warnings that outputs are wrong."""
         return () if self.cube is None else tuple(find_wrong(self.cube))
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Whether any output is wrong, and the effects in words, a sentence for the rows of each change of a metric."""
+        """The warnings, and a sentence for the rows of each change of a metric."""
         said = {""}
 
         def is_new(note: str) -> bool:
@@ -67,11 +67,11 @@ class Answers:
 
 
 NONE = Answers()
-"""What a sweep answers that has no result, or too many combinations."""
+"""The answers of a sweep without results, or with too many combinations."""
 
 
 def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = False) -> Answers:
-    """Return what a sweep answers; differences matter from these thresholds on."""
+    """Analyse a sweep; `thresholds` are the smallest differences that matter."""
     if cube is None:
         return NONE
     shares = list(measure_shares(cube))
@@ -81,7 +81,7 @@ def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = Fal
 
 
 def find_wrong(cube: Cube) -> Iterator[str]:
-    """Say where the output is wrong."""
+    """Yield a warning if outputs are wrong."""
     far = cube.numbers.get("error_ulp", np.zeros(1))
     if wrong := int((far > WRONG).sum()):
         largest = float(np.nanmax(cube.numbers["error"]))
@@ -89,7 +89,7 @@ def find_wrong(cube: Cube) -> Iterator[str]:
 
 
 def find_notes(cube: Cube, tests: int) -> Iterator[str]:
-    """Yield what a reader has to know of all effects."""
+    """Yield notes that apply to all effects."""
     for group in find_same_functions(cube):
         yield f"{listed(group)} give the same result in every point."
     apart = []
@@ -110,7 +110,7 @@ def find_notes(cube: Cube, tests: int) -> Iterator[str]:
 
 
 def find_where(cube: Cube, metric: str) -> str:
-    """Say at which values of a setting no row has a number of a metric."""
+    """Name the values of settings for which no row has this metric."""
     found = []
     for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
         levels = find_levels(cube.numbers[metric], axis)
@@ -119,11 +119,11 @@ def find_where(cube: Cube, metric: str) -> str:
 
 
 MOST_DRAWN = 24
-"""Lines that a panel of a plot has room for: those of the effects that explain most."""
+"""Maximum number of lines in a plot panel; the effects that explain most are kept."""
 
 
 def drawn_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Change]]:
-    """Return the effects on each metric as they are drawn; metrics that nothing moves are left out."""
+    """Return the effects to draw for each metric; metrics without any change are left out."""
     drawn = {
         metric: [
             Change(label_effect(each), each.mean, each.low, each.high, bool(each.sign))
@@ -137,13 +137,12 @@ def drawn_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Ch
 
 
 def label_effect(effect: Effect) -> str:
-    """Name the change of a setting, and where."""
+    """Label the change of a setting, and where it applies."""
     place = f" at {shorten(effect.at)}" if effect.at else ""
     return f"{shorten(effect.setting)}: {format_change(effect)}{place}"
 
 
 def format_change(effect: Effect) -> str:
-    """Write what changes into what."""
     return f"{short(effect.start)} → {short(effect.end)}"
 
 
@@ -184,7 +183,7 @@ def effects_table(answers: Answers) -> Table:
 
 
 def shares_table(answers: Answers) -> Table:
-    """Return what explains how much of the variance, as a table for papers: each share of a hundredth or more."""
+    """Return the explained shares of variance as a table for papers, leaving out those below a hundredth."""
     large = [share for share in answers.shares if share.share >= 0.01]
     lines = tuple((titled(share.metric), " × ".join(share.settings), f"{share.share:.1%}") for share in large)
     head = (words.METRIC, "explained by", words.SHARE)
@@ -193,11 +192,11 @@ def shares_table(answers: Answers) -> Table:
 
 
 SHARES = (5, 25, 50, 75, 95)
-"""Percentiles that a table shows; between two numbers they are interpolated (Hyndman & Fan 1996, type 7)."""
+"""Percentiles in the table, linearly interpolated (Hyndman & Fan 1996, type 7)."""
 
 
 def percentiles_table(cube: Cube | None) -> Table:
-    """Return a line for each combination, variant and metric that differs over the seeds, of which there are enough."""
+    """Return a row for each combination, variant and metric that varies over the seeds, if there are enough seeds."""
     pairs = () if cube is None or len(cube.seeds) < FEW else tuple(find_percentiles(cube))
     names = () if cube is None else cube.names
     head = (*names, words.METRIC, words.SEEDS, *(f"{share}%" for share in SHARES))
@@ -207,7 +206,7 @@ def percentiles_table(cube: Cube | None) -> Table:
 
 
 def find_percentiles(cube: Cube) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the lines, each after its metric, in the order of the points."""
+    """Yield the rows, each after its metric, in the order of the points."""
     for places in product(*(range(len(levels)) for levels in cube.levels)):
         labels = tuple(levels[place] for levels, place in zip(cube.levels, places, strict=True))
         for metric, numbers in cube.numbers.items():

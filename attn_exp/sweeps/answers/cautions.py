@@ -1,4 +1,4 @@
-"""What else a setting changes, which may be why a metric moves: stands as a note beside the effect."""
+"""Notes on what else a setting changes, which may explain why a metric changes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.digits import signed
 
 CHANGE_KEYS = ("mask", "past", "tokens")
-"""Settings that change how many keys a query sees."""
+"""Settings that change the number of keys a query can attend to."""
 ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "shift", "cosine")
-"""Metrics that this alone does not move."""
+"""Metrics that this alone does not change."""
 SCALES = ("scale", "multiplier", "logit_std")
 SPREAD = 0.05
-"""From which relative change on the spread of the logits is worth a note."""
+"""Smallest relative change of the logits' spread that is noted."""
 
 
 class Change(Protocol):
-    """Two values of a setting on a metric."""
+    """Two values of a setting, and a metric."""
 
     @property
     def axis(self) -> int: ...
@@ -35,7 +35,7 @@ class Change(Protocol):
 
 
 def find_cautions(cube: Cube, change: Change) -> Iterator[str]:
-    """Yield what else a change of a setting does that may explain its effect on a metric."""
+    """Yield the side effects of a setting's change that may explain its effect on a metric."""
     name, label = cube.names[change.axis], cube.levels[change.axis][change.end]
     if value := cube.find_pinned_value(name):
         yield f"{name} is always {value} here"
@@ -61,7 +61,7 @@ def find_cautions(cube: Cube, change: Change) -> Iterator[str]:
 
 
 def mean_change(cube: Cube, change: Change, metric: str) -> float:
-    """Return the mean paired change of another metric."""
+    """Return the mean paired difference of another metric."""
     first, second = (np.take(cube.numbers[metric], level, axis=change.axis) for level in (change.start, change.end))
     there = np.isfinite(second - first)
     return float((second - first)[there].mean()) if there.any() else 0.0

@@ -1,4 +1,4 @@
-"""The rows of a sweep as arrays: an axis for each setting, one for the seeds and one for the variants."""
+"""The rows of a sweep as arrays, with an axis for each setting, one for the variants and one for the seeds."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.sweep.plotted import ALL
 
 OK = "ok"
-"""What the column `status` says of a point that has its rows."""
+"""Value of the column `status` for a point that has its rows."""
 
 MOST_POINTS = 50_000
-"""Points that are compared in pairs; of a larger sweep, those of its first seeds."""
+"""Maximum number of points compared in pairs; a larger sweep is limited to its first seeds."""
 MOST_CELLS = 4_000_000
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 OWN = tuple(name for name in METRICS if name not in ("shift", "cosine"))
-"""Metrics of a variant alone; the others compare it with the first row."""
+"""Metrics of a variant alone; the others compare it with the baseline row."""
 OF_SHARES = ("largest_weight", "sink", "sparsity")
-"""Metrics that compare rows of weights only if both sum to 1, or neither does."""
+"""Metrics of weights; rows are comparable only if the weights of both sum to 1, or of neither."""
 OVER_QUERIES = ("entropy", "effective_keys", "largest_weight")
-"""Means over the queries that see a key."""
+"""Means over the queries that can attend to any key."""
 PAST = "past"
-"""The setting that says how many tokens have no query."""
+"""The setting with the number of tokens that have no query."""
 VARIANT = "variant"
 PINNED = ("head", "kv_head", "scale", "bias", "mask", "score", "position", "normalizer", "convention", "mistake")
 RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "output_projection", "computed_in")
-"""Columns that hold the settings of a row as the variant has them, whatever the point asked for."""
+"""Columns with the settings of a row as the variant resolved them, whatever the point set."""
 
 
 @dataclass(frozen=True)
 class Cube:
-    """What was measured, `[levels of each setting ..., variants, seeds]`; NaN where there is no number.
+    """Measured numbers `[levels of each setting ..., variants, seeds]`, NaN where one is missing.
 
-    `names` and `levels` are the settings that vary and their values, the variants last; settings that move together are
-    one. `resolved` numbers the settings that rows really had, which `settings` holds by name; `letters` tells which
-    variants of a point compute the same, `queries` numbers the sets of queries that means are over. All three are -1
-    where a point has no result. `left_out` counts the seeds that were too many.
+    `names` and `levels` are the settings that vary and their values, the variants last; zipped settings count as one.
+    `resolved` indexes `settings`, the settings that rows really had; equal `letters` mark the variants of a point that
+    compute the same, `queries` numbers the sets of queries that means are over. All three are -1 where a point has no
+    result. `left_out` counts the seeds beyond the limit.
     """
 
     names: tuple[str, ...]
@@ -59,25 +59,24 @@ class Cube:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The names of the variants."""
         return self.levels[-1]
 
     def find_pinned_value(self, setting: str) -> str:
-        """Return the value that a setting has in every row, whatever points ask for; nothing if it varies."""
+        """Return the value that a setting has in every row, whatever the points set; empty if it varies."""
         numbers = np.unique(self.resolved[self.resolved >= 0]).tolist()
         values = {self.settings[number].get(f"variant_{setting}", "") for number in numbers}
         return values.pop() if len(values) == 1 else ""
 
     def find_groups(self, metric: str) -> Array:
-        """Number the rows by what makes a metric comparable: the queries that it is a mean over, and what weights sum
-        to."""
+        """Number the rows by what makes a metric comparable: the queries it is averaged over, and the sum of the
+        weights."""
         over_queries = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric == "shift")
         groups: Array = self.queries if over_queries else np.zeros_like(self.queries)
         return 2 * groups + self.sums_to_one if metric in OF_SHARES else groups
 
     @cached_property
     def sums_to_one(self) -> Array:
-        """Whether the weights of each row sum to 1 without any below 0."""
+        """Whether the weights of each row are non-negative and sum to 1."""
         names = (settings.get("variant_normalizer", "softmax") for settings in self.settings)
         known = (rules.normalizer(name if rules.has("normalizer", name) else "softmax") for name in names)
         return np.array([*(each.sums_to_one and not each.signed for each in known), True])[self.resolved]
@@ -85,7 +84,7 @@ class Cube:
 
 @dataclass
 class Gatherer:
-    """Takes the lines of a sweep's table one by one, and keeps what a cube needs of them."""
+    """Collects what a cube needs while the lines of a sweep's table stream through."""
 
     head: Sequence[str]
     axes: Sequence[Mapping[str, Any]]
@@ -101,14 +100,14 @@ class Gatherer:
     left_out: set[str] = field(default_factory=set)
 
     def watching(self, lines: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
-        """Yield the lines on, having taken each."""
+        """Pass the lines on, recording each."""
         axes, columns = self.axes, [self.head.index(axis["column"]) for axis in self.axes]
         single = [group[0] for group in self.dimensions if len(group) == 1]
         seed = next((place for place in single if axes[place]["key"] == "seed"), None)
         groups = self.groups
         self.labels = [{} for _ in groups]
         status, variant = self.head.index("status"), self.head.index("variant")
-        alone = any(map(of_single_variants, axes))  # letters part the rows of one point
+        alone = any(map(of_single_variants, axes))  # letters are assigned within a point
         letter = self.head.index("same_as") if "same_as" in self.head and not alone else variant
         queries = self.head.index("queries") if "queries" in self.head else None
         kept = [self.head.index(name) for name in self.kept]
@@ -138,24 +137,24 @@ class Gatherer:
 
     @property
     def groups(self) -> list[Sequence[int]]:
-        """The places of the axes that are settings, those that move together as one.
+        """The indices of the axes that are settings, zipped ones grouped.
 
-        Seeds have an axis of their own, and so have the variants: points of one variant each are compared along it.
+        Seeds and variants have axes of their own: points of one variant each are compared along the variants' axis.
         """
         apart = [place for place, axis in enumerate(self.axes) if axis["key"] == "seed" or of_single_variants(axis)]
         return [group for group in self.dimensions if len(group) > 1 or group[0] not in apart]
 
     @property
     def kept(self) -> list[str]:
-        """The columns of the settings that a row really had."""
+        """The columns of the resolved settings of a row."""
         return [name for name in RESOLVED if name in self.head]
 
     def most_seeds(self) -> int:
-        """Return how many seeds are compared: all, or as many as `MOST_POINTS` has room for."""
+        """Return how many seeds are compared: all, or as many as fit into `MOST_POINTS`."""
         return max(1, MOST_POINTS // prod(int(self.axes[group[0]]["count"]) for group in self.groups))
 
     def cube(self) -> Cube | None:
-        """Return what was taken as arrays; None where there is nothing, or far too much."""
+        """Return the recorded lines as arrays; None if there are none, or far too many."""
         shape = (*map(len, self.labels), len(self.variants), len(self.seeds))
         if not self.places or prod(shape) > MOST_CELLS:
             return None
@@ -177,28 +176,28 @@ class Gatherer:
 
 
 def of_single_variants(axis: Mapping[str, Any]) -> bool:
-    """Say whether an axis is that of variants, each of its values one of them."""
+    """Return whether an axis is `variant`, with a single variant in each value."""
     return axis["key"] == "variant" and not any("[" in word for word in axis.get("words", "["))
 
 
 def endless_text(axis: Mapping[str, Any]) -> str | None:
-    """Return how the value of an axis is written that stands for no limit; None where there is none."""
+    """Return the text of the axis value that means no limit; None if there is none."""
     value = rules.endless(axis["key"])
     return None if value is None else str(value)
 
 
 def label_of(text: str, endless: str | None) -> str:
-    """Return the label of a value; what stands for no limit is `all`."""
+    """Return the label of a value; the one that means no limit is `all`."""
     return ALL if text == endless else text
 
 
 def numbered(known: dict[Any, int], label: Any) -> int:
-    """Return the number of a label: that which it has, or the next."""
+    """Return the number of a label, assigning the next one to a new label."""
     return known.setdefault(label, len(known))
 
 
 def spread(values: Array, cell: Array, shape: tuple[int, ...], empty: float) -> Array:
-    """Return the values at their cells of an array of this shape; the others are empty."""
+    """Scatter values into an array of this shape, filling the other cells with `empty`."""
     spread = np.full(prod(shape), empty, dtype=values.dtype)
     spread[cell] = values
     return spread.reshape(shape)

@@ -1,4 +1,4 @@
-"""What each setting does to each metric, as one table: paired differences, seed by seed, and a verdict."""
+"""The effect of each setting on each metric, as one table: paired differences, seed by seed, and a verdict."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from attn_exp.sweeps.answers.digits import shorten, signed
 from attn_exp.sweeps.answers.student import LEVEL, Estimate, estimate_mean, find_level
 
 SPOKEN = ("entropy", "largest_weight", "shift")
-"""The metrics of each row whose effects are measured: the first two that a setting moves."""
+"""Built-in metrics to measure: the first two that a setting changes."""
 RATIOS = frozenset(
     ("error", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
 )
 """Metrics of rounding, which differ by powers of ten: their effects are differences of log10."""
 MATTERS = asdict(Matters())
 RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
-"""Which difference of a log10 matters, and of any other metric without a threshold: this share of its size."""
+"""Default thresholds: for a difference of log10, and for other metrics as a share of their size."""
 DEPENDS = 0.25
 """An effect is shown at each value of another setting if it varies over them by this share of the largest."""
 TURNS = 0.25
-"""A way is one step, from the first value to the last, unless it goes back by this share of its range."""
+"""A metric counts as non-monotonic along a setting if it reverses by this share of its range."""
 NOISE, FLOOR = 1e-9, 1e-12
-"""Differences below this share of the numbers, or below this, are rounding."""
+"""Differences below this share of the numbers, or below this absolute value, are rounding."""
 MOST_LEVELS = 12
-"""Values of a setting of numbers that are compared; of more, so many at even distances."""
+"""Maximum number of values compared for a numeric setting; of more, evenly spaced ones are picked."""
 YES, NO, FEW = "yes", "no", "too few seeds"
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What changing a setting from `start` to `end` does to a metric, everywhere or `at` a value of another setting.
+    """The effect of changing a setting from `start` to `end` on a metric, overall or `at` a value of another setting.
 
     `mean` is the mean over seeds of the paired differences, whose pairs share seed and all other settings; `low` and
     `high` are its 95 % interval, NaN for one seed and where all seeds agree. `explains` is the share of the metric's
-    variance that goes with the setting. `sign` is 0 unless the effect is significant.
+    variance that the setting explains. `sign` is 0 unless the effect is significant.
     """
 
     setting: str
@@ -65,13 +65,13 @@ class Effect:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What rows at several values of another setting share."""
+        """Shared by the rows of an effect at several values of another setting."""
         return self.setting, self.start, self.end, self.metric
 
 
 @dataclass(frozen=True)
 class Share:
-    """The share of a metric's variance that one setting, or two settings beyond each alone, explains."""
+    """The share of a metric's variance explained by one setting, or by the interaction of two."""
 
     metric: str
     settings: tuple[str, ...]
@@ -80,9 +80,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two values of a setting on a metric, paired: `differences[levels of each setting ..., seeds]`.
+    """Two values of a setting and a metric, paired: `differences[levels of each setting ..., seeds]`.
 
-    `tries` is how many pairs of values this one was chosen from, `turn` says what the way has here.
+    `tries` is the number of pairs of values that this one was chosen from, `turn` describes an extremum in between.
     """
 
     axis: int
@@ -95,7 +95,7 @@ class Contrast:
 
     @property
     def looks(self) -> int:
-        """Among how many pairs of values this one was chosen by the size of its effect."""
+        """The number of pairs of values from which this one was selected by effect size."""
         return self.tries if self.turn else 1
 
     def at(self, axis: int, level: int) -> Array:
@@ -105,7 +105,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Dependence:
-    """The effect at each value of another setting, and the p-value of being the same at all."""
+    """The effect at each value of another setting, and the p-value of its being the same at all."""
 
     axis: int
     chance: float
@@ -113,7 +113,7 @@ class Dependence:
 
     @property
     def width(self) -> float:
-        """By which share of the largest the effects differ."""
+        """The range of the effects relative to the largest."""
         means = [each.mean for each in self.at.values()]
         return (max(means) - min(means)) / (max(map(abs, means)) or 1.0)
 
@@ -125,10 +125,10 @@ def measure_effects(
     inert: Mapping[str, Sequence[str]],
     exact: bool = False,
 ) -> tuple[list[Effect], int]:
-    """Return the effects, that which explains most first, and how many tests their verdicts rest on.
+    """Return the effects, sorted by explained variance, and the number of tests behind their verdicts.
 
-    `thresholds` say which difference of a metric matters, `inert` in which variants a setting does nothing. `exact`
-    says that no seed changes any number.
+    `thresholds` are the smallest differences of metrics that matter, `inert` the variants in which a setting does
+    nothing. `exact` means that no seed changes any number.
     """
     measured = [
         (contrast, overall, find_dependences(cube, contrast, exact))
@@ -168,7 +168,7 @@ def measure_effects(
 
 
 def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresholds: Mapping[str, float]) -> str:
-    """Return whether there is an effect: yes, no, or too few seeds to tell whether it matters."""
+    """Return whether there is an effect: yes, no, or too few seeds to tell."""
     if math.isnan(effect.chance):
         return FEW
     if effect.chance * contrast.tries <= level:
@@ -180,7 +180,7 @@ def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresh
 
 
 def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[Contrast]:
-    """Yield what is compared of each setting: every metric that was asked for, and the first two others it moves."""
+    """Yield the contrasts of each setting: all requested metrics, and the first two others that it changes."""
     known = metrics.known() if any(name not in METRICS for name in cube.numbers) else {}
     rounded = float(np.nanmax(cube.numbers.get("error", np.zeros(1)), initial=0.0)) <= FLOOR
     for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
@@ -204,10 +204,10 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
 
 
 def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) -> Iterator[Contrast]:
-    """Yield the pairs of values that tell how a metric goes along a setting, except in inert variants.
+    """Yield pairs of values that summarise a metric along a setting, leaving out inert variants.
 
-    Words are compared with the first of them. Numbers that only rise or fall are one pair, the first and the last;
-    others are two, with the value between them where the metric turns.
+    Non-numeric values are compared with the first of them. A monotonic sequence is one pair, first and last; any other
+    is two, split at the extremum.
     """
     values, labels = values_of(cube, metric), cube.levels[axis]
     moving = [variant not in inert for variant in cube.variants]
@@ -238,7 +238,7 @@ def find_levels(values: Array, axis: int) -> list[bool]:
 
 
 def values_of(cube: Cube, metric: str) -> Array:
-    """Return the numbers of a metric: errors as log10, and no shift of the row that others are compared with."""
+    """Return the values of a metric: errors as log10, and NaN for the shift of the baseline row."""
     values = cube.numbers[metric]
     if metric == "shift":
         first = np.nan_to_num(values).max(axis=(*range(values.ndim - 2), -1), keepdims=True) == 0
@@ -247,7 +247,7 @@ def values_of(cube: Cube, metric: str) -> Array:
 
 
 def pick_levels(labels: Sequence[str], name: str) -> list[int]:
-    """Return the values that are compared: numbers in order, false before true, words as they were typed."""
+    """Return the values to compare: numbers in order, false before true, words as they were typed."""
     ordered = in_order(labels) if name != VARIANT else labels
     places = [labels.index(label) for label in (sorted(labels) if set(labels) == {"true", "false"} else ordered)]
     if len(places) <= MOST_LEVELS or not all(map(is_number, labels)):
@@ -256,7 +256,7 @@ def pick_levels(labels: Sequence[str], name: str) -> list[int]:
 
 
 def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Array:
-    """Return the second level minus the first: 0 for rounding, NaN where one is missing or they do not compare."""
+    """Return the second level minus the first: 0 for rounding, NaN if one is missing or they are not comparable."""
     first, second = (np.take(values, [level], axis=axis) for level in (start, end))
     same = np.take(groups, [start], axis=axis) == np.take(groups, [end], axis=axis)
     differences = np.where(same, second - first, np.nan)
@@ -265,7 +265,7 @@ def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Arr
 
 
 def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Estimate | None:
-    """Estimate the mean of paired differences over seeds, the last axis; None where there are none."""
+    """Estimate the mean of paired differences over seeds, the last axis; None without any."""
     there = np.isfinite(differences)
     axes = tuple(range(differences.ndim - 1))
     counts = there.sum(axis=axes)
@@ -277,7 +277,7 @@ def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Esti
 
 
 def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Dependence]:
-    """Return how an effect varies over each other setting, the surest dependence first."""
+    """Return how an effect varies over each other setting, most significant first."""
     found = []
     for axis, labels in enumerate(cube.levels):
         if axis == contrast.axis or len(labels) < 2:
@@ -291,7 +291,7 @@ def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Depend
 
 
 def measure_shares(cube: Cube) -> Iterator[Share]:
-    """Yield the share of each setting, of the seed and of each pair, the largest first.
+    """Yield the variance shares of each setting, of the seed and of each pair, the largest first.
 
     Sums of squares of a balanced design: `SS_A = sum (m_a - m)^2` and `SS_AB = sum (m_ab - m_a - m_b + m)^2` over all
     rows, divided by `sum (y - m)^2`; exact in a full grid. A metric whose rows do not all compare has none.
@@ -318,7 +318,7 @@ def measure_shares(cube: Cube) -> Iterator[Share]:
 
 
 def mean_along(centred: Array, kept: tuple[int, ...]) -> Array:
-    """Return the means over all axes but some, which broadcast against the whole."""
+    """Return the means over all axes but `kept`, which broadcast against the whole."""
     dropped = tuple(axis for axis in range(centred.ndim) if axis not in kept)
     there = np.isfinite(centred)
     sums = np.where(there, centred, 0.0).sum(axis=dropped, keepdims=True)
@@ -329,14 +329,13 @@ def mean_along(centred: Array, kept: tuple[int, ...]) -> Array:
 def find_inert(cube: Cube) -> dict[str, list[str]]:
     """Return, for each setting, the variants in which it changes nothing.
 
-    Either no metric changes with it; or the variant pins what the setting sets, and only the first row, to which it
-    is compared, has changed.
+    Either no metric changes with it, or the variant fixes the setting itself and only the baseline row has changed.
     """
     inert: dict[str, list[str]] = {name: [] for name in cube.names[:-1]}
     for axis, name in enumerate(cube.names[:-1]):
         for place, label in enumerate(cube.variants):
             settings = np.moveaxis(cube.resolved[..., place, :], axis, 0)
-            if (settings >= 0).reshape(len(settings), -1).any(axis=1).sum() < 2:  # nothing was changed here
+            if (settings >= 0).reshape(len(settings), -1).any(axis=1).sum() < 2:  # fewer than two levels have results
                 continue
             own = OWN if (settings == settings[:1]).all() else tuple(cube.numbers)
             tables = (
@@ -348,10 +347,8 @@ def find_inert(cube: Cube) -> dict[str, list[str]]:
 
 
 def find_same_functions(cube: Cube) -> list[list[str]]:
-    """Return the groups of variants that compute the same function in every point."""
     letters = np.moveaxis(cube.letters, -2, 0).reshape(len(cube.variants), -1)
     groups: dict[bytes, list[str]] = {}
     for row, name in zip(letters, cube.variants, strict=True):
         groups.setdefault(row.tobytes() if (row >= 0).all() else name.encode(), []).append(name)
     return [group for group in groups.values() if len(group) > 1]
-

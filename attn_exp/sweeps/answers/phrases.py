@@ -1,4 +1,4 @@
-"""Effects in words and cells: one template sentence, and numbers with the digits that their intervals let stand."""
+"""Format effects as sentences and cells, with the digits that their intervals allow."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from attn_exp.sweeps.answers.effects import FEW, NO, RATIOS, Effect
 
 
 def format_effect(rows: Sequence[Effect], is_new: Callable[[str], bool] = bool) -> str:
-    """Say what a change does to a metric; of its rows at values of another setting, the largest and the smallest.
+    """Describe the effect of a change on a metric; of rows at several values of another setting, the largest and
+    smallest.
 
-    `is_new` says of a note whether it is worth saying.
+    `is_new` returns whether a note is worth printing.
     """
     largest, *others = sorted({max(rows, key=find_mean), min(rows, key=find_mean)}, key=lambda row: -abs(row.mean))
     what, verb = f"the {spoken(largest.metric)}", find_verb(largest)
@@ -31,12 +32,11 @@ def format_effect(rows: Sequence[Effect], is_new: Callable[[str], bool] = bool) 
 
 
 def find_mean(effect: Effect) -> float:
-    """Return the mean of an effect."""
     return effect.mean
 
 
 def find_verb(effect: Effect) -> str:
-    """Return what a change does to a metric, or may do."""
+    """Return the verb for what a change does, or may do, to a metric."""
     if effect.verdict == NO or effect.mean == 0:
         return "does not change"
     verbs = ("raises", "lowers") if effect.sign else ("may raise", "may lower")
@@ -44,7 +44,7 @@ def find_verb(effect: Effect) -> str:
 
 
 def format_place(effect: Effect) -> str:
-    """Say how large an effect is, and at which value of another setting."""
+    """Describe the size of an effect, and at which value of another setting it applies."""
     place = f" at {shorten(effect.at)}" if effect.at else ""
     if effect.mean == 0:
         return place
@@ -55,13 +55,13 @@ def format_place(effect: Effect) -> str:
 
 
 def find_unit(effect: Effect) -> str:
-    """Return the unit of a metric, with a space before it."""
+    """Return the unit of a metric after a space, or an empty text."""
     unit = COLUMNS[effect.metric].small if effect.metric in COLUMNS and effect.metric not in RATIOS else ""
     return f" {unit}" if unit else ""
 
 
 def format_size(effect: Effect) -> str:
-    """Write an effect with its sign and half of its interval; that on an error as a factor."""
+    """Format an effect with its sign and half its interval; on an error metric, as a factor."""
     if effect.metric in RATIOS:
         sign = -1 if effect.mean < 0 and effect.verdict != NO else 1
         mean, *ends = (10 ** (sign * number) for number in (effect.mean, effect.low, effect.high))

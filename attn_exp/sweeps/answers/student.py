@@ -1,4 +1,4 @@
-"""Student's t, without SciPy, whose import takes longer than a sweep's report."""
+"""Student's t without SciPy, whose import takes longer than a sweep's report."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from attn_exp.arrays import Array
 
 LEVEL = 0.05
 MOST_SERIES = 200
-"""Degrees of freedom up to which Student's t is summed; beyond them it is nearly normal."""
+"""Degrees of freedom up to which Student's t is computed by its series; beyond them, by a normal approximation."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The mean of some numbers, one per seed: its 95 % interval and its p-value; NaN where there are none."""
+    """A mean with one number per seed: its 95 % interval and p-value; NaN where undefined."""
 
     mean: float
     low: float
@@ -28,7 +28,8 @@ class Estimate:
 def estimate_mean(numbers: Array, exact: bool = False, tries: int = 1) -> Estimate:
     """Estimate a mean by Student's t; an exact one has no interval, and its p-value is 0, or 1 if it is 0.
 
-    `tries` is among how many means this one was chosen by its size: so many intervals cover their means together.
+    `tries` is the number of means from which this one was selected by size; the interval is widened (Bonferroni) to
+    match.
     """
     count, mean = len(numbers), float(numbers.mean())
     if exact:
@@ -41,7 +42,7 @@ def estimate_mean(numbers: Array, exact: bool = False, tries: int = 1) -> Estima
 
 
 def student_tails(distance: float, freedom: int) -> float:
-    """Return the share of Student's t beyond a distance, both sides; Abramowitz & Stegun 1964, 26.7.3, 4 and 8."""
+    """Return the two-sided tail probability of Student's t; Abramowitz & Stegun 1964, 26.7.3, 4 and 8."""
     if freedom > MOST_SERIES:
         z = distance * (1 - 1 / (4 * freedom)) / math.sqrt(1 + distance**2 / (2 * freedom))
         return math.erfc(z / math.sqrt(2))
@@ -59,7 +60,7 @@ def student_tails(distance: float, freedom: int) -> float:
 
 @cache
 def t_quantile(freedom: int, level: float = LEVEL) -> float:
-    """Return the distance beyond which Student's t has this share, both sides, by bisection."""
+    """Return the two-sided critical value of Student's t, by bisection."""
     low, high = 0.0, 1e4
     for _ in range(60):
         middle = (low + high) / 2
@@ -68,7 +69,7 @@ def t_quantile(freedom: int, level: float = LEVEL) -> float:
 
 
 def find_level(chances: Iterable[float]) -> float:
-    """Return the largest p-value that is significant in a family; Holm 1979, "A simple sequentially rejective test".
+    """Return the largest significant p-value in a family of tests; Holm 1979, "A simple sequentially rejective test".
 
     Of 100 families, at most 5 have any false positive.
     """

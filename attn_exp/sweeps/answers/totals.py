@@ -1,6 +1,6 @@
-"""A sweep's results in few numbers: streamed from its parts, a cell per combination of settings and variant.
+"""Summary statistics of a sweep, streamed from its parts, with a cell per combination of settings and variant.
 
-Rows of the sweep's table that a setting cannot change are one row, in which that setting is `any`.
+Rows of the sweep's table that a setting cannot change are merged into one, in which that setting is `any`.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from attn_exp.sweeps.answers.digits import NOISE, from_to, with_interval
 from attn_exp.sweeps.answers.student import t_quantile
 
 TALLY = ("agreeing", "printed")
-"""Columns of parts that the results do not show: how many printed figures agree, and of how many."""
+"""Extra columns of parts: the number of published figures that agree, and their total."""
 LAYER = "model.layer"
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
 ANY = "any"
 MOST_CELLS = 20_000
 KEPT = 5
-"""How many of the best, the worst and the failed points are named."""
+"""How many of the best, the worst and the failed points are listed."""
 MOST_ERRORS = 100
 NAMED = 20
-"""How many of the points that disagree with a printed result are named."""
+"""How many points that disagree with a published figure are listed."""
 
 
 def head_column(head: int, pattern: str) -> str:
-    """Return the name of the column for a pattern of a head; heads count from 1."""
+    """Return the column name for a pattern of a head; heads count from 1."""
     return f"head_{head}_{pattern}"
 
 
 def head_and_pattern(name: str) -> tuple[int, str] | None:
-    """Return the head and the pattern of a column, or None for another column."""
+    """Return the head and pattern of such a column, or None for another column."""
     match = HEAD_COLUMN.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 @dataclass
 class Moments:
-    """Count, mean, sum of squared deviations and range of numbers, one pass (Welford 1962)."""
+    """Count, mean, sum of squared deviations and range of numbers, in one pass (Welford 1962)."""
 
     count: int = 0
     mean: float = 0.0
@@ -53,7 +53,6 @@ class Moments:
     most: float = -math.inf
 
     def add(self, number: float) -> None:
-        """Take one more number."""
         self.count += 1
         step = number - self.mean
         self.mean += step / self.count
@@ -70,9 +69,10 @@ class Moments:
 
 @dataclass(frozen=True)
 class Fold:
-    """How an axis becomes a label of a cell: its own value, or one of `bins` equal stretches from `low` to `high`.
+    """How an axis value becomes a cell label: unchanged, or as one of `bins` equal intervals from `low` to `high`.
 
-    `endless` is the value that stands for no limit, where there is one."""
+    `endless` is the value that means no limit, if there is one.
+    """
 
     column: int
     bins: int = 0
@@ -81,7 +81,6 @@ class Fold:
     endless: str | None = None
 
     def label(self, text: str) -> str:
-        """Return the label of a value."""
         if not self.bins or text == self.endless:
             return label_of(text, self.endless)
         width = (self.high - self.low) / self.bins
@@ -91,7 +90,7 @@ class Fold:
 
 @dataclass
 class Failure:
-    """The points that one error struck: how many, the first of them, and the settings that all of them share."""
+    """The points that failed with one error: their number, the first of them, and the settings they all share."""
 
     count: int
     first: int
@@ -105,13 +104,13 @@ class Failure:
 
 @dataclass
 class Tally:
-    """How many printed results agree with the computed ones, and of how many."""
+    """The number of published figures that agree with the computed ones, and their total."""
 
     agree: int = 0
     printed: int = 0
 
     def add(self, other: Tally) -> None:
-        """Count those of another tally too."""
+        """Add another tally."""
         self.agree += other.agree
         self.printed += other.printed
 
@@ -121,12 +120,12 @@ class Tally:
 
 @dataclass
 class Summary:
-    """What a report says of a sweep.
+    """The data for a sweep's report.
 
     `cells` maps the labels of each axis but the seed, and the variant, to the moments of each metric; `least` and
     `most` hold the extreme rows of each metric as (number, point, variant); `first` holds the first point of each cell;
-    `failures` the points of each error. `tally` counts printed results, each point's once, and `tallies` those
-    of each cell; `disagreements` holds the first points of which one disagrees, `disagreeing` how many there are.
+    `failures` the points of each error. `tally` counts published figures, each point's once, and `tallies` those of
+    each cell; `disagreements` holds the first points with a disagreeing figure, `disagreeing` their total number.
     """
 
     axes: tuple[str, ...]
@@ -147,15 +146,15 @@ class Summary:
 
     @property
     def more(self) -> list[str]:
-        """The metrics beyond a row's own that have numbers."""
+        """The metrics with numbers that are not built in."""
         return [name for name in self.most if name not in METRICS and not head_and_pattern(name)]
 
 
 def folds(head: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str, Fold]:
     """Return the fold of each axis but the seed, so that there are at most `MOST_CELLS` cells for a variant.
 
-    An axis is described by its column, how many values it has, and the least and most where all are numbers. The
-    longest axes are cut into stretches; one of too many words is left out.
+    An axis is described by its column, its number of values, and their range if all are numbers. The longest axes are
+    binned; a non-numeric axis that would have to be binned is left out.
     """
     shown = [axis for axis in axes if axis["key"] != "seed"]
     counts = {axis["column"]: int(axis["count"]) for axis in shown}
@@ -181,10 +180,10 @@ def summarized(
     matters: Mapping[str, float] | None = None,
     exact: bool = False,
 ) -> Summary:
-    """Return the summary of result lines, read once and not kept; `metrics` are those beyond a row's own.
+    """Summarise result lines in one pass without keeping them; `metrics` are those that are not built in.
 
-    `dimensions` groups the places of the axes that move together; without it each stands alone. `matters` says from
-    how much on a difference of a metric matters, `exact` that no seed changes any number.
+    `dimensions` groups the indices of zipped axes; without it each axis is separate. `matters` holds the smallest
+    difference of each metric that matters, `exact` means that no seed changes any number.
     """
     together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
     gatherer = Gatherer(head, axes, together, [name for name in metrics if not head_and_pattern(name)])
@@ -196,7 +195,7 @@ def summarized(
 def totalled(
     head: Sequence[str], lines: Iterable[Sequence[str]], axes: Sequence[Mapping[str, Any]], metrics: Sequence[str]
 ) -> Summary:
-    """Return the summary of result lines but for what they answer."""
+    """Summarise result lines, without the analysis of effects."""
     folded = folds(head, axes)
     seeds = [int(axis["count"]) for axis in axes if axis["key"] == "seed"]
     summary = Summary(tuple(folded), math.prod(seeds))
@@ -233,7 +232,7 @@ def totalled(
 
 
 def tally_reader(head: Sequence[str]) -> Callable[[Sequence[str]], Tally]:
-    """Return what reads the printed results of a line, from columns that the results do not show."""
+    """Return a function that reads the tally of a line, from columns that only parts have."""
     if not set(TALLY) <= set(head):
         return lambda line: Tally()
     agreeing, printed = (head.index(name) for name in TALLY)
@@ -241,7 +240,7 @@ def tally_reader(head: Sequence[str]) -> Callable[[Sequence[str]], Tally]:
 
 
 def note_agreement(summary: Summary, key: tuple[str, ...], tally: Tally, point: int, new: bool) -> None:
-    """Count the printed results of a line: with its cell, and once for a new point, which is kept if one disagrees."""
+    """Add a line's tally to its cell and, for a new point, to the total; list the point if a figure disagrees."""
     summary.tallies.setdefault(key, Tally()).add(tally)
     if not new:
         return
@@ -266,7 +265,7 @@ def note_extremes(summary: Summary, name: str, number: float, point: str, varian
 
 
 def count_failure(summary: Summary, point: int, message: str, settings: Mapping[str, str]) -> None:
-    """Count a failed point with its error; of errors of very many kinds, those that came first."""
+    """Count a failed point with its error; beyond `MOST_ERRORS` different errors, only the earlier ones."""
     summary.failed += 1
     if message in summary.failures:
         summary.failures[message].add(settings)
@@ -276,7 +275,7 @@ def count_failure(summary: Summary, point: int, message: str, settings: Mapping[
 
 @dataclass(frozen=True)
 class MergedRow:
-    """A row of the sweep's table: its labels, the combination that it shows, its points, and how many results agree."""
+    """A row of the sweep's table: its labels, its combination, its points, and how many figures agree."""
 
     labels: tuple[str, ...]
     key: tuple[str, ...]
@@ -288,8 +287,8 @@ class MergedRow:
 def merge_rows(summary: Summary, metrics: Sequence[str]) -> list[MergedRow]:
     """Return the rows of the sweep's table, in the order of the points.
 
-    Rows of a variant become one where a setting changes nothing in it, every value of the setting has its row, and all
-    that the table shows of them is the same.
+    Rows of a variant are merged over a setting that is inert in it, if every value of the setting has its row and the
+    table shows the same for all of them.
     """
     rows = [
         MergedRow(
@@ -311,7 +310,7 @@ def merge_rows(summary: Summary, metrics: Sequence[str]) -> list[MergedRow]:
 
 
 def as_one_row(labels: tuple[str, ...], group: list[MergedRow], levels: int, metrics: Sequence[str]) -> list[MergedRow]:
-    """Return the rows of a group as one, or as they are where they differ or one is missing."""
+    """Merge a group into one row, unless its rows differ or one is missing."""
     shown = {numbers_shown(row, metrics) for row in group}
     if len(group) < max(2, levels) or len(shown) > 1:
         return group
@@ -319,14 +318,14 @@ def as_one_row(labels: tuple[str, ...], group: list[MergedRow], levels: int, met
 
 
 def numbers_shown(row: MergedRow, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return what the table shows of a row."""
+    """Return the cells that the table shows of a row."""
     return (str(row.tally or ""), *(mean_and_interval(row.cell.get(name)) for name in metrics))
 
 
 def mean_and_interval(moments: Moments | None) -> str:
-    """Write a mean with the digits that its uncertainty allows, and half of its 95 % interval.
+    """Format a mean with the digits that its uncertainty allows, and half of its 95 % interval.
 
-    Few numbers, which say little of one, stand with the least and the most; what is off by rounding alone, by itself.
+    A mean of few numbers is followed by their range instead; one that varies only by rounding stands alone.
     """
     if moments is None:
         return ""

@@ -1,4 +1,4 @@
-"""Where the points of a sweep are computed: one engine to a file, each known by the name of its file."""
+"""Engines that compute the points of a sweep: one to a file, known by the name of its file."""
 
 from __future__ import annotations
 

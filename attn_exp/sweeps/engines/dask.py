@@ -1,4 +1,4 @@
-"""Dask: workers on this machine, or on a cluster that is running already."""
+"""Dask: workers on this machine, or on a cluster that is already running."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLUGIN = "attn-exp-plan"
 
 
 class OnDask:
-    """Hands each job to Dask as one task; every worker, also one that comes later, gets the plan once."""
+    """Submits each job to Dask as one task; every worker, including later ones, gets the plan once."""
 
     def __init__(self, plan: Plan, workers: int, address: str | None) -> None:
         import dask  # noqa: PLC0415 - an extra
@@ -71,7 +71,7 @@ class OnDask:
 
 
 def plugin(distributed: Any, plan: Plan) -> Any:
-    """Return what gives the plan to each worker."""
+    """Return a Dask plugin that gives the plan to each worker."""
 
     class Given(distributed.WorkerPlugin):  # type: ignore[misc] # the base is known only where Dask is installed
         def __init__(self, plan: Plan) -> None:
@@ -81,7 +81,6 @@ def plugin(distributed: Any, plan: Plan) -> Any:
 
 
 def with_the_plan(job: Job) -> Done:
-    """Compute a job in a Dask worker."""
     from distributed import get_worker  # noqa: PLC0415 - an extra
 
     given: Any = get_worker().plugins[PLUGIN]

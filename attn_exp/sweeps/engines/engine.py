@@ -1,4 +1,4 @@
-"""What an engine is: somewhere to compute the points of a sweep. Each is one file beside this one."""
+"""The contract of an engine, which computes the points of a sweep. Each is one file in this folder."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from attn_exp.sweeps.task import Done
 from attn_exp.system import usable_cores
 
 COUNT_EVERY = 5.0
-"""Seconds between two looks at how large a cluster is, which may grow and shrink."""
+"""Seconds between two checks of the size of a cluster, which may grow and shrink."""
 
 
 @dataclass(frozen=True)
 class Died:
-    """A job whose worker ended before it did, and how it ended."""
+    """A job whose worker died, and how."""
 
     job: Job
     reason: str
 
 
 class Workers(Protocol):
-    """Those who compute jobs. Results are the same whoever does: a point carries all that decides them."""
+    """Workers that compute jobs. Results are the same for any worker: a point carries all that determines them."""
 
     capacity: int
-    """How many jobs to hand over at once: more than there are workers, so that none of them waits."""
+    """How many jobs to submit at once: more than there are workers, so that none of them waits."""
 
     def submit(self, job: Job) -> None:
-        """Hand over a job."""
+        """Submit a job."""
 
     def finished(self, seconds: float) -> list[Done | Died]:
         """Return the jobs that ended, waiting up to `seconds` for the first."""
@@ -45,10 +45,10 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine, by the name of its file.
+    """An engine, named after its file.
 
-    `start` gets a plan, how many workers are wanted and the address of a cluster, if one is named. `library` is what
-    must be installed for it. `workers` is how many there always are; None lets the settings decide.
+    `start` gets a plan, the number of workers and the address of a cluster, if any. `library` is the package that it
+    needs. `workers` is a fixed number of workers; None lets the settings decide.
     """
 
     start: Callable[[Plan, int, str | None], Workers]
@@ -71,12 +71,12 @@ def chosen(sweep: Sweep) -> Engine:
 
 
 def workers(engine: Engine, sweep: Sweep) -> int:
-    """Return how many jobs an engine of this machine computes at once."""
+    """Return how many jobs a local engine computes at once."""
     return engine.workers or sweep.workers or usable_cores()
 
 
 def start(plan: Plan, sweep: Sweep, jobs: int) -> Workers:
-    """Start the engine that the settings name, with no more workers than there are jobs.
+    """Start the engine that the settings name, with at most one worker per job.
 
     Raises:
         UserError: an engine that is not installed, or a cluster that does not answer.

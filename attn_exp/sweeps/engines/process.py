@@ -11,7 +11,7 @@ from attn_exp.workers import Pool
 
 
 class Processes:
-    """A few processes; the job of one that dies is given back."""
+    """A few processes; if one dies, its job is returned as `Died`."""
 
     def __init__(self, plan: Plan, workers: int) -> None:
         self.pool = Pool(partial(compute, plan), workers)

@@ -1,4 +1,4 @@
-"""Ray: workers on this machine, or on a cluster that is running already."""
+"""Ray: workers on this machine, or on a cluster that is already running."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import Done, elsewhere
 
 HOME = Path(__file__).resolve().parents[3]
-"""Where the package lies: workers import it from there."""
+"""The folder of the package, from which workers import it."""
 
 
 class OnRay:
-    """Hands each job to Ray as one task. Ray does not try again by itself, so that the driver counts every death."""
+    """Submits each job to Ray as one task, without Ray's own retries, so that the driver counts every death."""
 
     def __init__(self, plan: Plan, workers: int, address: str | None) -> None:
         import ray  # noqa: PLC0415 - an extra

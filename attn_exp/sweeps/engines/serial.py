@@ -1,4 +1,4 @@
-"""The driver itself: no other process, nothing to install."""
+"""Compute in the driver itself: no other process, nothing to install."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attn_exp.sweeps.task import Done, alone
 
 
 class Serial:
-    """Computes one job after the other in the driver."""
+    """Computes one job after another in the driver."""
 
     capacity = 1
 

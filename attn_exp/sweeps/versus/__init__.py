@@ -1,4 +1,4 @@
-"""Two runs, or two sweeps, side by side: which settings differ, which numbers moved, and from where on.
+"""Compare two runs, or two sweeps: which settings differ, which numbers differ, and from which stage on.
 
-`versus` is what a comparison says; `two_runs` and `two_sweeps` make it, `page` writes it down.
+`versus` is the result of a comparison; `two_runs` and `two_sweeps` compute it, `page` renders it.
 """

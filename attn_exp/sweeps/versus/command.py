@@ -1,4 +1,4 @@
-"""`attn-exp compare A B`: two runs, or two sweeps, side by side."""
+"""`attn-exp compare A B`: compare two runs, or two sweeps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGES, OUTPUTS = "comparisons", "outputs"
 
 
 def compare(words: Sequence[str]) -> tuple[str, bool]:
-    """Compare two folders, write the page, and return what to print, and False where a number moved and it matters.
+    """Compare two folders, write the page, and return the text, and False if `--exit-code` is set and a number differs.
 
     Raises:
         UserError: not two folders, one of a run and one of a sweep, or one that cannot be read.
@@ -40,7 +40,7 @@ def compare(words: Sequence[str]) -> tuple[str, bool]:
 
 
 def side_by_side(first: Path, second: Path) -> Versus:
-    """Return two folders side by side.
+    """Compare two folders, both of runs or both of sweeps.
 
     Raises:
         UserError: one of a run and one of a sweep, or one that cannot be read.
@@ -50,25 +50,24 @@ def side_by_side(first: Path, second: Path) -> Versus:
         run = second if sweeps == [first] else first
         raise UserError(f"{sweeps[0]} is a sweep and {run} is a run; compare two of a kind")
     if sweeps:
-        with collect.refuse_damaged(f"{first}, {second}", OSError):  # which of the two is damaged, its name says
+        with collect.refuse_damaged(f"{first}, {second}", OSError):  # the message names the damaged one
             return two_sweeps.versus(side(first), side(second))
     return two_runs.versus((str(first), str(second)), store.load(first), store.load(second))
 
 
 def is_sweep(folder: Path) -> bool:
-    """Say whether a folder holds a sweep."""
     return (folder / manifest.FILE).is_file() and not (folder / "run.json").exists()
 
 
 def side(folder: Path) -> Side:
-    """Return a sweep as one side of a comparison, its lines yet to be read."""
+    """Return a sweep as one side of a comparison; its lines are read lazily."""
     about = manifest.load_manifest(folder)
     shelf = collect.shelf_of(folder, about)
     return Side(str(folder), about, shelf.head, shelf.lines(list(collect.find_whole(folder, about).values())))
 
 
 def write(versus: Versus, places: Sequence[Path]) -> Path:
-    """Write the page beside the runs and sweeps of the first folder, and return its path.
+    """Write the page next to the runs and sweeps of the first folder, and return its path.
 
     Raises:
         UserError: it cannot be written there.

@@ -1,4 +1,4 @@
-"""Two runs side by side: their settings, their rows, and the stage at which each variant parts."""
+"""Compare two runs: their settings, their rows, and the stage at which each variant diverges."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from attn_exp.sweeps.versus.versus import (
 )
 
 ROUNDED = ("error", "error_ulp", "row_sum_error")
-"""Columns that hold rounding alone; a variant that is the same to rounding may differ in them."""
+"""Columns of rounding error; a variant that is the same to rounding may differ in them."""
 OVER_KEYS = ("scores", "logits", "capped", "masked", "weights")
 """Stages whose columns are keys."""
 
 
 @dataclass(frozen=True)
 class Parting:
-    """How near a variant is in two runs: in a word, in a sentence, and how many stages are compared."""
+    """How far a variant agrees in two runs: as a word, as a sentence, and the number of stages compared."""
 
     word: str
     sentence: str
@@ -45,7 +45,7 @@ class Parting:
 
 
 def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
-    """Return two runs side by side."""
+    """Compare two runs."""
     a, b = one.comparison, other.comparison
     apart = settings_apart(asdict(a.config), asdict(b.config))
     settings = settings_table(apart)
@@ -72,7 +72,7 @@ def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
 
 
 def find_parting(name: str, one: Run, other: Run) -> Parting:
-    """Return how near the stages of a variant are in two runs."""
+    """Compare the stages of a variant in two runs."""
     first, second = (dict(run.comparison.traces[name].stages()) for run in (one, other))
     types = (row.computed_in for run in (one, other) for row in run.comparison.rows if row.variant == name)
     kind = coarser(*map(np.dtype, types))
@@ -92,7 +92,7 @@ def find_parting(name: str, one: Run, other: Run) -> Parting:
 
 
 def where(run: Run, stage: str, first: Mapping[str, Array], second: Mapping[str, Array]) -> str:
-    """Say where two arrays of a stage are farthest apart, and both numbers there."""
+    """Describe where two arrays of a stage differ most, with both numbers there."""
     one, other = first[stage], second[stage]
     if one.shape != other.shape:
         return f"whose shapes are {list(one.shape)} and {list(other.shape)}"
@@ -104,7 +104,7 @@ def where(run: Run, stage: str, first: Mapping[str, Array], second: Mapping[str,
 
 
 def name_place(run: Run, stage: str, place: Sequence[Any]) -> str:
-    """Name a place of a stage `[h t s]`, `[h t d]` or `[t m]`: head, token, and key or column, counted from 1."""
+    """Name a cell of a stage `[h t s]`, `[h t d]` or `[t m]`: head, token, and key or column, counted from 1."""
     problem = run.comparison.problem
     *head, row, column = map(int, place)
     tokens = problem.key_tokens if stage in ("k", "v") else problem.tokens
@@ -115,7 +115,7 @@ def name_place(run: Run, stage: str, place: Sequence[Any]) -> str:
 
 
 def format_verdict(partings: Sequence[Parting], has_alone: bool) -> str:
-    """Return a sentence on whether any number moved."""
+    """Return a sentence on whether any number differs."""
     different = sum(parting.word == DIFFERENT for parting in partings)
     variants = count_things(len(partings), "variant")
     if different or has_alone:
@@ -127,7 +127,7 @@ def format_verdict(partings: Sequence[Parting], has_alone: bool) -> str:
 
 
 def rows_table(first: Sequence[Row], second: Sequence[Row], near: Mapping[str, str]) -> Table:
-    """Return the cells of the comparison table that differ; rounding is left out where a variant is the same."""
+    """Return the cells of the comparison table that differ, leaving out rounding if a variant is the same."""
     others = {row.variant: row for row in second}
     lines = tuple(
         (row.variant, *cells)
@@ -140,7 +140,6 @@ def rows_table(first: Sequence[Row], second: Sequence[Row], near: Mapping[str, s
 
 
 def find_cells(row: Row, other: Row, is_different: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield the columns in which two rows differ, and both values."""
     for name in COLUMNS:
         here, there = getattr(row, name), getattr(other, name)
         rounding = isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=1e-12)

@@ -1,4 +1,4 @@
-"""Two sweeps side by side: the points that both have, and which of their numbers moved."""
+"""Compare two sweeps: the points in both, and which of their numbers differ."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from attn_exp.sweeps.versus.versus import (
 )
 
 ROUNDING = ("error", "error_ulp", "row_sum_error")
-"""Metrics that are rounding themselves: they move with it, and nothing is wrong."""
+"""Metrics of rounding error; a change in them is no fault."""
 NEAR = 256 * np.finfo(np.float64).eps
-"""Numbers nearer than this share of the larger, or than this itself, are the same to rounding."""
+"""Relative and absolute tolerance within which numbers are the same to rounding."""
 HEAD = (
     words.METRIC, words.ROWS, "same bits", "moved", words.LARGEST, "at", words.FIRST_ONE, words.SECOND_ONE,
     "mean difference",
@@ -37,7 +37,7 @@ Row = Mapping[str, str]
 
 @dataclass
 class Side:
-    """One sweep: its description, and the lines of its table without their head."""
+    """One sweep: its description, and the lines of its table without the header."""
 
     name: str
     about: Mapping[str, Any]
@@ -46,17 +46,16 @@ class Side:
 
     @property
     def swept(self) -> list[str]:
-        """The columns of the swept settings."""
         return [axis["column"] for axis in self.about["axes"]]
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of all points, and what was swept, by name."""
+        """The settings of all points, and the swept ones, by name."""
         fixed = dict(word.lstrip("+").partition("=")[::2] for word in self.about["fixed"])
         return fixed | {axis["key"]: f"swept, {axis['count']:,} values" for axis in self.about["axes"]}
 
     def rows(self, names: Sequence[str]) -> dict[str, Row]:
-        """Return the rows that did not fail by what they have in some columns; of several alike, the first."""
+        """Return the rows that did not fail, keyed by some columns; of several with the same key, the first."""
         found: dict[str, Row] = {}
         for line in self.lines:
             row = dict(zip(self.head, line, strict=True))
@@ -67,8 +66,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Move:
-    """How one metric moved: in how many rows it has the same bits, in how many it differs by more than rounding, and
-    its line of the table."""
+    """How one metric differs: rows compared, bit-identical rows, rows that differ beyond rounding, and its line of the
+    table."""
 
     metric: str
     rows: int
@@ -78,7 +77,7 @@ class Move:
 
 
 def versus(one: Side, other: Side) -> Versus:
-    """Return two sweeps side by side, matched by the settings that both sweep, the seed and the variant."""
+    """Compare two sweeps, matching rows by the settings that both sweep, the seed and the variant."""
     shared = [name for name in one.swept if name in other.swept]
     first, second = (side.rows([*shared, "variant"]) for side in (one, other))
     both = {key: (row, second[key]) for key, row in first.items() if key in second}
@@ -107,7 +106,7 @@ def versus(one: Side, other: Side) -> Versus:
 
 
 def measure_move(name: str, both: Mapping[str, tuple[Row, Row]]) -> Move | None:
-    """Return how a metric moved; None where neither side has a number of it."""
+    """Compare a metric; None if neither side has a number of it."""
     pairs = np.array([[float(row[name] or "nan") for row in rows] for rows in both.values()]).reshape(-1, 2)
     places, keys = np.isfinite(pairs).any(axis=1), list(both)
     if not places.any():
@@ -124,13 +123,13 @@ def measure_move(name: str, both: Mapping[str, tuple[Row, Row]]) -> Move | None:
 
 
 def find_distances(first: Array, second: Array, identical: Array) -> Array:
-    """Return how far numbers are apart; without limit where one side has none."""
+    """Return absolute differences; infinite where only one side has a number."""
     with np.errstate(invalid="ignore"):
         return np.where(identical, 0.0, np.nan_to_num(np.abs(second - first), nan=np.inf, posinf=np.inf))
 
 
 def format_verdict(count: int, moves: Sequence[Move]) -> str:
-    """Return a sentence on whether any number moved."""
+    """Return a sentence on whether any number differs."""
     if not count:
         return "No row is in both: they share no combination of settings, seed and variant."
     beyond = [move for move in moves if move.moved and move.metric not in ROUNDING]

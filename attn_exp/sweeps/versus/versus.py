@@ -1,4 +1,4 @@
-"""What two runs or two sweeps have in common, and where they part: plain data."""
+"""The result of comparing two runs or two sweeps, as plain data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from attn_exp.sweeps.plan import flatten
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""
 FROM_A_MODEL = ("embeddings.", "projections.")
-"""Settings whose arrays are read of a model, where one is asked for."""
+"""Settings whose arrays come from a model, if one is configured."""
 LONGEST, SHORT = 60, 30
 
 
 def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings in which two mappings differ, nested ones by their dotted names; arrays come last.
+    """Return the settings that differ, nested ones by dotted names; arrays come last.
 
-    What a model gives, its vectors and matrices, is left out where another model, layer or text was asked for.
+    Vectors and matrices from a model are left out if the model, the layer or the text differs.
     """
     one, other = flatten_compared(first), flatten_compared(second)
     both = {name: (one.get(name), other.get(name)) for name in dict.fromkeys((*one, *other))}
@@ -32,24 +32,22 @@ def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
 
 
 def flatten_compared(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings that numbers depend on, by dotted names; a rule without settings, such as a mask, is true."""
+    """Flatten the settings that affect numbers to dotted names; a rule without settings becomes true."""
     pairs = flatten({name: value for name, value in settings.items() if name.split(".")[0] not in NOT_COMPARED})
     return {name: True if value == {} else value for name, value in pairs if value != {} or "." in name}
 
 
 def is_array(pair: tuple[Any, Any]) -> bool:
-    """Return whether one of two settings is a list."""
     return any(isinstance(value, list | tuple) for value in pair)
 
 
 def settings_table(apart: Mapping[str, tuple[Any, Any]]) -> Table:
-    """Return the settings that differ as a table."""
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
     return Table("settings", "Settings that differ.", (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
 
 
 def short_names(apart: Mapping[str, tuple[Any, Any]]) -> tuple[str, str]:
-    """Return a name for each side: the one setting that differs, such as `model.layer=5`, or which of the two it is."""
+    """Name each side by the only setting that differs, such as `model.layer=5`, or as the first and the second."""
     plain_ones = [(name, pair) for name, pair in apart.items() if not is_array(pair)]
     if len(plain_ones) == 1 and None not in plain_ones[0][1]:
         name, pair = plain_ones[0]
@@ -61,14 +59,14 @@ def short_names(apart: Mapping[str, tuple[Any, Any]]) -> tuple[str, str]:
 
 
 def show_setting(value: Any) -> str:
-    """Write a setting in few characters."""
+    """Format a setting in few characters."""
     if isinstance(value, list | tuple) and value:
         return plain(f"[{', '.join(map(show_setting, value))}]", LONGEST)
     return "-" if value in (None, [], ()) else plain(brief(value), LONGEST)
 
 
 def list_origins(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where the programs or the machines of two folders differ."""
+    """Yield the differences between the programs or machines of two folders."""
     one, other = first.get("versions") or {}, second.get("versions") or {}
     for name in dict.fromkeys((*one, *other)):
         if one.get(name) != other.get(name):
@@ -83,18 +81,16 @@ def list_origins(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterato
 
 
 def format_origins(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """Return a sentence on the programs or machines that made the two, if these differ."""
+    """Return a sentence on the programs or machines that made the two, if they differ."""
     lines = list(list_origins(first, second))
     return f"Made by different programs or machines: {'; '.join(lines)}." if lines else ""
 
 
 def count_things(count: int, thing: str) -> str:
-    """Write how many there are of a thing."""
     return f"1 {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def format_settings(table: Table) -> str:
-    """Return a sentence on how many settings differ."""
     if not table.lines:
         return "All settings are the same."
     names, more = [line[0] for line in table.lines[:3]], len(table.lines) - 3
