@@ -24,7 +24,7 @@ def attention(q, k, v, mask):
 """A causal attention that divides by d."""
 SAID = {
     "run": "multi_head differs from looped by up to",
-    "sweep": "scale=true raises the entropy by",
+    "sweep": "scale=true instead of false raises the entropy by",
     "check": "Its mistake is scale_by_d",
     "sheet": "sheet.html",
 }

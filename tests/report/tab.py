@@ -24,7 +24,8 @@ from tests.report.browser import CHROMIUM, need_chromium
 
 PATIENCE = 60.0
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--headless", "--font-render-hinting=none",
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND",
     "--hide-scrollbars",
 )  # fmt: skip

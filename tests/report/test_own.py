@@ -10,6 +10,7 @@ import pytest
 from attn_exp import cli
 from attn_exp.errors import UserError
 from attn_exp.runs import store
+from tests.runs.test_store import reseal
 
 CODE = """
 import numpy as np
@@ -124,8 +125,7 @@ def test_the_settings_of_the_run_are_asked_of_the_function() -> None:
 def test_a_damaged_verdict_is_refused_in_one_line(value: object) -> None:
     run = folder()
     (run / "own.json").write_text(json.dumps(value))
-    about = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({key: item for key, item in about.items() if key != "seal"}))
+    reseal(run)
     with pytest.raises(UserError, match=r"own\.json") as refused:
         store.load(run)
     assert "\n" not in str(refused.value)

@@ -195,7 +195,7 @@ def thousand(kind: str) -> Figure:
         more = [str(line % 10), str(line // 10 % 10)] if kind == "parallel" else []
         variant = "one" if more else f"v{line}"
         rows += [[str(line), str(scale), *more, "ok", "", variant, str(line + scale)] for scale in (1, 2, 3)]
-    return plots.draw(overview.plotted({}, summarized(head, rows, axes), "all"))[kind]
+    return plots.draw(overview.plotted({"figures": {}}, summarized(head, rows, axes), "all"))[kind]
 
 
 @pytest.mark.long

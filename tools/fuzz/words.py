@@ -19,7 +19,7 @@ import attn_exp
 from attn_exp.config.schema import Report
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.row import Agreement
-from attn_exp.report import notebook, terminal
+from attn_exp.report import notebook, papers, terminal
 from attn_exp.report.documents import documents
 
 WORDS = (
@@ -138,7 +138,7 @@ def shape(name: str, text: str) -> object:
     if name.endswith(".html"):
         return Shape(text).elements
     mark = {"md": r"(?<!\\)\|", "tex": r"(?<!\\)&"}.get(name.rpartition(".")[2], "$^")
-    lines = FENCED.sub("", text).split("\n")
+    lines = FENCED.sub("", text.replace(papers.FITTED, "")).split("\n")  # a wide table is fitted to the page
     return [(len(re.findall(mark, line)), fence(line)) for line in lines] if name != "terminal.txt" else len(lines)
 
 

@@ -309,7 +309,13 @@ class Call:
         words = {role: name for role, name in self.arguments.keywords.items() if role != "memory"}
         defaults = self.arguments.defaults
         off = {**TO_EVALUATE, **({"dropout": 0.0} if type(defaults.get("dropout")) is float else {})}
-        switches = {role for role, best in off.items() if role in defaults and defaults[role] is not best}
+        switches = {
+            role
+            for role, best in off.items()
+            if role in defaults
+            and defaults[role] is not best
+            and getattr(self.runner.target, words[role], None) is not best
+        }  # Flax accepts it in one place only
         always = {*self.arguments.required, *self.attempt.more, *turns, *switches}
         said = {role: values.value(role, name) for role, name in words.items() if role in always}
         unknown = [words[role] for role, value in said.items() if value is ...]

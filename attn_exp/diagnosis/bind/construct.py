@@ -88,9 +88,6 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
     if library == "jax":
         keys = (one for one in parameters if one.default is None and plain(one.name) in RANDOM_KEYS)
         chosen |= {one.name: fill_required(one, kind, sizes, siblings, library) for one in keys}
-    told_later = every_parameter(vars(kind)["__call__"], "") if "__call__" in vars(kind) else []
-    for one in told_later:  # Flax accepts it in one place only
-        chosen |= {one.name: ...} if letter_of(one.name) in ("evaluates", "trains") and one.name in chosen else {}
     if "w_init" in chosen and "haiku" in sys.modules:
         chosen["w_init"] = sys.modules["haiku"].initializers.VarianceScaling(1.0)
     return {name: value for name, value in chosen.items() if value is not ...}

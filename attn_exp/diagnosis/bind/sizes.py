@@ -163,7 +163,8 @@ def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
 
 def sizes_of_file(owner: Any) -> dict[str, int]:
     """Return the sizes among the module-level integers that the class's code reads: `n_embd = 384`."""
-    space = vars(sys.modules.get(getattr(owner, "__module__", ""), object()) or object) if owner else {}
+    home = vars(sys.modules.get(getattr(owner, "__module__", ""), object()) or object) if owner else {}
+    space = getattr(inspect.unwrap(owner), "__globals__", home) if callable(owner) else home
     source = source_of(owner)
     numbers = {name: value for name, value in space.items() if type(value) is int and value > 0}
     return {letter_of(name): value for name, value in numbers.items() if letter_of(name) in ("h", "d", "m")

@@ -15,6 +15,7 @@ import numpy as np
 from attn_exp.diagnosis.asking.clock import ASKING_MORE, running, while_there_is_time
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.bind.sizes import sizes_of_file
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.code.libraries import replaced_in_numpy
@@ -79,7 +80,10 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tel
         return check_called(own, ways_to_call.how_to_call(own, asked, bound), quick, tell)
 
     def judge(asked: Request) -> Verdict:
-        return check_layer(own, asked, ask) if is_layer(own.function) else check_in_layouts(own, asked, quick, tell)
+        if is_layer(own.function):
+            return check_layer(own, asked, ask)
+        heads = sizes_of_file(own.function).get("h") if asked.head is None else None
+        return check_in_layouts(own, with_words(asked, f"head={heads}") if heads else asked, quick, tell)
 
     tell("how it is called")
     verdict = judge(request)
@@ -96,7 +100,8 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tel
 def judge_neighbours(verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]) -> Verdict:
     """Try RoPE on neighbouring pairs; return that verdict if it names a mistake and the first one could not alone."""
     words = other_words.NEIGHBOURS
-    is_open = verdict.unexplained or "rope_pairing" in verdict.mistakes
+    of_positions = {name for name in verdict.mistakes if mistake(name).group == "positions"}
+    is_open = verdict.unexplained or of_positions > {"rope_pairing"}
     if not is_open or not request.positions or words.partition("=")[0] in request.said:
         return verdict
     other = judge(with_words(request, words))
