@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
@@ -140,3 +141,42 @@ class NeighboursNotOnKeys(layers.Base):
 def test_a_mistake_in_rope_is_named_whichever_numbers_make_a_pair() -> None:
     verdict = attn_exp.check(NeighboursNotOnKeys, *layers.ROPE)
     assert verdict.mistakes == ("position_missing",) and "interleaved=true" in verdict.computes, verdict
+
+
+def cross_attend(tokens: Tensor, context: Tensor, Wqs: Tensor, Wks: Tensor, Wvs: Tensor, swap: bool = False) -> Tensor:
+    Wqs, Wks = (Wks, Wqs) if swap else (Wqs, Wks)
+    q, k, v = tokens @ Wqs, context @ Wks, context @ Wvs
+    return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(("swap", "outcome"), [(False, "right"), (True, "wrong")])
+def test_a_factory_may_pass_keyword_arguments_whose_names_say_which_matrix_is_which(swap: bool, outcome: str) -> None:
+    matrices = {name: torch.randn(8, 8).double() for name in ("Wqs", "Wks", "Wvs")}
+
+    def make() -> tuple[object, dict[str, Tensor]]:
+        inputs = {"tokens": torch.randn(2, 4, 8).double(), "context": torch.randn(2, 6, 8).double()}
+        return partial(cross_attend, swap=swap), {**inputs, **matrices}
+
+    verdict = attn_exp.check(make)
+    assert verdict.outcome == outcome and set(verdict.mistakes) == ({"queries_keys_swapped"} if swap else set()), (
+        verdict
+    )
+
+
+class OfPlaces(layers.Base):
+    """Logits depend on a learned table of places, and on queries: nothing here defines that."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.places = nn.Parameter(torch.randn(64, self.head_dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        logits = q @ (k + self.places[: x.shape[1]]).mT / math.sqrt(self.head_dim)
+        result: Tensor = self.out_proj((logits.softmax(-1) @ v).transpose(1, 2).reshape(x.shape))
+        return result
+
+
+def test_what_the_definition_has_no_place_for_is_not_verified_rather_than_wrong() -> None:
+    verdict = attn_exp.check(OfPlaces)
+    assert verdict.outcome == "not verified" and "`places`" in verdict.reason, verdict

@@ -25,7 +25,7 @@ from tests.compose import config
 
 pytestmark = pytest.mark.long
 
-CASES = 50
+CASES = 25
 GOLDEN = Path(__file__).parent / "golden"
 
 SHAPES = ((1, 1, 1, 1), (3, 3, 1, 2), (3, 5, 2, 1), (5, 3, 3, 2), (4, 4, 2, 3), (1, 6, 2, 2), (6, 1, 1, 4))

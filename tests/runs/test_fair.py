@@ -28,7 +28,7 @@ def sheets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Map
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES[::2], ids=lambda case: case.name)
 def test_a_file_is_judged_as_a_fair_teacher_would(
     case: Case, sheets: tuple[Path, Mapping[str, Mapping[str, Paper]]]
 ) -> None:

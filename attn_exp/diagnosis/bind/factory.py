@@ -12,12 +12,13 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.offer import every_parameter, is_required
-from attn_exp.diagnosis.bind.arguments import ARRAYS, MASKS, Arguments, fill_of_mask, read_arguments
+from attn_exp.diagnosis.asking.sides import side_of_name
+from attn_exp.diagnosis.bind.arguments import ARRAYS, MASKS, ROTARY, Arguments, fill_of_mask, read_arguments
 from attn_exp.diagnosis.bind.construct import STARS, call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.bind.runners import METHODS, has_parameters, kind_of, leave_out_norms, library_of_kind
 from attn_exp.diagnosis.bind.sizes import Sizes, instead_of_default, sizes_of_layer, source_of, value_of
-from attn_exp.diagnosis.code.libraries import library, library_of
+from attn_exp.diagnosis.code.libraries import Library, library, library_of
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction
 
@@ -37,7 +38,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     """Call a factory and return the layer that it describes.
 
     The factory returns `(callable, inputs)` or `(callable, inputs, options)`. Inputs are arrays by role, or positional
-    arguments of the callable; of these, parameter names tell which are arrays, and the others stay fixed.
+    or keyword arguments of the callable; of these, names tell which are arrays, and the others stay fixed.
 
     Raises:
         UncalledError: it raised an error or returned something else, or its callable does not take its inputs.
@@ -49,7 +50,7 @@ def bind_factory(own: OwnFunction) -> Layer:
                             "inputs, options)")  # fmt: skip
     target, given, options = (*made, {})[:3]
     arguments = read_arguments(signature_of(target))
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) and set(given) <= set(ARRAYS):
         inputs, kept, masks = given, dict[str, Any](), dict[str, Any]()
     else:
         inputs, kept, masks = split_inputs(own, target, arguments, given)
@@ -80,22 +81,28 @@ def signature_of(target: Any) -> list[inspect.Parameter]:
 
 
 def split_inputs(
-    own: OwnFunction, target: Any, arguments: Arguments, given: Sequence[Any]
+    own: OwnFunction, target: Any, arguments: Arguments, given: Sequence[Any] | Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """Split positional arguments into arrays by role, other values by name, and optional masks by name.
+    """Split arguments into arrays by role, other values by name, and optional masks by name.
 
     The masks are replaced by ones that hide nothing, because cases pass their own.
 
     Raises:
         UncalledError: the signature does not tell which are the arrays.
     """
-    values = dict(zip(arguments.parameters, given, strict=False))
-    roles = {name: role for role, name in {**arguments.keywords, **arguments.arrays}.items()}
+    names = {**arguments.keywords, **arguments.arrays}
+    pairs = given.items() if isinstance(given, Mapping) else zip(arguments.parameters, given, strict=False)
+    values = {name if name in arguments.parameters else names.get(name, name): value for name, value in pairs}
+    roles = {name: role for role, name in names.items()}
     inputs = {roles[name]: value for name, value in values.items()
               if roles.get(name) in ARRAYS and len(getattr(value, "shape", ())) > 1}  # fmt: skip
-    if not inputs:  # the signature tells nothing: x; x and memory; or q, k and v
-        count = next((at for at, one in enumerate(given) if getattr(one, "ndim", 0) != given[0].ndim
-                      or "float" not in str(one.dtype)), len(given))  # fmt: skip
+    if not inputs and isinstance(given, Mapping):
+        raise UncalledError(f"{own.name}() returned {', '.join(given)}: no name tells which is the input; the roles "
+                            f"are {', '.join(ARRAYS)}")  # fmt: skip
+    if not inputs and not isinstance(given, Mapping):  # the signature tells nothing: x; x and memory; or q, k and v
+        axes = getattr(given[0], "ndim", 0)
+        count = next((at for at, one in enumerate(given) if getattr(one, "ndim", 0) != axes
+                      or "float" not in str(getattr(one, "dtype", ""))), len(given))  # fmt: skip
         known = {1: ("x",), 2: ("x", "memory"), 3: ("q", "k", "v")}.get(count, ())
         if len(given) > len(known):
             raise UncalledError(f"{own.name}() returned inputs without names, and its callable has none for them; "
@@ -166,8 +173,13 @@ def layer_of_factory(
     names = {**arguments.keywords, **({"mask": keyword} if keyword else {}), **arguments.arrays}
 
     def call(arrays: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
-        said = {names.get(role, role): value for role, value in {**keywords, **(arrays if by_name else {})}.items()}
+        others = {role: convert(forms.back(value)) if is_of_other_type(value) else value
+                  for role, value in keywords.items()}  # fmt: skip
+        said = {names.get(role, role): value for role, value in {**others, **(arrays if by_name else {})}.items()}
         return target(*([] if by_name else arrays.values()), **{**kept, **said})
+
+    def is_of_other_type(value: Any) -> bool:
+        return "float" in str(getattr(value, "dtype", "")) and not str(value.dtype).endswith(dtype)
 
     def convert(array: Array) -> Any:
         return forms.into(np.asarray(array), dtype)
@@ -186,16 +198,30 @@ def layer_of_factory(
     keywords = {role: word for role, word in names.items() if role not in inputs and word not in kept}
     masks = {role: word for role, word in names.items() if role in MASKS and role not in inputs}
     keywords |= {role: word for role, word in masks.items() if word not in kept or kept[word] is not None}
+    aside = {word for role, word in names.items() if role in (*MASKS, *ROTARY)}
+    fixed = tuple(name for name, value in kept.items() if getattr(value, "ndim", 0) > 1 and name not in aside
+                  and not side_of_name(name).startswith("W"))  # fmt: skip
     unasked = [word for word in masks.values() if word not in keywords.values()]
     return Layer(
         own.name, name, target, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
         keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
-        weights=dict(options.get("weights", {})),
-        widths={role: size for (role, letter), size in found.items() if letter in "mc"}, vary=options.get("vary"),
+        weights=dict(options.get("weights") or find_weights(kept, forms)),
+        fixed=fixed, widths={role: size for (role, letter), size in found.items() if letter in "mc"},
+        vary=options.get("vary"), axes_told="layout" in options,
         is_fixed=any(lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()
                      for one in (value if isinstance(value, tuple | list) else [value])),
     )  # fmt: skip
+
+
+def find_weights(kept: Mapping[str, Any], forms: Library) -> dict[str, Array]:
+    """Return the projection matrices among fixed arguments, by role; those of several heads lie side by side."""
+    sides = {name: side_of_name(name) for name in kept}
+    several = {side: kept[name] if isinstance(kept[name], list | tuple) else [kept[name]]
+               for name, side in sides.items() if side in ("W_q", "W_k", "W_v", "W_o")}  # fmt: skip
+    arrays = {side: [forms.back(one) for one in value] for side, value in several.items()}
+    are_matrices = bool(arrays) and all(one.ndim == len("mn") for value in arrays.values() for one in value)
+    return {side: np.concatenate(value, axis=-1) for side, value in arrays.items()} if are_matrices else {}
 
 
 def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:

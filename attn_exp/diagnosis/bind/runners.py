@@ -270,8 +270,8 @@ def has_parameters(target: Any) -> bool:
 def widths_of_weights(target: Any) -> list[int]:
     """Return the input width of each PyTorch linear layer, or all matrix sizes; else the first width only."""
     if kind_of(target) == "torch":  # nn.Linear stores weights as [out in]
-        linear = [int(one.weight.shape[1]) for one in target.modules()
-                  if hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear"]  # fmt: skip
+        linear = [int(one.weight.shape[1]) for one in target.modules() if getattr(one, "weight", None) is not None
+                  and (hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear")]  # fmt: skip
         return linear or [size for one in target.parameters() if one.ndim > 1 for size in one.shape]
     values = getattr(target, "__dict__", {}).values()
     return [int(one.shape[0]) for one in values if len(getattr(one, "shape", ())) == len("mn")][:1]

@@ -36,7 +36,8 @@ NAMES: dict[str, tuple[str, ...]] = {
              "maxseqlength", "npositions", "maxlength", "sequencelength", "seqlength", "numtokens", "contextsize",
              "contextwindow", "maxpositions", "maxsequencelength", "ctxsize", "maxt"),
     "bias": ("bias", "qkvbias", "usebias", "attentionbias", "withbias", "projbias"),
-    "causal": (*ROLES["causal"], "masked", "ismasked", "usemask", "autoregressive", "unidirectional"),
+    "causal": (*ROLES["causal"], "masked", "ismasked", "usemask", "usemasking", "maskflag", "withmask",
+               "autoregressive", "unidirectional"),
     "evaluates": ("deterministic", "inference"),
     "trains": ("train", "training"),
     "dropout": ("p", "rate", "keeprate"),
@@ -163,7 +164,8 @@ def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
 
 def sizes_of_file(owner: Any) -> dict[str, int]:
     """Return the sizes among the module-level integers that the class's code reads: `n_embd = 384`."""
-    home = vars(sys.modules.get(getattr(owner, "__module__", ""), object()) or object) if owner else {}
+    module = sys.modules.get(getattr(owner, "__module__", None) or "")
+    home = {} if module is None else vars(module)
     space = getattr(inspect.unwrap(owner), "__globals__", home) if callable(owner) else home
     source = source_of(owner)
     numbers = {name: value for name, value in space.items() if type(value) is int and value > 0}

@@ -14,6 +14,7 @@ from attn_exp.diagnosis.asking.offer import Offer
 from attn_exp.diagnosis.asking.questions import Inside
 from attn_exp.diagnosis.asking.sides import side_of_name
 from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.diagnosis.bind.runners import kind_of
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import IS_LAYER
 from attn_exp.diagnosis.code.libraries import stack
@@ -176,7 +177,8 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     A weight of `nn.Linear` is `[out in]`; the orientation of others is unknown. None if a name is missing or unclear,
     or, without `inside`, the number of heads.
     """
-    parameters, arrays, sides = list(parameters_of_layer(layer.target)), dict[str, Array](), dict[str, str]()
+    told = [(name, np.asarray(array, float), False) for name, array in layer.weights.items()]
+    parameters, arrays, sides = told or list(parameters_of_layer(layer.target)), dict[str, Array](), dict[str, str]()
     for path, _, _ in parameters:
         owner, _, last = path.rpartition(".")
         name = owner.rpartition(".")[2] if owner and last in ("weight", "bias") else last
@@ -212,8 +214,13 @@ def are_same(one: Array, other: Array) -> bool:
 
 
 def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
-    """Yield each parameter of a PyTorch module: its path, its value, and whether it is oriented as in `nn.Linear`."""
-    if hasattr(target, "named_parameters") and hasattr(target, "named_modules"):
+    """Yield each parameter of a PyTorch module or a Keras layer: its path, its value, and whether it is oriented as in
+    `nn.Linear`."""
+    if kind_of(target) == "keras":
+        to_numpy = sys.modules["keras"].ops.convert_to_numpy
+        for one in target.trainable_variables:  # a path is `layer/query/kernel`
+            yield one.path.replace("/", ".").replace("kernel", "weight"), np.asarray(to_numpy(one), float), False
+    elif hasattr(target, "named_parameters") and hasattr(target, "named_modules"):
         modules = dict(target.named_modules())
         for path, tensor in target.named_parameters():
             if not tensor.is_floating_point():  # such as the state of a generator

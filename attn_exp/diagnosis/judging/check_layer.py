@@ -30,7 +30,7 @@ from attn_exp.diagnosis.judging.bound_layers import (
 )
 from attn_exp.diagnosis.judging.decoding import check_decoding
 from attn_exp.diagnosis.judging.inside import check_inside, find_own_steps, has_own_mask
-from attn_exp.diagnosis.judging.layer_passes import PASSES
+from attn_exp.diagnosis.judging.layer_passes import PASSES, leave_unplaced_parameters
 from attn_exp.diagnosis.judging.own_settings import ROTATIONS, find_own_words
 from attn_exp.diagnosis.locate.matrices import UnreadMatricesError
 from attn_exp.diagnosis.locate.surroundings import answer_rows, are_close
@@ -123,7 +123,11 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
 
 def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
     if "q" in layer.inputs and "m" not in layer.inputs["q"]:
-        return check(bound_function(layer), request)
+        verdict = check(bound_function(layer), request)
+        if not verdict.unexplained or layer.axes_told:
+            return verdict
+        reason = "its outputs differ from the definition, and the axes of its inputs are guessed: say `layout`"
+        return unfinished(own.name, reason, request.words)
     return check_seen(own, observe(layer), request, check)
 
 
@@ -205,7 +209,8 @@ def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> 
 
 def check_unread(own: OwnFunction, seen: Seen, request: Request, check: Check, reason: str) -> Verdict:
     """Check a layer with unreadable weights: with those that parameter names suggest, else the attention inside."""
-    return check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
+    verdict = check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
+    return leave_unplaced_parameters(verdict, seen, own, request)
 
 
 def check_named(seen: Seen, inside: Inside | None, request: Request, check: Check) -> Verdict | None:

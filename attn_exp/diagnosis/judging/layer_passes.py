@@ -19,16 +19,30 @@ from attn_exp.diagnosis.bind.runners import leave_out
 from attn_exp.diagnosis.bind.sizes import source_of
 from attn_exp.diagnosis.explaining.smallest import module_of
 from attn_exp.diagnosis.judging.bound_layers import Seen, bound_layer, observe, parameters_of_layer, read_inside
-from attn_exp.diagnosis.locate.matrices import read_projection
+from attn_exp.diagnosis.locate.matrices import UnreadMatricesError, read_projection
 from attn_exp.diagnosis.locate.products import find_ancestors
 from attn_exp.diagnosis.locate.recording import unlay
-from attn_exp.experiment.verdict import BROKEN, Finding, Smallest, Verdict
+from attn_exp.experiment.verdict import BROKEN, Finding, Smallest, Verdict, unfinished
 from attn_exp.own_code import OwnFunction, held
 
 Pass = Callable[[Verdict, Seen, OwnFunction, Request], Verdict]
 CAUSAL = "causal_ignored"
 LENGTHS = (2, 3, 4)
 """Numbers of tokens to try for the smallest input."""
+
+
+def leave_unplaced_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+    """Leave a layer that nothing explains unverified if it has parameters or arguments that the definition lacks, such
+    as a table of relative positions."""
+    if not verdict.unexplained:
+        return verdict
+    names = [f"argument `{name}`" for name in seen.layer.fixed]
+    with suppress(UnreadMatricesError):
+        known = np.concatenate([array.ravel() for array in read_inside(seen)[0].arrays.values()])
+        names += [f"parameter `{path}`" for path, array, _ in parameters_of_layer(seen.layer.target)
+                  if array.ndim > 1 and not np.isin(array, known).all()]  # fmt: skip
+    reason = f"its outputs differ from the definition, which has no place for {', '.join(names)}"
+    return unfinished(own.name, reason, request.words) if names else verdict
 
 
 def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
@@ -149,5 +163,11 @@ def round_row(rows: Array) -> str:
     return f"[{', '.join(f'{number:.4f}' for number in rows[0, -1, :6])}, ...] for token {rows.shape[1] - 1}"
 
 
-PASSES: tuple[Pass, ...] = (report_unused_parameters, report_left_out, find_ignored_causal_mask, show_smallest_input)
+PASSES: tuple[Pass, ...] = (
+    leave_unplaced_parameters,
+    report_unused_parameters,
+    report_left_out,
+    find_ignored_causal_mask,
+    show_smallest_input,
+)
 """Unused parameters and ignored masks may change the verdict; the smallest input comes last."""
