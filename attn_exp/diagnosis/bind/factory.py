@@ -49,7 +49,10 @@ def bind_factory(own: OwnFunction) -> Layer:
         raise UncalledError(f"{own.name}() returned no pair; a factory returns (callable, inputs) or (callable, "
                             "inputs, options)")  # fmt: skip
     target, given, options = (*made, {})[:3]
-    arguments = read_arguments(signature_of(target))
+    parameters = signature_of(target)
+    if isinstance(given, Mapping) and not {one.name for one in parameters} & set(given):  # `**kwargs` take them
+        parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in given]
+    arguments = read_arguments(parameters)
     if isinstance(given, Mapping) and set(given) <= set(ARRAYS):
         inputs, kept, masks = given, dict[str, Any](), dict[str, Any]()
     else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -208,14 +209,25 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     return None if is_same or not fits else replace(inside, arrays=arrays)
 
 
+def find_arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:
+    """Yield the path and the value of each array of numbers in nested mappings; a `kernel` is a weight."""
+    if isinstance(tree, Mapping):
+        for name, one in tree.items():
+            yield from find_arrays(one, f"{path}.{name}".strip(".").replace("kernel", "weight"))
+    elif "float" in str(getattr(tree, "dtype", "")):
+        yield path, np.asarray(tree, float)
+
+
 def are_same(one: Array, other: Array) -> bool:
     """Return whether two matrices are equal up to rounding."""
     return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-6)
 
 
 def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
-    """Yield each parameter of a PyTorch module or a Keras layer: its path, its value, and whether it is oriented as in
-    `nn.Linear`."""
+    """Yield each parameter of a PyTorch module, a Keras layer or a partial function of mappings: its path and value, and
+    whether it is oriented as in `nn.Linear`."""
+    if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
+        yield from ((path, array, False) for one in target.args for path, array in find_arrays(one))
     if kind_of(target) == "keras":
         to_numpy = sys.modules["keras"].ops.convert_to_numpy
         for one in target.trainable_variables:  # a path is `layer/query/kernel`

@@ -224,7 +224,9 @@ def test_factories() -> None:
     assert (layer.inputs, layer.mask_true) == ({"q": "bhtd", "k": "bhsd", "v": "bhsd"}, "attends")
     assert layer.sizes == {"h": 4, "g": 4, "d": 6}
     assert (layer.keywords["mask"], layer.library, list(layer.weights)) == ("keep", "numpy", ["W_q"])
-    with pytest.raises(UncalledError, match="returned queries: no name tells which is the input; the roles are q, k, v"):
+    with pytest.raises(
+        UncalledError, match="returned queries: no name tells which is the input; the roles are q, k, v"
+    ):
         bound(lambda: (print, {"queries": np.ones(3)}))
 
 
