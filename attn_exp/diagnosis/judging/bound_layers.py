@@ -224,7 +224,7 @@ def are_same(one: Array, other: Array) -> bool:
 
 
 def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
-    """Yield each parameter of a PyTorch module, a Keras layer or a partial function of mappings: its path and value, and
+    """Yield the parameters of a PyTorch module, a Keras layer or a partial function of mappings: path, value, and
     whether it is oriented as in `nn.Linear`."""
     if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
         yield from ((path, array, False) for one in target.args for path, array in find_arrays(one))
