@@ -39,8 +39,15 @@ def find_verb(effect: Effect) -> str:
     """Return the verb for what a change does, or may do, to a metric."""
     if effect.verdict == NO or effect.mean == 0:
         return "does not change"
+    if is_unclear(effect):
+        return "does not clearly change"
     verbs = ("raises", "lowers") if effect.sign else ("may raise", "may lower")
     return verbs[effect.mean < 0]
+
+
+def is_unclear(effect: Effect) -> bool:
+    """Return whether an effect at one value of another setting is not significant, as measured over several seeds."""
+    return bool(effect.at) and not effect.sign and not math.isnan(effect.low)
 
 
 def format_place(effect: Effect) -> str:
@@ -48,7 +55,7 @@ def format_place(effect: Effect) -> str:
     place = f" at {shorten(effect.at)}" if effect.at else ""
     if effect.mean == 0:
         return place
-    if effect.verdict == NO:
+    if effect.verdict == NO or is_unclear(effect):
         return f"{place} ({format_size(effect)}{find_unit(effect)})"
     size = format_size(effect).lstrip("+−")
     return f" by {f'a factor of {size}' if effect.metric in RATIOS else size + find_unit(effect)}{place}"
