@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from attn_exp import machine, parsing
+from attn_exp.config.schema import Config
 from attn_exp.config.spelling import bare, key_of
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, unknown
 from attn_exp.runs import folders, records
 from attn_exp.runs.folders import Entry
 from attn_exp.sweeps.plan import flatten
@@ -28,7 +30,7 @@ def list_runs(words: Sequence[str]) -> str:
     """Return the runs and sweeps with given settings: `attn-exp runs [DIR] [head=2 mask=causal] [--json | --csv]`.
 
     Raises:
-        UserError: no such folder, other options, or a run that cannot be read.
+        UserError: no such folder, an unknown setting, other options, or a run that cannot be read.
     """
     options = [word for word in words if word.startswith("-")]
     settings = [word for word in words if "=" in word]
@@ -36,6 +38,10 @@ def list_runs(words: Sequence[str]) -> str:
     if len(places) > 1 or len(options) > 1 or not set(options) <= set(OPTIONS):
         usage = "attn-exp runs [DIR] [head=2 mask=causal] [--json | --csv]"
         raise UserError(f"attn-exp runs {' '.join(words)}: expected {usage}")
+    known = ["experiment", *(field.name for field in fields(Config))]
+    for name in (key_of(word).partition(".")[0] for word in settings):
+        if name not in known:
+            raise UserError(unknown(name, known, "setting"))
     output_dir = folders.named_output_dir(places)
     entries = folders.read_entries(output_dir)
     if not settings and not options:

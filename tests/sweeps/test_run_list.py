@@ -53,5 +53,6 @@ def test_a_record_has_the_settings_and_the_numbers_of_a_run(outputs: Path) -> No
 
 
 def test_what_fits_no_run_is_said(outputs: Path) -> None:
-    assert quickly(outputs, "runs", "heads=2")[0] == "outputs: none of 3 runs and sweeps has heads=2\n"
+    assert quickly(outputs, "runs", "head=7")[0] == "outputs: none of 3 runs and sweeps has head=7\n"
+    assert "unknown setting 'heads'; did you mean head?" in quickly(outputs, "runs", "heads=2", code=2)[1]
     assert "expected attn-exp runs [DIR]" in quickly(outputs, "runs", "--yaml", code=2)[1]

@@ -225,8 +225,6 @@ def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> S
     lines = [f"from {module_of(own)} import {own.name.split('.')[0]}", *IMPORTS[caller.library.name]]
     words = []
     for role, value in roles.items():
-        if role == "sizes":  # passed by the adapter, not by the user
-            continue
         name = caller.offer.parameters[role].strip()
         before = "" if role in caller.offer.positional else f"{name}="
         if hasattr(value, "shape"):
@@ -234,8 +232,7 @@ def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> S
             words.append(f"{before}{name}")
         else:
             words.append(f"{before}{value!r}")
-    handed = f"  # with {caller.offer.said}" if "sizes" in roles and caller.offer.said else ""
-    lines.append(f"{own.name}({', '.join(words)}){handed}")
+    lines.append(f"{own.name}({', '.join(words)})")
     assert answer.output is not None
     form, right = own.target or f"{own.file or module_of(own)}:{own.name}", expected(case)["output"]
     shaped = answer.output.shape != right.shape  # then only the shapes matter

@@ -28,6 +28,8 @@ def format_effect(rows: Sequence[Effect], is_new: Callable[[str], bool] = bool) 
     few = f"{seeds} too few to tell" if largest.verdict == FEW else ""
     note = largest.note if largest.verdict != NO and is_new(largest.note) else ""
     aside = "; ".join(filter(None, (few, note)))
+    if aside and text.endswith(")"):  # a size stands in brackets
+        return f"{text[:-1]}; {aside})."
     return f"{text} ({aside})." if aside else f"{text}."
 
 
