@@ -88,10 +88,11 @@ def check(function: Any, *words: str, quick: bool = False, against: Any = None, 
     """Check a function, a module or its class, and name the mistake if there is one.
 
     `against` is another implementation: the verdict then says where the two agree and where they differ. `ignore` names
-    arguments of the function that need not be verified: `check(mine, ignore=["past_key_value"])`. Words and settings
-    say what it should compute, as on the command line: `check(mine, "mask=causal", kv_head=2)`. `layout` is `bhtd`,
-    `bthd`, `htd`, `td` or `btm`, `takes` is `numpy`, `torch` or `jax`; `dtype` and `device` are those of the input
-    arrays; options left out are tried in turn. `function` may be a name: `"mine.py:attention"`.
+    what need not be verified: arguments of the function, or parts of a layer as the verdict names them, for example
+    `check(mine, ignore=["past_key_value", "projections"])`. Words and settings say what it should compute, as on the
+    command line: `check(mine, "mask=causal", kv_head=2)`. `layout` is `bhtd`, `bthd`, `htd`, `td` or `btm`, `takes` is
+    `numpy`, `torch` or `jax`; `dtype` and `device` are those of the input arrays; options left out are tried in turn.
+    `function` may be a name: `"mine.py:attention"`.
 
     Raises:
         UserError: the signature is not recognised, or the settings do not apply to the function.

@@ -113,7 +113,7 @@ def test_layers_of_jax_are_asked_with_dropout_too(code: str, switches: tuple[str
         path.write_text(code.replace("SWITCH", switch), encoding="utf-8")
         verdict = attn_exp.check(f"{path}:Layer", quick=True)
         is_named = verdict.mistakes == names and verdict.is_wrong is bool(names)
-        refuses = "haiku" not in code and "dropout in evaluation" in str(verdict)  # it asks for random numbers then
+        refuses = "haiku" not in code and "`dropout` in evaluation" in str(verdict)  # it asks for random numbers then
         assert is_named or (names and refuses and verdict.outcome == "not verified"), verdict
 
 

@@ -602,7 +602,7 @@ class Strided(nn.Module):
 @pytest.mark.long
 def test_which_numbers_make_a_head_of_a_layer_is_a_question_to_the_user() -> None:
     verdict = attn_exp.check(Strided, quick=True)
-    assert verdict.outcome == "not verified" and "which numbers make a head" in verdict.not_verified[0], verdict
+    assert verdict.outcome == "not verified" and "which numbers make `heads`" in verdict.not_verified[0], verdict
 
 
 class Unscaled(Layer):
@@ -635,4 +635,4 @@ def for_two_entries() -> Any:
 def test_sizes_that_the_inputs_of_a_factory_rule_out_are_not_verified() -> None:
     verdict = attn_exp.check(for_two_entries, quick=True)
     assert verdict.outcome == "not verified", verdict
-    assert any("other sizes" in one or "other keys" in one for one in verdict.not_verified), verdict
+    assert any("other `sizes`" in one or "other keys" in one for one in verdict.not_verified), verdict

@@ -53,7 +53,7 @@ class WithBias(layers.Base):
 def test_numbers_added_to_the_logits_and_unused_parameters_are_not_verified() -> None:
     verdict = attn_exp.check(WithBias)
     assert verdict.outcome == "not verified"
-    assert "numbers added to the logits" in str(verdict.not_verified)
+    assert "`logit_bias`" in str(verdict.not_verified)
     assert "`spare.weight`" in str(verdict.not_verified)
 
 
@@ -179,4 +179,4 @@ class OfPlaces(layers.Base):
 
 def test_what_the_definition_has_no_place_for_is_not_verified_rather_than_wrong() -> None:
     verdict = attn_exp.check(OfPlaces)
-    assert verdict.outcome == "not verified" and "`places`" in verdict.reason, verdict
+    assert verdict.outcome == "not verified" and "`places`" in verdict.not_verified[0], verdict

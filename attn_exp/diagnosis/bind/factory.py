@@ -16,13 +16,24 @@ from attn_exp.diagnosis.asking.sides import side_of_name
 from attn_exp.diagnosis.bind.arguments import ARRAYS, MASKS, ROTARY, Arguments, fill_of_mask, read_arguments
 from attn_exp.diagnosis.bind.construct import STARS, call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import Layer
-from attn_exp.diagnosis.bind.runners import METHODS, has_parameters, kind_of, leave_out_norms, library_of_kind
+from attn_exp.diagnosis.bind.runners import (
+    METHODS,
+    has_parameters,
+    kind_of,
+    leave_out_norms,
+    library_of_kind,
+    widths_of_weights,
+)
 from attn_exp.diagnosis.bind.sizes import Sizes, instead_of_default, sizes_of_layer, source_of, value_of
 from attn_exp.diagnosis.code.libraries import Library, library, library_of
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction
 
-AXES = {"q": {4: "bhtd", 3: "btd", 2: "td"}, "x": {4: "bchw", 3: "btm", 2: "tm"}}
+AXES: dict[str, dict[int, tuple[str, ...]]] = {
+    "q": {4: ("bhtd",), 3: ("btd",), 2: ("td",)},
+    "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm",)},
+}
+"""The usual layouts of an array, by its number of axes: of heads, and of tokens or images."""
 OPTIONS = ("layout", "mask", "weights", "heads", "vary")
 POLARITIES = ("attends", "hides", "added")
 
@@ -65,7 +76,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     projects = has_parameters(target) or any(getattr(one, "ndim", 0) == len("mn") for one in kept.values())
     if kind_of(target) == "torch":
         leave_out_norms(target)
-    axes = axes_of_inputs(own, inputs, options, projects=projects)
+    axes = axes_of_inputs(own, inputs, options, widths_of_weights(target), projects=projects)
     try:
         return layer_of_factory(own, (target, arguments, kept), inputs, axes, options)
     except UncalledError:
@@ -130,11 +141,12 @@ def open_mask(name: str, mask: Any, source: str) -> Any:
 
 
 def axes_of_inputs(
-    own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any], *, projects: bool = False
+    own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any], widths: Sequence[int], *, projects: bool
 ) -> dict[str, str]:  # fmt: skip
     """Return the layout of each input: `options["layout"]` (one string, or one per role), or the usual one.
 
-    `projects`: the callable has weight matrices, so q, k and v with three axes are tokens.
+    `projects`: the callable has weight matrices, so q, k and v with three axes are tokens; `widths` are those of the
+    matrices, which tell the axis of the channels.
 
     Raises:
         UncalledError: a layout and its array have different numbers of axes.
@@ -142,11 +154,10 @@ def axes_of_inputs(
     layout = options.get("layout", "")
     usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() and not projects else "x"]
     if not projects and {"q", "k"} <= inputs.keys() and len(inputs["q"].shape) == len(inputs["k"].shape) == len("bhtd"):
-        usual = usual | ({4: "bthd"} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # axis 1 cannot be heads
+        usual = usual | ({4: ("bthd",)} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # axis 1 is no heads
     told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
-    axes = {role: re.sub(r"[^a-z]", "", told[role]) or usual.get(inputs[role].ndim, "") for role in inputs}
-    if axes.get("x") == "bchw" and not told["x"] and inputs["x"].shape[1] == inputs["x"].shape[2]:
-        axes["x"] = "bhwc"
+    axes = {role: re.sub(r"[^a-z]", "", told[role]) or likeliest_layout(inputs[role].shape, usual, widths)
+            for role in inputs}  # fmt: skip
     wrong = [role for role, letters in axes.items() if len(letters) != inputs[role].ndim]
     if wrong:
         raise UncalledError(f"{own.name}(): layout {axes[wrong[0]]!r} does not fit `{wrong[0]}`, "
@@ -155,6 +166,15 @@ def axes_of_inputs(
     if len(set(counts)) > 1:
         axes = {role: letters if role in "qx" else letters.replace("t", "s") for role, letters in axes.items()}
     return axes
+
+
+def likeliest_layout(shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int]) -> str:
+    """Return the usual layout in which the width of an array is that of a matrix; else the first, or that of images
+    with as many rows as columns."""
+    several = usual.get(len(shape), [""])
+    fits = [one for one in several if any(shape[one.find(letter)] in widths for letter in "mc" if letter in one)]
+    is_square = "bhwc" in several and shape[1] == shape[2]
+    return next(iter(fits), "bhwc" if is_square else several[0])
 
 
 def layer_of_factory(
@@ -190,9 +210,10 @@ def layer_of_factory(
     first_call = {role: convert(np.asarray(one)) if of_target and library_of(one) != name else one
                   for role, one in inputs.items()}  # fmt: skip
     run_foreign(lambda: call(first_call, {}), f"what {own.name}() returned could not be called")
-    found = {(role, letter): int(size)
+    found: dict[tuple[str, str], int] = {(role, letter): int(size)
              for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
     lengths = {letter: size for (_, letter), size in found.items()}
+    lengths |= {"t": lengths["h"] * lengths["w"]} if "w" in lengths else {}
     keys = [found[role, "h"] for role in "kv" if (role, "h") in found]
     known = sizes_of_layer(target, {})
     heads = options.get("heads") or found.get(("q", "h")) or known.get("h")
@@ -212,7 +233,7 @@ def layer_of_factory(
         weights=dict(options.get("weights") or find_weights(kept, forms)),
         fixed=fixed, widths={role: size for (role, letter), size in found.items() if letter in "mc"},
         vary=options.get("vary"), axes_told="layout" in options,
-        is_fixed=any(lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()
+        is_fixed="w" in lengths or any(lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()
                      for one in (value if isinstance(value, tuple | list) else [value])),
     )  # fmt: skip
 

@@ -262,6 +262,8 @@ def run_haiku(recipe: Recipe) -> Runner:
 
 def has_parameters(target: Any) -> bool:
     """Return whether a layer has arrays of its own."""
+    if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
+        return any(isinstance(one, Mapping) for one in target.args)
     values = target.parameters() if kind_of(target) == "torch" else getattr(target, "__dict__", {}).values()
     holds = (hasattr(one, "__dict__") or hasattr(one, "shape") or isinstance(one, dict) for one in values)
     return kind_of(target) not in ("plain", "torch") or any(holds)

@@ -32,6 +32,7 @@ from attn_exp.diagnosis.judging.decoding import check_decoding
 from attn_exp.diagnosis.judging.inside import check_inside, find_own_steps, has_own_mask
 from attn_exp.diagnosis.judging.layer_passes import PASSES, leave_unplaced_parameters
 from attn_exp.diagnosis.judging.own_settings import ROTATIONS, find_own_words
+from attn_exp.diagnosis.judging.shares import leave_open
 from attn_exp.diagnosis.locate.matrices import UnreadMatricesError
 from attn_exp.diagnosis.locate.surroundings import answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
@@ -93,7 +94,7 @@ def leave_heads_open(verdict: Verdict) -> Verdict:
     return replace(verdict, computes=computes, not_verified=tuple(left))
 
 
-HEADS = "which numbers make a head (every h-th: right if the weights were trained so, wrong if neighbours were)"
+HEADS = "which numbers make `heads` (every h-th: right if the weights were trained so, wrong if neighbours were)"
 MASKS = "what True means in its mask"
 STRIDED = "heads_by_stride"
 
@@ -116,7 +117,7 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
                 computes = what_mistakes_compute((DROPPED,))
                 verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
     if layer.dropout_error:
-        left = f"dropout in evaluation (built with dropout, {layer.dropout_error})"
+        left = f"`dropout` in evaluation (built with dropout, {layer.dropout_error})"
         verdict = replace(verdict, not_verified=(*verdict.not_verified, left))
     return layer, verdict
 
@@ -189,6 +190,9 @@ WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ..
 def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> Verdict:
     """Check a recorded layer: its outputs with `check`, and the attention inside if nothing explains them."""
     if not seen.pairs:
+        verdict = leave_open(own, seen, request.words, "no product of queries and keys is among its operations")
+        if verdict.passed:
+            return verdict
         raise UncalledError(f"{own.name}: no scores and weights are found among its operations")
     try:
         inside, turns = read_inside(seen)
@@ -268,7 +272,7 @@ def explain_inside(
     return replace(verdict, stage="q" if request.positions else "output")
 
 
-ROTATED = "how queries and keys depend on their positions (the rotation is not that of RoPE with base 10000)"
+ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"
 
 
 def gives_answer(seen: Seen, bound: Bound, request: Request) -> bool:

@@ -17,13 +17,14 @@ from attn_exp.diagnosis.explaining.explanations import explained
 from attn_exp.diagnosis.finding.other_words import BLOCKS, CAUSAL, INVERTED, UNSCALED, are_open
 from attn_exp.diagnosis.judging.bound_layers import BATCH, Seen
 from attn_exp.diagnosis.judging.own_settings import find_score_words
+from attn_exp.diagnosis.judging.shares import leave_open
 from attn_exp.diagnosis.locate.cores import Core, MixedTokensError, arrange_core, find_pairs
 from attn_exp.diagnosis.locate.matrices import find_output
 from attn_exp.diagnosis.locate.recording import FINE as EXACT
 from attn_exp.diagnosis.locate.recording import record_layer
 from attn_exp.diagnosis.locate.surroundings import output_inputs
 from attn_exp.diagnosis.recipes.candidates import Explained, what_mistakes_compute
-from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, unfinished
+from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Given, Recipe
 from attn_exp.own_code import OwnFunction
@@ -36,7 +37,7 @@ from attn_exp.rules.scores.sink import Sink
 FINE, COARSE = 44, 22
 """Bits of precision required inside a layer: usually, and if any step is in float32."""
 INSIDE = "attention inside"
-ADDED = "numbers added to the logits, or a logit beside them (they are the layer's own)"
+ADDED = "`logit_bias` (the layer adds its own numbers to the logits, or a logit beside them)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) ->
     try:
         core = arrange_core(seen.recording, seen.pairs)
     except MixedTokensError as error:
-        return unfinished(own.name, f"inside {own.name}, {error}", request.words), None
+        return leave_open(own, seen, request.words, f"inside {own.name}, {error}"), None
     readings = list[Reading]()
     for one in read_core(core, seen, request):
         readings.append(one)
@@ -79,7 +80,7 @@ def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) ->
     finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs: {lost}")
     computes = "attention of its own queries, keys and values" if is_right else "something else"
     stage = "" if is_right or names else first_difference(core, chosen.wrong[0][0])
-    left = (f"how queries, keys and values are made ({reason})",) if reason else ()
+    left = (f"`projections` to queries, keys and values ({reason})",) if reason else ()
     verdict = Verdict(
         own.name, is_right, names, what_mistakes_compute(names) if names else computes, (finding,), request.words,
         alike=found.alike, unexplained=bool(stage), stage=stage,
@@ -229,7 +230,7 @@ def find_own_steps(seen: Seen) -> Iterator[str]:
     if rows.size == context.size and not np.allclose(np.sort(rows), np.sort(context), rtol=0, atol=1e-6):
         last = max(pair.second for pair in seen.pairs)
         names = dict.fromkeys(one.name for one in seen.recording.first.operations[last + 1 : output.operation])
-        yield f"what happens to the context before the output projection ({', '.join(names)})"
+        yield f"`context` before the output projection (it is changed by {', '.join(names)})"
 
 
 def first_difference(core: Core, case: Case) -> str:

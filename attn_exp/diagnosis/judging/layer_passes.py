@@ -19,10 +19,11 @@ from attn_exp.diagnosis.bind.runners import leave_out
 from attn_exp.diagnosis.bind.sizes import source_of
 from attn_exp.diagnosis.explaining.smallest import module_of
 from attn_exp.diagnosis.judging.bound_layers import Seen, bound_layer, observe, parameters_of_layer, read_inside
+from attn_exp.diagnosis.judging.shares import leave_open
 from attn_exp.diagnosis.locate.matrices import UnreadMatricesError, read_projection
 from attn_exp.diagnosis.locate.products import find_ancestors
 from attn_exp.diagnosis.locate.recording import unlay
-from attn_exp.experiment.verdict import BROKEN, Finding, Smallest, Verdict, unfinished
+from attn_exp.experiment.verdict import BROKEN, Finding, Smallest, Verdict
 from attn_exp.own_code import OwnFunction, held
 
 Pass = Callable[[Verdict, Seen, OwnFunction, Request], Verdict]
@@ -41,8 +42,18 @@ def leave_unplaced_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, re
         known = np.concatenate([array.ravel() for array in read_inside(seen)[0].arrays.values()])
         names += [f"parameter `{path}`" for path, array, _ in parameters_of_layer(seen.layer.target)
                   if array.ndim > 1 and not np.isin(array, known).all()]  # fmt: skip
+        constants = find_constants(seen) if seen.layer.library == "jax" and not names else ()
+        names += [f"`constant` {list(one.shape)}" for one in constants if not np.isin(one, known).all()]
     reason = f"its outputs differ from the definition, which has no place for {', '.join(names)}"
-    return unfinished(own.name, reason, request.words) if names else verdict
+    return leave_open(own, seen, request.words, reason) if names else verdict
+
+
+def find_constants(seen: Seen) -> Iterator[Array]:
+    """Yield the parameters that a layer of JAX reads: matrices in which no number occurs twice, as it does in masks."""
+    for operation in seen.recording.first.operations:
+        for array, producer in zip(operation.inputs, operation.producers, strict=True):
+            if producer is None and array.ndim > 1 and array.dtype.kind == "f" and len(np.unique(array)) == array.size:
+                yield array
 
 
 def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
@@ -59,7 +70,7 @@ def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, req
     ]
     left = [f"parameter `{path}` (the call never reads it)" for path in unused]
     if not unused and any(read_projection(seen.recording, place) for place in find_unused_operations(seen)):
-        left.append("a projection (its output is never used)")
+        left.append("projection `unused` (its output is never used)")
     return replace(verdict, not_verified=(*verdict.not_verified, *left))
 
 

@@ -134,7 +134,7 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
         return decide(replace(verdict, findings=findings), reason="; ".join(said))
     left = [*verdict.not_verified]
     if broken and is_factory(own.function) and all(ERROR.match(one.said) for one in broken):
-        left.append(f"inputs of other sizes ({shortened(broken[0].said)})")
+        left.append(f"inputs of other `sizes` ({shortened(broken[0].said)})")
         findings = tuple(replace(one, state=ABSENT) if one in broken else one for one in verdict.findings)
         verdict, broken = replace(verdict, passed=True, findings=findings, smallest=None, computes=AS_ASKED), []
     is_explained = bool(verdict.mistakes or verdict.right_under or verdict.alike)

@@ -120,22 +120,29 @@ def mix(base: Mapping[str, Array], other: Mapping[str, Array], is_changed: Array
 
 
 def record_once(layer: Layer, given: Mapping[str, Array], keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
-    arrays = {role: layer.convert(lay(array, layer.inputs[role])) for role, array in given.items()}
+    arrays = {role: layer.convert(lay(array, layer.inputs[role], rows_of(layer, array.shape[1])))
+              for role, array in given.items()}  # fmt: skip
     recorder = RECORDERS[layer.library]
     with held(), np.errstate(all="ignore"):
         return recorder(lambda tracked: layer.call(tracked, keywords), arrays, cache)
 
 
-def lay(rows: Any, axes: str) -> Any:
+def rows_of(layer: Layer, length: int) -> int:
+    """Return the rows of an image with as many points as that of the trial call, else 0."""
+    return layer.lengths.get("h", 0) if length == layer.lengths.get("t") else 0
+
+
+def lay(rows: Any, axes: str, height: int = 0) -> Any:
     """Convert tokens `[b t m]` of any library to the layout of a layer: `btm`, `tbm`, `bmt`, or that of an image.
 
-    A layout without b gets the first batch entry. c is another name for m, and s for t.
+    A layout without b gets the first batch entry. c is another name for m, and s for t. `height` is that of an image,
+    if it is known.
     """
     axes = axes.replace("s", "t").replace("c", "m")
     if "b" not in axes:
-        return lay(rows[:1], f"b{axes}")[0]
+        return lay(rows[:1], f"b{axes}", height)[0]
     batch, length, width = rows.shape
-    height = GRID if length % GRID == 0 else 1
+    height = height or (GRID if length % GRID == 0 else 1)
     if axes == "bhwm":
         return rows.reshape(batch, height, length // height, width)
     if axes == "bmhw":
