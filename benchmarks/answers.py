@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,26 +51,6 @@ class Truth:
     def depends(self) -> bool:
         """Whether what one setting does depends on the other."""
         return bool(np.ptp(self.means[:, 0] - self.means[:, 1]) > 0)
-
-
-@dataclass
-class Count:
-    """What was counted over sweeps of one kind and number of seeds."""
-
-    sweeps: int = 0
-    false: int = 0
-    effects: int = 0
-    found: int = 0
-    hidden: int = 0
-    intervals: int = 0
-    covering: int = 0
-    wrong: list[str] = field(default_factory=list)
-
-    def add(self, other: Count) -> None:
-        """Count those of another too."""
-        for name in ("sweeps", "false", "effects", "found", "hidden", "intervals", "covering"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.wrong += other.wrong[: max(0, 5 - len(self.wrong))]
 
 
 def no_effect(rng: np.random.Generator) -> Truth:
@@ -186,27 +168,28 @@ def count_covering(truth: Truth, rows: Sequence[Effect]) -> tuple[int, int]:
     return len(covering), sum(covering)
 
 
-def counted(seed: int, kind: str, seeds: tuple[int, int]) -> Count:
-    """Draw one sweep of a kind, and return what its answers are worth."""
+def counted(seed: int, kind: str, seeds: tuple[int, int]) -> tuple[Counter[str], list[str]]:
+    """Draw one sweep of a kind; return what its answers are worth, and the rows that are false."""
     rng = np.random.default_rng([seed, list(KINDS).index(kind), seeds[0]])
     make, noises = KINDS[kind]
     truth = make(rng)
     noise = NOISES[noises[rng.integers(len(noises))]]
     rows = answer(draw_sweep(truth, int(rng.integers(seeds[0], seeds[1] + 1)), noise, rng), {}).effects
     wrong, effects, found, hidden = judge(truth, rows)
-    return Count(1, bool(wrong), effects, found, bool(hidden), *count_covering(truth, rows), wrong)
+    intervals, covering = count_covering(truth, rows)
+    return Counter(
+        sweeps=1, false=bool(wrong), effects=effects, found=found, hidden=bool(hidden), intervals=intervals,
+        covering=covering,
+    ), wrong  # fmt: skip
 
 
-def table(sweeps: int, workers: int = 2) -> Iterator[tuple[str, tuple[int, int], Count]]:
-    """Yield what was counted of each kind with so many seeds."""
+def table(sweeps: int, workers: int = 2) -> Iterator[tuple[str, tuple[int, int], Counter[str], list[str]]]:
+    """Yield what was counted of each kind with so many seeds, and some rows that are false."""
     with ProcessPoolExecutor(workers) as pool:
-        for kind in KINDS:
-            for seeds in SEEDS:
-                total = Count()
-                every = range(sweeps // len(SEEDS))
-                for each in pool.map(partial(counted, kind=kind, seeds=seeds), every, chunksize=50):
-                    total.add(each)
-                yield kind, seeds, total
+        for kind, seeds in product(KINDS, SEEDS):
+            every = range(sweeps // len(SEEDS))
+            counts, wrong = zip(*pool.map(partial(counted, kind=kind, seeds=seeds), every, chunksize=50), strict=True)
+            yield kind, seeds, sum(counts, Counter()), [row for rows in wrong for row in rows][:5]
 
 
 def share(part: int, whole: int) -> str:
@@ -222,14 +205,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--wrong", action="store_true", help="show some of the false rows")
     asked = parser.parse_args(words)
     print(f"{'kind':26}{'seeds':>8}{'sweeps':>8}{'any false':>11}{'found':>8}{'hidden':>8}{'covered':>9}   of 100")
-    for kind, seeds, count in table(60 if asked.quick else asked.sweeps):
-        numbers = (share(count.false, count.sweeps), share(count.found, count.effects))
-        hidden, covering = share(count.hidden, count.sweeps), share(count.covering, count.intervals)
-        print(
-            f"{kind:26}{f'{seeds[0]}-{seeds[1]}':>8}{count.sweeps:>8}{numbers[0]:>11}{numbers[1]:>8}{hidden:>8}{covering:>9}"
-        )
-        for sentence in count.wrong if asked.wrong else ():
-            print(f"    {sentence}")
+    for kind, seeds, count, wrong in table(60 if asked.quick else asked.sweeps):
+        pairs = (("false", "sweeps"), ("found", "effects"), ("hidden", "sweeps"), ("covering", "intervals"))
+        false, found, hidden, covered = (share(count[part], count[whole]) for part, whole in pairs)
+        head = f"{kind:26}{f'{seeds[0]}-{seeds[1]}':>8}{count['sweeps']:>8}"
+        print(f"{head}{false:>11}{found:>8}{hidden:>8}{covered:>9}")
+        for row in wrong if asked.wrong else ():
+            print(f"    {row}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How fast attention is, in ratios of one interleaved run: python benchmarks/attention.py [--quick] [--only full]
 
 Every part prints its figures; the goals come last, each with what was measured and whether it is met. The figures go to
-`outputs/benchmarks/attention.csv` with a plot beside them. The run starts itself again without `OPENBLAS_CORETYPE` and
+`outputs/benchmarks/attention.csv`. The run starts itself again without `OPENBLAS_CORETYPE` and
 `OPENBLAS_L2_SIZE`: they can hold the BLAS below what the processor can do. `--one-core` keeps everybody on one core and
 counts processor time, which other work on the machine disturbs least. Most parts pause before each contender, so that
 no threads of another still spin; `turns` does not, and `first` starts a process for each.
@@ -15,8 +15,8 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterator
-from dataclasses import astuple, fields, replace
+from collections.abc import Callable
+from dataclasses import astuple, fields
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.softcap import Softcap
 from benchmarks.bench import Array, Bench, Figure, Goal, drawn, mean
 from benchmarks.beside import decoding, first_calls, in_turns
-from benchmarks.contenders import CONTENDERS, Call, by_threads, interleaved, one_expression, ours, pytorch
+from benchmarks.contenders import CONTENDERS, Call, one_expression, ours, pytorch
 from benchmarks.processor import described
 
 
@@ -54,7 +54,7 @@ def contest(bench: Bench, causal: bool) -> None:
         for shape in bench.shapes:
             arrays = drawn(shape, dtype)
             calls = {who: call for who, make in CONTENDERS.items() if (call := make(*arrays, causal)) is not None}
-            ratios = bench.time(part, shape, dtype, calls, work=0.5 + 0.5 / shape[2] if causal else 1.0)
+            ratios = bench.time(part, shape, calls, dtype, 0.5 + 0.5 / shape[2] if causal else 1.0)
             torch += [1 / ratios["PyTorch"]] if "PyTorch" in ratios else []
             runtime += [1 / ratios["ONNX Runtime"]] if "ONNX Runtime" in ratios and shape[2] >= 512 else []
     against_torch = {"Zen 4": 1.0, "Intel": 1.0} if causal else {"Zen 4": 1.1, "Intel": 1.15}
@@ -73,9 +73,7 @@ def window(bench: Bench) -> None:
         "full": lambda: blockwise.attend(*arrays, Rules(length)),
         "window": lambda: blockwise.attend(*arrays, Rules(length, masks=(Window(255, 0),))),
     }
-    bench.goal(
-        "window 256 at 16,384 tokens, ours / our full", 0.06, bench.time("window", shape, "float32", calls)["window"]
-    )
+    bench.goal("window 256 at 16,384 tokens, ours / our full", 0.06, bench.time("window", shape, calls)["window"])
 
 
 def rules(bench: Bench) -> None:
@@ -89,7 +87,7 @@ def rules(bench: Bench) -> None:
             "ALiBi": partial(blockwise.attend, *arrays, Rules(scale, scores=(Alibi(),))),
             "soft-cap": partial(blockwise.attend, *arrays, Rules(scale, scores=(Softcap(30.0),))),
         }
-        ratios = bench.time("rules", shape, "float32", calls)
+        ratios = bench.time("rules", shape, calls)
         for name in ("grouped", "padding", "ALiBi", "soft-cap"):
             bench.goal(f"{name} at {shape[2]} tokens, ours / ours without", 1.3, ratios[name])
 
@@ -103,7 +101,7 @@ def small(bench: Bench) -> None:
         powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=-1, keepdims=True) @ v)
 
-    ratios = bench.time("small", (1, 1, 3, 4), "float64", {"textbook": textbook, "ours": ours(q, k, v, False)})
+    ratios = bench.time("small", (1, 1, 3, 4), {"textbook": textbook, "ours": ours(q, k, v, False)}, "float64")
     bench.goal("3 tokens, 4 dimensions, ours / the NumPy one-liner", 2.0, ratios["ours"])
 
 
@@ -155,49 +153,18 @@ def accuracy(bench: Bench) -> None:
     bench.goal("accuracy: our error over PyTorch's, the worst", 2, max(worst, default=None))
 
 
-def threads(bench: Bench) -> None:
-    """One thread against two, and the share of the matrix product's peak."""
-    shape = (1, 8, 2048, 64)
-    for dtype in ("float32", "float64"):
-        arrays = drawn(shape, dtype)
-        square = drawn((1, 1, 2048, 2048), dtype)[0][0, 0]
-        calls: dict[str, Call] = {f"{n} threads": by_threads(n, *arrays, Rules(0.125)) for n in (1, 2)}
-        bench.time("threads", shape, dtype, calls)
-        ours_rate = bench.figures[-1].gigaflops
-        peak = (
-            2
-            * 2048**3
-            / interleaved({"product": lambda a=square: a @ a}, bench.rounds, bench.burst, bench.clock)["product"]
-            / 1e9
-        )
-        print(f"peak     {dtype}: {ours_rate:.0f} of {peak:.0f} GF/s of one large product: {ours_rate / peak:.0%}")
-
-
 def lengths(bench: Bench, longest: int) -> None:
     """One head from 64 tokens on: time, and working memory as NumPy asks for it."""
-    sizes = [2**power for power in range(6, 17) if 2**power <= longest]
-    for length in sizes:
-        shape = (1, 1, length, 64)
-        arrays = drawn(shape)
-        bench.time("length", shape, "float32", {"ours": ours(*arrays, False)})
-        bound = attn_exp.keep_memory(0)  # what is kept would not be counted
+    bound = attn_exp.keep_memory(0)  # what is kept would not be counted
+    for length in (2**power for power in range(6, 17) if 2**power <= longest):
+        call = ours(*drawn((1, 1, length, 64)), False)
+        bench.time("length", (1, 1, length, 64), {"ours": call})
         tracemalloc.start()
-        out = ours(*arrays, False)()
+        out = call()
         mebibytes = (tracemalloc.get_traced_memory()[1] - out.nbytes) / 2**20
         tracemalloc.stop()
-        attn_exp.keep_memory(bound)
-        bench.figures[-1] = replace(bench.figures[-1], mebibytes=mebibytes)
         print(f"         {bench.figures[-1].gigaflops:.0f} GF/s, working memory {mebibytes:.2f} MiB")
-    measured = [each for each in bench.figures if each.part == "length"]
-    for what, numbers in (
-        ("time", [each.milliseconds for each in measured]),
-        ("memory", [each.mebibytes or 0.0 for each in measured]),
-    ):
-        for name, least in (("all", 0), ("from 2048 tokens on", 2048)):
-            places = [place for place, size in enumerate(sizes) if size >= least]
-            if len(places) > 1:
-                slope = np.polyfit(np.log([sizes[i] for i in places]), np.log([numbers[i] for i in places]), 1)[0]
-                print(f"length   slope of log {what} over log length, {name}: {slope:.2f} (time: 2 is quadratic)")
+    attn_exp.keep_memory(bound)
 
 
 def show_libraries() -> None:
@@ -219,17 +186,12 @@ def show_goals(goals: list[Goal]) -> None:
         print(f"{goal.what:76} {hoped:>7} {measured:>9}  {goal.met}")
 
 
-def save(bench: Bench, folder: Path) -> Iterator[Path]:
-    """Write the figures, the goals and a plot, and yield where."""
+def save(bench: Bench, folder: Path) -> None:
+    """Write the figures and the goals."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, kind, rows in (("attention", Figure, bench.figures), ("attention_goals", Goal, bench.goals)):
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([[each.name for each in fields(kind)], *map(astuple, rows)])
-        yield folder / f"{name}.csv"
-    from benchmarks.picture import draw  # noqa: PLC0415 - matplotlib is loaded only after the measuring
-
-    if draw(bench.figures, folder / "attention.png"):
-        yield folder / "attention.png"
 
 
 def main() -> None:
@@ -242,7 +204,6 @@ def main() -> None:
         "small": small,
         "memory": memory,
         "accuracy": accuracy,
-        "threads": threads,
         "first": first_calls,
         "turns": in_turns,
         "decode": decoding,
@@ -261,8 +222,7 @@ def main() -> None:
     for name in options.only.split(","):
         parts[name](bench)
     show_goals(bench.goals)
-    for path in save(bench, options.folder):
-        print(path)
+    save(bench, options.folder)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ SHAPES = [
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured time, and the working memory where it was measured."""
+    """One measured time."""
 
     part: str
     shape: str
@@ -35,7 +35,6 @@ class Figure:
     milliseconds: float
     gigaflops: float
     to_ours: float
-    mebibytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,16 +65,19 @@ class Bench:
         self.rounds, self.burst = (2, 0.05) if quick else (5, 0.15)
         self.shapes = [shape for shape in SHAPES if not quick or shape[2] <= 2048]
 
-    def measure(self, part: str, shape: tuple[int, ...], calls: dict[str, Call]) -> dict[str, float]:
-        """Time float32 calls in turn, with pauses, and take them in."""
-        return self.note(part, shape, interleaved(calls, self.rounds, self.burst, self.clock))
-
-    def time(self, part: str, shape: tuple[int, ...], dtype: str, calls: dict[str, Call], work: float = 1.0) -> Any:
-        """Time calls in turn, print them, and return each one's time over the first one's."""
-        seconds = interleaved(calls, self.rounds, self.burst, self.clock)
-        first = next(iter(seconds.values()))
+    def time(
+        self, part: str, shape: tuple[int, ...], calls: dict[str, Call], dtype: str = "float32", work: float = 1.0
+    ) -> dict[str, float]:
+        """Time calls in turn, with pauses, and return each one's time over the first one's."""
         batches, heads, length, size = shape
-        flops = 4 * batches * heads * length * length * size * work
+        seconds = interleaved(calls, self.rounds, self.burst, self.clock)
+        return self.note(part, shape, seconds, dtype, 4 * batches * heads * length * length * size * work)
+
+    def note(
+        self, part: str, shape: tuple[int, ...], seconds: Mapping[str, float], dtype: str = "float32", flops: float = 0
+    ) -> dict[str, float]:
+        """Take in times, print them, and return each one's over the first one's."""
+        first = next(iter(seconds.values()))
         for who, spent in seconds.items():
             rate = flops / spent / 1e9
             self.figures.append(Figure(part, str(shape), dtype, who, spent * 1e3, rate, spent / first))
@@ -88,15 +90,6 @@ class Bench:
         which = generation()
         hoped = goal.get(which, goal.get(maker())) if isinstance(goal, Mapping) else goal
         self.goals.append(Goal(what, hoped, measured, which or maker()))
-
-    def note(self, part: str, shape: tuple[int, ...], seconds: Mapping[str, float]) -> dict[str, float]:
-        """Take in float32 times, print them, and return each one's over the first one's."""
-        first = next(iter(seconds.values()))
-        for who, spent in seconds.items():
-            self.figures.append(Figure(part, str(shape), "float32", who, spent * 1e3, 0.0, spent / first))
-        words = "  ".join(f"{who} {spent * 1e3:.3f} ms ({spent / first:.2f})" for who, spent in seconds.items())
-        print(f"{part:8} {shape!s:18} float32  {words}", flush=True)
-        return {who: spent / first for who, spent in seconds.items()}
 
 
 def drawn(shape: tuple[int, ...], dtype: str = "float32", heads: int | None = None) -> tuple[Array, Array, Array]:

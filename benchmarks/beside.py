@@ -13,7 +13,7 @@ import numpy as np
 
 import attn_exp
 from benchmarks.bench import Bench, drawn, mean
-from benchmarks.contenders import Call, ours, pytorch
+from benchmarks.contenders import Call, interleaved, ours, pytorch
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -105,6 +105,6 @@ def decoding(bench: Bench) -> None:
             theirs = torch.nn.functional.scaled_dot_product_attention
             calls["PyTorch"] = partial(theirs, *map(torch.from_numpy, (q, k, v)), enable_gqa=True)
         shape = (heads, groups, keys, size)
-        ratios = bench.measure("decode", shape, calls)
+        ratios = bench.note("decode", shape, interleaved(calls, bench.rounds, bench.burst, bench.clock))
         measured = 1 / ratios["PyTorch"] if "PyTorch" in ratios else None
         bench.goal(f"one query, {heads} heads over {groups}, {keys:,} keys of {size}, ours / PyTorch", 1.2, measured)

@@ -1,4 +1,4 @@
-"""How fair grades are: python benchmarks/classroom.py [--names Ada,Alan] [--table] [--said]
+"""How fair grades are: python benchmarks/classroom.py [--names Ada,Alan] [--only NAME] [--said]
 
 Answer files as students fill them, each with what a fair teacher would say of it, written down before the program was
 asked. Sheets are handed out, filled in by plain NumPy, written as CSV and graded by `attn-exp grade`; the
@@ -14,30 +14,27 @@ import argparse
 import contextlib
 import csv
 import io
-import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from attn_exp.diagnosis.classroom.paper import Paper  # noqa: E402 - from the checkout
-from attn_exp.runs.classroom.grades import grade_answers  # noqa: E402
-from attn_exp.runs.classroom.sheets import composer, read_key, write_sheets  # noqa: E402
+from attn_exp.diagnosis.classroom.paper import Paper
+from attn_exp.runs.classroom.grades import grade_answers
+from attn_exp.runs.classroom.sheets import composer, read_key, write_sheets
 
 Array = NDArray[Any]
-Made = dict[str, Array]
-Step = Callable[[Made, "Given"], Array]
-Edit = Callable[[Made, "Given"], None]
-Write = Callable[[str, float], str]
+Step = Callable[[dict[str, Any]], Array]
+"""Computes a stage from the stages before it, x, the matrices, and the settings of the sheet."""
+Edit = Callable[[Array], Array]
 
 NAMES = ("Ada", "Alan", "Grace", "Emmy", "Kurt")
 DRAWN = ("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=4")
@@ -46,42 +43,29 @@ SHEETS = {
     "heads": (*DRAWN, "head=2", "mask=causal", "variant=[multi_head]"),
     "rope": (*DRAWN, "position=rope", "variant=[matrix]"),
 }
-"""The sheets that are handed out: one head, two heads under a causal mask, and turned positions."""
 ORDER = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
 CLOSE, CLEAR = 0.0051, 0.03
 """A number nearer than the first to what follows is no error, beyond the second it is one."""
 
 
-@dataclass(frozen=True)
-class Given:
-    """What a sheet starts from: x, the matrices, what is right for the sides, and how many heads."""
-
-    x: Array
-    matrices: Mapping[str, Array]
-    right: Mapping[str, Array]
-    heads: int
-    hidden: Array | None
-    scale: float
-    last: bool
-
-
 def softmax(logits: Array, axis: int = -1) -> Array:
-    """Return the shares of `exp`."""
     with np.errstate(all="ignore"):
         powers = np.exp(logits - logits.max(axis=axis, keepdims=True))
-    shares: Array = np.nan_to_num(powers / powers.sum(axis=axis, keepdims=True))
-    return shares
+        return np.nan_to_num(powers / powers.sum(axis=axis, keepdims=True))
 
 
 def shares(logits: Array) -> Array:
-    """Return the parts of a row's sum; noughts where that is nought, as nobody can divide by it."""
+    """Divide by the sum of a row; zero where that is zero, as nobody can divide by it."""
     total = logits.sum(axis=-1, keepdims=True)
     return np.where(np.abs(total) < CLOSE, 0.0, logits / np.where(np.abs(total) < CLOSE, 1.0, total))
 
 
 def turned(array: Array) -> Array:
-    """Return matrices with rows and columns exchanged."""
     return np.swapaxes(array, -1, -2)
+
+
+def emptied(array: Array) -> Array:
+    return np.full(array.shape, np.nan)
 
 
 def split(flat: Array, heads: int) -> Array:
@@ -94,38 +78,39 @@ def joined(heads: Array) -> Array:
     return heads.transpose(1, 0, 2).reshape(1, heads.shape[1], -1)
 
 
-def side(name: str) -> Step:
-    """Return the step that projects x."""
-    return lambda made, given: (
-        given.right[name] if given.x is None else split(given.x @ given.matrices[f"W_{name}"], given.heads)
-    )
-
-
-def finished(made: Made, given: Given) -> Array:
-    """Return the output of the context that stands there, or of the weights where no box holds one."""
-    context = joined(made["context"])
-    return context @ given.matrices["W_o"] if given.last else context
+def finished(m: dict[str, Any]) -> Array:
+    return joined(m["context"]) @ m["W_o"] if m["projected"] else joined(m["context"])
 
 
 STEPS: dict[str, Step] = {
-    "q": lambda made, given: given.right["q"],
-    "k": lambda made, given: given.right["k"],
-    "v": lambda made, given: given.right["v"],
-    "scores": lambda made, given: made["q"] @ turned(made["k"]),
-    "logits": lambda made, given: made["scores"] * given.scale,
-    "masked": lambda made, given: (
-        made["logits"] if given.hidden is None else np.where(given.hidden, -np.inf, made["logits"])
-    ),
-    "weights": lambda made, given: softmax(made["masked"]),
-    "context": lambda made, given: made["weights"] @ made["v"],
+    "q": lambda m: m["right q"],
+    "k": lambda m: m["right k"],
+    "v": lambda m: m["right v"],
+    "scores": lambda m: m["q"] @ turned(m["k"]),
+    "logits": lambda m: m["scores"] * m["scale"],
+    "masked": lambda m: np.where(m["hidden"], -np.inf, m["logits"]),
+    "weights": lambda m: softmax(m["masked"]),
+    "context": lambda m: m["weights"] @ m["v"],
     "output": finished,
 }
 """What is right at each box, from the numbers that stand before it."""
 
 
 def plainly(stage: str, number: float) -> str:
-    """Write a number to two decimals."""
     return f"{number:.2f}" if np.isfinite(number) else str(number)
+
+
+def to_one_decimal(stage: str, number: float) -> str:
+    return f"{number:.1f}" if np.isfinite(number) else str(number)
+
+
+def cut_off(stage: str, number: float) -> str:
+    return plainly(stage, float(cut(np.array(number))))
+
+
+def cut(array: Array) -> Array:
+    """Cut numbers after two decimals."""
+    return np.trunc(np.round(array * 100, 6)) / 100
 
 
 @dataclass(frozen=True)
@@ -134,7 +119,8 @@ class Case:
 
     `steps` are computed otherwise, and what follows goes on from them; `edits` change what is written and nothing goes
     on from that. `rounds` is how a number is rounded before one goes on, `writes` how it is written. `lost` are the
-    points that the teacher takes beside those of the `steps`, None for what is left over, and `must` what is said.
+    points that the teacher takes beside those of the `steps`, and `must` what is said. `slack`: how far a number may be
+    off beside `CLEAR`. `other`: the case of another student that is handed in.
     """
 
     name: str
@@ -143,74 +129,28 @@ class Case:
     never: str = ""
     sheet: str = "one"
     steps: Mapping[str, Step] = field(default_factory=dict)
-    edits: tuple[Edit, ...] = ()
-    rounds: Callable[[Array], Array] = lambda array: np.round(array, 2)
-    writes: Write = plainly
+    edits: Mapping[str, Edit] = field(default_factory=dict)
+    rounds: Edit = lambda array: np.round(array, 2)
+    writes: Callable[[str, float], str] = plainly
     text: Callable[[str], str] = lambda text: text
     lost: tuple[int, int] = (0, 0)
+    slack: float = 0.0
     free: tuple[str, ...] = ()
     other: str = ""
 
 
-def moved(stage: str, place: tuple[int, int, int], change: Callable[[float], float]) -> dict[str, Step]:
-    """Return the step of a slip from which one goes on."""
+def then(stage: str, edit: Edit) -> dict[str, Step]:
+    """Return the step that is done right and then changed."""
+    return {stage: lambda m: edit(np.array(STEPS[stage](m)))}
 
-    def step(made: Made, given: Given) -> Array:
-        array = np.array(STEPS[stage](made, given))
+
+def changed(place: tuple[int, int, int], change: Callable[[float], float]) -> Edit:
+    """Return the edit of one number."""
+
+    def edit(array: Array) -> Array:
+        array = array.copy()
         array[place] = change(float(array[place]))
         return array
-
-    return {stage: step}
-
-
-def slip(stage: str, place: tuple[int, int, int], change: Callable[[float], float]) -> Edit:
-    """Return the edit of a slip from which nothing goes on."""
-
-    def edit(made: Made, given: Given) -> None:
-        made[stage][place] = change(float(made[stage][place]))
-
-    return edit
-
-
-def exchange(stage: str, axis: int, one: int, other: int) -> Edit:
-    """Return the edit that exchanges two rows (axis 1) or columns (axis 2)."""
-
-    def edit(made: Made, given: Given) -> None:
-        array = made[stage]
-        first, second = (np.take(array, place, axis=axis).copy() for place in (one, other))
-        index = [slice(None)] * 3
-        for place, values in ((one, second), (other, first)):
-            index[axis] = place  # type: ignore[call-overload] - a place among slices
-            array[tuple(index)] = values
-
-    return edit
-
-
-def turn(*stages: str) -> Edit:
-    """Return the edit that writes square boxes with rows and columns exchanged."""
-
-    def edit(made: Made, given: Given) -> None:
-        for stage in stages:
-            made[stage] = turned(made[stage]).copy()
-
-    return edit
-
-
-def times(stage: str, factor: float) -> Edit:
-    """Return the edit that writes a box in another unit."""
-
-    def edit(made: Made, given: Given) -> None:
-        made[stage] = made[stage] * factor
-
-    return edit
-
-
-def emptied(*stages: str) -> Edit:
-    """Return the edit that leaves boxes empty."""
-
-    def edit(made: Made, given: Given) -> None:
-        for stage in stages:
-            made[stage] = np.full(made[stage].shape, np.nan)
 
     return edit
 
@@ -219,29 +159,12 @@ def in_cell(stage: str, row: int, column: int, put: str) -> Callable[[str], str]
     """Return what writes a text into a cell of the first block of a stage."""
 
     def change(text: str) -> str:
-        lines = list(csv.reader(io.StringIO(text)))
-        start = next(at for at, line in enumerate(lines) if line and line[0].split()[0] == stage)
+        lines = [line.split(",") for line in text.splitlines()]
+        start = next(at for at, line in enumerate(lines) if line[0].startswith(stage))
         lines[start + 1 + row][1 + column] = put
-        out = io.StringIO()
-        csv.writer(out).writerows(lines)
-        return out.getvalue()
+        return "\n".join(map(",".join, lines))
 
     return change
-
-
-def every_block_turned(text: str) -> str:
-    """Write every block with tokens as columns."""
-    lines = list(csv.reader(io.StringIO(text)))
-    blocks, block = [], []
-    for line in [*lines, []]:
-        if any(line):
-            block.append(line)
-        elif block:
-            blocks += [*map(list, zip(*block, strict=True)), []]
-            block = []
-    out = io.StringIO()
-    csv.writer(out).writerows(blocks)
-    return out.getvalue()
 
 
 def german(text: str) -> str:
@@ -249,76 +172,34 @@ def german(text: str) -> str:
     return text.replace(",", ";").replace(".", ",")
 
 
-def cut(array: Array) -> Array:
-    """Cut numbers after two decimals."""
-    return np.trunc(np.round(array * 100, 6)) / 100
-
-
-def one_decimal(array: Array) -> Array:
-    return np.round(array, 1)
-
-
-def written_to_one(stage: str, number: float) -> str:
-    return f"{number:.1f}" if np.isfinite(number) else str(number)
-
-
-def written_cut(stage: str, number: float) -> str:
-    return f"{float(cut(np.array(number))):.2f}" if np.isfinite(number) else str(number)
-
-
-def exactly(array: Array) -> Array:
-    return array
-
-
 def a_bit(number: float) -> float:
     return number + 0.7
 
 
 def other_digits(number: float) -> float:
-    """Return a number whose last two digits are exchanged; one that reads the same so is another."""
+    """Exchange the last two digits; a number that reads the same so becomes another."""
     digits = f"{number:.2f}"
     swapped = float(f"{digits[:2]}{digits[3]}{digits[2]}")
     return swapped if abs(swapped - number) > CLEAR else number + 0.2
 
 
-def lost_sign(made: Made, given: Given) -> Array:
-    """Return k, of which the largest number has the other sign."""
-    array = np.array(STEPS["k"](made, given))
-    place = np.unravel_index(np.argmax(np.abs(array)), array.shape)
-    array[place] = -array[place]
-    return array
+def lost_sign(array: Array) -> Array:
+    """Turn the sign of the largest number."""
+    return np.where(np.abs(array) == np.abs(array).max(), -array, array)
 
 
 def to_one(array: Array) -> Array:
     """Round shares to two decimals, and move the largest of each row so that it sums to 1."""
     rounded = np.round(array, 2)
-    largest = rounded.argmax(axis=-1)[..., None]
-    left = np.round(1 - rounded.sum(axis=-1, keepdims=True), 2)
-    np.put_along_axis(rounded, largest, np.take_along_axis(rounded, largest, axis=-1) + left, axis=-1)
-    return rounded
+    is_largest = np.arange(array.shape[-1]) == rounded.argmax(axis=-1)[..., None]
+    return rounded + is_largest * np.round(1 - rounded.sum(axis=-1, keepdims=True), 2)
 
 
-def without_signs(stage: str) -> dict[str, Step]:
-    """Return the step of a box whose minus signs were all left out."""
-    return {stage: lambda made, given: np.abs(STEPS[stage](made, given))}
-
-
-def one_row(stage: str, row: int, step: Step) -> dict[str, Step]:
-    """Return the step of a box, one row of which is made otherwise."""
-
-    def mixed(made: Made, given: Given) -> Array:
-        array = np.array(STEPS[stage](made, given))
-        array[:, row] = step(made, given)[:, row]
-        return array
-
-    return {stage: mixed}
-
-
-NO_SCALE: dict[str, Step] = {"logits": lambda made, given: made["scores"]}
-OVER_COLUMNS: dict[str, Step] = {"weights": lambda made, given: softmax(made["masked"], -2)}
-OF_SCORES: dict[str, Step] = {"weights": lambda made, given: softmax(made["scores"])}
-NO_SUM: dict[str, Step] = {"weights": lambda made, given: np.exp(made["masked"])}
-TIMES_X: dict[str, Step] = {"context": lambda made, given: made["weights"] @ given.x[None]}
+NO_SCALE: dict[str, Step] = {"logits": lambda m: m["scores"]}
+OVER_COLUMNS: dict[str, Step] = {"weights": lambda m: softmax(m["masked"], -2)}
+OF_SCORES: dict[str, Step] = {"weights": lambda m: softmax(m["scores"])}
+NO_SUM: dict[str, Step] = {"weights": lambda m: np.exp(m["masked"])}
+TIMES_X: dict[str, Step] = {"context": lambda m: m["weights"] @ m["x"][None]}
 NOBODYS = np.array([[[0.11, 0.23, 0.66], [0.31, 0.48, 0.21], [0.57, 0.14, 0.29]]])
 SLIP, UNKNOWN = r"slip", r"no known mistake"
 A_NAME = r"\b(scale|softmax|weights|mask|values|queries|heads|projection|no)_[a-z_]+"
@@ -327,30 +208,31 @@ A_NAME = r"\b(scale|softmax|weights|mask|values|queries|heads|projection|no)_[a-
 CASES = (
     # Right, and written in one way or another
     Case("right", "All is right.", r"all right|^$", A_NAME),
-    Case("three decimals", "All is right, more exactly than asked.", r"all right|^$", A_NAME, rounds=exactly,
+    Case("three decimals", "All is right, more exactly than asked.", r"all right|^$", A_NAME, rounds=np.asarray,
          writes=lambda stage, number: f"{number:.3f}"),
     Case("german", "All is right, with commas and semicolons.", r"all right|^$", A_NAME, text=german),
     Case("one decimal", "Right, but rounded too coarsely: one decimal instead of two.", r"one decimal|1 decimal",
-         A_NAME, rounds=exactly, writes=written_to_one),
+         A_NAME, rounds=np.asarray, writes=to_one_decimal),
     Case("one decimal, gone on", "Right, but every step rounded to one decimal.", r"one decimal|1 decimal", A_NAME,
-         rounds=one_decimal, writes=written_to_one),
+         rounds=lambda a: np.round(a, 1), slack=0.1,
+         writes=to_one_decimal),
     Case("weights to one decimal", "The weights are rounded too coarsely; the rest follows.", r"one decimal|1 decimal",
-         A_NAME, steps={"weights": lambda made, given: np.round(STEPS["weights"](made, given), 1)}, free=("weights",),
+         A_NAME, steps=then("weights", lambda a: np.round(a, 1)), free=("weights",),
          writes=lambda stage, number: f"{number:.1f}" if stage == "weights" else plainly(stage, number)),
-    Case("cut", "Right, but cut after two decimals instead of rounded.", r"\bcut\b", A_NAME, rounds=exactly,
-         writes=written_cut),
+    Case("cut", "Right, but cut after two decimals instead of rounded.", r"\bcut\b", A_NAME, rounds=np.asarray,
+         writes=cut_off),
     Case("cut, gone on", "Right, but cut at every step.", r"\bcut\b", A_NAME, rounds=cut),
-    Case("percent", "Right; the weights are in percent.", r"percent", A_NAME, edits=(times("weights", 100),)),
+    Case("percent", "Right; the weights are in percent.", r"percent", A_NAME, edits={"weights": lambda a: 100 * a}),
     Case("percent signs", "Right; the weights are in percent, and say so.", r"percent|all right|^$", A_NAME,
          writes=lambda stage, number: f"{100 * number:.0f} %" if stage == "weights" else plainly(stage, number)),
-    Case("all turned", "Right, with tokens as columns everywhere.", r"columns", A_NAME, text=every_block_turned),
     Case("weights turned", "Right; the box of the weights has rows and columns exchanged.", r"rows and columns", A_NAME,
-         edits=(turn("weights"),)),
+         edits={"weights": turned}),
     Case("scores turned", "Right; the box of the scores has rows and columns exchanged.", r"rows and columns", A_NAME,
-         edits=(turn("scores"),)),
+         edits={"scores": turned}),
     Case("half done", "What is there is right; the rest is missing.", r"missing", A_NAME,
-         edits=(emptied("logits", "weights", "output"),), lost=(30, 30)),
-    Case("empty", "Nothing was filled in.", r"missing|nothing|empty", A_NAME, edits=(emptied(*ORDER),), lost=(75, 75)),
+         edits=dict.fromkeys(("logits", "weights", "output"), emptied), lost=(30, 30)),
+    Case("empty", "Nothing was filled in.", r"missing|nothing|empty", A_NAME,
+         edits=dict.fromkeys(ORDER, emptied), lost=(75, 75)),
     Case("minus zero", "All is right; a zero has a sign.", r"all right|^$", A_NAME,
          writes=lambda stage, number: re.sub(r"^0\.00$", "-0.00", plainly(stage, number))),
     # A cell that nobody can read is that cell
@@ -367,164 +249,161 @@ CASES = (
          steps=NO_SCALE, text=in_cell("output", 0, 1, "ca. 2"), lost=(1, 1)),
     # Slips
     Case("slip in scores", "One slip, from which all follows.", rf"{SLIP}.*row t2, key t1|{SLIP}.*t2", A_NAME,
-         steps=moved("scores", (0, 1, 0), lambda number: number + 1)),
+         steps=then("scores", changed((0, 1, 0), lambda number: number + 1))),
     Case("two slips", "Two slips, in the scores and in the output.", rf"(?s){SLIP}.*row t2.*row t3", A_NAME,
-         steps=moved("scores", (0, 1, 0), lambda number: number + 1) | moved("output", (0, 2, 1), a_bit)),
+         steps=then("scores", changed((0, 1, 0), lambda number: number + 1))
+         | then("output", changed((0, 2, 1), a_bit))),
     Case("two in one box", "Two slips in the logits.", rf"(?s){SLIP}.*row t1.*row t3", A_NAME,
-         steps={"logits": lambda made, given: STEPS["logits"](made, given)
-                + np.array([[[0.5, 0, 0], [0, 0, 0], [0, 0, 0.7]]])}),
+         steps=then("logits", lambda a: a + np.array([[[0.5, 0, 0], [0, 0, 0], [0, 0, 0.7]]]))),
     Case("three slips", "Three slips in three boxes.", rf"(?s){SLIP}.*row t1.*row t2.*row t3", A_NAME,
-         steps=moved("q", (0, 0, 3), lambda number: number + 2) | moved("logits", (0, 1, 1), a_bit)
-         | moved("output", (0, 2, 0), lambda number: number - 0.6)),
+         steps=then("q", changed((0, 0, 3), lambda number: number + 2)) | then("logits", changed((0, 1, 1), a_bit))
+         | then("output", changed((0, 2, 0), lambda number: number - 0.6))),
     Case("sign", "A sign is lost in k.", rf"{SLIP}.*sign|sign", A_NAME,
-         steps={"k": lost_sign}),
+         steps=then("k", lost_sign)),
     Case("digits exchanged", "0.72 stands for 0.27: a slip in the weights that went no further.", SLIP, A_NAME,
-         edits=(slip("weights", (0, 0, 0), other_digits),), lost=(1, 1)),
+         edits={"weights": changed((0, 0, 0), other_digits)}, lost=(1, 1)),
     Case("point", "The point is in the wrong place in one weight.", SLIP, A_NAME,
-         edits=(slip("weights", (0, 1, 2), lambda number: 10 * max(number, 0.05)),), lost=(1, 1)),
+         edits={"weights": changed((0, 1, 2), lambda number: 10 * max(number, 0.05))}, lost=(1, 1)),
     Case("copied wrongly", "v has a number wrongly copied; the output is right.", rf"{SLIP}.*t3", A_NAME,
-         edits=(slip("v", (0, 2, 2), lambda number: number + 3),), lost=(1, 1)),
+         edits={"v": changed((0, 2, 2), lambda number: number + 3)}, lost=(1, 1)),
     Case("columns exchanged", "Two columns of the scores are exchanged; what follows is right.",
-         r"columns.*t2.*t3|columns t2 and t3", A_NAME, edits=(exchange("scores", 2, 1, 2),), lost=(1, 6)),
+         r"columns.*t2.*t3|columns t2 and t3", A_NAME, edits={"scores": lambda a: a[..., [0, 2, 1]]}, lost=(1, 6)),
     Case("rows exchanged", "Two rows of the logits are exchanged; what follows is right.", r"rows.*t1.*t2", A_NAME,
-         edits=(exchange("logits", 1, 0, 1),), lost=(1, 6)),
+         edits={"logits": lambda a: a[:, [1, 0, 2]]}, lost=(1, 6)),
     Case("columns of v exchanged, gone on", "Two columns of v are exchanged, the output has them so too.",
-         r"columns.*1.*4", A_NAME, steps={"v": lambda made, given: STEPS["v"](made, given)[..., [3, 1, 2, 0]]}),
+         r"columns.*1.*4", A_NAME, steps=then("v", lambda a: a[..., [3, 1, 2, 0]])),
     # One mistake
     Case("no scale", "The scale is missing; all else follows.", r"no_scale", steps=NO_SCALE),
     Case("by d", "Divided by d instead of its root.", r"scale_by_d\b",
-         steps={"logits": lambda made, given: made["scores"] * given.scale**2}),
+         steps={"logits": lambda m: m["scores"] * m["scale"]**2}),
     Case("multiplied", "Multiplied by the root of d.", r"scale_multiplied",
-         steps={"logits": lambda made, given: made["scores"] / given.scale}),
+         steps={"logits": lambda m: m["scores"] / m["scale"]}),
     Case("over columns", "The softmax is over the columns.", r"softmax_over_queries", steps=OVER_COLUMNS),
     Case("softmax of the scores", "The logits are right, the softmax is of the scores.", r"softmax.*scores",
          steps=OF_SCORES),
     Case("exp without the sum", "exp is there, the division is not.", r"(exp|divided).*(sum|divided)", steps=NO_SUM),
     Case("shares without exp", "The logits are divided by their sum, without exp.", r"sum_normalized|normalizer=sum",
-         steps={"weights": lambda made, given: shares(made["logits"])}),
+         steps={"weights": lambda m: shares(m["logits"])}),
     Case("A x", "The weights are times x instead of v.", r"\bx\b", steps=TIMES_X),
     Case("A k", "The weights are times k instead of v.", r"values_from_keys|\bk\b",
-         steps={"context": lambda made, given: made["weights"] @ made["k"]}),
+         steps={"context": lambda m: m["weights"] @ m["k"]}),
     Case("A q", "The weights are times q instead of v.", r"values_from_queries|\bq\b|queries",
-         steps={"context": lambda made, given: made["weights"] @ made["q"]}),
+         steps={"context": lambda m: m["weights"] @ m["q"]}),
     Case("A turned", "The weights are transposed in the product.", r"weights_transposed",
-         steps={"context": lambda made, given: turned(made["weights"]) @ made["v"]}),
+         steps={"context": lambda m: turned(m["weights"]) @ m["v"]}),
     Case("logits times v", "The logits are times v: the weights were forgotten.", r"logits|no_softmax",
-         steps={"context": lambda made, given: made["logits"] @ made["v"]}),
+         steps={"context": lambda m: m["logits"] @ m["v"]}),
     Case("q q", "Queries are compared with queries.", r"keys_from_queries|queries",
-         steps={"scores": lambda made, given: made["q"] @ turned(made["q"])}),
+         steps={"scores": lambda m: m["q"] @ turned(m["q"])}),
     Case("k q", "The scores are k q^T.", r"queries_keys_swapped|rows and columns",
-         steps={"scores": lambda made, given: made["k"] @ turned(made["q"])}),
+         steps={"scores": lambda m: m["k"] @ turned(m["q"])}),
     Case("W turned", "q is x times W_q transposed.", r"projection_transposed|transposed",
-         steps={"q": lambda made, given: split(given.x @ given.matrices["W_q"].T, given.heads)}),
+         steps={"q": lambda m: split(m["x"] @ m["W_q"].T, m["heads"])}),
     Case("powers of ten", "10 to the logit is taken instead of e to it.", r"\b10\b",
-         steps={"weights": lambda made, given: softmax(made["masked"] * np.log(10))}),
+         steps={"weights": lambda m: softmax(m["masked"] * np.log(10))}),
     Case("one sum for all", "All rows are divided by the sum of the first row.", r"first row",
-         steps={"weights": lambda made, given: np.exp(made["masked"]) / np.exp(made["masked"])[:, :1].sum(-1)}),
+         steps={"weights": lambda m: np.exp(m["masked"]) / np.exp(m["masked"])[:, :1].sum(-1)}),
     Case("the largest takes all", "The largest logit of each row gets all the weight.", r"largest",
-         steps={"weights": lambda made, given: (made["masked"].argmax(-1)[..., None] == np.arange(3)).astype(float)}),
+         steps={"weights": lambda m: (m["masked"].argmax(-1)[..., None] == np.arange(3)).astype(float)}),
     Case("no scale, output empty", "The scale is missing, and the output was left out.",
-         r"(?s)(?=.*no_scale)(?=.*empty.*output)", steps=NO_SCALE, edits=(emptied("output"),), lost=(12, 12)),
-    Case("no signs in k", "All minus signs of k are lost.", r"sign|all right|^$", steps=without_signs("k")),
+         r"(?s)(?=.*no_scale)(?=.*empty.*output)", steps=NO_SCALE, edits={"output": emptied}, lost=(12, 12)),
+    Case("no signs in k", "All minus signs of k are lost.", r"sign|all right|^$", steps=then("k", np.abs)),
     Case("no signs in scores", "All minus signs of the scores are lost.", r"sign|all right|^$",
-         steps=without_signs("scores")),
+         steps=then("scores", np.abs)),
     Case("W_q for all", "q, k and v are all x W_q.", r"(?s)(?=.*k is made with W_q)(?=.*v is made with W_q)",
-         steps={name: lambda made, given: split(given.x @ given.matrices["W_q"], given.heads) for name in "kv"}),
+         steps={name: lambda m: split(m["x"] @ m["W_q"], m["heads"]) for name in "kv"}),
     Case("one row without scale", "In the second row alone the scale is missing.", r"(?s)(?=.*scale)(?=.*t2)",
-         steps=one_row("logits", 1, NO_SCALE["logits"])),
+         steps=then("logits", lambda a: a * np.array([1, 2, 1])[:, None])),
     Case("one row over columns", "In the last row alone the softmax is over the columns.",
-         r"(?s)(?=.*softmax_over_queries)(?=.*t3)", steps=one_row("weights", 2, OVER_COLUMNS["weights"])),
+         r"(?s)(?=.*softmax_over_queries)(?=.*t3)", steps={"weights": lambda m: np.where(
+             np.arange(3)[:, None] == 2, softmax(m["masked"], -2), softmax(m["masked"]))}),
     Case("shares to one", "Right; rows of weights were moved so that they sum to 1.", r"sum to 1|all right|^$", A_NAME,
-         steps={"weights": lambda made, given: to_one(STEPS["weights"](made, given))}, free=("weights",)),
+         steps=then("weights", to_one), free=("weights",)),
     # Several things at once
     Case("no scale and a slip", "The scale is missing, and there is a slip in the output.",
-         rf"(?s)no_scale.*{SLIP}.*t2", steps=NO_SCALE | moved("output", (0, 1, 0), a_bit)),
+         rf"(?s)no_scale.*{SLIP}.*t2", steps=NO_SCALE | then("output", changed((0, 1, 0), a_bit))),
     Case("a slip, then no sum", "A slip in q, and exp without the sum.", rf"(?s)(?=.*{SLIP})(?=.*sum)",
-         steps=moved("q", (0, 1, 1), lambda number: number + 1) | NO_SUM),
+         steps=then("q", changed((0, 1, 1), lambda number: number + 1)) | NO_SUM),
     Case("no scale, over columns", "Two mistakes: no scale, softmax over columns.",
          r"(?s)(?=.*no_scale)(?=.*softmax_over_queries)", steps=NO_SCALE | OVER_COLUMNS),
     Case("no scale, A x", "Two mistakes: no scale, and x for v.", r"(?s)(?=.*no_scale)(?=.*\bx\b)",
          steps=NO_SCALE | TIMES_X),
     Case("no scale, one decimal", "The scale is missing, and all is rounded to one decimal.",
-         r"(?s)(?=.*no_scale)(?=.*(one|1) decimal)", steps=NO_SCALE, rounds=one_decimal, writes=written_to_one),
+         r"(?s)(?=.*no_scale)(?=.*(one|1) decimal)", steps=NO_SCALE, rounds=lambda a: np.round(a, 1), slack=0.1,
+         writes=to_one_decimal),
     Case("two slips and no sum", "Slips in q and in the output, and exp without the sum.",
          rf"(?s)(?=.*{SLIP})(?=.*t1)(?=.*t3)(?=.*sum)",
-         steps=moved("q", (0, 0, 0), lambda number: number + 1) | NO_SUM | moved("output", (0, 2, 0), a_bit)),
+         steps=then("q", changed((0, 0, 0), lambda number: number + 1)) | NO_SUM
+         | then("output", changed((0, 2, 0), a_bit))),
     # Somebody else's numbers, or nobody's
     Case("another's", "These are the numbers of another student's sheet.", r"{other}", A_NAME, other="right",
          lost=(75, 75)),
     Case("another's mistake", "Copied from another student, mistake and all.", r"{other}", other="no scale",
          lost=(75, 75)),
     Case("nobody's weights", "Nobody knows where the weights come from; the output follows.", rf"{UNKNOWN}|not known",
-         A_NAME, steps={"weights": lambda made, given: NOBODYS}),
+         A_NAME, steps={"weights": lambda m: NOBODYS}),
     Case("noughts", "Noughts everywhere, so that something stands there.", rf"{UNKNOWN}|not known", A_NAME,
-         edits=tuple(times(stage, 0.0) for stage in ORDER), lost=(30, 75), free=ORDER),
+         edits=dict.fromkeys(ORDER, lambda a: 0.0 * a), lost=(30, 75), free=ORDER),
     # Heads and masks, positions
     Case("heads right", "All is right.", r"all right|^$", A_NAME, sheet="heads"),
     Case("mask ignored", "The mask was not used.", r"(causal|mask)_ignored", sheet="heads",
-         steps={"masked": lambda made, given: made["logits"]}),
+         steps={"masked": lambda m: m["logits"]}),
     Case("mask of noughts", "Hidden logits are 0 instead of minus infinity.",
          r"mask_multiplied|mask_small_fill|0 instead", sheet="heads",
-         steps={"masked": lambda made, given: np.where(given.hidden, 0.0, made["logits"])}),
+         steps={"masked": lambda m: np.where(m["hidden"], 0.0, m["logits"])}),
     Case("masked right, weights not", "The box of the mask is right, the softmax is of the logits before it.",
-         r"logits|mask", sheet="heads", steps={"weights": lambda made, given: softmax(made["logits"])}),
+         r"logits|mask", sheet="heads", steps={"weights": lambda m: softmax(m["logits"])}),
     Case("heads in the wrong order", "The second head stands first in the output.", r"heads_reversed", sheet="heads",
-         steps={"output": lambda made, given: finished({"context": made["context"][::-1]}, given)}),
+         steps={"output": lambda m: finished(m | {"context": m["context"][::-1]})}),
     Case("no W_o", "The last matrix was forgotten.", r"no_output_projection|W_o", sheet="heads",
-         steps={"output": lambda made, given: joined(made["context"])}),
+         steps={"output": lambda m: joined(m["context"])}),
     Case("two slips in two heads", "A slip in each head.", rf"(?s){SLIP}.*head 1.*head 2", A_NAME, sheet="heads",
-         steps=moved("q", (0, 1, 0), lambda number: number + 1) | moved("context", (1, 2, 1), a_bit)),
+         steps=then("q", changed((0, 1, 0), lambda number: number + 1)) | then("context", changed((1, 2, 1), a_bit))),
     Case("one head without scale", "In the second head alone the scale is missing.", r"(?s)(?=.*scale)(?=.*head 2)",
          sheet="heads",
-         steps={"logits": lambda made, given: np.stack([made["scores"][0] * given.scale, made["scores"][1]])}),
+         steps={"logits": lambda m: np.stack([m["scores"][0] * m["scale"], m["scores"][1]])}),
     Case("one head twice", "The context of the first head stands for both.", r"head 1", sheet="heads",
-         steps={"output": lambda made, given: finished({"context": made["context"][[0, 0]]}, given)}),
+         steps={"output": lambda m: finished(m | {"context": m["context"][[0, 0]]})}),
     Case("no scale, W_o forgotten", "Two mistakes, in two heads' logits and in the output.",
          r"(?s)(?=.*no_scale)(?=.*(no_output_projection|W_o))", sheet="heads",
-         steps=NO_SCALE | {"output": lambda made, given: joined(made["context"])}),
+         steps=NO_SCALE | {"output": lambda m: joined(m["context"])}),
     Case("rope right", "All is right.", r"all right|^$", A_NAME, sheet="rope"),
     Case("rope without turning", "q and k were not turned.", r"position_missing|not turned|positions", sheet="rope",
-         steps={name: lambda made, given, name=name: (given.x @ given.matrices[f"W_{name}"])[None] for name in "qk"}),
+         steps={name: lambda m, name=name: (m["x"] @ m[f"W_{name}"])[None] for name in "qk"}),
     Case("rope, no sum and a slip", "exp without the sum, and a slip in the scores.", rf"(?s)(?=.*{SLIP})(?=.*sum)",
-         sheet="rope", steps=moved("scores", (0, 2, 2), lambda number: number + 1) | NO_SUM),
+         sheet="rope", steps=then("scores", changed((0, 2, 2), lambda number: number + 1)) | NO_SUM),
 )  # fmt: skip
 
 
-def given_by(paper: Paper) -> Given:
-    """Return what a sheet starts from."""
+def start_of(paper: Paper) -> dict[str, Any]:
+    """Return what a sheet starts from: x, the matrices, and what is right for q, k and v."""
     settled, problem = paper.sheet.settled, paper.sheet.problem
-    right = {name: np.round(np.asarray(paper.exact[name]), 6) for name in ("q", "k", "v")}
-    count = len(problem.tokens)
-    hidden = (
-        np.triu(np.ones((count, count), bool), 1) if any(blank.stage == "masked" for blank in paper.blanks) else None
-    )
-    last = bool(settled.output_projection)
-    x = np.asarray(problem.x)
-    return Given(x, problem.projections, right, settled.head, hidden, float(settled.multiplier), last)
+    masked = any(blank.stage == "masked" for blank in paper.blanks)
+    right = {f"right {name}": np.round(np.asarray(paper.exact[name]), 6) for name in "qkv"}
+    return right | dict(problem.projections) | {
+        "x": np.asarray(problem.x), "heads": settled.head, "scale": float(settled.multiplier),
+        "projected": bool(settled.output_projection), "hidden": masked & np.triu(np.ones((3, 3), bool), 1),
+    }  # fmt: skip
 
 
-def filled(paper: Paper, case: Case) -> tuple[Made, tuple[int, int]]:
+def filled(paper: Paper, case: Case) -> tuple[dict[str, Any], tuple[int, int]]:
     """Return the boxes `[h rows columns]` of a student, and the fewest and most points that a fair teacher takes."""
-    given, asked = given_by(paper), {blank.stage for blank in paper.blanks}
-    made: Made = {}
+    made, asked = start_of(paper), {blank.stage for blank in paper.blanks}
     low, high = case.lost
     for stage in ORDER:
-        right = STEPS[stage](made, given)
-        computed = case.steps.get(stage, STEPS[stage])(made, given)
+        right = STEPS[stage](made)
+        computed = case.steps.get(stage, STEPS[stage])(made)
         made[stage] = np.array(computed if stage in "qkv" and stage not in asked else case.rounds(computed), float)
         seen = "output" if stage == "context" and stage not in asked else stage
         if stage in case.steps and stage not in case.free and seen in asked:
             with np.errstate(invalid="ignore"):
                 apart = np.where(made[stage] == right, 0.0, np.nan_to_num(np.abs(made[stage] - right), posinf=9.0))
-            coarse = 0.1 if case.rounds is one_decimal else 0.0
-            low += int((apart > CLEAR + coarse).sum())
+            low += int((apart > CLEAR + case.slack).sum())
             high += int((apart > CLOSE).sum())
-    for edit in case.edits:
-        edit(made, given)
-    return made, (low, high)
+    return made | {stage: edit(made[stage]) for stage, edit in case.edits.items()}, (low, high)
 
 
-def table(paper: Paper, made: Made, case: Case) -> str:
+def table(paper: Paper, made: Mapping[str, Array], case: Case) -> str:
     """Return the file that a student hands in."""
     out = io.StringIO()
     lines = csv.writer(out)
@@ -539,12 +418,9 @@ def table(paper: Paper, made: Made, case: Case) -> str:
     return case.text(out.getvalue())
 
 
-@dataclass(frozen=True)
-class Judged:
-    """What became of a case: whether a fair teacher would sign it, and why not."""
+class Judged(NamedTuple):
+    """What a fair teacher would object to in a grade (nothing where all is fair), what was said, and the points."""
 
-    case: Case
-    student: str
     trouble: str
     said: str
     points: str
@@ -552,85 +428,58 @@ class Judged:
 
 def judged(case: Case, student: str, home: Path, keys: Mapping[str, Mapping[str, Paper]]) -> Judged:
     """Hand in one case as one student, and hold the grade against the teacher."""
-    papers = keys[case.sheet]
+    papers, place = keys[case.sheet], home / case.sheet / "class"
     other = next(name for name in papers if name != student)
-    folder = home / case.sheet / "in"
-    folder.mkdir(exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
-    source = papers[other if case.other else student]
     taken = next((one for one in CASES if one.name == case.other), case)
+    source = papers[other if case.other else student]
     made, lost = filled(source, taken)
     lost = case.lost if case.other else lost
-    (folder / f"{student}.csv").write_text(table(source, made, taken), encoding="utf-8")
-    if case.other:
-        (folder / f"{other}.csv").write_text(table(source, made, taken), encoding="utf-8")
-    with contextlib.redirect_stdout(io.StringIO()):
-        grade_answers([str(folder), str(home / case.sheet / "class" / "key")])
-    with (home / case.sheet / "class" / "grades" / "grades.csv").open(encoding="utf-8", newline="") as file:
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        for name in (student, other) if case.other else (student,):
+            Path(folder, f"{name}.csv").write_text(table(source, made, taken), encoding="utf-8")
+        grade_answers([folder, str(place / "key")])
+    with (place / "grades" / "grades.csv").open(encoding="utf-8", newline="") as file:
         line = next(line for line in csv.DictReader(file) if line["student"] == student)
-    said = f"{line.get('mistake', '')} {line.get('what it is', '')}".strip()
-    return Judged(case, student, trouble_with(case, line, said, lost, other), said, f"{line['points']} of {line['of']}")
-
-
-def trouble_with(case: Case, line: Mapping[str, str], said: str, lost: tuple[int, int], other: str) -> str:
-    """Return what a fair teacher would object to; nothing where all is fair."""
-    if not line["points"]:
-        return "no points: the file was not read"
-    taken = int(line["of"]) - int(line["points"])
-    trouble = [] if lost[0] <= taken <= lost[1] else [f"{taken} points lost, fair are {lost[0]} to {lost[1]}"]
-    must = case.must.replace("{other}", other)
-    trouble += [] if re.search(must, said, re.IGNORECASE) else [f"not said: {must}"]
-    trouble += [f"said: {case.never}"] if case.never and re.search(case.never, said) else []
-    return "; ".join(trouble)
-
-
-def every(names: Sequence[str], only: str = "") -> list[Judged]:
-    """Hand out the sheets, and return what became of each case for each student."""
-    with tempfile.TemporaryDirectory() as folder:
-        keys = handed_out(Path(folder))
-        return [judged(case, name, Path(folder), keys) for name in names for case in CASES if only in case.name]
+    said, must = f"{line.get('mistake', '')} {line.get('what it is', '')}".strip(), case.must.replace("{other}", other)
+    points = int(line["of"]) - int(line["points"] or -99)
+    trouble = {
+        f"{points} points lost, fair are {lost[0]} to {lost[1]}": not lost[0] <= points <= lost[1],
+        f"not said: {must}": not re.search(must, said, re.IGNORECASE),
+        f"said: {case.never}": bool(case.never and re.search(case.never, said)),
+    }
+    found = "; ".join(text for text, is_so in trouble.items() if is_so)
+    return Judged(found, said, f"{line['points']} of {line['of']}")
 
 
 def handed_out(home: Path) -> dict[str, dict[str, Paper]]:
     """Write the sheets of a class into a folder, and return them by kind and name."""
-    keys: dict[str, dict[str, Paper]] = {}
-    composed, before = composer(typed=False), Path.cwd()
+    composed, keys = composer(typed=False), dict[str, dict[str, Paper]]()
     for sheet, words in SHEETS.items():
-        (home / sheet).mkdir()
-        os.chdir(home / sheet)
-        try:
+        place = home / sheet
+        place.mkdir()
+        with contextlib.chdir(place):
             Path("names.csv").write_text("\n".join(NAMES) + "\n", encoding="utf-8")
             write_sheets([*words, "names=names.csv", "to=class"])
-        finally:
-            os.chdir(before)
-        places = {name: home / sheet / "class" / "key" / f"{name}.json" for name in NAMES}
-        keys[sheet] = {name: read_key(place).paper(composed) for name, place in places.items()}
+        keys[sheet] = {name: read_key(place / f"class/key/{name}.json").paper(composed) for name in NAMES}
     return keys
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Print what is not fair, and how many are."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--names", default="Ada", help=f"whose numbers are filled in, of {', '.join(NAMES)}")
     parser.add_argument("--only", default="", help="cases whose name holds this")
-    parser.add_argument(
-        "--table", action="store_true", help="print the cases with what a fair teacher says, and no more"
-    )
     parser.add_argument("--said", action="store_true", help="print what is said of each")
-    asked = parser.parse_args(words)
-    if asked.table:
-        for case in CASES:
-            print(f"{case.sheet:6} {case.name:28} {case.teacher}")
-        return
-    found = every(asked.names.split(","), asked.only)
-    for one in found:
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        keys = handed_out(Path(folder))
+        pairs = [(case, name) for name in asked.names.split(",") for case in CASES if asked.only in case.name]
+        found = [judged(case, name, Path(folder), keys) for case, name in pairs]
+    for (case, student), one in zip(pairs, found, strict=True):
         if asked.said or one.trouble:
-            mark = "UNFAIR" if one.trouble else "fair"
-            print(f"{mark:7}{one.student:6} {one.case.name}: {one.points}: {one.said}")
-            print(f"{'':14}{one.trouble}" if one.trouble else "", end="\n" if one.trouble else "")
-    fair = sum(not one.trouble for one in found)
-    print(f"{fair} of {len(found)} as a fair teacher would")
+            print(f"{'UNFAIR' if one.trouble else 'fair':7}{student:6} {case.name}: {one.points}: {one.said}")
+            print(f"{'':14}{case.teacher} {one.trouble}")
+    print(f"{sum(not one.trouble for one in found)} of {len(found)} as a fair teacher would")
 
 
 if __name__ == "__main__":

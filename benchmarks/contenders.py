@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_exp
-from attn_exp.forms import blockwise
 from attn_exp.system import usable_cores
 
 Array = NDArray[Any]
@@ -21,7 +20,6 @@ Call = Callable[[], Any]
 PAUSE = 0.2
 """Seconds between contenders: so long, and longer, threads of a BLAS go on spinning after their last call."""
 
-LOOPED = 1 << 15
 ONE_EXPRESSION = 1 << 27
 
 
@@ -81,24 +79,13 @@ def one_expression(q: Array, k: Array, v: Array, causal: bool) -> Call | None:
     return call
 
 
-def looped(q: Array, k: Array, v: Array, causal: bool) -> Call | None:
-    if np.prod(q.shape[:3]) * k.shape[2] > LOOPED:
-        return None
-    return partial(attn_exp.attention, q, k, v, is_causal=causal, form="looped")
-
-
 CONTENDERS: Mapping[str, Callable[[Array, Array, Array, bool], Call | None]] = {
     "ours": ours,
     "PyTorch": pytorch,
     "ONNX Runtime": onnx_runtime,
     "JAX": jax,
     "one expression": one_expression,
-    "looped": looped,
 }
-
-
-def by_threads(threads: int, q: Array, k: Array, v: Array, rules: Any) -> Call:
-    return partial(blockwise.attend, q, k, v, rules, threads=threads)
 
 
 def interleaved(

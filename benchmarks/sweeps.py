@@ -7,7 +7,6 @@ was wanted, what was measured, and whether that meets it.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import resource
 import subprocess
@@ -17,17 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-
-EMPTY = """
-import hydra
-@hydra.main(version_base="1.3", config_path=None)
-def app(config): pass
-app()
-"""
 
 PEAK = """
 import atexit, resource
@@ -35,15 +27,6 @@ atexit.register(lambda: open("peak", "w").write(str(resource.getrusage(resource.
 from attn_exp.cli import main
 main()
 """
-
-SYNCED = """
-from attn_exp.cli import main
-main()
-"""
-UNSYNCED = f"""
-import os
-os.fsync = lambda descriptor: None
-{SYNCED}"""
 
 SMALLEST = ["embeddings=random", "embeddings.tokens=2", "embeddings.d_model=2", "variant=[matrix]"]
 THREE_TOKENS = ["-m", "seed=range(10000)"]
@@ -69,7 +52,7 @@ class Time(NamedTuple):
 def timed(folder: Path, *arguments: str, root: Path = ROOT) -> Time:
     """Return the time of one Python process in a folder, with the program of a checkout."""
     folder.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"PYTHONPATH": str(root), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = os.environ | {"PYTHONPATH": str(root)}
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, check=False, capture_output=True, text=True
@@ -85,42 +68,10 @@ def sweep(folder: Path, *words: str) -> Time:
     return timed(folder, "-m", "attn_exp", *words)
 
 
-def against_hydra(folder: Path) -> Iterator[Line]:
-    """Fifty default runs against fifty empty jobs of Hydra's own sweeper, in turn, the best of three."""
-    (folder / "hydra").mkdir()
-    (folder / "hydra" / "empty.py").write_text(EMPTY)
-    times: dict[str, list[float]] = {"hydra": [], "tables": [], "full": []}
-    for turn in range(3):
-        times["hydra"].append(timed(folder / "hydra", "empty.py", "-m", "+seed=range(50)").wall)
-        for report in ("tables", "full"):
-            times[report].append(sweep(folder / f"{report}{turn}", "-m", "seed=range(50)", f"report={report}").wall)
-    floor = min(times["hydra"])
-    for report, goal in (("tables", 0.15), ("full", 0.45)):
-        best = min(times[report])
-        told = f"{best / floor:.2f} ({best:.2f} s / {floor:.2f} s)"
-        yield Line(f"50 points / 50 empty Hydra jobs, report={report}", f"<= {goal}", told, best / floor <= goal)
-
-
 def ten_thousand(folder: Path) -> Iterator[Line]:
     took = sweep(folder, *THREE_TOKENS)
     told = f"{took.wall:.1f} s ({took.busy:.1f} s of processors)"
     yield Line("10,000 points of 3 tokens, 4 variants, to the report", "<= 30 s", told, took.wall <= 30)
-
-
-def synced(folder: Path, turns: int = 9) -> Iterator[Line]:
-    """Sweeps that wait for the disk and sweeps that do not, in turn: the median of what the turns say it costs."""
-    words = ["-m", "seed=range(2000)", "report=none"]
-    shares: dict[str, list[float]] = {"on the clock": [], "of processors": []}
-    for turn in range(turns):
-        order = ("with", "without") if turn % 2 else ("without", "with")
-        codes = {"with": SYNCED, "without": UNSYNCED}
-        times = {name: timed(folder / f"{name}-{turn}", "-c", codes[name], *words) for name in order}
-        shares["on the clock"].append(times["with"].wall / times["without"].wall - 1)
-        shares["of processors"].append(times["with"].busy / times["without"].busy - 1)
-    for kind, costs in shares.items():
-        cost = median(costs)
-        measured = f"{cost:+.1%} (quarters {', '.join(f'{share:+.1%}' for share in quantiles(costs))})"
-        yield Line(f"what waiting for the disk costs 2,000 points, {kind}", "< 5 %", measured, cost < 0.05)
 
 
 def resumed(folder: Path) -> Iterator[Line]:
@@ -173,35 +124,18 @@ def rate(folder: Path, other: Path | None, smallest: int) -> Iterator[Line]:
         yield Line(f"{name}, of processors", f"<= {goal:.2f}", told, now / before <= goal)
 
 
-def clusters(folder: Path) -> Iterator[Line]:
-    """Ray and Dask with two workers against the pool; their start-up is that of a sweep of two points."""
-    pool, start = sweep(folder / "pool", *THREE_TOKENS, "report=none").wall, {}
-    for engine, library in (("ray", "ray"), ("dask", "distributed")):
-        if importlib.util.find_spec(library) is None:
-            continue
-        words = ["report=none", f"sweep.engine={engine}", "sweep.workers=2"]
-        start[engine] = sweep(folder / f"{engine}-start", "-m", "seed=0,1", *words).wall
-        seconds = sweep(folder / engine, *THREE_TOKENS, *words).wall
-        goal = 1.5 * pool + start[engine]
-        told = f"{seconds:.1f} s (pool {pool:.1f} s, start-up {start[engine]:.1f} s)"
-        yield Line(f"10,000 points on {engine}", f"<= {goal:.1f} s", told, seconds <= goal)
-
-
 def main() -> None:
     """Run the benchmarks that were asked for and print the table."""
     parser = argparse.ArgumentParser(description="How fast sweeps are.")
-    parser.add_argument("--only", nargs="*", help="hydra, ten_thousand, synced, resumed, million, rate, clusters (all)")
+    parser.add_argument("--only", nargs="*", help="ten_thousand, resumed, million, rate (all)")
     parser.add_argument("--million", type=int, default=1_000_000, help="points of the largest sweep (1,000,000)")
     parser.add_argument("--against", type=Path, help="an older checkout that `rate` compares with")
     given = parser.parse_args()
     benchmarks: dict[str, Callable[[Path], Iterator[Line]]] = {
-        "hydra": against_hydra,
         "ten_thousand": ten_thousand,
-        "synced": synced,
         "resumed": resumed,
         "million": lambda folder: million(folder, given.million),
         "rate": lambda folder: rate(folder, given.against, given.million),
-        "clusters": clusters,
     }
     print("| what | goal | measured | |\n| --- | --- | --- | --- |", flush=True)
     for name, benchmark in benchmarks.items():

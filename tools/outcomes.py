@@ -6,11 +6,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from io import BytesIO
-from itertools import takewhile, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile, is_zipfile
 
 SKIPPED = {".index.json", "__pycache__", "lock", "multirun.yaml", "parts-of-other-versions"}
 PAGES = {"report.md", "report.html", "index.html"}
@@ -38,7 +36,9 @@ def outcome(told: Mapping[str, Any], folder: Path, pages: bool) -> dict[str, byt
     """Return what a command printed and wrote, by name, as far as two runs of it must agree."""
     names = told["paths"] | {run.name: f"RUN{number}" for number, run in enumerate(run_folders(folder))}
     found = {"exit code": str(told["code"]).encode()}
-    found |= {key: without_times(renamed(spoken(told[key]), names)).encode() for key in ("stdout", "stderr")}
+    found |= {
+        key: without_times(renamed(PASSING_WORDS.sub("", told[key]), names)).encode() for key in ("stdout", "stderr")
+    }
     for path in sorted(folder.rglob("*")):
         name = renamed(path.relative_to(folder).as_posix(), names)
         if path.is_symlink():
@@ -79,11 +79,6 @@ def without_times(text: str) -> str:
     return text
 
 
-def spoken(text: str) -> str:
-    """Leave out what a busy machine says more of: how far it is, and which port another holds."""
-    return PASSING_WORDS.sub("", text)
-
-
 def comparable(path: Path, names: Mapping[str, str]) -> bytes:
     """Return a file's bytes without what differs between any two runs."""
     content = path.read_bytes()
@@ -121,20 +116,11 @@ def differences(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iter
 
 
 def first_difference(before: bytes, after: bytes) -> str:
-    """Return where two files part: the first line, or the arrays of an .npz."""
-    if is_zipfile(BytesIO(before)) and is_zipfile(BytesIO(after)):
-        names = sorted({name for name, _ in members(before) ^ members(after)})
-        return f": {', '.join(names) or 'the same arrays, stored otherwise'}"
+    """Return the first line where two files part, or how large they are."""
     if b"\0" in before + after:
         return f": {len(before)} bytes before, {len(after)} after"
     lines = zip_longest(before.decode(errors="replace").split("\n"), after.decode(errors="replace").split("\n"))
-    number, pair = next((number, pair) for number, pair in enumerate(lines, 1) if pair[0] != pair[1])
-    left, right = ("(ended)" if line is None else line for line in pair)
-    same = sum(1 for _ in takewhile(lambda letters: letters[0] == letters[1], zip(left, right, strict=False)))
+    number, (left, right) = next((number, pair) for number, pair in enumerate(lines, 1) if pair[0] != pair[1])
+    same = next((place for place, pair in enumerate(zip(left or "", right or "", strict=False)) if len({*pair}) > 1), 0)
     shown = slice(max(0, same - 30), same + 80)
-    return f", line {number}:\n    before: {left[shown]}\n    after:  {right[shown]}"
-
-
-def members(archive: bytes) -> set[tuple[str, int]]:
-    """Return the names and check sums of what an archive holds."""
-    return {(entry.filename, entry.CRC) for entry in ZipFile(BytesIO(archive)).infolist()}
+    return f", line {number}:\n    before: {(left or '')[shown]}\n    after:  {(right or '')[shown]}"

@@ -31,7 +31,6 @@ from outcomes import differences, outcome, run_folders
 COMMANDS = Path(__file__).with_name("commands.txt")
 AT_ONCE, PATIENCE = 2, 180
 TOLD = "told.json"
-MACHINE = ("versions", "cpu", "blas")
 
 NPY_HEAD = b"{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2), }\n"
 CODE = {
@@ -165,24 +164,11 @@ def check_imported(checkout: Checkout) -> None:
         sys.exit(f"{checkout.root}: python -m attn_exp runs {told.stdout.strip() or told.stderr}")
 
 
-def machine(home: Path) -> dict[str, Any]:
-    """Return what the newest run of a case says of libraries and processor."""
-    about = [json.loads((run / "run.json").read_text(encoding="utf-8")) for run in run_folders(home / "folder")[-1:]]
-    return {key: value for told in about for key, value in told.items() if key in MACHINE}
-
-
 def chosen(cases: Mapping[str, Case], patterns: str) -> dict[str, Case]:
     """Return the cases whose names fit one of the patterns, each after the one it starts from."""
     names = [name for name in cases if any(fnmatch(name, pattern) for pattern in patterns.split(","))]
     starts = {cases[name].start for name in names}
     return {name: case for name, case in cases.items() if name in names or name in starts}
-
-
-def report(name: str, lines: list[str], allowed: bool) -> bool:
-    """Print what became of a case, and say whether it counts as a failure."""
-    verdict = "same" if not lines else "allowed" if allowed else "differs"
-    print("\n  ".join([f"{verdict:8} {name}", *lines]), flush=True)
-    return verdict == "differs"
 
 
 def arguments() -> argparse.Namespace:
@@ -191,7 +177,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("after", type=Path)
     parser.add_argument("--python", default=sys.executable, help="the Python that runs both (this one)")
     parser.add_argument("--only", default="*", help="names of cases, such as 'rope*,e_*' (all)")
-    parser.add_argument("--allow", default="", help="names of cases that may differ")
     parser.add_argument("--record", type=Path, help="folder that keeps what BEFORE gave; what it has is not run again")
     parser.add_argument("--pages", action="store_true", help="compare report.md and .html too")
     return parser.parse_args()
@@ -212,11 +197,9 @@ def main() -> None:
         failures = 0
         for name in cases:
             found = [outcome(read_told(target / name), target / name / "folder", words.pages) for target in targets]
-            allowed = any(fnmatch(name, pattern) for pattern in words.allow.split(","))
-            failures += report(name, list(differences(*found)), allowed)
-            machines = [machine(target / name) for target in targets]
-            if found[0] != found[1] and machines[0] != machines[1]:
-                print(f"  before on {machines[0]}\n  after on  {machines[1]}")
+            lines = list(differences(*found))
+            print("\n  ".join([f"{'differs' if lines else 'same':8} {name}", *lines]), flush=True)
+            failures += bool(lines)
     print(f"{len(cases)} cases, {failures} differ, {time.monotonic() - started:.0f} s")
     sys.exit(failures > 0)
 

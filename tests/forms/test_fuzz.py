@@ -1,4 +1,4 @@
-"""Every form against the scalar loops on random problems, with fixed seeds; `python -m tools.fuzz.forms` tries more."""
+"""Every form against the scalar loops on random problems; `python -m tools.fuzz --only forms` tries more."""
 
 from __future__ import annotations
 

@@ -30,7 +30,6 @@ from attn_exp.sweeps import collect, rerun, sweep  # noqa: F401
 from attn_exp.sweeps.engines import process  # noqa: F401
 from tools.fuzz._load import others
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 10
 """Seconds after which a command hangs."""
 AFTER = 2
@@ -38,11 +37,6 @@ AFTER = 2
 BROKEN = 99
 """The exit code of a fork that could not do what it is for: nothing may be concluded from it."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
-
-
-def environment() -> dict[str, str]:
-    """Return the environment of a process that runs this checkout."""
-    return os.environ | {"PYTHONPATH": str(ROOT)}
 
 
 @cache
@@ -85,11 +79,9 @@ def run(folder: Path, words: Sequence[str], before: Callable[[], object] = int) 
 
 
 class Command:
-    """A command in a session of its own, in a fork of this process or in a new one, and what it has printed."""
+    """A command in a session of its own, in a fork of this process, and what it has printed."""
 
-    def __init__(
-        self, folder: Path, words: Sequence[str], *, before: Callable[[], object] = int, fresh: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, words: Sequence[str], *, before: Callable[[], object] = int) -> None:
         warm()
         reader, printed = os.pipe()  # a file would have a limit, and fill a disk
         self.reader: int | None = reader
@@ -98,7 +90,7 @@ class Command:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self.child = os.fork()
         if not self.child:
-            be_command(folder, words, printed, before, fresh)
+            be_command(folder, words, printed, before)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         os.close(printed)
         os.set_blocking(reader, False)
@@ -155,7 +147,7 @@ class Command:
         self.reader = None
 
 
-def be_command(folder: Path, words: Sequence[str], printed: int, before: Callable[[], object], fresh: bool) -> NoReturn:
+def be_command(folder: Path, words: Sequence[str], printed: int, before: Callable[[], object]) -> NoReturn:
     """Obey a command, in a process that has just been forked, and end."""
     code = BROKEN
     try:
@@ -168,9 +160,6 @@ def be_command(folder: Path, words: Sequence[str], printed: int, before: Callabl
         os.chdir(folder)
         for stream, opened in enumerate((os.open(os.devnull, os.O_RDONLY), printed, printed)):
             os.dup2(opened, stream)
-        if fresh:
-            before()
-            os.execve(sys.executable, [sys.executable, "-m", "attn_exp", *words], environment())
         sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - to the end
         before()
         code = obeyed(words)

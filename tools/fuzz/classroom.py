@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import random
+import re
 import resource
 import shutil
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+from tools.fuzz import outputs
+from tools.fuzz._folders import files, twist
 from tools.fuzz._processes import SECONDS, done_once, kept_folder, run
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -38,11 +38,6 @@ SETTINGS = [
     "embeddings.d_model=0", "softmax=x", "names=gone.csv", "normalizer=sparsemax", "--with", "nonsense",
     "seed=range(0,0)",
 ]  # fmt: skip
-KEY_VALUES: list[Any] = [
-    None, 0, -1, 7, "", [], {}, [1], "=1+1", 10**30, True, {"x": [[1]]}, ["mask=causal"], ["output_dir=/"], "x" * 9999,
-]  # fmt: skip
-
-Harm = Callable[[random.Random, Path], None]
 
 
 @cache
@@ -62,69 +57,50 @@ def on_disk(here: Path, words: list[str], disk: int | None) -> tuple[int | None,
 def attempt(seed: int) -> str | None:
     """Make sheets, or hand in and grade answers, and return what fell."""
     chance = random.Random(seed)
-    here = Path(tempfile.mkdtemp(prefix="attempt-"))
-    try:
-        fell = made(chance, here) if chance.random() < 0.4 else graded(chance, here)
-    finally:
-        shutil.rmtree(here, ignore_errors=True)
-    return fell
+    with tempfile.TemporaryDirectory(prefix="attempt-") as name:
+        return made(chance, Path(name)) if chance.random() < 0.4 else graded(chance, Path(name))
 
 
 def made(chance: random.Random, here: Path) -> str | None:
     """Make sheets for a class, perhaps on a disk that takes little, and return what fell."""
-    words = ["sheet"]
-    students = 1
     if chance.random() < 0.6:
         names = [chance.choice(NAMES) for _ in range(chance.randrange(1, 8))]
         with (here / "class.csv").open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
             csv.writer(file).writerows([name, "x"] for name in names)
-        words = [*words, "names=class.csv"]
         students = sum(bool(name.strip(" \ufeff")) for name in names) - (names[0].strip() in ("name", "student"))
+        words = ["sheet", "names=class.csv"]
     else:
         students = chance.randrange(1, 6)
-        words.append(f"seed=range(0,{students})")
+        words = ["sheet", f"seed=range(0,{students})"]
     if chance.random() < 0.7:
-        tokens = chance.sample(TOKENS, chance.randrange(2, 5))
-        words += [f"embeddings.tokens={json.dumps(tokens, ensure_ascii=False)}", "embeddings.d_model=2"]
-        words.append("embeddings=random")
+        tokens = json.dumps(chance.sample(TOKENS, chance.randrange(2, 5)), ensure_ascii=False)
+        words += [f"embeddings.tokens={tokens}", "embeddings.d_model=2", "embeddings=random"]
     words += [f"stages=[{','.join(chance.sample(STAGES, 2))}]"] * (chance.random() < 0.5)
     words += chance.sample(SETTINGS, chance.choice((0, 0, 1, 2)))
     to = chance.choice(["class", "deep/er/class", "sheets", "=1+1", "file/below", "-", "字" * 60, "there"])
     (here / "file").write_text("mine")
     (here / "there").mkdir()
     (here / "there" / "mine").write_text("mine")
-    words.append(f"to={to}")
     disk = chance.choice([None, None, 0, 100, 3000, 9000, 20_000])
-    told = f"{' '.join(words)} (files of {disk} bytes)"
-    code, text = on_disk(here, words, disk)
-    fell = judged(here, code, text)
-    if fell is None:
-        fell = whole(here / to, code, students)
-    if fell is None and code == 2 and disk is not None and "File too large" in text:
-        code, text = run(here, words)
-        fell = "a second try does not do it" if code != 0 else whole(here / to, code, students)
+    code, text = on_disk(here, [*words, f"to={to}"], disk)
+    fell = wrong_end(here, code, text) or half_made(here / to, code, students)
     if fell is None and code == 0:
-        kept = sorted((here / to).rglob("*.csv"))
-        fell = next((f"a formula in {path.name}" for path in kept if formulas(path)), None)
-    if fell is None and code == 0 and students > 1:
-        code, text = run(here, ["grade", f"{to}/answers", f"{to}/key"])
-        fell = judged(here, code, text) or (None if code == 0 else f"its own blanks are not graded: {text[-200:]}")
-    return fell and f"{told}: {fell}"
+        fell = next((f"a formula in {path.name}" for path in (here / to).rglob("*.csv") if has_formula(path)), None)
+    return fell and f"{' '.join(words)} to={to} (files of {disk} bytes): {fell}"
 
 
-def whole(place: Path, code: int | None, students: int) -> str | None:
+def half_made(place: Path, code: int | None, students: int) -> str | None:
     """Say what is half in a class that was made, or is left of one that was not."""
+    left = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
     if code != 0:
-        left = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
         return None if left in ([], ["mine"]) else f"half a class: {left}"
     if students == 1:
-        left = sorted(path.name for path in place.iterdir())
         return None if left == ["answers.csv", "key", "sheet.html"] else f"half a sheet: {left}"
     counts = [len(list((place / kind).iterdir())) for kind in ("sheets", "answers", "key")]
     return None if counts == [students, students, 2 * students] else f"half a class: {counts} of {students}"
 
 
-def judged(here: Path, code: int | None, text: str) -> str | None:
+def wrong_end(here: Path, code: int | None, text: str) -> str | None:
     """Say what is wrong with how a command ended."""
     lines, mine = text.strip().splitlines(), [*here.rglob("mine*"), here / "file"]
     wrong = {
@@ -138,124 +114,54 @@ def judged(here: Path, code: int | None, text: str) -> str | None:
     return next((message for message, is_so in wrong.items() if is_so), None)
 
 
-def formulas(path: Path) -> list[str]:
-    """Return the cells of a table that a spreadsheet would run."""
+def has_formula(path: Path) -> bool:
+    """Say whether a table has a cell that a spreadsheet would run."""
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
         cells = [cell for line in csv.reader(file) for cell in line if cell.startswith(FORMULA)]
-    return [cell for cell in cells if not is_number(cell)]
+    return any(not re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?|[-+](inf|nan)", cell) for cell in cells)
 
 
-def is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def fill(chance: random.Random, answers: Path) -> None:
+def fill(chance: random.Random, place: Path) -> None:
     """Write cells into the blanks."""
-    for path in filter(Path.is_file, sorted(answers.glob("*.csv"))):
+    for path in filter(Path.is_file, sorted((place / "answers").glob("*.csv"))):
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             lines = list(csv.reader(file))
         for line in lines:
-            for place in range(1, len(line)):
-                if not line[place]:
-                    line[place] = chance.choice(CELLS) if chance.random() < 0.1 else f"{chance.uniform(-1, 1):.2f}"
+            odd = chance.choice(CELLS) if chance.random() < 0.1 else ""
+            line[1:] = [cell or odd or f"{chance.uniform(-1, 1):.2f}" for cell in line[1:]]
         with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
             csv.writer(file, delimiter=chance.choice(",,;\t")).writerows(lines)
 
 
-def rename(chance: random.Random, answers: Path) -> None:
-    path = chance.choice(sorted(answers.iterdir()))
-    name = chance.choice(NAMES).replace("/", "-")[:80]
-    if name not in (".", ".."):
-        path.rename(path.with_name(name + chance.choice([".csv", ".csv", ".CSV", ".txt", ""])))
-
-
-def spoil(chance: random.Random, answers: Path) -> None:
-    """Put odd bytes in place of a file."""
-    path = chance.choice(sorted(answers.iterdir()))
-    odd = [b"", b"\x00" * 500, b"\xff\xfe\x00", b'"' * 9999, b"," * 199_999, b"\n" * 100_000, b"scores\n"]
-    path.write_bytes(chance.choice([*odd, os.urandom(3000)]))
-
-
-def special(chance: random.Random, answers: Path) -> None:
-    """Put something that is no file in a file's place."""
-    path = chance.choice(sorted(answers.iterdir()))
-    if path.is_dir() and not path.is_symlink():
-        return
-    path.unlink()
-    match chance.randrange(4):
-        case 0:
-            os.mkfifo(path)
-        case 1:
-            path.mkdir()
-        case kind:
-            path.symlink_to(("/dev/zero", "gone")[kind - 2])
-
-
-def twist(chance: random.Random, answers: Path) -> None:
-    """Put a value of a wrong kind into a key."""
-    path = chance.choice(sorted((answers.parent / "key").glob("*.json")))
-    try:
-        key = json.loads(path.read_text())
-        key[chance.choice([*key, "more"])] = chance.choice(KEY_VALUES)
-    except (ValueError, TypeError):
-        return
-    path.write_text(json.dumps(key))
-
-
-def break_key(chance: random.Random, answers: Path) -> None:
-    path = chance.choice(sorted((answers.parent / "key").glob("*.json")))
-    cut = path.read_bytes()[: chance.randrange(200)]
-    path.write_bytes(chance.choice([b"", b"[]", b"[" * 99_999, b"\xff", b"{}", cut]))
-
-
-def take(chance: random.Random, answers: Path) -> None:
-    """Put somebody else's file where grades would be."""
-    folder = answers.parent / "grades"
-    if chance.random() < 0.3:
-        (answers.parent / "elsewhere").mkdir(exist_ok=True)
-        folder.symlink_to("elsewhere")
-    else:
-        folder.mkdir(exist_ok=True)
-        (folder / chance.choice(["grades.csv", "class.html", "mine.txt"])).write_text("mine")
-
-
-HARMS: list[Harm] = [fill, fill, fill, rename, spoil, special, twist, break_key, take]
+HARMS = (outputs.flip, outputs.cut, outputs.swap, outputs.special, outputs.rename, twist)
+"""What is done to a file among answers or keys."""
 
 
 def graded(chance: random.Random, here: Path) -> str | None:
     """Hand in answers, mistreat them, grade them, perhaps on a disk that takes little, and return what fell."""
     shutil.copytree(pattern() / "class", here / "class")
-    answers = here / "class/answers"
-    harms = [fill, *(chance.choice(HARMS) for _ in range(chance.randrange(4)))]
-    for harm in harms:
-        try:
-            harm(chance, answers)
-        except (OSError, csv.Error):
-            continue  # what another harm has left there
     (here / "class/mine").write_text("mine")
+    fill(chance, here / "class")
+    harms = [chance.choice(HARMS) for _ in range(chance.randrange(4))]
+    for harm in harms:
+        harm(chance, here / "class" / chance.choice(("answers", "answers", "key")))
     disk = chance.choice([None, None, None, 0, 300, 2000, 6000])
-    told = f"{'+'.join(harm.__name__ for harm in harms)} (files of {disk} bytes)"
-    before = files(here / "class")
+    before = contents(here / "class")
     odd = ["class", "class/answers/seed-0.csv", "gone", "class/key/seed-0.json"]
     usual = chance.random() < 0.9
-    words = ["grade", *(["class/answers", "class/key"] if usual else chance.sample(odd, 2))]
-    code, text = on_disk(here, words, disk)
-    fell, now = judged(here, code, text), files(here / "class")
-    made_now = {path.name for path in now if path.parent.name == "grades" and path not in before}
+    code, text = on_disk(here, ["grade", *(["class/answers", "class/key"] if usual else chance.sample(odd, 2))], disk)
+    now = contents(here / "class")
+    new = {path.name for path in now if path.parent.name == "grades" and path not in before}
     wrong = {
         "what was handed in was changed": any(now.get(path) != data for path, data in before.items()),
-        "no grades": code == 0 and usual and not made_now,
-        f"half of grades: {made_now}": bool(made_now) and (code != 0 or made_now != {"grades.csv", "class.html"}),
-        "a formula": code == 0 and any(map(formulas, here.rglob("grades.csv"))),
+        "no grades": code == 0 and usual and not new,
+        f"half of grades: {new}": bool(new) and (code != 0 or new != {"grades.csv", "class.html"}),
+        "a formula": code == 0 and any(map(has_formula, here.rglob("grades.csv"))),
     }
-    fell = fell or next((message for message, is_so in wrong.items() if is_so), None)
-    return fell and f"{told}: {fell}"
+    fell = wrong_end(here, code, text) or next((message for message, is_so in wrong.items() if is_so), None)
+    return fell and f"{'+'.join(harm.__name__ for harm in harms)} (files of {disk} bytes): {fell}"
 
 
-def files(folder: Path) -> dict[Path, bytes]:
+def contents(folder: Path) -> dict[Path, bytes]:
     """Return what the files of a folder hold."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}
+    return {path: path.read_bytes() for path in files(folder)}

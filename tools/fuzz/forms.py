@@ -1,4 +1,4 @@
-"""Every form against the scalar loops: python -m tools.fuzz.forms --answers 100000
+"""Every form against the scalar loops: python -m tools.fuzz --only forms
 
 Each form's answer to a random problem is one answer. It must be as near to that of the loops as the rounding of its
 type explains: an analytic bound for each row, from the sizes of its numbers.
@@ -6,16 +6,9 @@ type explains: an analytic bound for each row, from the sizes of its numbers.
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
 import warnings
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -214,37 +207,3 @@ def largest(case: Case, place: tuple[int, int, int]) -> float:
         sums = sums + (0 if bias is None else np.abs(np.broadcast_to(bias, (sizes.h, sizes.t, sizes.s))[head, row]))
         sums = sums + (0 if extra is None else abs(float(extra)))
     return 1.0 + float(sums.max(initial=0))
-
-
-def several(start: int, step: int) -> tuple[Counter[str], list[str]]:
-    """Count the answers of each form to some problems, and list what is wrong with any."""
-    counts, wrong = Counter[str](), list[str]()
-    for seed in range(start, start + step):
-        for form, message in answers(seed):
-            counts[form] += 1
-            wrong += [f"seed {seed}: {form}: {message}"] if message else []
-    return counts, wrong
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--answers", type=int, default=100_000)
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1)
-    asked_for = parser.parse_args()
-    counts, wrong, begun, step = Counter[str](), list[str](), time.perf_counter(), 50
-    with ProcessPoolExecutor(asked_for.jobs) as pool:
-        starts = count(asked_for.start, step * asked_for.jobs)
-        for start in starts:
-            parts = [start + step * job for job in range(asked_for.jobs)]
-            for counted, messages in pool.map(partial(several, step=step), parts):
-                counts, wrong = counts + counted, wrong + messages
-            if counts.total() >= asked_for.answers:
-                break
-    print(f"{counts.total()} answers in {time.perf_counter() - begun:.0f} s, {len(wrong)} disagree; {dict(counts)}")
-    print("\n".join(wrong[:40]))
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -321,34 +321,21 @@ def expected(case: Drawn, folder: Path) -> list[Seen] | str:
 
 def seen(model: Any, case: Drawn) -> list[Seen]:
     """Return what each layer of the model computes, seen by hooks on its attention."""
-    family = FAMILIES[case.kind]
+    family, number = FAMILIES[case.kind], 0
     inputs: list[Any] = []
     weights: list[Any] = []
     outputs: list[Any] = []
-
-    def before(_: Any, args: Any, kwargs: Any) -> None:
-        inputs.append((args[0] if args else kwargs["hidden_states"])[0].detach().numpy())
-
-    def after(_: Any, args: Any, result: Any) -> None:
-        weights.append(result[1][0].detach().numpy())
-
-    def last(_: Any, args: Any, result: Any) -> None:
-        outputs.append(result[0].detach().numpy())
-
-    number = 0
-    while True:
-        name = family.attention.replace("N", str(number))
-        try:
-            part = model.get_submodule(name)
-        except AttributeError:
-            break
-        part.register_forward_pre_hook(before, with_kwargs=True)
-        part.register_forward_hook(after)
-        model.get_submodule(name + family.last).register_forward_hook(last)
+    parts = dict(model.named_modules())
+    while part := parts.get(name := family.attention.replace("N", str(number))):
+        part.register_forward_pre_hook(
+            lambda _, args, kwargs: inputs.append((args[0] if args else kwargs["hidden_states"])[0]), with_kwargs=True
+        )
+        part.register_forward_hook(lambda _, args, result: weights.append(result[1][0]))
+        parts[name + family.last].register_forward_hook(lambda _, args, result: outputs.append(result[0]))
         number += 1
     with torch.no_grad():
         model(torch.tensor(case.given)[None])
-    return [Seen(*parts) for parts in zip(inputs, weights, outputs, strict=True)]
+    return [Seen(*map(np.asarray, layer)) for layer in zip(inputs, weights, outputs, strict=True)]
 
 
 @functools.cache

@@ -7,36 +7,18 @@ does not pass; JSON is JSON; and no process is left behind.
 
 from __future__ import annotations
 
-import atexit
-import io
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
-import time
-import traceback
-from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
-from unittest.mock import patch
 
 import attn_exp.diagnosis.command  # noqa: F401 - loaded once here, and not in each fork
-from attn_exp import child
-from attn_exp.diagnosis import in_child
-from attn_exp.errors import EXIT_CODES, UserError, printable
-from tools.fuzz._load import others
-from tools.fuzz._processes import AFTER, SECONDS, environment
+from attn_exp.errors import EXIT_CODES
+from tools.fuzz._processes import Command
 
-LIMIT, USUAL = 4, 20
-"""Seconds that a check is given in an attempt that is to hang, and in any other: some of the code under test reads on
-without end. The command must answer within some seconds more, however long the code takes."""
-REAL = 8
-"""One attempt of so many is the command as a user gives it; the others fork, to be quick."""
-
+LIMIT, USUAL, SECONDS = 4, 20, 10
+"""Seconds that a check is given in an attempt that is to hang, and in any other, and how much later it must have ended:
+some of the code under test reads on without end."""
 
 FILE = """
 import sys, os, signal, threading, time, warnings, atexit, ctypes, random, math
@@ -229,151 +211,38 @@ def attempt(seed: int) -> str | None:
     text, right, hangs = drawn(chance)
     words = ["mine.py:attention", *chance.sample(["--json", "mask=causal", "takes=numpy"], chance.choice((0, 1, 1, 2)))]
     words += ["--quick"] if chance.random() < 0.8 else []
-    words += [f"timeout={LIMIT if hangs else USUAL}"]
+    limit = LIMIT if hangs else USUAL
     with tempfile.TemporaryDirectory(prefix="own-code-") as name:
-        folder, ours = Path(name, "theirs"), Path(name, "ours")  # what is theirs may be deleted
-        folder.mkdir()
-        ours.mkdir()
+        folder = Path(name)
         (folder / "mine.py").write_text(text, "utf-8", "surrogatepass")
-        fell = tried(Places(folder, ours / "out", ours / "err"), words, right, real=seed % REAL == 0)
-        end = time.monotonic() + AFTER * others()  # the system takes a moment to end what is killed
-        while (left := [] if fell else processes_in(folder)) and time.monotonic() < end:
-            time.sleep(0.05)
-    said = fell or (f"left behind: {left}" if left else None)
-    return said and f"{' '.join(words)}: {said} [{marked(text)}]"
-
-
-def marked(text: str) -> str:
-    """Return the lines of a file that are odd."""
+        command = Command(folder, ["check", *words, f"timeout={limit}"])
+        code = command.wait(limit + SECONDS)
+        left = command.left_behind() if code is not None else []
+        command.end()
+    fell = f"left behind: {left}" if left else wrong_with(code, command.text(), "--json" in words, right)
     usual = set(FILE.splitlines())
-    return " | ".join(line.strip() for line in text.splitlines() if line not in usual)
+    odd = " | ".join(line.strip() for line in text.splitlines() if line not in usual)
+    return fell and f"{' '.join(words)}: {fell} [{odd}]"
 
 
-class Places(NamedTuple):
-    """Where the code under test is, and where what is printed goes."""
-
-    folder: Path
-    out: Path
-    err: Path
-
-
-def tried(places: Places, words: list[str], right: bool, real: bool) -> str | None:
-    """Obey the command, and return what is wrong with what it did."""
-    start, busy = time.monotonic(), others()
-    most = (float(words[-1].removeprefix("timeout=")) + SECONDS) * busy
-    code = (by_command if real else by_fork)(places, words, most)
-    seconds = time.monotonic() - start
-    if code is None or seconds > max(most, most / busy * others()):
-        return f"hung for {seconds:.0f} s"
-    printed, errors = (path.read_text("utf-8", "replace") for path in places[1:])
-    ours = [line for line in errors.splitlines() if line.startswith("attn_exp: error:")]
+def wrong_with(code: int | None, text: str, as_json: bool, right: bool) -> str | None:
+    """Return what is wrong with how a check ended and what it printed."""
+    if code is None:
+        return "hung"
+    lines = text.splitlines()
+    errors = [line for line in lines if line.startswith("attn_exp: error:")]
+    verdict = text[text.find("{\n") : text.rfind("\n}") + 2]
     wrong = {
         f"exit code {code}": code not in (0, 1, 2, 3),
-        f"a traceback: {errors.strip().splitlines()[-1:]}": "Traceback" in errors + printed,
+        f"a traceback: {lines[-1:]}": "Traceback" in text,
         "it passed": code == 0 and not right,
-        "it was never imported": "before it was imported" in printed,
-        f"{len(ours)} lines with exit code 2": (code == 2) != (len(ours) == 1),
-        "words on stdout with exit code 2": code == 2 and "--json" not in words and not is_wrapper(printed),
-        "no verdict": code in (0, 1) and "--json" not in words and ": " not in printed,
-        "no JSON": "--json" in words and not (is_verdict(printed, code) or (code == 2 and not printed)),
-        "an error of ours": "of attn_exp itself" in errors + printed or "in which attn_exp asks" in errors,
-        "its words on stdout": "words" in printed.split("It computes")[0] or "\x1b" in printed,
+        "it was never imported": "before it was imported" in text,
+        f"{len(errors)} lines with exit code 2": (code == 2) != (len(errors) == 1),
+        "no verdict": code in (0, 1) and not as_json and ": " not in text,
+        "no JSON": as_json and code != 2 and not is_verdict(verdict, code),
+        "an error of ours": "of attn_exp itself" in text or "in which attn_exp asks" in text,
     }
     return next((message for message, is_so in wrong.items() if is_so), None)
-
-
-def by_command(places: Places, words: list[str], most: float) -> int | None:
-    """Obey the command as a user does; return its exit code, or None where it does not end."""
-    environ = environment() | {"PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "attn_exp", "check", *words]
-    with places.out.open("wb") as out, places.err.open("wb") as err:
-        process = subprocess.Popen(
-            command, cwd=places.folder, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=err
-        )
-        try:
-            return process.wait(most)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            return None
-
-
-def by_fork(places: Places, words: list[str], most: float) -> int:
-    """Obey it quickly: its child is a fork of this process, in which all is imported already."""
-    printed, errors, code = io.StringIO(), "", 0
-
-    def begin(command: list[str], **settings: Any) -> Fork:
-        return Fork(places, command[command.index("-c") + 2])
-
-    with patch("attn_exp.child.subprocess.Popen", begin), redirect_stdout(printed):
-        try:
-            text, code = in_child.checked(words)
-            print(printable(text))
-        except UserError as error:
-            errors, code = f"attn_exp: error: {' '.join(str(error).splitlines())}\n", 2
-    places.out.write_text(printed.getvalue(), "utf-8", "backslashreplace")
-    with places.err.open("a", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(f"\n{errors}")
-    return code
-
-
-class Fork:
-    """A fork of this process that serves a target, with as much of Popen as a child needs."""
-
-    def __init__(self, places: Places, target: str) -> None:
-        inward, outward = os.pipe(), os.pipe()
-        self.pid = os.fork()
-        self.returncode: int | None = None
-        if not self.pid:
-            self.serve(places, target, inward[0], outward[1])
-        os.close(inward[0])
-        os.close(outward[1])
-        self.stdin, self.stdout = open(inward[1], "wb"), open(outward[0], "rb")  # noqa: SIM115 - as Popen's are
-
-    def serve(self, places: Places, target: str, requests: int, answers: int) -> NoReturn:
-        """Be the child: as it begins, and to the end."""
-        try:
-            atexit._clear()  # what this process would do at its end
-            os.setsid()
-            os.chdir(places.folder)
-            signal.alarm(0)
-            errors = os.open(places.err, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            for one, other in ((requests, 0), (answers, 1), (errors, 2)):
-                os.dup2(one, other)
-            os.closerange(3, 64)
-            sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - to the end
-            sys.path.insert(0, str(places.folder))
-            child.serve(target)
-        except SystemExit:
-            pass
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            try:  # as the end of an interpreter does
-                threading._shutdown()  # type: ignore[attr-defined]
-                atexit._run_exitfuncs()
-                sys.stderr.flush()
-            finally:
-                os._exit(0)
-
-    def poll(self) -> int | None:
-        if self.returncode is None:
-            ended, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
-        return self.returncode
-
-    def wait(self, timeout: float = SECONDS) -> int:
-        end = time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if time.monotonic() > end:
-                raise subprocess.TimeoutExpired("fork", timeout)
-            time.sleep(0.005)
-        return code
-
-
-def is_wrapper(printed: str) -> bool:
-    """Say whether this is nothing, or code to be completed of what could not be called."""
-    return not printed or printed.startswith("# complete the dots")
 
 
 def is_verdict(printed: str, code: int) -> bool:
@@ -383,17 +252,5 @@ def is_verdict(printed: str, code: int) -> bool:
     except ValueError:
         return False
     if "uncalled" in verdict:
-        return code == 3 and is_wrapper(verdict["wrapper"])
+        return code == 3
     return bool(EXIT_CODES[verdict["outcome"]] == code and verdict["findings"])
-
-
-def processes_in(folder: Path) -> list[str]:
-    """Return the processes that still run in a folder, where the system shows them."""
-    left = list[str]()
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if Path(os.readlink(place / "cwd")) == folder:
-                left.append((place / "cmdline").read_text().replace("\0", " ")[:80])
-        except OSError:
-            continue
-    return left
