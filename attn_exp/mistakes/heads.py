@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
@@ -19,14 +20,12 @@ from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 def cut_as_it_lies(flat: Array, count: int) -> Array:
     """Cut `[b t h*d]` with a view alone: it is read as `[b h t d]`."""
-    batch, length, width = flat.shape
-    return flat.reshape(batch, count, length, width // count)
+    return flat.reshape(len(flat), count, flat.shape[1], -1)
 
 
 def merge_as_it_lies(at: At, context: Array) -> Array:
     """Put heads together with a view alone: `[b h t d]` is read as `[b t h*d]`."""
-    batch, heads, rows, size = context.shape
-    return context.reshape(batch, rows, heads * size)
+    return context.reshape(at.batch, at.rows, -1)
 
 
 def cut_some_as_they_lie(sides: str) -> Change:
@@ -34,8 +33,7 @@ def cut_some_as_they_lie(sides: str) -> Change:
 
     def place(step: Step, at: At, own: str, heads: Array, positions: Any) -> Any:
         if own in sides:
-            batch, count, length, size = heads.shape
-            heads = cut_as_it_lies(heads.swapaxes(1, 2).reshape(batch, length, count * size), count)
+            heads = cut_as_it_lies(steps.join_heads(heads), heads.shape[1])
         return step(at, own, heads, positions)
 
     return around("place", place)
@@ -43,8 +41,7 @@ def cut_some_as_they_lie(sides: str) -> Change:
 
 def merge_as_columns(at: At, context: Array) -> Array:
     """Put heads together with a view alone where tokens are columns: `[b h t d]` is read as `[b h*d t]`."""
-    batch, heads, rows, size = context.shape
-    return context.reshape(batch, heads * size, rows).swapaxes(1, 2)
+    return context.reshape(at.batch, -1, at.rows).swapaxes(1, 2)
 
 
 def heads_as_tokens(recipe: Recipe) -> Recipe:
@@ -64,14 +61,12 @@ def heads_as_tokens(recipe: Recipe) -> Recipe:
 
 def cut_by_stride(flat: Array, count: int) -> Array:
     """Give head i the numbers i, i + h, i + 2h and so on."""
-    batch, length, width = flat.shape
-    return flat.reshape(batch, length, width // count, count).transpose(0, 3, 1, 2)
+    return flat.reshape(*flat.shape[:2], -1, count).transpose(0, 3, 1, 2)
 
 
 def merge_by_stride(at: At, context: Array) -> Array:
     """Put the heads together with their numbers in turns."""
-    batch, heads, rows, size = context.shape
-    return context.transpose(0, 2, 3, 1).reshape(batch, rows, heads * size)
+    return context.transpose(0, 2, 3, 1).reshape(at.batch, at.rows, -1)
 
 
 def gathered(combine: Callable[[At, Array], Array]) -> Change:
@@ -122,30 +117,24 @@ def entries_with_heads(at: At, context: Array) -> Array:
 
 def heads_with_entries(at: At, context: Array) -> Array:
     """Return `[b h t e]`, read as if it were `[h b t e]`, with the entries first."""
-    batch, heads, rows, size = context.shape
-    return context.reshape(heads, batch, rows, size).swapaxes(0, 1)
+    return context.reshape(context.swapaxes(0, 1).shape).swapaxes(0, 1)
 
 
 def merge_entries_with_heads(at: At, context: Array) -> Array:
     """Put heads together as if they lay `[h b t e]`: those of other entries come beside each other."""
-    batch, heads, rows, size = context.shape
-    turned = context.transpose(1, 0, 2, 3).reshape(batch, heads, rows, size)
-    return turned.transpose(0, 2, 1, 3).reshape(batch, rows, heads * size)
+    return steps.join_heads(entries_with_heads(at, context))
 
 
 def merge_by_a_view_of_all(at: At, context: Array) -> Array:
     """Put heads together by a view of `[h b t e]` as `[b t h*e]`."""
-    batch, heads, rows, size = context.shape
-    return context.transpose(1, 0, 2, 3).reshape(batch, rows, heads * size)
+    return context.swapaxes(0, 1).reshape(at.batch, at.rows, -1)
 
 
 def merge_in_order(*order: int) -> Step:
     """Return what puts heads together that are read as if they lay `[h b t e]`, in another order of these axes."""
 
     def merge(at: At, context: Array) -> Array:
-        batch, heads, rows, size = context.shape
-        turned = context.reshape(heads, batch, rows, size).transpose(*order)
-        return turned.reshape(batch, rows, heads * size)
+        return context.reshape(context.swapaxes(0, 1).shape).transpose(*order).reshape(at.batch, at.rows, -1)
 
     return merge
 
