@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.metadata
 import importlib.util
 import json
@@ -11,15 +10,12 @@ import math
 import re
 import struct
 import sys
-import tomllib
 import warnings
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from attn_exp import forms, mistakes, rules
 from attn_exp.experiment import metrics
@@ -215,41 +211,3 @@ def test_a_report_that_is_not_there_ends_the_build(produce: Any, page: Any) -> N
     need_chromium()
     with pytest.raises(produce.PageError, match=r"report\.html is not there"):
         produce.produced("![It](outputs/latest/report.png)\n", page)
-
-
-def needed_by(names: set[str]) -> set[str]:
-    """Return the distributions that some bring along, themselves among them, as far as they are installed here."""
-    known: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        requirement = Requirement(waiting.pop())
-        name = canonicalize_name(requirement.name)
-        if name in known or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
-            continue
-        known.add(name)
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            waiting += importlib.metadata.requires(name) or []
-    return known
-
-
-def test_the_command_of_the_readme_brings_what_the_pages_import() -> None:
-    (extras,) = re.findall(
-        r"pip install -e '\.\[([\w,]+)\]' && sphinx-build --fail-on-warning docs build/docs", README.read_text("utf-8")
-    )
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names, waiting = set(project["dependencies"]), extras.split(",")
-    while waiting:
-        for each in project["optional-dependencies"][waiting.pop()]:
-            own = re.fullmatch(r"attn-exp\[([\w,]+)\]", each)
-            waiting += own[1].split(",") if own else []
-            names |= set() if own else {each}
-    brought = needed_by(names)
-    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
-    blocks = re.findall(r"^```python.*?^```$", pages, re.MULTILINE | re.DOTALL)
-    imports = set(re.findall(r"^\s*(?:import|from) (\w+)", "\n".join(blocks), re.MULTILINE))
-    imports |= set(re.findall(r"(?:check |form=)(\w+)\.[\w.]+:\w+", pages))
-    providers = importlib.metadata.packages_distributions()
-    others = {name for name in imports - sys.stdlib_module_names if name in providers} - {"attn_exp"}
-    assert {"keras", "torch"} <= others or not importlib.util.find_spec("keras")
-    for name in others:
-        assert brought & set(map(canonicalize_name, providers[name])), f"nothing of [{extras}] brings {name}"

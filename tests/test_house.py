@@ -274,7 +274,6 @@ SYSTEMS_OWN = {
 """What not every system has, or has otherwise: modules, and attributes of modules."""
 
 ALLOWED = {
-    "forms/_blocks/tasks.py": {"platform"},  # macOS tells the size of a cache in another way
     "runs/provenance.py": {"platform"},  # the module that names the processor
     "experiment/memory.py": {"sysconf", "resource"},  # what limits leave a process, where there are any
 }

@@ -100,14 +100,16 @@ class Around:
 
     def __str__(self) -> str:
         """Say what is there, in the order of the data."""
-        said = [f"{self.before.kind} before"] if self.before is not None else []
-        if self.of_memory is not None:
-            said.append(f"{self.of_memory.kind} of the memory")
-        sides = " and ".join(sorted(self.heads))
-        said += [f"{next(iter(self.heads.values())).kind} of {sides}"] if self.heads else []
-        said += [f"{self.inner.kind} after"] if self.inner is not None else []
-        said += ["a residual after"] if self.residual else []
-        said += [f"{self.last.kind} after {'it' if self.residual else 'all'}"] if self.last is not None else []
-        said += [f"{self.then.kind} after that"] if self.then is not None else []
-        said += [f"all times {self.factor:.4g}"] if self.factor != 1.0 else []
-        return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1] if said else ""
+        heads = next(iter(self.heads.values()), None)
+        parts = (
+            self.before and f"{self.before.kind} before",
+            self.of_memory and f"{self.of_memory.kind} of the memory",
+            heads and f"{heads.kind} of {' and '.join(sorted(self.heads))}",
+            self.inner and f"{self.inner.kind} after",
+            self.residual and "a residual after",
+            self.last and f"{self.last.kind} after {'it' if self.residual else 'all'}",
+            self.then and f"{self.then.kind} after that",
+            self.factor != 1.0 and f"all times {self.factor:.4g}",
+        )
+        *most, last = [part for part in parts if part] or [""]
+        return f"{', '.join(most)} and {last}" if most else last

@@ -51,7 +51,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     """
     values = np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v
     whole = operands(q, k, values, rules)
-    soft, bounded = rules.normalizer.exponential, block.bounded(whole)
+    soft = rules.normalizer.exponential
     context = np.empty((*whole.q.shape[:-1], values.shape[-1]), whole.q.dtype)
     lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
     gallery = None if cells is None else Gallery(whole.shape, cells, lse.dtype)
@@ -69,7 +69,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
                 elif whole.entire:
                     sums = whole_rows(part)
                 else:
-                    sums = block.solve(part, answer if job.keys is None else np.empty_like(answer), bounded)
+                    sums = block.solve(part, answer if job.keys is None else np.empty_like(answer))
                 if job.keys is None:
                     finish(sums, answer, lse[job.task])
                 else:

@@ -24,7 +24,7 @@ from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.document import Document
-from attn_exp.rules.masks.mask import Mask, Span
+from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
 from attn_exp.rules.normalizers.normalizer import Normalizer
@@ -34,7 +34,6 @@ from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 from attn_exp.rules.scores.t5 import T5
-from tests.compose import comparison
 
 
 def problem(seed: int, *shape: int, spread: float = 1.0) -> tuple[Array, Array, Array]:
@@ -82,7 +81,6 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "SLIVER", 3)
     monkeypatch.setattr(block, "PIECE", 8)
     monkeypatch.setattr(operands, "WORTH", 8)
-    monkeypatch.setattr(block, "TRIED", 0)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -228,54 +226,10 @@ def test_the_summary_is_that_of_the_matrix(name: str, spread: float) -> None:
                 near(summary.heat[..., a, c], weights[..., top:bottom, left:right].mean((-1, -2)))
 
 
-def test_a_summary_of_few_rows_and_of_none() -> None:
-    for rows, keys in ((3, 5), (1, 1), (0, 4), (4, 0)):
-        q, k, v = problem(15, 1, 2, 2, rows, keys, 3, 4)
-        trace: Any = blockwise.attend(q[0], k[0], v[0], Rules(), cells=128)
-        assert trace.summary is not None
-        assert trace.summary.heat.shape == (2, rows, keys)
-        assert trace.summary.entropy.shape == (2, rows)
-
-
-def test_repeated_calls_agree_to_the_bit() -> None:
-    q, k, v = problem(16, 1, 4, 2, 600, 600, 8, 4)
-    rules = Rules(scale=0.3, masks=(Causal(),))
-    first, *others = [blockwise.attend(q, k, v, rules, threads=3, rows=64, cells=16) for _ in range(5)]
-    assert first.summary is not None
-    for other in others:
-        assert other.summary is not None
-        np.testing.assert_array_equal(first.context, other.context)
-        np.testing.assert_array_equal(first.summary.heat, other.summary.heat)
-
-
-def test_every_normalizer_is_tried() -> None:
-    assert {rules.normalizer.name for rules in RULES.values()} == set(all_rules.names("normalizer"))
-
-
-def test_without_a_batch_axis_and_without_values() -> None:
-    q, k, v = problem(6, 1, 2, 2, 5, 7, 3, 4)
-    whole, alone = blockwise.attend(q, k, v, Rules()), blockwise.attend(q[0], k[0], v[0], Rules())
-    assert whole.context is not None and alone.context is not None and alone.lse is not None
-    np.testing.assert_array_equal(alone.context, whole.context[0])
-    bare = blockwise.attend(q[0], k[0], None, Rules())
-    assert bare.context is None
-    np.testing.assert_array_equal(bare.lse, alone.lse)
-
-
-@pytest.mark.parametrize(("rows", "keys"), [(0, 0), (0, 3), (3, 0), (1, 1)])
-def test_no_rows_or_no_keys(rows: int, keys: int) -> None:
-    q, k, v = problem(7, 1, 2, 1, rows, keys, 3, 4)
-    trace: Any = blockwise.attend(q, k, v, Rules())
-    context, lse = formula(q, k, v, 1.0)
-    np.testing.assert_allclose(trace.context, context, rtol=1e-14)
-    np.testing.assert_array_equal(np.isneginf(np.asarray(trace.lse)), np.isneginf(lse) | (keys == 0))
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("side", [-1e-3, 0.0, 1e-3])
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_logits_around_the_bound(dtype: Any, side: float, sign: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block, "TRIED", 0)
     limit = math.log(np.finfo(dtype).max) * (1 + side)
     q = np.full((1, 1, 3, 1), limit, dtype)
     k = np.array([sign, sign * 0.99, sign * 0.5, sign], dtype).reshape(1, 1, 4, 1)
@@ -284,23 +238,6 @@ def test_logits_around_the_bound(dtype: Any, side: float, sign: int, monkeypatch
     trace: Any = blockwise.attend(q, k, v, Rules())
     np.testing.assert_allclose(trace.context, context, rtol=limit * 4 * np.finfo(dtype).eps)
     np.testing.assert_allclose(trace.lse, lse, rtol=4 * np.finfo(dtype).eps)
-
-
-def test_both_sides_of_the_bound_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block, "TRIED", 0)
-    taken: list[str] = []
-    safe = block.safe
-
-    def recorded(each: Any) -> Any:
-        taken.append("safe")
-        return safe(each)
-
-    monkeypatch.setattr(block, "safe", recorded)
-    limit = math.log(np.finfo(np.float64).max)
-    for factor in (0.99, 1.01):
-        q, one = np.full((1, 1, 1, 1), limit * factor), np.ones((1, 1, 1, 1))
-        blockwise.attend(q, one, one, Rules())
-    assert taken == ["safe"]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -329,50 +266,6 @@ def test_an_answer_is_finite_where_a_sum_of_values_is_not(dtype: Any, cells: int
     np.testing.assert_allclose(trace.lse, lse, rtol=near, atol=near)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_denormals(dtype: Any) -> None:
-    tiny, unit = np.finfo(dtype).tiny, np.finfo(dtype).smallest_subnormal
-    q, k, v = (each.astype(dtype) for each in problem(8, 1, 2, 2, 9, 11, 3, 4))
-    context, _ = formula(q, k, v, 1.0)
-    small: Any = blockwise.attend(q, k, v * tiny / 8, Rules()).context
-    np.testing.assert_allclose(np.asarray(small) / unit, context * (tiny / 8 / unit), atol=16)
-    lone: Any = blockwise.attend(q * tiny / 8, k, v, Rules()).context
-    np.testing.assert_allclose(lone, np.broadcast_to(v.mean(-2, keepdims=True), lone.shape), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("mask", [Window(2, 1), Allowed(np.tri(40, 40, 1, bool) & ~np.tri(40, 40, -3, bool))], ids=str)
-def test_what_nobody_sees_cannot_leak(bad: float, dtype: Any, mask: Mask) -> None:
-    q, k, v = (each.astype(dtype) for each in problem(9, 1, 2, 1, 40, 40, 3, 4))
-    rules = Rules(scale=0.5, masks=(mask,))
-    clean = np.asarray(blockwise.attend(q, k, v, rules).context)
-    k[..., 7, 1], v[..., 7, 2] = bad, bad
-    found = np.asarray(blockwise.attend(q, k, v, rules).context)
-    blind = [i for i in range(40) if not i - 2 <= 7 <= i + 1]
-    np.testing.assert_allclose(found[:, :, blind], clean[:, :, blind], rtol=20 * np.finfo(dtype).eps, atol=1e-6)
-    if np.isnan(bad):
-        assert np.isnan(found[:, :, [6, 7, 8, 9], 2]).all()
-
-
-@pytest.mark.parametrize(("dtype", "units"), [("float16", 2), ("float32", 8)])
-def test_half_precision_is_rounded_once(dtype: str, units: int) -> None:
-    """Products of float32 over 41 keys are rounded as the BLAS's kernel pleases, those of float16 in float32 too."""
-    q, k, v = (each.astype(dtype) for each in problem(10, 1, 2, 2, 30, 41, 16, 4))
-    found = blockwise.attend(q, k, v, Rules(scale=0.25)).context
-    assert found is not None and found.dtype == dtype
-    context, _ = formula(q, k, v, 0.25)
-    assert np.abs(found - context).max() <= units * np.finfo(dtype).eps * np.abs(context).max()
-
-
-def test_arguments_are_left_as_they_were() -> None:
-    arrays = problem(11, 1, 2, 2, 300, 300, 3, 4)
-    copies = [each.copy() for each in arrays]
-    blockwise.attend(*arrays, Rules(scale=0.25, masks=(Causal(),), scores=(Softcap(2.0),)), threads=2)
-    for array, copy in zip(arrays, copies, strict=True):
-        np.testing.assert_array_equal(array, copy)
-
-
 def test_parts_merge_into_the_whole_by_their_log_sum_exps() -> None:
     """As in Dao et al. 2023, "Flash-Decoding for long-context inference"."""
     q, k, v = problem(12, 1, 2, 2, 13, 29, 3, 4, spread=30.0)
@@ -382,28 +275,6 @@ def test_parts_merge_into_the_whole_by_their_log_sum_exps() -> None:
     shares = [np.exp(np.asarray(part.lse) - lse)[..., None] * np.asarray(part.context) for part in parts]
     np.testing.assert_allclose(sum(shares), whole.context, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(lse, whole.lse, rtol=1e-13)
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (2, 6, 1, 5, 7), (3, 1, 4, 300, 1000), (1, 8, 1, 2048, 2048)])
-@pytest.mark.parametrize("workers", [1, 2, 7])
-def test_tasks_cover_the_answer_once(shape: tuple[int, ...], workers: int) -> None:
-    covered = np.zeros(shape[:4], int)
-    for task in tasks.tasks(tasks.Shape(*shape), workers):
-        covered[task] += 1
-        sizes = [len(range(*each.indices(10**9))) for each in task]
-        assert math.prod(sizes) * min(shape[4], tasks.KEYS) <= tasks.PLACES
-    assert (covered == 1).all()
-
-
-@pytest.mark.parametrize("span", [Span(0, 0, 0, 0), Span(3, 5000, 100, 4900), Span(0, 70, 0, 60), Span(5, 9, 5, 5)])
-def test_runs_cover_what_is_seen_once(span: Span) -> None:
-    runs = list(tasks.runs(span, tasks.KEYS))
-    assert sum(run.stop - run.start for run in runs) == span.some_stop - span.some_start
-    assert all(left.stop == right.start for left, right in pairwise(runs))
-    for run in runs:
-        free = set(range(run.start, run.stop)).difference(*(range(*part) for part in run.masked))
-        assert all(span.every_start <= key < span.every_stop for key in free)
-        assert all(run.start <= left < right <= run.stop for left, right in run.masked)
 
 
 @pytest.fixture
@@ -496,28 +367,3 @@ def test_a_fork_in_the_middle_of_a_call(blas: ThreadpoolController) -> None:
         assert counts(blas) == {1}
     assert child.exitcode == 0
     assert counts(blas) == {2}
-
-
-def test_a_run_describes_the_weights_that_it_never_had_whole() -> None:
-    matrix_row, blockwise_row = comparison("variant=[matrix,blockwise]", "mask=causal").rows
-    for name in ("entropy", "effective_keys", "largest_weight"):
-        assert getattr(blockwise_row, name) == pytest.approx(getattr(matrix_row, name), rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("mask", "length", "rows"),
-    [
-        (None, 512, 256),
-        (Padding(100), 512, 256),
-        (Causal(), 64, 256),
-        (Causal(), 256, 64),
-        (Causal(), 400, 100),
-        (Causal(), 900, 128),
-        (Window(255, 0), 9000, 128),
-    ],
-    ids=str,
-)
-def test_blocks_are_smaller_where_a_mask_lets_them_skip_keys(mask: Mask | None, length: int, rows: int) -> None:
-    q, k, v = problem(17, 2, 2, 1, length, length, 2, 2)
-    whole = blockwise.operands(q, k, v, Rules(masks=() if mask is None else (mask,)))
-    assert operands.rows_per_task(whole) == rows

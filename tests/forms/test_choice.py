@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks import plain, threads
-from attn_exp.forms._operator import choice
+from attn_exp.forms._operator import functional
 from attn_exp.rules.rules import Rules
 
 
@@ -34,26 +31,7 @@ def drawn(*shape: int, dtype: str = "float64") -> tuple[Array, Array, Array]:
     ],
 )
 def test_few_logits_and_stages_go_to_the_matrix(logits: Any, dtype: str, rules: Rules, form: str) -> None:
-    assert choice.form(logits, np.dtype(dtype), rules) == form
-
-
-def test_a_named_form_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
-    used: list[str] = []
-
-    def recorded(name: str, attend: Any) -> Any:
-        def noted(*operands: Any) -> Any:
-            used.append(name)
-            return attend(*operands)
-
-        return noted
-
-    for name in ("blockwise", "matrix", "looped"):
-        member = forms.form(name)
-        monkeypatch.setattr(f"attn_exp.forms.{name}.FORM", replace(member, attend=recorded(name, member.attend)))
-    arrays = drawn(1, 2, 1100, 3)
-    for name in ("auto", "matrix", "blockwise", "looped"):
-        attn_exp.attention(*(each[..., :9, :] if name == "looped" else each for each in arrays), form=name)
-    assert used == ["blockwise", "matrix", "blockwise", "looped"]
+    assert functional.fastest(logits, np.dtype(dtype), rules) == form
 
 
 AT_ONCE = [(3, 4), (65, 8), (1, 2, 7, 5), (2, 3, 64, 64), (1, 8, 128, 16)]
@@ -109,20 +87,6 @@ def test_heads_are_shared_out_among_threads(
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     v[2, 4, 82, 1] = np.nan
     assert plain.at_once(q, k, v, None, is_causal) is None
-
-
-def test_a_worker_of_a_pool_keeps_to_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    used: list[int] = []
-    together = threads.together
-
-    def recorded(work: Any, tasks: Any, count: int) -> None:
-        used.append(count)
-        together(work, tasks, count)
-
-    monkeypatch.setattr(threads, "together", recorded)
-    monkeypatch.setattr(multiprocessing, "parent_process", lambda: "the one that made the pool")
-    assert plain.at_once(*drawn(1, 8, 100, 4), None) is not None
-    assert used == [1]
 
 
 def test_what_is_out_of_the_ordinary_is_not_done_at_once() -> None:

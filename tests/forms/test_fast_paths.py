@@ -1,5 +1,5 @@
 """The fast paths of `attention()` hold to ONNX's suite and to PyTorch, with tiles and thresholds so small that
-everything is cut, shared out and, where the bound says so, computed with care."""
+everything is cut, shared out and, where it overflows, computed with care."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return count
 
 
-@pytest.fixture(params=["tried", "bounded"])
-def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is too small to be cut; the bound is worked out, or not, for all."""
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is too small to be cut."""
     for module, name, value in (
         (tasks, "KEYS", 16),
         (tasks, "PLACES", 256),
@@ -39,7 +39,6 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
         (tasks, "SLIVER", 3),
         (block, "PIECE", 32),
         (operands, "WORTH", 32),
-        (block, "TRIED", 0 if request.param == "bounded" else 1 << 30),
         (plain, "ALONE", 8),
         (plain, "UNHELD", 64),
     ):
@@ -51,7 +50,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.mark.parametrize("form", ["auto", "blockwise"])
 @pytest.mark.parametrize("name", WHOLE)
 def test_onnx_suite(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attn_exp.forms._operator.choice.FEW", 0)
+    monkeypatch.setattr("attn_exp.forms._operator.functional.FEW", 0)
     case = cases("Attention")[name]
     _, inputs, attributes, expected = given(case)
     attributes.pop("qk_matmul_output_mode", 0)
@@ -67,7 +66,7 @@ def test_onnx_suite(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("spread", [1.0, 300.0], ids=["small logits", "large logits"])
 def test_pytorch(shape: tuple[int, ...], kind: str, spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr("attn_exp.forms._operator.choice.FEW", 0)
+    monkeypatch.setattr("attn_exp.forms._operator.functional.FEW", 0)
     monkeypatch.setattr(plain, "FEW", 0)
     b, h, t, s, d = shape
     rng = np.random.default_rng(3)

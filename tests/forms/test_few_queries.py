@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,8 @@ import pytest
 
 import attn_exp
 from attn_exp.arrays import Array
-from attn_exp.experiment.compare import compare
 from attn_exp.forms import blockwise, matrix
-from attn_exp.forms._blocks import block, pieces, plain, tasks, threads
-from attn_exp.forms._blocks.block import Sums
-from attn_exp.forms._operator import functional
+from attn_exp.forms._blocks import pieces, plain, tasks
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
@@ -24,7 +20,6 @@ from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 from attn_exp.rules.scores.t5 import T5
-from tests.compose import config
 
 BATCHES, HEADS, KEYS = 2, 6, 203
 
@@ -114,85 +109,6 @@ def test_an_answer_is_finite_where_a_sum_of_pieces_is_not(dtype: Any, spread: fl
     np.testing.assert_allclose(found, np.finfo(dtype).max, rtol=1e-4)
 
 
-@pytest.mark.usefixtures("small")
-def test_a_strange_value_stays_where_nobody_looks() -> None:
-    q, k, v = problem(2, 1)
-    rules, expected = RULES["past"], solved(*problem(2, 1), RULES["past"])
-    k[:, :, KEYS - 2 :], v[:, :, KEYS - 2 :] = np.nan, np.inf
-    np.testing.assert_allclose(solved(q, k, v, rules), expected, rtol=1e-11)
-
-
-def looked_at(monkeypatch: pytest.MonkeyPatch, q: Array, k: Array, v: Array, rules: Rules) -> list[tuple[int, int]]:
-    """Return which keys each job of a call looked at."""
-    seen: list[tuple[int, int]] = []
-    cut = block.cut
-
-    @functools.wraps(cut)
-    def noted(*operands: Any) -> Any:
-        part = cut(*operands)
-        seen.append((part.span.some_start, part.span.some_stop))
-        return part
-
-    monkeypatch.setattr(block, "cut", noted)
-    blockwise.attend(q, k, v, rules, threads=2)
-    return sorted(seen)
-
-
-@pytest.mark.parametrize(
-    ("heads", "rows", "rules", "count"),
-    [
-        (1, 1, Rules(), 8),
-        (1, 64, Rules(), 8),
-        (1, 65, Rules(), None),
-        (4, 1, Rules(), 4),
-        (16, 1, Rules(), None),
-        (1, 1, Rules(masks=(Causal(),), offset=(1 << 15) - 1), 4),
-        (1, 1, Rules(masks=(Causal(), Window(999, 0)), offset=(1 << 15) - 1), None),
-    ],
-)
-def test_keys_are_shared_out_where_few_queries_have_many(
-    heads: int, rows: int, rules: Rules, count: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Up to 16 pieces of heads and keys, of at least 8,192 keys and values each."""
-    q, k = np.ones((1, heads, rows, 2), np.float32), np.ones((1, heads, 1 << 16, 2), np.float32)
-    seen = sorted(set(looked_at(monkeypatch, q, k, k, rules)))
-    assert len(seen) == (count or 1) or rows == 65
-    if count:
-        starts, stops = zip(*seen, strict=True)
-        assert starts[1:] == stops[:-1]
-        assert len({stop - start for start, stop in seen}) == 1
-
-
-def test_one_query_of_one_head_goes_to_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    q, k = np.ones((1, 1, 1, 16), np.float32), np.ones((1, 1, 1 << 15, 16), np.float32)
-    monkeypatch.setattr("attn_exp.forms._blocks.threads.default_threads", lambda: 2)
-    monkeypatch.setattr(blockwise, "default_threads", lambda: 2)
-    used: list[int] = []
-    together = threads.together
-
-    def noted(work: Any, jobs: Any, count: int) -> None:
-        used.append(min(count, len(jobs)))
-        together(work, jobs, count)
-
-    monkeypatch.setattr(blockwise, "together", noted)
-    np.testing.assert_allclose(attn_exp.attention(q, k, k), 1, rtol=1e-4)
-    assert used == [2]
-
-
-@pytest.mark.parametrize("anchors", [(None, None), (None, 3.0), (-700.0, 3.0), (-np.inf, 3.0), (-np.inf, -np.inf)])
-def test_parts_are_merged_by_what_they_are_worth(anchors: tuple[float | None, float | None]) -> None:
-    """Two parts of one row, worth `exp(anchor)` each; without an anchor that is 1."""
-    parts = [
-        Sums(np.full((1, 1, 1, 1, 2), sums), np.full((1, 1, 1, 1), total), anchor and np.full((1, 1, 1, 1), anchor))
-        for sums, total, anchor in ((5.0, 2.0, anchors[0]), (7.0, 4.0, anchors[1]))
-    ]
-    merged = pieces.merged(parts)
-    first, second = (np.exp(0.0 if anchor is None else anchor) for anchor in anchors)
-    share = np.exp(0.0 if merged.anchor is None else merged.anchor)
-    np.testing.assert_allclose(merged.total * share, 2 * first + 4 * second, rtol=1e-13)
-    np.testing.assert_allclose(merged.context * share[..., None], 5 * first + 7 * second, rtol=1e-13)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("sizes", [(32, 8, 1, 64), (6, 2, 3, 90), (4, 1, 20, 29), (2, 1, 25, 25)], ids=str)
 def test_shared_heads_of_few_tokens_are_done_at_once(dtype: str, sizes: tuple[int, int, int, int]) -> None:
@@ -210,21 +126,3 @@ def test_shared_heads_of_few_tokens_are_done_at_once(dtype: str, sizes: tuple[in
     assert plain.at_once(q[:, :0], k, v, None) is None
     assert plain.at_once(np.concatenate([q, q[:, :1]], axis=1), k, v, None) is None or groups == 1
     assert plain.at_once(q[:1, :, :, :1], k[:1, :, :, :1], v[:1], None) is None  # too few to be worth it
-
-
-def test_a_document_that_goes_on_late_is_refused() -> None:
-    words = ("embeddings=random", "embeddings.tokens=5", "mask=document", "mask.document.ids=[0,1,2,3,3]")
-    decoded = compare(config(*words, "variant=[matrix,decode]")).rows[1]
-    assert decoded.note == "decoding has no later keys to look at; use mask=causal"
-    assert np.isnan(decoded.error)
-
-
-def test_the_second_entry_of_a_batch_is_asked_too() -> None:
-    q, k, v = (np.random.default_rng(seed).standard_normal((2, 1, 2, 3)) for seed in range(3))
-    with pytest.raises(ValueError, match="decoding has no later keys"):
-        functional.attention(q, k, v, nonpad_kv_seqlen=np.array([0, 2]), form="decode")
-    causal = [
-        functional.attention(q, k, v, nonpad_kv_seqlen=np.array([0, 2]), is_causal=True, form=form)
-        for form in ("decode", "looped")
-    ]
-    np.testing.assert_allclose(causal[0], causal[1], atol=1e-15)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import threading
-import tracemalloc
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +13,7 @@ import pytest
 import attn_exp
 from attn_exp.arrays import Array
 from attn_exp.forms import blockwise
-from attn_exp.forms._blocks import memory, threads
-from attn_exp.rules.masks.causal import Causal
+from attn_exp.forms._blocks import memory
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 
@@ -31,10 +26,6 @@ CALLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "whole rows": ((2, 2, 150, 8), {"softmax_precision": "float16", "form": "blockwise"}),
 }
 """A shape and settings for every way that keeps memory."""
-
-
-NUMPYS_OWN = 5 << 14
-"""Bytes that NumPy takes for a moment to spread numbers along a row: buffers of 8,192 float32 numbers, two in 2.0."""
 
 
 @pytest.fixture(autouse=True)
@@ -79,33 +70,6 @@ def test_an_answer_stays_as_it_was_when_the_next_is_computed(name: str) -> None:
     np.testing.assert_array_equal(attn_exp.attention(*drawn(shape), **settings), copy)
 
 
-@pytest.mark.parametrize("cells", [None, 4])
-@pytest.mark.parametrize("spread", [1.0, 300.0], ids=["quick", "safe"])
-def test_no_stage_lies_in_kept_memory(cells: int | None, spread: float) -> None:
-    q, k, v = drawn((2, 4, 90, 8))
-    for _ in range(2):
-        trace = blockwise.attend(q * np.float32(spread), k, v, Rules(masks=(Causal(),)), cells=cells, threads=1)
-        whole = blockwise.complete(q, k, v, Rules())
-    (lent,) = memory.STORE.shelf.free
-    stages = [array for stages in (trace, whole) for _, array in stages.stages()]
-    summary = [] if trace.summary is None else [trace.summary.entropy, trace.summary.sink_mass, trace.summary.heat]
-    assert len(lent.bytes)
-    assert not any(np.shares_memory(array, lent.bytes) for array in (*stages, *summary))
-
-
-@pytest.mark.parametrize("tokens", [64, 96])
-def test_only_the_answer_is_allocated(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "default_threads", lambda: 1)  # of several, none need have worked before
-    arrays = drawn((1, 8, tokens, 64))
-    attn_exp.attention(*arrays)
-    attn_exp.attention(*arrays)
-    tracemalloc.start()
-    out = attn_exp.attention(*arrays)
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert most - out.nbytes < NUMPYS_OWN
-
-
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("most", [0, 100, 1 << 16, 1 << 20])
 def test_no_thread_keeps_more_than_it_may(name: str, most: int) -> None:
@@ -136,19 +100,6 @@ def test_all_threads_give_back_what_lies_idle() -> None:
     asked.set()
     thread.join()
     assert attn_exp.keep_memory(memory.MOST) == 0
-
-
-def test_memory_goes_with_its_thread() -> None:
-    def work() -> int:
-        for _ in range(2):
-            attn_exp.attention(*drawn((1, 4, 64, 16)))
-        return len(memory.STORE.shelf.free[0].bytes)
-
-    before = len(memory.STORE.shelves)
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(work).result() > 0
-        assert len(memory.STORE.shelves) == before + 1
-    assert len(memory.STORE.shelves) == before
 
 
 def test_less_than_nothing_is_refused() -> None:
@@ -186,18 +137,6 @@ def test_a_call_within_a_call_has_memory_of_its_own() -> None:
     assert max(kept()) <= memory.MOST
 
 
-def test_calls_within_a_call_keep_no_more_than_one_may() -> None:
-    q, k, v = drawn((1, 2, 300, 8))
-    rules = Rules(scores=(Asking(lambda: solved(q, k, v, threads=1)),))
-    for _ in range(3):
-        solved(q, k, v, rules=rules, threads=1)
-    one = min(len(lent.bytes) for lent in memory.STORE.shelf.free)
-    attn_exp.keep_memory(one + one // 2)
-    for _ in range(3):
-        solved(q, k, v, rules=rules, threads=1)
-    assert 0 < max(kept()) <= one + one // 2
-
-
 def test_what_fails_gives_its_memory_back() -> None:
     q, k, v = drawn((1, 2, 300, 8))
 
@@ -211,46 +150,3 @@ def test_what_fails_gives_its_memory_back() -> None:
     again = solved(q, k, v, threads=1)
     np.testing.assert_allclose(again, attn_exp.attention(q, k, v, form="matrix", scale=1), rtol=1e-4, atol=1e-5)
     assert memory.STORE.shelf.free == [lent]
-
-
-@pytest.mark.long
-def test_threads_do_not_disturb_each_other() -> None:
-    shapes = [(1, 8, 64, 16), (1, 2, 300, 8), (1, 8, 128, 16), (1, 1, 700, 8)] * 4
-    problems = [drawn(shape, seed) for seed, shape in enumerate(shapes)]
-    expected = [attn_exp.attention(*arrays, form="matrix") for arrays in problems]
-
-    def work(place: int) -> None:
-        for _ in range(10):
-            np.testing.assert_allclose(attn_exp.attention(*problems[place]), expected[place], rtol=1e-3, atol=1e-5)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(len(problems))))
-
-
-def in_a_child(call: Callable[[], None]) -> int:
-    """Fork, call there, and return the child's exit code."""
-    child = os.fork()
-    if child == 0:
-        try:
-            call()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-@pytest.mark.long
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-def test_a_child_forked_in_the_middle_of_a_call_computes_as_well() -> None:
-    q, k, v = drawn((1, 2, 300, 8))
-    expected = solved(q, k, v, threads=1)
-    codes: list[int] = []
-
-    def child() -> None:
-        for _ in range(3):
-            np.testing.assert_array_equal(solved(q, k, v, threads=2), expected)
-
-    found = solved(q, k, v, threads=1, rows=150, tell=lambda _: codes.append(in_a_child(child)))
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert codes == [0, 0]

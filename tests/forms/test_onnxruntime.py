@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,11 @@ from attn_exp import forms
 from attn_exp import rules as all_rules
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
-from attn_exp.experiment.sameness import compared
 from attn_exp.report import sentences
 from attn_exp.report.sentences import who_agrees
 from attn_exp.report.terminal import summary
-from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
-from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.sink import Sink
@@ -29,7 +25,6 @@ from attn_exp.rules.scores.softcap import Softcap
 from tests.compose import comparison
 from tests.forms.by_form import tolerance
 from tests.forms.test_oracle_matrix import Shape, draw, expected
-from tests.test_house import loaded
 
 pytest.importorskip("onnx", reason="ONNX is not installed: it comes with the test group")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: it comes with the test group")
@@ -89,12 +84,6 @@ def test_a_row_in_float32_says_so_wherever_it_is_judged(monkeypatch: pytest.Monk
     assert " of " not in summary(comparison(*RANDOM)).splitlines()[0]
 
 
-def test_a_row_in_float32_alone_is_right() -> None:
-    found = comparison(*RANDOM, "variant=[onnxruntime]")
-    assert who_agrees(found.rows) == "onnxruntime is the only variant of this run."
-    assert sentences.accuracy(list(found.rows)).startswith("onnxruntime is within ")
-
-
 @pytest.mark.parametrize(("factor", "letter"), [(1 + 1e-6, "A"), (1 + 1e-4, "B")])
 def test_more_than_rounding_in_float32_is_another_function(
     monkeypatch: pytest.MonkeyPatch, factor: float, letter: str
@@ -105,64 +94,6 @@ def test_more_than_rounding_in_float32_is_another_function(
     assert ("onnxruntime is wrong" in sentences.accuracy(list(found.rows))) == (letter == "B")
     said = " ".join(sentences.where_functions_part(found))
     assert ("first differs from matrix in the context" in said) == (letter == "B")
-
-
-@pytest.mark.parametrize(
-    ("factor", "word"),
-    [
-        (1.0, "bit-identical"),
-        (1 + 2**-40, "within 0 ulp of float32"),
-        (1 + 2**-22, "within 2 ulp of float32"),
-        (1 + 40 * 2**-23, "within rounding of float32"),
-        (1.001, "different"),
-    ],
-)
-def test_sameness_in_units_of_a_coarser_type(factor: float, word: str) -> None:
-    one = np.array([1.0, 1.25])
-    assert compared(one, one * factor, np.dtype(np.float32)) == word
-
-
-def test_the_form_says_what_it_computes_in() -> None:
-    member = forms.form("onnxruntime")
-    types = [member.computed_in(name).name for name in ("float16", "float32", "float64", "longdouble")]
-    assert types == ["float16", "float32", "float32", "float32"]
-    assert {forms.form(name).computed_in().name for name in forms.NAMES if name != "onnxruntime"} == {"float64"}
-
-
-@pytest.mark.parametrize("asked", ["float64", "[float32,float64]"])
-def test_precision_judges_the_form_in_its_own_type(asked: str) -> None:
-    (check,) = comparison(*RANDOM, BOTH, f"dtype={asked}").checks
-    records = [each for each in check.records if each.variant == "onnxruntime"]
-    assert {each.dtype for each in records} == {"float32"}
-    assert len(records) == len({each.stage for each in records})
-    assert {each.dtype for each in check.records if each.variant == "matrix"} == set(asked.strip("[]").split(","))
-    assert check.sentence == "every stage of every variant shows ordinary rounding."
-
-
-def test_invariants_hold_to_rounding_but_what_is_masked_leaks() -> None:
-    (check,) = comparison(*RANDOM, "head=3", "mask=causal", "variant=[onnxruntime]", "check=invariants").checks
-    held = {each.invariant: (each.holds, each.note) for each in check.records}
-    assert held["poison NaN"][0] == "no"
-    assert held["gradients"] == ("-", "float32 is too coarse for finite differences")
-    assert {name for name, (holds, _) in held.items() if holds == "no"} == {"poison NaN"}
-    assert {name for name, (holds, _) in held.items() if holds == "yes"} >= {"poison 1e30", "logit shift"}
-
-
-def test_metrics_are_in_the_type_of_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One millionth off is close in float32, and not in float64."""
-    multiply(monkeypatch, 1 + 1e-6)
-    (check,) = comparison(*RANDOM, BOTH, "metrics=[close,ulp]").checks
-    found = {(each.variant, each.metric): each.value for each in check.records}
-    assert found["onnxruntime", "close"] == found["matrix", "close"] == 1
-    assert found["onnxruntime", "ulp"] < 1000
-
-
-@pytest.mark.long
-def test_printed_figures_are_held_against_the_row_with_the_most_digits() -> None:
-    alone, both = (comparison("experiment=she_likes_coffee", f"variant=[{names}]")
-                   for names in ("matrix", "onnxruntime,matrix"))  # fmt: skip
-    assert [each.computed for each in both.published] == [each.computed for each in alone.published]
-    assert [each.largest_difference for each in both.published] == [each.largest_difference for each in alone.published]
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf])
@@ -185,12 +116,6 @@ def test_a_soft_cap_comes_before_biases_and_masks(scores: tuple[Score, ...]) -> 
     close(*ours(Shape(6, 3, 4, 5, 4, 3), masks=(Causal(),), scores=scores))
 
 
-def test_biases_over_rows_that_see_nothing() -> None:
-    found, wanted = ours(Shape(2, 1, 3, 5, 4, 3), masks=(Causal(),), scores=(Alibi(),), offset=-2)
-    close(found, wanted)
-    np.testing.assert_array_equal(found[:, :2], 0.0)
-
-
 @pytest.mark.parametrize(
     ("shape", "expected_shape"),
     [((1, 1, 3, 0, 4, 2), (1, 3, 2)), ((1, 1, 0, 3, 4, 2), (1, 0, 2)), ((2, 1, 3, 3, 4, 0), (2, 3, 0))],
@@ -199,17 +124,6 @@ def test_nothing_to_attend_to_gives_zeros(shape: tuple[int, ...], expected_shape
     found = forms.form("onnxruntime").attend(*draw(Shape(*shape)), Rules()).context
     assert found is not None
     np.testing.assert_array_equal(found, np.zeros(expected_shape), strict=True)
-
-
-def test_heads_without_numbers_take_the_mean() -> None:
-    q, k, v = draw(Shape(1, 1, 2, 3, 0, 4))
-    found = forms.form("onnxruntime").attend(q, k, v, Rules()).context
-    assert found is not None
-    close(found, np.broadcast_to(v.mean(axis=1, keepdims=True), found.shape))
-
-
-def test_one_token() -> None:
-    close(*ours(Shape(1, 1, 1, 1, 1, 1)))
 
 
 @pytest.mark.parametrize(
@@ -252,24 +166,3 @@ def test_a_problem_without_values_is_refused_in_one_line(form: str) -> None:
     assert found.rows[1].note == f"form={form} computes the context alone, and this problem has no values"
     with pytest.raises(UserError, match=f"{form}: form={form} computes the context alone"):
         comparison("experiment=qk_transpose", f"variant=[{form}]")
-
-
-def test_weights_that_are_given_need_no_library() -> None:
-    found = comparison("experiment=attention_times_value", "variant=[matrix,onnxruntime]")
-    assert "starts at queries and keys, and this problem at given weights" in found.rows[1].note
-
-
-def test_arguments_are_left_as_they_are() -> None:
-    arrays = draw(Shape(2, 1, 3, 5, 4, 3))
-    before = [each.copy() for each in arrays]
-    rules = Rules(masks=(Allowed(np.ones((3, 5), bool)),), scores=(Added(np.eye(3, 5)),))
-    forms.form("onnxruntime").attend(*arrays, rules)
-    for each, copy in zip(arrays, before, strict=True):
-        np.testing.assert_array_equal(each, copy)
-
-
-@pytest.mark.long
-def test_it_is_loaded_where_it_is_used_and_nowhere_else(tmp_path: Path) -> None:
-    libraries = {"onnx", "onnxruntime"}
-    assert not libraries & loaded("report=none", "variant=[looped,matrix,blockwise]", folder=tmp_path)
-    assert libraries <= loaded("report=none", "variant=[onnxruntime]", folder=tmp_path)

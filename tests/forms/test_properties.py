@@ -18,10 +18,8 @@ from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.rope import Rope
-from attn_exp.rules.positions.sinusoidal import Sinusoidal
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.added import Added
-from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.sink import Sink
 from tests.forms.by_form import largest_logit, tolerance
 
@@ -164,20 +162,3 @@ def test_rope_depends_on_the_distance_alone(shift: int, interleaved: bool, base:
     near, far = (rope.turn(q, at) @ rope.turn(k, at).swapaxes(-1, -2) for at in (places, places + shift))
     np.testing.assert_allclose(far, near, atol=1e-11)
     np.testing.assert_allclose(np.linalg.norm(rope.turn(q, places), axis=-1), np.linalg.norm(q, axis=-1))
-
-
-def test_positions_break_the_permutation_covariance_that_holds_without_them() -> None:
-    x = np.random.default_rng(0).standard_normal((5, 6))
-    order = np.array([4, 2, 0, 1, 3])
-    assert not np.allclose(Sinusoidal().embed(x[order]), Sinusoidal().embed(x)[order])
-
-
-@given(arrays=inputs())
-def test_alibi_is_the_same_wherever_the_queries_stand(arrays: tuple[Array, Array, Array]) -> None:
-    q, k, v = arrays
-    late = tuple(np.concatenate([np.full((len(each), 2, each.shape[2]), 9.0), each], axis=1) for each in (k, v))
-    shifted = Rules(masks=(Causal(), Window(q.shape[1] - 1, 0)), scores=(Alibi(),), offset=2)
-    plain = context("matrix", arrays, masks=(Causal(),), scores=(Alibi(),))
-    last = forms.form("matrix").attend(q, *late, shifted).context
-    assert last is not None
-    np.testing.assert_allclose(last[:, -1], plain[:, -1], rtol=1e-10, atol=1e-12)

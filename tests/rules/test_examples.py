@@ -5,7 +5,6 @@ A variant is checked by asking the same rule, so nothing else would notice a for
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from attn_exp import registry, rules
 from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
 from attn_exp.rules.from_outside import turns_keys
-from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, whole_grid
 
 GROUPS = ("mask", "score", "position", "normalizer")
@@ -130,15 +128,6 @@ def test_a_position_that_turns_keys_in_its_own_way_draws_them(name: str) -> None
         assert len(example("position", name).keys) > 1, f"position={name} has a turn_key, and its EXAMPLE no keys"
 
 
-def test_which_positions_turn_keys_in_their_own_way() -> None:
-    class Apart(Position):
-        def turn_key(self, heads: Array, positions: Array) -> Array:
-            return -heads
-
-    assert turns_keys(Apart)
-    assert not turns_keys(Position) and not turns_keys(rules.kind("position", "rope"))
-
-
 def drawn_position(name: str) -> Any:
     """Return a position with the settings of its example."""
     return rules.make("position", name, example("position", name).settings)
@@ -189,10 +178,3 @@ def test_a_normalizer_is_what_its_fields_say(name: str) -> None:
     if known.slope is not None:
         ends = [known.weigh(logits + sign * 1e-6 * change, None) for sign in (1, -1)]
         np.testing.assert_allclose(known.slope(weights, change), (ends[0] - ends[1]) / 2e-6, atol=1e-8)
-
-
-def test_every_group_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member whose file holds no example is noticed."""
-    monkeypatch.delattr(importlib.import_module("attn_exp.rules.masks.causal"), "EXAMPLE")
-    with pytest.raises(AssertionError, match="mask=causal has no EXAMPLE"):
-        example("mask", "causal")

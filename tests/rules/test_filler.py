@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks._holes import Holes
-from attn_exp.rules.masks.padding import Padding
 from tests.compose import comparison
 from tests.refusal import refusal
 
@@ -67,11 +66,6 @@ def test_it_joins_other_masks() -> None:
     np.testing.assert_array_equal(either[0] > 0, causal | kept)
 
 
-def test_the_table_says_what_decides() -> None:
-    assert comparison(*TEXT, 'mask.padding.tokens=["[PAD]"]').rows[0].mask == "padding(tokens=[[PAD]])"
-    assert comparison(*TEXT).rows[0].mask == "padding(lengths=2)"
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -111,7 +105,3 @@ def test_a_span_holds_what_the_mask_allows(kept: tuple[bool, ...]) -> None:
     assert mask.unpadded(keys) == max([place + 1 for place in range(keys) if kept[place]], default=0)
     for offset in range(keys):
         assert mask.looks_ahead(offset) == any(kept[offset + 1 :])
-
-
-def test_lengths_stay_what_they_were() -> None:
-    assert Padding(3).told(("a", "b", "c")) == Padding(3)

@@ -74,12 +74,6 @@ def test_padding_has_a_length_for_each_sequence() -> None:
     assert allowed.reshape(2, 4).tolist() == [[True, False, False, False], [True, True, True, False]]
 
 
-def test_a_run_has_one_sequence_and_one_length() -> None:
-    assert Padding((3,)).misfit(1, 4, 4) is None
-    said = "padding: 2 lengths, but a run has one sequence; give one number, or sweep over them with -m"
-    assert Padding((1, 3)).misfit(1, 4, 4) == said
-
-
 MASKS = st.one_of(
     st.just(Causal()),
     st.builds(Window, st.integers(-1, 4), st.integers(-1, 4)),

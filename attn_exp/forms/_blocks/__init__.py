@@ -3,8 +3,8 @@
 `tasks` cuts a problem into heads, queries and runs of keys; `operands` holds a task's part, and asks the rules about
 its places; `block` computes it; `pieces` cuts keys where queries are few; `threads` spreads the work. `plain` is tried
 first: problems so small that cutting costs as much as computing.
-A block is computed with nothing subtracted from its logits where none can overflow, and again, safely, where the
-outcome shows that something was lost. Which way it takes never depends on timing, so answers are repeatable.
+A block is computed with nothing subtracted from its logits, and again, safely, where the outcome shows that something
+was lost. Which way it takes never depends on timing, so answers are repeatable.
 
 Measured, and decisive for the code: tiles lie with the keys first and take 2 MiB, or 1 where that is half the cache;
 sums over keys are a product with ones; NumPy's `exp` and not `exp2`, which is twice as fast in most processes with
@@ -18,6 +18,6 @@ slower) and of 512 queries (-6 to +9 %), division by a reciprocal, a check for N
 by Numba) would bring 12 %, and other BLAS libraries take twice as long and longer.
 
 Three things are remembered per process, because they belong to it: `threads.HOLDER` mirrors the BLAS's thread count,
-`threads.IDLE` holds helpers that sleep between calls and are ended before a fork, and `memory.STORE` what each thread
+`threads.POOL` holds threads that sleep between calls and are ended before a fork, and `memory.STORE` what each thread
 works in.
 """

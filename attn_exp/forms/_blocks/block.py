@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import log, prod
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,9 +33,6 @@ from attn_exp.forms._blocks.plain import finite, kept
 from attn_exp.forms._blocks.tasks import LEAST, Run, Task, intersection, runs
 from attn_exp.rules.masks.mask import Span
 from attn_exp.rules.scores.score import Score
-
-TRIED = 1 << 21
-"""Up to so many logits all blocks are tried: the bound takes some per cent of such a call, and rarely spares a try."""
 
 PIECE = 1 << 17
 """Logits bent at a time: few enough for the temporaries of a rule to stay in the cache."""
@@ -216,22 +213,10 @@ def mix(powers: Array, v: Array) -> Array:
     return mixed
 
 
-def solve(block: Block, context: Array, bounded: bool) -> Sums:
-    """Return the sums of a block, by the quick way where no logit can overflow and the outcome can be trusted."""
-    sums = quick(block, context) if bounded else None
-    return sums if sums is not None and trusted(sums) else safe(block)
-
-
-def bounded(whole: Operands) -> bool:
-    """Say whether no scaled logit can overflow the exponential: `|q k| <= |q| |k|` (Cauchy and Schwarz).
-
-    Few logits are tried without it: `trusted` sees what went wrong.
-    """
-    if whole.shape.places <= TRIED:
-        return True
-    with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
-        lengths = [float(np.sqrt(np.vecdot(side, side).max(initial=0))) for side in (whole.q, whole.k)]
-    return lengths[0] * lengths[1] * abs(whole.rules.scale) <= log(np.finfo(whole.q.dtype).max)
+def solve(block: Block, context: Array) -> Sums:
+    """Return the sums of a block, by the quick way where the outcome can be trusted."""
+    sums = quick(block, context)
+    return sums if trusted(sums) else safe(block)
 
 
 def weigh(block: Block) -> Array:

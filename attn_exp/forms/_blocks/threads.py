@@ -1,18 +1,16 @@
-"""Tasks worked on side by side, by the caller's thread and helpers that wait between calls.
+"""Tasks worked on side by side, by the caller's thread and those of a pool.
 
 The BLAS is held to one thread per call as long as threads of our own call it side by side.
 """
 
 from __future__ import annotations
 
-import _thread
 import multiprocessing
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -20,13 +18,18 @@ from threadpoolctl import ThreadpoolController
 from attn_exp import system
 from attn_exp.system import usable_cores
 
+Task = TypeVar("Task")
+MOST = 64
+"""Threads of the pool; each is started when it is first needed."""
+CPU = system.processor_asker()
+"""Tells on which processor the calling thread runs, where the system's library can."""
+
 
 def default_threads() -> int:
     """Return the usable cores, or 1 inside a worker of a process pool, whose siblings keep the other cores busy."""
     return 1 if multiprocessing.parent_process() is not None else usable_cores()
 
 
-@dataclass
 class Holder:
     """Who holds the BLAS to one thread.
 
@@ -35,17 +38,18 @@ class Holder:
     threads at once share the cores.
     """
 
-    lock: Lock = field(default_factory=Lock)
-    libraries: list[Any] | None = None
-    before: list[int] = field(default_factory=list)
-    calls: int = 0
-    busy: int = 0
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.blas: Any = None
+        self.hold: Any = None
+        self.calls = self.busy = 0
 
     def enter(self, wanted: int, insist: bool) -> int:
         """Hold the BLAS and return how many threads this call gets: `wanted`, or fewer where others are at work."""
         with self.lock:
             if self.calls == 0:
-                self.hold()
+                self.blas = self.blas or ThreadpoolController().select(user_api="blas")
+                self.hold = self.blas.limit(limits=1)
             granted = wanted if insist else max(1, min(wanted, default_threads() - self.busy))
             self.calls += 1
             self.busy += granted
@@ -57,24 +61,13 @@ class Holder:
             self.calls -= 1
             self.busy -= granted
             if self.calls == 0:
-                self.restore()
-
-    def hold(self) -> None:
-        if self.libraries is None:
-            self.libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-        self.before = [library.get_num_threads() for library in self.libraries]
-        for library in self.libraries:
-            library.set_num_threads(1)
-
-    def restore(self) -> None:
-        for library, count in zip(self.libraries or (), self.before, strict=True):
-            library.set_num_threads(count)
+                self.hold.restore_original_limits()
 
     def forked(self) -> None:
         """Start anew in a forked child, where the threads that held the BLAS do not exist."""
-        self.lock = Lock()
+        self.lock = threading.Lock()
         if self.calls:
-            self.restore()
+            self.hold.restore_original_limits()
         self.calls = self.busy = 0
 
 
@@ -97,76 +90,42 @@ def one_blas_thread(wanted: int, insist: bool = False) -> Iterator[int]:
         HOLDER.leave(granted)
 
 
-Task = TypeVar("Task")
-
-CPU = system.processor_asker()
-"""Tells on which processor the calling thread runs, where the system's library can."""
-
-
-class Helper:
-    """A thread that sleeps until it is given something to do.
-
-    Waking one takes a third of the time of starting a thread; `concurrent.futures` takes as long as a start.
-    """
+class Pool:
+    """The threads of this process, which sleep between calls."""
 
     def __init__(self) -> None:
-        self.given, self.ended = Lock(), Lock()
-        self.given.acquire()
-        self.ended.acquire()
-        self.job: Callable[[], None] | None = None
-        self.number: int | None = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with no thread, as a forked child has to."""
+        self.threads: list[int] = []
+        self.executor = ThreadPoolExecutor(MOST, initializer=self.note)
         self.shunned: int | None = None
-        _thread.start_new_thread(self.live, ())
 
-    def live(self) -> None:
-        self.number = threading.get_native_id()
-        while True:
-            self.given.acquire()
-            job, self.job = self.job, None
-            if job is not None:
-                job()
-            self.ended.release()
-            if job is None:
-                return
-
-    def start(self, job: Callable[[], None] | None) -> None:
-        """Give it something to do, which must not raise; None ends it."""
-        self.job = job
-        self.keep_away()
-        self.given.release()
+    def note(self) -> None:
+        self.threads.append(threading.get_native_id())
 
     def keep_away(self) -> None:
-        """Keep off the processor that the caller runs on.
+        """Keep its threads off the processor that the caller runs on.
 
         Linux wakes a thread beside the one that wakes it while other processors look busy, and those of a virtual
         machine look so when they sleep: both threads then share one processor for as long as they work.
         """
         here = CPU() if CPU else None
-        if here is None or here == self.shunned or self.number is None:
-            return
-        if system.keep_off(here, self.number):
+        if here is not None and here != self.shunned and all(system.keep_off(here, one) for one in self.threads):
             self.shunned = here
 
-
-IDLE: deque[Helper] = deque()
-"""Helpers with nothing to do: threads belong to the process, and so does what remembers them."""
-
-
-def dismiss() -> None:
-    """End the idle helpers, so that a process forks with no thread of ours."""
-    while helper := borrowed():
-        helper.start(None)
-        helper.ended.acquire()
+    def end(self) -> None:
+        """End its threads unless they are at work, so that a process forks with none of ours."""
+        if not HOLDER.calls:
+            self.executor.shutdown()
+            self.renew()
 
 
-def borrowed() -> Helper | None:
-    """Return a helper that waits for work, or None."""
-    with suppress(IndexError):
-        return IDLE.pop()
-    return None
+POOL = Pool()
+"""Threads belong to the process, and so does what remembers them."""
 
-
-system.at_fork(before=dismiss, after=IDLE.clear)
+system.at_fork(before=POOL.end, after=POOL.renew)
 
 
 def together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:
@@ -182,13 +141,14 @@ def together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], thre
         except BaseException as failure:  # the caller's thread raises it
             failures.append(failure)
 
-    helpers = [borrowed() or Helper() for _ in range(min(threads, len(queue)) - 1)]
-    for helper in helpers:
-        helper.start(job)
+    helpers = min(threads, len(queue)) - 1
+    if helpers:
+        POOL.keep_away()
+    futures = [POOL.executor.submit(job) for _ in range(helpers)]
     job()
-    for helper in helpers:
-        wait(helper.ended, failures)
-        IDLE.append(helper)
+    for future in futures:
+        if not future.cancel():  # within a call within a call, all threads may be waiting
+            future.result()
     if failures:
         raise failures[0]
 
@@ -198,14 +158,3 @@ def drawn(queue: deque[Task], failures: list[BaseException]) -> Iterator[Task]:
     while queue and not failures:
         with suppress(IndexError):  # another thread may have taken the last one
             yield queue.popleft()
-
-
-def wait(end: Lock, failures: list[BaseException]) -> None:
-    """Wait for a helper whatever happens: Ctrl-C stops the drawing of tasks, not the waiting."""
-    while True:
-        try:
-            end.acquire()
-        except BaseException as failure:  # raised when all have ended
-            failures.append(failure)
-        else:
-            return

@@ -36,14 +36,10 @@ class Arranged:
             context = context.swapaxes(1, 2).reshape(batches, length, heads * size)
         return context if context.ndim == self.given_axes else context.reshape(context.shape[-2:])
 
-    def stage(self, array: Array | None) -> Array | None:
-        """Give a stage `[b h t s]` as many axes as a single head has, where the inputs were those of one."""
-        return None if array is None else self.present(array)
-
-    def present(self, array: Array) -> Array:
-        """Give keys or values `[b g s d]` as many axes as a single head has, where the inputs were those of one."""
+    def laid(self, array: Any) -> Any:
+        """Give an array `[b h ...]`, if there is one, the axes of a single head where the inputs were those of one."""
         one_head = self.given_axes == 2 and not self.side_by_side
-        return array.reshape(array.shape[-2:]) if one_head else array
+        return array.reshape(array.shape[-2:]) if one_head and array is not None else array
 
 
 def arrange(

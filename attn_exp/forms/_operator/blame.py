@@ -10,6 +10,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.forms._operator.arrange import Arranged
 from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.mask import AllOf
 from attn_exp.rules.rules import Rules
 
 PLACE = ("batch", "head", "token", "entry")
@@ -61,7 +62,4 @@ def allowed(batch: int, head: int, row: int, given: Arranged, rules: Rules) -> A
     offset = np.asarray(rules.offset)
     position = row + int(offset[batch] if offset.ndim else offset)
     grid = Grid(batch, head, row, position, np.arange(keys), heads, rows, keys)
-    seen = np.ones(keys, dtype=bool)
-    for mask in rules.masks:
-        seen &= mask.allows(grid)
-    return seen
+    return np.broadcast_to(AllOf(rules.masks).allows(grid), keys)

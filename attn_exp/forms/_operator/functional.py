@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.errors import chosen
-from attn_exp.forms._blocks.plain import at_once
-from attn_exp.forms._operator import choice
+from attn_exp.forms._blocks.plain import FEW, at_once
 from attn_exp.forms._operator.arguments import capped, from_mask, key_lengths, masks, number, precision
 from attn_exp.forms._operator.arrange import Arranged, arrange
 from attn_exp.forms._operator.blame import blame
@@ -27,6 +26,8 @@ Answer = TypeVar("Answer")
 
 REAL = (int, float, np.integer, np.floating)
 WHOLE = (int, np.bool_, np.integer)
+AUTO = "auto"
+"""The word for "whichever form is fastest here"."""
 OPEN = (-1, -1)
 """The window without sides."""
 
@@ -88,13 +89,13 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     assert stages.context is not None
     blame(stages.context, given, rules, computed.leaks)
     return Traced(
-        logits=given.stage(stages.logits),
-        capped=given.stage(stages.capped),
-        masked=given.stage(stages.masked),
-        weights=given.stage(stages.weights),
+        logits=given.laid(stages.logits),
+        capped=given.laid(stages.capped),
+        masked=given.laid(stages.masked),
+        weights=given.laid(stages.weights),
         output=given.output(stages.context),
-        present_key=given.present(given.key),
-        present_value=given.present(given.value),
+        present_key=given.laid(given.key),
+        present_value=given.laid(given.value),
     )
 
 
@@ -111,7 +112,7 @@ def like(other: Callable[Arguments, Any], form: str) -> Callable[[Callable[..., 
     return shown
 
 
-@like(trace, form=choice.AUTO)
+@like(trace, form=AUTO)
 def attention(
     query: ArrayLike,
     key: ArrayLike,
@@ -119,7 +120,7 @@ def attention(
     *,
     is_causal: bool = False,
     scale: float | None = None,
-    form: str = choice.AUTO,
+    form: str = AUTO,
     **settings: Any,
 ) -> Array:
     """Return `softmax(mask(cap(scale * query key^T))) value`.
@@ -160,7 +161,7 @@ def attention(
     Raises:
         ValueError: inputs that do not fit (which axis, expected, got), a window below -1, NaN that a query can see.
     """
-    if type(form) is str and form == choice.AUTO and usual(scale, is_causal) and not asks_more(settings):
+    if type(form) is str and form == AUTO and is_plain(scale, is_causal, settings):
         answer = at_once(query, key, value, scale, is_causal)
         if answer is not None:
             return answer
@@ -168,30 +169,31 @@ def attention(
     return trace(query, key, value, is_causal=is_causal, scale=scale, form=form, **given).output
 
 
-def usual(scale: Any, is_causal: Any) -> bool:
-    """Say whether these are of the kinds that need no closer look."""
+def is_plain(scale: Any, is_causal: Any, settings: dict[str, Any]) -> bool:
+    """Say whether nothing is asked that needs a closer look: settings of `trace` are at their defaults."""
     plain = scale is None or (isinstance(scale, REAL) and not isinstance(scale, bool))
-    return plain and isinstance(is_causal, WHOLE) and is_causal in (0, 1)
+    off = (
+        value is None
+        or (name == "softcap" and isinstance(value, REAL) and value == 0)
+        or (name == "window" and isinstance(value, tuple | list) and tuple(value) == OPEN)
+        for name, value in settings.items()
+    )
+    return plain and isinstance(is_causal, WHOLE) and is_causal in (0, 1) and all(off)
 
 
-def asks_more(settings: dict[str, Any]) -> bool:
-    """Say whether any of these settings of `trace` is not at its default, or nothing that it could be."""
-    return any(not at_default(name, value) for name, value in settings.items())
+def fastest(logits: tuple[int, ...], dtype: np.dtype[Any], rules: Rules) -> str:
+    """Return the form for logits of that shape: `matrix` for few of them, `blockwise` for many.
 
-
-def at_default(name: str, value: Any) -> bool:
-    """Say whether one setting of `trace` is at its default."""
-    if name == "softcap":
-        return value is None or (isinstance(value, REAL) and value == 0)
-    if name == "window":
-        return value is None or (isinstance(value, tuple | list) and tuple(value) == OPEN)
-    return value is None
+    Half precision is rounded stage by stage, and so is a softmax in a type of its own: only `matrix` has the stages.
+    """
+    staged = dtype.itemsize <= 2 or rules.softmax_dtype is not None
+    return "matrix" if staged or math.prod(logits) <= FEW else "blockwise"
 
 
 def able(name: str, given: Arranged, rules: Rules) -> forms.Form:
     """Return the form of that name, if it can compute this."""
-    name = chosen(name, (choice.AUTO, *forms.names()), "form")
-    name = choice.form(given.logits_shape, given.query.dtype, rules) if name == choice.AUTO else name
+    name = chosen(name, (AUTO, *forms.names()), "form")
+    name = fastest(given.logits_shape, given.query.dtype, rules) if name == AUTO else name
     refusal = forms.refuses(name, rules)
     if refusal:
         raise ValueError(f"form={name} cannot compute this: {refusal}")
