@@ -6,14 +6,12 @@ A wrong setting may be the name of another library, a choice without its group, 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import (
@@ -25,7 +23,7 @@ from omegaconf.errors import (
 )
 from yaml import MarkedYAMLError, YAMLError
 
-from attn_exp import machine, registry
+from attn_exp import registry
 from attn_exp.config.choices import choices, groups
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, first_line, unknown
@@ -77,15 +75,9 @@ def what_hydra_stumbles_over() -> Iterator[None]:
             yield
         except (HydraException, OmegaConfBaseException, YAMLError, UserError):
             raise
-        except UnicodeDecodeError as error:
-            place = f"byte {error.object[error.start]:#x} at position {error.start}"
-            raise UserError(f"a YAML file in --config-dir is not UTF-8 ({place}){find_file(error.object)}") from error
         except RecursionError as error:
             raise UserError("the settings nest too deeply to be read") from error
         except Exception as error:
-            if "integer string conversion" in str(error):  # Python's guard against numbers that take for ever
-                most = f"{sys.get_int_max_str_digits():,}"
-                raise UserError(f"cannot read the settings: a number has more than {most} digits") from error
             raise UserError(f"cannot read the settings: {first_line(error)}") from error
 
 
@@ -107,26 +99,13 @@ def worded(error: Exception) -> str:
 
 
 def name_setting(error: Exception) -> str:
-    """Return the first line of an error, after the setting whose interpolation cannot be resolved, and its file."""
+    """Return the first line of an error, after the setting whose interpolation cannot be resolved."""
     for cause in causes(error):
         if isinstance(cause, InterpolationResolutionError):
-            key = str(cause).partition("'")[2].partition("'")[0]
-            return f"{cause.full_key}: {first_line(cause)}{find_file(f'${{{key}'.encode())}"
+            return f"{cause.full_key}: {first_line(cause)}"
         if isinstance(cause, GrammarParseError):
-            return f"a value cannot be read: {first_line(cause)}{find_file(b'${')}"
+            return f"a value cannot be read: {first_line(cause)}"
     return first_line(error)
-
-
-def find_file(text: bytes) -> str:
-    """Return the user's YAML file in which some bytes stand, after a colon; nothing where there is none."""
-    hydra: Any = GlobalHydra.instance().hydra
-    entries = hydra.config_loader.get_search_path().get_path() if hydra is not None else ()
-    folders = [Path(entry.path.removeprefix("file://")) for entry in entries if entry.provider == "command-line"]
-    for path in (path for folder in folders for path in sorted(folder.rglob("*.yaml"))):
-        with suppress(OSError):
-            if text in machine.read(path):
-                return f": {path}"
-    return ""
 
 
 def reworded(message: str) -> str:

@@ -93,14 +93,7 @@ def any_seed() -> Kind:
 
 def above(bound: float) -> Kind:
     """Take finite numbers above a bound."""
-
-    takes = f"a number above {bound:g}"
-
-    def read(value: Any, key: str) -> float:
-        number: float = NUMBER.read(value, key)
-        return number if number > bound else refuse(value, key, takes)
-
-    return Kind(read, takes)
+    return accepting(lambda value: is_finite(value) and value > bound, f"a number above {bound:g}", float)
 
 
 def from_zero() -> Kind:
@@ -110,14 +103,8 @@ def from_zero() -> Kind:
 
 def between(least: float, most: float) -> Kind:
     """Take numbers from `least` to `most`."""
-
     takes = f"a number from {least:g} to {most:g}"
-
-    def read(value: Any, key: str) -> float:
-        number: float = NUMBER.read(value, key)
-        return number if least <= number <= most else refuse(value, key, takes)
-
-    return Kind(read, takes)
+    return accepting(lambda value: is_finite(value) and least <= value <= most, takes, float)
 
 
 def choice(*choices: str) -> Kind:
@@ -133,11 +120,10 @@ def choice(*choices: str) -> Kind:
 
 def multiplier() -> Kind:
     """Take true, false, or a multiplier."""
-    fits = accepting(
-        lambda value: isinstance(value, bool) or is_finite(value), "true, false, or the multiplier as a number"
-    )
-    return fits._replace(
-        read=lambda value, key: fits.read(value, key) if isinstance(value, bool) else float(fits.read(value, key))
+    return accepting(
+        lambda value: isinstance(value, bool) or is_finite(value),
+        "true, false, or the multiplier as a number",
+        lambda value: value if isinstance(value, bool) else float(value),
     )
 
 
@@ -151,14 +137,9 @@ def file_name() -> Kind:
 
 def folder() -> Kind:
     """Take a path that is not empty."""
-    takes = "a folder, such as outputs, or . for this one"
-
-    def read(value: Any, key: str) -> str:
-        if not TEXT.read(value, key).strip():
-            refuse("", key, takes)
-        return str(value)
-
-    return Kind(read, takes)
+    return accepting(
+        lambda value: isinstance(value, str) and bool(value.strip()), "a folder, such as outputs, or . for this one"
+    )
 
 
 def words_of(*choices: str) -> Kind:
@@ -213,10 +194,8 @@ def token_names() -> Kind:
     return Kind(read, takes)
 
 
-def is_nested(text: str) -> bool:
-    """Say whether a text is a list of lists, as somebody may write several sentences."""
-    inside = text.strip().replace(" ", "")
-    return inside.startswith("[") and inside.endswith("]") and ("[[" in inside or ",[" in inside)
+NESTED = re.compile(r"\s*\[.*(\[|,\s*)\[.*\]\s*")
+"""A list of lists, as somebody may write several sentences."""
 
 
 def text_or_words() -> Kind:
@@ -226,7 +205,7 @@ def text_or_words() -> Kind:
     def read(value: Any, key: str) -> str | tuple[str, ...]:
         if isinstance(value, list | tuple):
             return read_texts(value, key)
-        if isinstance(value, str) and is_nested(value):
+        if isinstance(value, str) and NESTED.fullmatch(value):
             refuse(value, key, "one sentence; -m runs several, as in -m 'embeddings.text=the cat,a dog'")
         if isinstance(value, bool | Mapping) or value is None:
             refuse(value, key, takes)
@@ -255,11 +234,7 @@ def list_or_none(kind: Kind) -> Kind:
 
 def arrays() -> Kind:
     """Take arrays by their names; the problem checks both."""
-
-    def read(value: Any, key: str) -> Any:
-        return value if isinstance(value, Mapping) else refuse(value, key, f"names and arrays, such as {key}.W_q=[[1]]")
-
-    return Kind(read, "arrays by their names")
+    return accepting(lambda value: isinstance(value, Mapping), "arrays by their names, such as W_q: [[1]]")
 
 
 def shape() -> Kind:

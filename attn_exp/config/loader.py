@@ -111,8 +111,8 @@ class Source(FileConfigSource):
             raise ConfigLoadError(f"Config not found : {path}")
         try:
             text = machine.read_text(path, MOST_BYTES).removeprefix("\ufeff")
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', '') or error})") from error
         header = self._get_header_dict(text[:512])
         return ConfigResult(self.provider, f"file://{self.path}", OmegaConf.create(self.values(path, text)), header)
 

@@ -94,19 +94,16 @@ def read_place(words: Sequence[str]) -> tuple[Path, str]:
     Raises:
         UserError: words for something else, or a name that is none.
     """
-    plain = list(words)
-    folder = FOLDER
+    plain, folder = list(words), ""
     if OPTION in plain[:-1]:
         place = plain.index(OPTION)
-        folder = plain[place + 1]
-        del plain[place : place + 2]
-    if len(plain) != 1 or plain[0].startswith("-"):
+        folder = plain.pop(place + 1)
+        del plain[place]
+    before, slash, name = "".join(plain).replace(os.sep, "/").removesuffix(".yaml").rpartition("/")
+    if len(plain) != 1 or plain[0].startswith("-") or (slash and folder):
         raise UserError(f"attn-exp new {brief(' '.join(words))}: expected attn-exp {USAGE}")
-    before, slash, name = plain[0].replace(os.sep, "/").removesuffix(".yaml").rpartition("/")
-    if slash and folder != FOLDER:
-        raise UserError(f"attn-exp new {brief(' '.join(words))}: name one folder, before the name or after {OPTION}")
     check_name(name)
-    return Path(before or "/" if slash else folder), name
+    return Path(before or "/" if slash else folder or FOLDER), name
 
 
 def check_name(name: str) -> None:
