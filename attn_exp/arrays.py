@@ -19,7 +19,13 @@ def draw(
     `normal` is N(0, 1), `uniform` is U(-1, 1), or between other bounds; `integers` are whole numbers from the lower
     bound up to the upper. The stream is `SeedSequence([seed, *name])`, the name as bytes.
     """
-    stream = np.random.default_rng(np.random.SeedSequence([seed, *name.encode()]))
+    return draw_from(np.random.default_rng(np.random.SeedSequence([seed, *name.encode()])), distribution, shape, bounds)
+
+
+def draw_from(
+    stream: np.random.Generator, distribution: str, shape: tuple[int, ...], bounds: tuple[float, float]
+) -> Array:
+    """Draw the next array of a stream."""
     if distribution == "normal":
         return stream.standard_normal(shape)
     if distribution == "integers":

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import resource
-import subprocess
-import sys
 import time
 import zipfile
 from pathlib import Path
@@ -20,10 +15,9 @@ from attn_exp import own_code, parsing
 from attn_exp.diagnosis.sheets import boxes
 from attn_exp.errors import UserError
 from attn_exp.problem import input_files, models
-from attn_exp.problem.files import numpy_files, safetensors
+from attn_exp.problem.files import numpy_files
 from attn_exp.runs import stored_arrays
 from attn_exp.runs.trust import DamagedError
-from tests import ROOT
 
 SWELLING = {
     "lists": b"[" + b"[]," * 400_000 + b"1]",
@@ -68,14 +62,6 @@ def test_many_names_take_no_longer_each_than_few() -> None:
     with pytest.raises(ValueError, match="names a7 twice"):
         parsing.parse_json(f"{{{','.join([*names, names[7]])}}}".encode(), once=True)
     assert time.process_time() - start < 3
-
-
-def test_a_header_of_a_hundred_thousand_tensors_and_one_is_refused_at_once(tmp_path: Path) -> None:
-    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
-    header = json.dumps({f"a{number}": entry for number in range(safetensors.MOST_TENSORS + 1)}).encode()
-    (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
-    with pytest.raises(UserError, match="its header names more than 100,000 tensors"):
-        safetensors.tensors(tmp_path / "w.safetensors", "w")
 
 
 def npy(descr: str, shape: str, body: bytes = b"", fortran: bool = False) -> bytes:
@@ -146,23 +132,8 @@ def test_an_archive_that_unpacks_without_end_is_refused_unread(tmp_path: Path) -
         member.write(npy("<U100", "(750000,)"))
         for _ in range(300):
             member.write(b"a\0\0\0" * 250_000)
-    with pytest.raises(ValueError, match="bytes that unpack to 300,000,"):
+    with pytest.raises(ValueError, match=r"tokens takes 300,000,\d* bytes; at most"):
         numpy_files.look_into_archive(path, "a")
-    np.savez(path, tokens=np.full(2**19, "a" * 40))
-    with pytest.raises(ValueError, match="more than 67,108,864 bytes of text"):
-        numpy_files.look_into_archive(path, "a")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("count", [30_000, 70_000], ids=["the usual record", "that of large archives"])
-def test_an_archive_of_far_too_many_members_is_refused_unread(count: int, tmp_path: Path) -> None:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for number in range(count):
-            archive.writestr(zipfile.ZipInfo(f"a long name of no array, number {number:060}"), b"")
-    (tmp_path / "a.npz").write_bytes(stream.getvalue())
-    with pytest.raises(ValueError, match="more than 10,000 arrays, or names without end"):
-        numpy_files.look_into_archive(tmp_path / "a.npz", "a")
 
 
 def test_arrays_that_share_their_bytes_are_no_run(tmp_path: Path) -> None:
@@ -196,17 +167,3 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="no regular file"):
             stored_arrays.load_arrays(given)
         assert own_code.fingerprint(given) == ""
-
-
-@pytest.mark.long
-def test_a_header_takes_no_more_than_a_gibibyte(tmp_path: Path) -> None:
-    header = b'{"a":[' + b"[]," * 16_000_000
-    (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
-    done = subprocess.run(
-        [sys.executable, "-m", "attn_exp", "projections=file", "projections.file=w.safetensors", "report=none"],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}, timeout=60,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert "MiB of memory" in done.stderr

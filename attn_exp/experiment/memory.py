@@ -14,7 +14,7 @@ from attn_exp.config.inputs import Draw
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.problem import drawing, sources
-from attn_exp.problem.draw_order import widths
+from attn_exp.problem.drawing import widths
 from attn_exp.problem.embeddings import memory_size
 from attn_exp.problem.matrices import MATRICES
 

@@ -31,7 +31,10 @@ BIAS = {
     letter: re.compile(f"(?:b|bias|beta)_?(?:{words})|(?:{words})(?:_?(?:proj|lin|linear))?_?(?:b|bias)")
     for letter, words in LETTERS.items()
 }
-X = re.compile(r"x|embeddings?|vectors?|inputs?|input_embeddings|hidden_states?")
+STARTS = {
+    "x": re.compile(r"x|embeddings?|vectors?|inputs?|input_embeddings|hidden_states?"),
+    "weights": re.compile(r"weights|attention_weights|attn_weights"),
+} | {letter: BARE[letter] for letter in "qkv"}
 
 
 def parts_of(name: str) -> list[str]:
@@ -74,18 +77,12 @@ def meant_start(name: str) -> str | None:
     """Return which start of a run a name means: `x`, `q`, `k`, `v` or `weights`."""
     several = parts_of(name) or [""]
     last = several[-2] if several[-1] in ("weight", "kernel") and len(several) > 1 else several[-1]
-    if X.fullmatch(last):
-        return "x"
-    if last in ("weights", "attention_weights", "attn_weights"):
-        return "weights"
-    return next((letter for letter in "qkv" if BARE[letter].fullmatch(last)), None)
+    return next((start for start, words in STARTS.items() if words.fullmatch(last)), None)
 
 
 def by_start(names: Iterable[str]) -> Mapping[str, list[str]]:
     """Return, for each start of a run, the names that mean it."""
     roles: dict[str, list[str]] = {}
     for name in names:
-        meaning = meant_start(name)
-        if meaning:
-            roles.setdefault(meaning, []).append(name)
+        roles.setdefault(meant_start(name) or "", []).append(name)
     return roles

@@ -21,7 +21,7 @@ STAGES = ("q", "k", "v", "weights")
 """Where a problem may start after x."""
 
 MEMORY = "embeddings.memory"
-LATER_STAGES = ("q", "k", "v", "weights", "memory")
+LATER_STAGES = (*STAGES, "memory")
 """Settings of an input that a memory has no place for: it is projected like x, and has no memory itself."""
 
 
@@ -51,42 +51,40 @@ def start(settings: Embeddings, source: Numbers, drawn: Mapping[str, Array] | No
     """
     settings = sources.with_tokens(settings)
     vectors = sources.embed(settings, source)
-    names, x = (None, None) if vectors is None else (vectors.tokens, vectors.x)
-    done = {**({} if vectors is None else vectors.later), **unsaid(settings, vectors, drawn or {})}
-    x = done.get("x") if x is None else x
+    check_unsaid(settings, vectors, drawn or {})
+    read = Vectors(None) if vectors is None else vectors
+    done = {**read.later, **(drawn or {})}
+    x = done.get("x") if read.x is None else read.x
     q, k, v, weights = (stage(settings, name, source, done) for name in STAGES)
     check_stage(x, q, k, weights)
-    if x is not None and settings.d_model is not None and settings.d_model != x.shape[1]:
+    named = chosen_names(settings, read.tokens)
+    if x is None:
+        return Start((), None, q, k, v, weights, named=named)
+    if settings.d_model is not None and settings.d_model != x.shape[1]:
         raise UserError(f"embeddings.d_model={settings.d_model}, but the vectors have {x.shape[1]} numbers")
-    given = None if isinstance(settings.tokens, str) else settings.tokens
-    own_names = given if isinstance(given, tuple) or names is None else names
-    beside = (
-        None if x is None or settings.memory is None else read_memory(settings.memory, x, settings.distribution, source)
-    )
-    tokens = () if x is None else token_names(own_names, len(x))
-    return Start(tokens, x, q, k, v, weights, beside, own_names)
+    memory = None if settings.memory is None else read_memory(settings.memory, x, settings.distribution, source)
+    return Start(token_names(named, len(x)), x, q, k, v, weights, memory, named)
 
 
-def unsaid(settings: Embeddings, vectors: Vectors | None, drawn: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Return what is drawn already, and refuse what the settings say too."""
+def check_unsaid(settings: Embeddings, vectors: Vectors | None, drawn: Mapping[str, Array]) -> None:
+    """Refuse settings that say what is drawn already."""
     for name in drawn:
         if name == "x" and vectors is not None:
             raise UserError("embeddings and draws.x both say what x is; give one of them, such as embeddings=inline")
         if name in STAGES and getattr(settings, name) is not None:
             raise UserError(f"embeddings.{name} and draws.{name} both say what {name} is; give one of them")
-    return drawn
+
+
+def chosen_names(settings: Embeddings, read: tuple[str, ...] | None) -> tuple[str, ...] | int | None:
+    """Return the names that the settings give, else those read, else how many there are."""
+    given = None if isinstance(settings.tokens, str) else settings.tokens
+    return given if isinstance(given, tuple) or read is None else read
 
 
 def stage(settings: Embeddings, name: str, source: Numbers, done: Mapping[str, Array]) -> Array | None:
     """Return q, k, v or weights: written out, drawn, or in a file of their own; None where they are not given."""
     given, key = getattr(settings, name), f"embeddings.{name}"
-    if given is None:
-        return done.get(name)
-    if not isinstance(given, str):
-        return array_or_drawn(given, key, source)
-    from attn_exp.problem.from_files import rows  # noqa: PLC0415 - most runs read no files
-
-    return rows(given, key, name)
+    return done.get(name) if given is None else array_or_drawn(given, key, source)
 
 
 def check_stage(x: Array | None, q: Array | None, k: Array | None, weights: Array | None) -> None:
@@ -100,14 +98,16 @@ def check_stage(x: Array | None, q: Array | None, k: Array | None, weights: Arra
         raise UserError(f"embeddings starts at {' and at '.join(stages)}; give one of them")
 
 
-def token_names(given: tuple[str, ...] | int | None, count: int) -> tuple[str, ...]:
+def token_names(
+    given: tuple[str, ...] | int | None, count: int, path: str = "embeddings", letter: str = "x"
+) -> tuple[str, ...]:
     """Return the names given, or `x0`, `x1`, ...; there must be one for each row."""
-    if given is None or isinstance(given, int):
-        if given is not None and given != count:
-            raise UserError(f"embeddings.tokens={given}, but there are {count} vectors")
-        return tuple(f"x{place}" for place in range(count))
+    if not isinstance(given, tuple):
+        if given not in (None, count):
+            raise UserError(f"{path}.tokens={given}, but there are {count} vectors")
+        return tuple(f"{letter}{place}" for place in range(count))
     if len(given) != count:
-        raise UserError(f"embeddings.tokens names {len(given)} tokens, but there are {count} vectors")
+        raise UserError(f"{path}.tokens names {len(given)} tokens, but there are {count} vectors")
     return given
 
 
@@ -124,7 +124,7 @@ def describe_memory(memory: Embeddings, d_model: int | None, distribution: str |
     asked = list(sources.said(memory))
     if memory.distribution is None and (not asked or memory.text is not None):
         memory = replace(memory, distribution=distribution or "normal")
-    open_width = not asked or "d_model" in sources.called(asked[0]).needs
+    open_width = not asked or "d_model" in sources.find(asked[0]).needs
     return replace(memory, d_model=d_model) if open_width and memory.d_model is None else memory
 
 
@@ -142,19 +142,7 @@ def read_memory(
         raise UserError(f"{MEMORY} starts after its vectors; a memory is vectors, which W_k and W_v project")
     if settings.d_model is not None and settings.d_model != vectors.x.shape[1]:
         raise UserError(f"{MEMORY}.d_model={settings.d_model}, but the vectors have {vectors.x.shape[1]} numbers")
-    return vectors.x, memory_names(settings, vectors.tokens, len(vectors.x))
-
-
-def memory_names(memory: Embeddings, read: tuple[str, ...] | None, count: int) -> tuple[str, ...]:
-    """Return the names that the settings give, else those read, else `m0`, `m1`, ...; one for each of `count` rows."""
-    given = memory.tokens if isinstance(memory.tokens, tuple) or read is None else read
-    if isinstance(given, tuple):
-        if len(given) != count:
-            raise UserError(f"{MEMORY}.tokens names {len(given)} tokens, but there are {count} vectors")
-        return given
-    if given is not None and given != count:
-        raise UserError(f"{MEMORY}.tokens={given}, but there are {count} vectors")
-    return tuple(f"m{place}" for place in range(count))
+    return vectors.x, token_names(chosen_names(settings, vectors.tokens), len(vectors.x), MEMORY, "m")
 
 
 def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
@@ -169,7 +157,7 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
         memory = replace(memory, tokens=words.listed(memory.text), text=None)
     if sources.said(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
         raise UserError(f"{MEMORY}: the keys are given; {MEMORY}.tokens names them, and there is nothing to project")
-    return memory_names(sources.with_tokens(memory, MEMORY), None, count)
+    return token_names(chosen_names(sources.with_tokens(memory, MEMORY), None), count, MEMORY, "m")
 
 
 def memory_size(config: Config, x: tuple[int, int]) -> tuple[int, int] | None:

@@ -1,13 +1,13 @@
 """The arrays of a problem that lie in files: which of a file's arrays is meant, and how it lies there.
 
 Projections lie whole, head by head, turned as `nn.Linear` keeps them, or three in one. Each becomes what a run computes
-with: W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, a bias one row. What does not fit says its own shape and the one expected.
+with: W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, a bias one row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
 
 import numpy as np
 
@@ -15,41 +15,24 @@ from attn_exp.arrays import Array
 from attn_exp.config.inputs import Projections
 from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import array_names, files
-from attn_exp.problem.files.format import Held
+from attn_exp.problem.files.format import Held, read_text
 from attn_exp.problem.files.json import array_of_lists
-from attn_exp.problem.matrices import PRINTED, as_printed
+from attn_exp.problem.matrices import PRINTED, Widths, as_printed, is_plain
 
 NEEDED = ("W_q", "W_k", "W_v")
-
-
-class Sizes(NamedTuple):
-    """What an array has to fit: the width of x, the number of heads, and the size of v where that is known.
-
-    `memory` is the width of a memory, which W_k and W_v project in the place of x.
-    """
-
-    d_model: int
-    head: int
-    v: int | None = None
-    memory: int | None = None
-
-    def of(self, name: str) -> Sizes:
-        """Return the sizes that an array has to fit, whose `d_model` is the width of what it projects."""
-        return self._replace(d_model=self.memory) if self.memory is not None and name in ("W_k", "W_v") else self
 
 
 def read_array(file: str, key: str, wanted: str = "") -> Array:
     """Return the array of a file that holds one, or calls one as the setting does, such as `W_q`; or of a print."""
     if PRINTED.match(file):
         return as_printed(file, key)
-    held = files.look(file, key)
-    alike = [name for name in held.arrays if wanted and (array_names.meant_projection(name) or ("",))[0] == wanted]
-    alike = alike or [name for name in held.arrays if name == wanted]
-    if len(held.arrays) != 1 and len(alike) != 1:
-        called = f" that is called {wanted}" if wanted else ""
-        raise UserError(f"{key}={brief(file, files.LONGEST)} holds {listed(held)}; expected one array{called}")
-    name = alike[0] if len(alike) == 1 else next(iter(held.arrays))
-    return files.numbers(held.arrays[name], f"{key}={brief(file, files.LONGEST)}{f': {name}' * bool(name)}")
+    held, said = files.look(file, key), files.name_file(key, file)
+    called = array_names.by_projection(held.arrays).get(wanted) or [name for name in held.arrays if name == wanted]
+    names = called or list(held.arrays)
+    if len(names) != 1:
+        expected = f" that is called {wanted}" if wanted else ""
+        raise UserError(f"{said} holds {listed(held)}; expected one array{expected}")
+    return files.numbers(held.arrays[names[0]], f"{said}: {names[0]}" if names[0] else said)
 
 
 def rows(file: str, key: str, wanted: str) -> Array:
@@ -58,10 +41,20 @@ def rows(file: str, key: str, wanted: str) -> Array:
     Raises:
         UserError: as `read_array`, or another shape.
     """
-    matrix = read_array(file, key, wanted)
-    matrix = matrix[0] if matrix.ndim == 3 and len(matrix) == 1 else matrix
+    return as_matrix(read_array(file, key, wanted), files.name_file(key, file))
+
+
+def as_matrix(array: Array, said: str) -> Array:
+    """Return an array of rows and columns, without an axis of one sequence before them.
+
+    Raises:
+        UserError: another shape.
+    """
+    matrix = array[0] if array.ndim == 3 and len(array) == 1 else array
     if matrix.ndim != 2 or not matrix.size:
-        raise files.no_matrix(f"{key}={brief(file, files.LONGEST)}", matrix.shape, heads=wanted != "weights")
+        several = "; heads lie side by side in columns, and a batch is several runs, of -m" if array.ndim > 2 else ""
+        expected = f"expected rows and columns, such as [3,4]{several}"
+        raise UserError(f"{said} holds an array of shape {list(array.shape)}; {expected}")
     return matrix
 
 
@@ -71,13 +64,17 @@ def tokens(file: str, key: str) -> tuple[str, ...]:
     Raises:
         UserError: a file that holds none.
     """
+    said = files.name_file(key, file)
     if file.lower().endswith(".txt"):
-        lines = [line.strip() for line in files.text(file, key).splitlines() if line.strip()]
+        try:
+            lines = [line.strip() for line in read_text(Path(file)).splitlines() if line.strip()]
+        except (OSError, ValueError) as error:
+            raise files.unreadable(said, error) from error
         named: tuple[str, ...] | None = tuple(lines[0].split() if len(lines) == 1 else lines)
     else:
         named = files.look(file, key).tokens
     if not named:
-        raise UserError(f"{key}={brief(file, files.LONGEST)} holds no names of tokens")
+        raise UserError(f"{said} holds no names of tokens")
     return named
 
 
@@ -86,32 +83,31 @@ def listed(held: Held) -> str:
     return some([name or "an array without a name" for name in held.arrays], 100) if held.arrays else "no arrays"
 
 
-def projections(settings: Projections, sizes: Sizes) -> dict[str, Array]:
-    """Return the projections of `projections.file`, whatever it calls them; nothing where there is none.
+def projections(settings: Projections, widths: Widths, head: int) -> dict[str, Array]:
+    """Return the projections of `projections.file`, and those that are given by a file or head by head.
 
     Raises:
         UserError: one that is missing, that several names mean, or that does not fit.
     """
-    if settings.file is None:
-        return {}
-    if not settings.file:
-        raise UserError("projections=file needs a file: write projections.file=weights.npz")
-    held = files.look(settings.file, "projections.file")
-    said = f"projections.file={brief(settings.file, files.LONGEST)}"
-    meant = chosen(settings, held, said)
     arrays: dict[str, Array] = {}
-    for role in sorted(meant, key=lambda role: ("Wb".find(role[0]), "qkvo".find(role[-1]))):  # W_o has to fit W_v
-        array = files.numbers(held.arrays[meant[role]], f"{said}: {meant[role]}")
-        known = sizes._replace(v=arrays["W_v"].shape[1] if "W_v" in arrays else None)
-        where, turned = f"{said}: {meant[role]}", settings.turned
-        three = role.endswith("qkv")
-        parts = split_threefold(array, role, known, turned, where) if three else {role: array}
-        arrays |= {name: laid_out(part, name, known, turned, where) for name, part in parts.items()}
-    check_whole(arrays, settings, held, said)
+    if settings.file == "":
+        raise UserError("projections=file needs a file: write projections.file=weights.npz")
+    if settings.file is not None:
+        held, said = files.look(settings.file, "projections.file"), files.name_file("projections.file", settings.file)
+        for role, name in find_projections(settings, held, said).items():
+            array = files.numbers(held.arrays[name], f"{said}: {name}")
+            arrays |= lay_out(array, role, widths, head, settings.turned, f"{said}: {name}")
+        check_whole(arrays, settings, held, said)
+    for name, given in settings.given.items():
+        if not is_plain(given):
+            key, turned = f"projections.given.{name}", settings.columns or settings.turned
+            text = isinstance(given, str)
+            array = read_array(given, key, name) if text else files.numbers(array_of_lists(given), key)
+            arrays |= lay_out(array, name, widths, head, turned, files.name_file(key, given) if text else key)
     return arrays
 
 
-def chosen(settings: Projections, held: Held, said: str) -> dict[str, str]:
+def find_projections(settings: Projections, held: Held, said: str) -> dict[str, str]:
     """Return which array of a file each projection is: as the settings name it, else as it is called.
 
     Raises:
@@ -122,18 +118,18 @@ def chosen(settings: Projections, held: Held, said: str) -> dict[str, str]:
         raise UserError(
             f"{said}: no name begins with projections.prefix={brief(settings.prefix)}; it holds {listed(held)}"
         )
-    chosen = {role: str(name) for role, name in settings.names.items() if name is not None}
+    chosen = {role: name for role, name in settings.names.items() if name is not None}
     for role, name in chosen.items():
         if name not in held.arrays:
             raise UserError(f"{said}: {unknown(name, list(held.arrays), f'array for projections.names.{role}')}")
-    called = {role: several for role, several in array_names.by_projection(inside).items() if role not in chosen}
-    for role, several in called.items():
-        if len(several) > 1:
+    for role, several in array_names.by_projection(inside).items():
+        if role not in chosen and len(several) > 1:
             raise UserError(
                 f"{said}: {some(several, 80)} may all be {role}; say which with projections.names.{role}=..., or where "
                 "with projections.prefix=..."
             )
-    return {role: inside[several[0]] for role, several in called.items()} | chosen
+        chosen.setdefault(role, inside[several[0]])
+    return chosen
 
 
 def check_whole(arrays: Mapping[str, Array], settings: Projections, held: Held, said: str) -> None:
@@ -151,83 +147,50 @@ def check_whole(arrays: Mapping[str, Array], settings: Projections, held: Held, 
         )
 
 
-def typed(given: Any, name: str, sizes: Sizes, turned: bool) -> Array:
-    """Return an array that the settings name by its file, or write head by head."""
-    key = f"projections.given.{name}"
-    if isinstance(given, str):
-        return laid_out(read_array(given, key, name), name, sizes, turned, f"{key}={brief(given, files.LONGEST)}")
-    return laid_out(files.numbers(array_of_lists(given), key), name, sizes, turned, key)
+def lay_out(array: Array, name: str, widths: Widths, head: int, turned: bool, said: str) -> dict[str, Array]:
+    """Return an array, or the three side by side in one, as matrices `[m h*d]` and biases `[1 h*d]`, by name.
 
-
-def laid_out(array: Array, name: str, sizes: Sizes, turned: bool, said: str) -> Array:
-    """Return an array `[m h*d]`, `[h m d]`, `[m h d]`, or `turned`, as one matrix `[m h*d]`, and a bias as `[1 h*d]`.
+    They lie as `[m h*d]`, `[h m d]` or `[m h d]`, or turned.
 
     Raises:
         UserError: another shape; `said` names where the array comes from.
     """
-    sizes = sizes.of(name)
+    if name.endswith("qkv"):
+        axis = 0 if turned else -1
+        if array.ndim not in (1, 2) or array.shape[axis] % 3:
+            expected = f"[3n,{widths.x}]" if turned else f"[{widths.x},3n]"
+            raise shape_error(array, f"{expected}, queries, keys and values side by side", said)
+        arrays: dict[str, Array] = {}
+        for letter, part in zip("qkv", np.split(array, 3, axis), strict=True):
+            arrays |= lay_out(part, name[:2] + letter, widths, head, turned, said)
+        return arrays
     if name.startswith("b_"):
-        return bias_row(array, sizes.head, said)
+        return {name: array.reshape(1, -1)}
     if array.ndim == 3:
-        return join_heads(np.swapaxes(array, 1, 2) if turned else array, name == "W_o", sizes, turned, said)
+        array, turned = join_heads(array, name, widths.of(name), head, turned, said), False
     if array.ndim != 2:
         raise shape_error(array, "rows and columns, or heads of them", said)
-    matrix = array.T if turned else array
-    if name == "W_o":
-        rows, meaning, columns = sizes.v, "the size of v", "m"
-    else:
-        width = "d_model" if sizes.of(name) is sizes else "the memory's width"
-        rows, meaning, columns = sizes.d_model, width, "h*d"
-    if rows is not None and len(matrix) != rows:
-        hint = f"; it fits with projections.turned={str(not turned).lower()}" if matrix.shape[1] == rows else ""
-        expected = f"[{columns},{rows}]" if turned else f"[{rows},{columns}]"
-        raise shape_error(array, expected, said, f", {meaning}={rows}{hint}")
-    return matrix
+    return {name: array.T if turned else array}
 
 
-def join_heads(array: Array, output: bool, sizes: Sizes, turned: bool, said: str) -> Array:
+def join_heads(array: Array, name: str, width: int, head: int, turned: bool, said: str) -> Array:
     """Return matrices of heads, `[h m d]` or JAX's `[m h d]`, side by side, and those of W_o, `[h d m]`, one above the
     other.
 
     Keys and values may have fewer heads, which the queries share.
     """
-    heads, rows, _ = array.shape
-    if output:
-        if sizes.head % heads:
-            raise shape_error(array, f"[{sizes.head},d,m]", said, f", one matrix for each of head={sizes.head}")
-        return array.reshape(heads * rows, -1)
-    if rows == sizes.d_model and sizes.head % heads == 0:
-        return array.swapaxes(0, 1).reshape(rows, -1)
-    if not turned and heads == sizes.d_model and sizes.head % rows == 0:
-        return array.reshape(heads, -1)
-    expected = f"[{sizes.head},d,{sizes.d_model}]" if turned else f"[{sizes.head},{sizes.d_model},d]"
-    raise shape_error(array, expected, said, f", one matrix for each of head={sizes.head}")
+    apart = np.swapaxes(array, 1, 2) if turned else array
+    heads, rows, _ = apart.shape
+    if name == "W_o" and head % heads == 0:
+        return apart.reshape(heads * rows, -1)
+    if name != "W_o" and rows == width and head % heads == 0:
+        return apart.swapaxes(0, 1).reshape(rows, -1)
+    if name != "W_o" and not turned and heads == width and head % rows == 0:
+        return apart.reshape(heads, -1)
+    expected = "d,m" if name == "W_o" else f"d,{width}" if turned else f"{width},d"
+    raise shape_error(array, f"[{head},{expected}], one matrix for each of head={head}", said)
 
 
-def bias_row(array: Array, head: int, said: str) -> Array:
-    """Return a bias `[h*d]`, `[h d]`, or as one row or one column, as one row."""
-    if array.ndim == 1 or (array.ndim == 2 and (1 in array.shape or head % array.shape[0] == 0)):
-        return array.reshape(1, -1)
-    raise shape_error(array, f"[h*d], or [{head},d] by heads", said)
-
-
-def split_threefold(array: Array, name: str, sizes: Sizes, turned: bool, said: str) -> dict[str, Array]:
-    """Return the three arrays of one that holds queries, keys and values side by side: `[m 3n]`, or `[3n]`."""
-    axis = 0 if turned and array.ndim == 2 else array.ndim - 1
-    if not is_threefold(array, axis, sizes.d_model):
-        expected = f"[3n,{sizes.d_model}]" if turned else f"[{sizes.d_model},3n]"
-        turns = array.ndim == 2 and is_threefold(array, 1 - axis, sizes.d_model)
-        hint = f"; it fits with projections.turned={str(not turned).lower()}" if turns else ""
-        raise shape_error(array, expected, said, f", queries, keys and values side by side{hint}")
-    return {f"{name[:2]}{letter}": part for letter, part in zip("qkv", np.split(array, 3, axis), strict=True)}
-
-
-def is_threefold(array: Array, axis: int, d_model: int) -> bool:
-    """Say whether an array can be three side by side along an axis, the other one as wide as x."""
-    return array.ndim in (1, 2) and array.shape[axis] % 3 == 0 and (array.ndim == 1 or array.shape[1 - axis] == d_model)
-
-
-def shape_error(array: Array, expected: str, said: str, why: str = "") -> UserError:
+def shape_error(array: Array, expected: str, said: str) -> UserError:
     """Return the line that says which shape an array has, and which was expected."""
-    shape = ",".join(map(str, array.shape))
-    return UserError(f"{said} has the shape [{shape}]; expected {expected}{why}")
+    return UserError(f"{said} has the shape [{','.join(map(str, array.shape))}]; expected {expected}")

@@ -6,11 +6,12 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from attn_exp import machine, parsing
 from attn_exp.config.inputs import spell_out_memory
+from attn_exp.errors import brief
 from attn_exp.problem.left_to_model import item, left_to_model
 from attn_exp.problem.matrices import PRINTED
 
@@ -18,7 +19,7 @@ MODEL = ("model.path", "model.patches")
 """Settings of a model that name its checkpoint, and what goes in."""
 
 SECTIONS = ("embeddings", "projections")
-ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory")
+ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory", "file")
 """Settings whose value, or each of whose values, is a file where it is a text."""
 
 INDEX = ".safetensors.index.json"
@@ -28,9 +29,9 @@ CHECKPOINT = ("config.json", "tokenizer.json", "*.safetensors", f"*{INDEX}")
 """What is read of the folder of a checkpoint."""
 
 MOST_HASHED = 2**30
-"""A checkpoint of more bytes is known by the beginnings, the sizes and the times of its files."""
+"""A file of more bytes is known by its name, its size, its time and how it begins."""
 
-PIECE = 2**20
+BEGINNING = 2**20
 MOST_INDEX = 64 * 2**20
 
 
@@ -39,8 +40,7 @@ def of(settings: Any) -> dict[str, str]:
 
     A model's are among them as long as anything is left to it.
     """
-    sections = {name: item(settings, name) for name in SECTIONS}
-    files = {setting: file for name, section in sections.items() for setting, file in named(section, name)}
+    files = {setting: file for name in SECTIONS for setting, file in named(item(settings, name), name)}
     paths = {key: item(item(settings, "model"), key.partition(".")[2]) for key in MODEL if left_to_model(settings)}
     return files | {key: path for key, path in paths.items() if path is not None}
 
@@ -60,8 +60,7 @@ def named(section: Any, path: str) -> Iterator[tuple[str, str]]:
 def is_file(key: str) -> bool:
     """Say whether a text as the value of this setting names a file."""
     section, _, name = key.rpartition(".")
-    own = name == "file" or name in ARRAYS or section.endswith(".given")
-    return key in MODEL or (own and key.startswith(SECTIONS))
+    return key in MODEL or ((name in ARRAYS or section.endswith(".given")) and key.startswith(SECTIONS))
 
 
 def names(value: Any) -> list[str]:
@@ -78,32 +77,18 @@ def fingerprint(file: Any, key: str = "") -> str:
     """
     if not isinstance(file, str):
         return ""
+    digest = hashlib.sha256()
     try:
-        path = Path(file)
-        files = checkpoint(path) if key == MODEL[0] else [path, *parts(path)]
-        whole = key != MODEL[0] or sum(path.stat().st_size for path in files) <= MOST_HASHED
-        digest = hashlib.sha256()
-        for path in files:
-            for piece in pieces(path) if whole else beginning(path):
-                digest.update(piece)
-        return digest.hexdigest()
+        for path in checkpoint(Path(file)) if key == MODEL[0] else with_parts(Path(file)):
+            with machine.opened(path) as stream:
+                state = os.fstat(stream.fileno())
+                if state.st_size > MOST_HASHED:
+                    digest.update(f"{path.name} {state.st_size} {state.st_mtime_ns}".encode() + stream.read(BEGINNING))
+                else:
+                    hashlib.file_digest(stream, lambda: digest)
     except (OSError, ValueError):
         return ""
-
-
-def pieces(path: Path) -> Iterator[bytes]:
-    """Yield what a file holds."""
-    with machine.opened(path) as file:
-        while piece := file.read(PIECE):
-            yield piece
-
-
-def beginning(path: Path) -> Iterator[bytes]:
-    """Yield the name, the size, the time and the beginning of a file."""
-    with machine.opened(path) as file:
-        state = os.fstat(file.fileno())
-        yield f"{path.name} {state.st_size} {state.st_mtime_ns}".encode()
-        yield file.read(PIECE)
+    return digest.hexdigest()
 
 
 def checkpoint(path: Path) -> list[Path]:
@@ -111,14 +96,27 @@ def checkpoint(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted({file for pattern in CHECKPOINT for file in path.glob(pattern)})
     beside = [path.with_name(name) for name in CHECKPOINT[:2]]
-    return [path, *parts(path), *(file for file in beside if file.exists())]
+    return [*with_parts(path), *(file for file in beside if file.exists())]
 
 
-def parts(path: Path) -> list[Path]:
-    """Return the files that an index of several names, beside it."""
-    if not path.name.endswith(INDEX):
-        return []
-    about = parsing.read_json(path, MOST_INDEX)
+def with_parts(path: Path) -> list[Path]:
+    """Return a file, and those that it names where it is an index."""
+    parts = read_index(path).values() if path.name.endswith(INDEX) else ()
+    return [path, *sorted({path.with_name(name) for name in parts})]
+
+
+def read_index(path: Path) -> dict[str, str]:
+    """Return the name of the file, beside this index, in which each array lies.
+
+    Raises:
+        OSError: no such file, or something else than a regular one.
+        ValueError: no index, or a file that would lie elsewhere.
+    """
+    about = parsing.read_json(path, MOST_INDEX, once=True)
     places = about.get("weight_map") if isinstance(about, dict) else None
-    names = {Path(str(place)).name for place in places.values()} if isinstance(places, dict) else set()
-    return sorted(path.with_name(name) for name in names if name)
+    if not isinstance(places, dict):
+        raise ValueError("its weight_map is no mapping of names to files")
+    for file in places.values():
+        if not isinstance(file, str) or PurePath(file).name != file or "\\" in file:
+            raise ValueError(f"it names the file {brief(str(file))!r}; expected the name of a file beside it")
+    return places

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,16 +35,18 @@ def array(given: Any, key: str) -> Array:
         return finite(given.astype(np.float64), key)
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(row, (list, tuple)) for row in given):
         raise UserError(f"{key}={brief(shown(given))}: expected a list of rows, such as [[1,0],[0,1]]")
-    check_widths(given, key)
+    widths = [len(row) for row in given]
+    if len(set(widths)) > 1:
+        raise UserError(f"{key} is ragged: rows of {brief(', '.join(map(str, widths)))} numbers")
+    if widths[0] == 0:
+        raise UserError(f"{key} is empty: expected at least one number in each row")
     for place, row in enumerate(given):
         for entry in row:
             if isinstance(entry, bool) or not isinstance(entry, (int, float)):
-                hint = (
-                    "; a run is one sequence of a batch, and -m runs several"
-                    if isinstance(entry, (list, tuple))
-                    else ""
-                )
-                raise UserError(f"{key}: row {place} holds {held(entry)}, which is not a number{hint}")
+                batch = "; a run is one sequence of a batch, and -m runs several"
+                hint = f", a list of its own, which is not a number{batch}" if isinstance(entry, (list, tuple)) else ""
+                said = brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
+                raise UserError(f"{key}: row {place} holds {said}{hint or ', which is not a number'}")
     try:
         return finite(np.array(given, dtype=np.float64), key)
     except OverflowError:
@@ -69,20 +70,12 @@ def as_printed(text: str, key: str) -> Array:
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 
 
-def check_widths(rows: Sequence[Sequence[Any]], key: str) -> None:
-    """Refuse rows of different lengths, and empty ones."""
-    widths = [len(row) for row in rows]
-    if len(set(widths)) > 1:
-        raise UserError(f"{key} is ragged: rows of {brief(', '.join(map(str, widths)))} numbers")
-    if widths[0] == 0:
-        raise UserError(f"{key} is empty: expected at least one number in each row")
-
-
-def held(entry: Any) -> str:
-    """Write what stands where a number should; a list there means that the array has more than two axes."""
-    if isinstance(entry, (list, tuple)):
-        return f"{brief(shown(entry), 40)}, a list of its own"
-    return brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
+def is_plain(given: Any) -> bool:
+    """Say whether an array is a description, or lists of rows: neither a file nor lists head by head."""
+    inner = given
+    for _ in range(2):
+        inner = inner[0] if isinstance(inner, (list, tuple)) and inner else None
+    return not isinstance(given, str) and not isinstance(inner, (list, tuple))
 
 
 def finite(matrix: Array, key: str) -> Array:

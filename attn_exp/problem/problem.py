@@ -66,13 +66,10 @@ def build(config: Config) -> Problem:
 
 def check_size(problem: Problem) -> None:
     """Refuse numbers whose scores `q k^T` may overflow: attention would end in NaN, or in no weights at all."""
-    largest = {
-        name: float(np.abs(side).max())
-        for name, side in (("q", problem.q), ("k", problem.k), ("v", problem.v))
-        if side is not None
-    }
+    sides = {"q": problem.q, "k": problem.k, "v": problem.v}
+    largest = {name: 0.0 if side is None else float(np.abs(side).max()) for name, side in sides.items()}
     width = 1 if problem.q is None else problem.q.shape[1]
-    if not np.isfinite(np.float64(largest.get("q", 0)) * largest.get("k", 0) * width + largest.get("v", 0)):
+    if not np.isfinite(np.float64(largest["q"]) * largest["k"] * width + largest["v"]):
         sizes = ", ".join(f"{name} up to {number:.1e}" for name, number in largest.items())
         raise UserError(f"the input is too large: {sizes}; scores overflow a 64-bit float; scale it down")
 
@@ -91,8 +88,8 @@ def assembled(config: Config) -> Problem:
     named = {name: array for name, array in draws.items() if name in MATRICES + BIASES}
     inputs = Inputs(given.x, given.x if memory is None else memory)
     arrays = project(config.projections, inputs, config.head, config.bias, source, named)
-    new = given.tokens[config.past :]
-    return with_sides(Problem(new, keys, given.x, None, None, None, None, arrays, memory, config.past))
+    tokens = given.tokens[config.past :]
+    return with_sides(Problem(tokens, keys, given.x, None, None, None, None, arrays, memory, config.past))
 
 
 def with_sides(problem: Problem) -> Problem:
@@ -123,23 +120,27 @@ def starting_late(config: Config, given: Start) -> Problem:
     q, k, v, weights = given.q, given.k, given.v, given.weights
     if q is not None and k is not None and q.shape[1] % k.shape[1]:
         raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, embeddings.k has {k.shape[1]} per key")
-    keys = weights.shape[1] if weights is not None else len(k) if k is not None else 0
+    keys = len(k) if k is not None else weights.shape[1]  # type: ignore[union-attr] # one is there
+    rows = len(q) if q is not None else len(weights)  # type: ignore[arg-type] # as above
     if v is not None and len(v) != keys:
         raise UserError(f"embeddings.v has {len(v)} rows; expected one for each of {keys} keys")
-    first = first_new_query(config.past, len(weights if q is None else q), keys)  # type: ignore[arg-type] # one is there
-    q, weights = (None if side is None else side[first:] for side in (q, weights))
-    rows = len(weights if q is None else q)  # type: ignore[arg-type] # as above
-    return Problem(*late_names(config, given.named, rows, keys), None, q, k, v, weights, past=config.past)
+    if not config.past:
+        return Problem(*late_names(config, given.named, rows, keys), None, q, k, v, weights)
+    if rows not in (keys, keys - config.past):
+        new = f"{keys - config.past} for the new tokens" if keys > config.past else f"more than {config.past} keys"
+        said = f"{count_of(rows, 'query', 'queries')} and {count_of(keys, 'key')}"
+        raise UserError(f"past={config.past}: {said}; expected {new}")
+    check_past(config, keys)
+    if rows == keys:  # all tokens may have their queries, or the new ones alone
+        q, weights = (None if side is None else side[config.past :] for side in (q, weights))
+    tokens = names_with_past(given.named, config.past, keys)
+    return Problem(tokens[config.past :], tokens, None, q, k, v, weights, past=config.past)
 
 
 def late_names(
     config: Config, named: tuple[str, ...] | int | None, rows: int, keys: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the queries' tokens and of the keys', where neither came with x."""
-    if config.past:
-        check_past(config, keys)
-        tokens = names_with_past(named, config.past, keys)
-        return tokens[config.past :], tokens
     tokens, memory = token_names(named, rows), config.embeddings.memory
     if memory is not None:
         return tokens, key_names(memory, keys)
@@ -161,20 +162,6 @@ def check_past(config: Config, count: int) -> None:
     if config.past >= count > 0:
         most = f"choose at most {count - 1}" if count > 1 else "leave past out"
         raise UserError(f"past={config.past}: the input has {count_of(count, 'token')}, and one must be new; {most}")
-
-
-def first_new_query(past: int, rows: int, keys: int) -> int:
-    """Return which of the given queries is the first new one: all tokens may have theirs, or the new ones alone.
-
-    Raises:
-        UserError: neither is so.
-    """
-    if past and rows not in (keys, keys - past):
-        new = f"{keys - past} for the new tokens" if keys > past else f"more than {past} keys"
-        raise UserError(
-            f"past={past}: {count_of(rows, 'query', 'queries')} and {count_of(keys, 'key')}; expected {new}"
-        )
-    return past if rows == keys else 0
 
 
 def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) -> tuple[str, ...]:

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.inputs import Projections
+from attn_exp.config.inputs import DISTRIBUTIONS, Projections
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem.draw_order import ordered, widths
-from attn_exp.problem.drawing import Distribution, Numbers, array_or_drawn
-from attn_exp.problem.matrices import BIASES, MATRICES, Widths, grouped
+from attn_exp.problem.drawing import Distribution, Numbers, array_or_drawn, ordered, widths
+from attn_exp.problem.matrices import BIASES, MATRICES, Widths, grouped, is_plain
 
 
 class Inputs(NamedTuple):
@@ -53,22 +52,30 @@ def project(
     if unused and not bias:
         raise UserError(f"projections: {' and '.join(unused)} given, but bias=false adds none; write bias=true")
     named |= drawn
+    for name in MATRICES[:3]:
+        if name in named:
+            meaning = "d_model" if inputs.of(name) is inputs.x else "the memory's width"
+            check_rows(name, named[name], meaning, inputs.widths.of(name), settings.turned)
     named |= ordered(settings, named, inputs.widths, head, bias, source)
     arrays: dict[str, Array] = {}
     for name in MATRICES + BIASES if bias else MATRICES:
         shape = fitting_shape(name, arrays, settings, inputs.widths, head)
         arrays[name] = named[name] if name in named else made(settings, name, shape, source)
-    check(arrays, inputs, head)
+    check(arrays, head, settings.turned)
     return {name: matrix.reshape(-1) if name in BIASES else matrix for name, matrix in arrays.items()}
 
 
 def from_document(settings: Projections, inputs: Inputs, head: int, source: Numbers) -> dict[str, Array]:
     """Return the arrays that the settings write out, a bias as one row: in a file, given, or recovered."""
-    named = by_file_or_head(settings, inputs, head)
+    named: dict[str, Array] = {}
+    if settings.file is not None or not all(map(is_plain, settings.given.values())):
+        from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
+
+        named = from_files.projections(settings, inputs.widths, head)
     for name, given in settings.given.items():
-        if name not in named or is_plain(given):
+        if is_plain(given):
             matrix = array_or_drawn(rows(given), f"projections.{name}", source)
-            named[name] = turned(matrix, settings.columns or settings.turned)
+            named[name] = matrix.T if settings.columns or settings.turned else matrix
     named |= recovered(settings.printed, inputs, source)
     for name in named:
         if name not in MATRICES + BIASES:
@@ -76,28 +83,11 @@ def from_document(settings: Projections, inputs: Inputs, head: int, source: Numb
     return named
 
 
-def by_file_or_head(settings: Projections, inputs: Inputs, head: int) -> dict[str, Array]:
-    """Return the arrays that lie in files, or are written head by head."""
-    if settings.file is None and all(map(is_plain, settings.given.values())):
-        return {}
-    from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
-
-    sizes = from_files.Sizes(
-        inputs.x.shape[1], head, memory=None if inputs.source is inputs.x else inputs.source.shape[1]
-    )
-    others = {name: given for name, given in settings.given.items() if not is_plain(given)}
-    return from_files.projections(settings, sizes) | {
-        name: from_files.typed(given, name, sizes, settings.columns or settings.turned)
-        for name, given in others.items()
-    }
-
-
-def is_plain(given: Any) -> bool:
-    """Say whether an array is a description, or lists of rows: neither a file nor lists head by head."""
-    inner = given
-    for _ in range(2):
-        inner = inner[0] if isinstance(inner, (list, tuple)) and inner else None
-    return not isinstance(given, str) and not isinstance(inner, (list, tuple))
+def check_rows(name: str, matrix: Array, meaning: str, size: int, turned: bool) -> None:
+    """Refuse a matrix that does not have as many rows as what it multiplies has columns."""
+    if len(matrix) != size:
+        fits = f"; it fits with projections.turned={str(not turned).lower()}" if matrix.shape[1] == size else ""
+        raise UserError(f"projections.{name} has the shape {list(matrix.shape)}; expected {meaning}={size} rows{fits}")
 
 
 def fitting_shape(
@@ -114,13 +104,20 @@ def fitting_shape(
 
 
 def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
-    """Make an array that no document gives: drawn from its own stream, or identity and zero."""
-    return MADE.get(settings.source, neutral)(settings, name, shape, source)
+    """Make an array that no document gives: drawn from its own stream, or the identity or zeros, which change nothing.
 
-
-def drawn_alone(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
-    """Draw an array from its own stream, as large as keeps the size of what it is multiplied with."""
-    return factor(settings, name, shape) * source._replace(stream=None).array(name, distribution_of(settings), shape)
+    Raises:
+        UserError: an identity for a memory of another width than x, which would be cut or filled.
+    """
+    if settings.source in DISTRIBUTIONS:  # as large as keeps the size of what it is multiplied with
+        numbers = source._replace(stream=None).array(name, distribution_of(settings), shape)
+        return factor(settings, name, shape) * numbers
+    if name in ("W_k", "W_v") and shape[0] != shape[1]:
+        raise UserError(
+            f"projections=identity leaves vectors as they are: the memory's have {shape[0]} numbers, those of x "
+            f"{shape[1]}; choose projections=normal"
+        )
+    return np.eye(*shape) if name in MATRICES else np.zeros(shape)
 
 
 def distribution_of(settings: Projections) -> Distribution:
@@ -135,42 +132,24 @@ def factor(settings: Projections, name: str, shape: tuple[int, int]) -> float:
     return usual if settings.spread is None else settings.spread
 
 
-def neutral(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
-    """Return an array that changes nothing: the identity, or zeros.
-
-    Raises:
-        UserError: a memory of another width than x, which would be cut or filled.
-    """
-    if name in ("W_k", "W_v") and shape[0] != shape[1]:
-        raise UserError(
-            f"projections=identity leaves vectors as they are: the memory's have {shape[0]} numbers, those of x "
-            f"{shape[1]}; choose projections=normal"
-        )
-    return np.eye(*shape) if name in MATRICES else np.zeros(shape)
-
-
-MADE = {"normal": drawn_alone, "uniform": drawn_alone, "integers": drawn_alone}
-"""How a rule of `projections.source` makes an array; the others change nothing."""
-
-
 def recovered(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:
     """Solve `x W = printed` for the projections whose results a document prints instead of them."""
-    for name in printed:
-        x, whose = inputs.of(name), "x" if inputs.of(name) is inputs.x else "memory"
+    arrays: dict[str, Array] = {}
+    for name, given in printed.items():
+        x = inputs.of(name)
         if x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x):
-            names, shape = ", ".join(printed), f"{x.shape[0]}x{x.shape[1]}"
+            shape, whose = f"{x.shape[0]}x{x.shape[1]}", "x" if x is inputs.x else "memory"
             raise UserError(
-                f"projections: {names} can be recovered only from {whose} with an inverse, and this {shape} {whose} "
-                "has none"
+                f"projections: {', '.join(printed)} can be recovered only from {whose} with an inverse, and this "
+                f"{shape} {whose} has none"
             )
-    results = {name: array_or_drawn(result, f"projections.{name}", source) for name, result in printed.items()}
-    for name, result in results.items():
-        count = len(inputs.of(name))
-        if len(result) != count:
+        result = array_or_drawn(given, f"projections.{name}", source)
+        if len(result) != len(x):
             raise UserError(
-                f"projections.{name}: {len(result)} rows are printed; expected one for each of {count} tokens"
+                f"projections.{name}: {len(result)} rows are printed; expected one for each of {len(x)} tokens"
             )
-    return {name: np.linalg.solve(inputs.of(name), result) for name, result in results.items()}
+        arrays[name] = np.linalg.solve(x, result)
+    return arrays
 
 
 def rows(given: Any) -> Any:
@@ -180,24 +159,10 @@ def rows(given: Any) -> Any:
     return [given] if isinstance(given, (list, tuple)) and given and not isinstance(given[0], (list, tuple)) else given
 
 
-def turned(matrix: Array, columns: bool) -> Array:
-    """Return a matrix with tokens in rows, where the document has them in columns."""
-    return matrix.T if columns else matrix
-
-
-def check(arrays: Mapping[str, Array], inputs: Inputs, head: int) -> None:
+def check(arrays: Mapping[str, Array], head: int, turned: bool) -> None:
     """Refuse arrays whose sizes do not follow from each other; W_k may hold fewer heads than W_q, shared by groups."""
     sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
-    source = "d_model" if inputs.source is inputs.x else "the memory's width"
-    sizes = {
-        "W_q": ("d_model", inputs.x.shape[1]),
-        "W_k": (source, inputs.source.shape[1]),
-        "W_v": (source, inputs.source.shape[1]),
-        "W_o": ("the size of v", arrays["W_v"].shape[1] * sharing),
-    }
-    for name, (meaning, size) in sizes.items():
-        if arrays[name].shape[0] != size:
-            raise UserError(f"projections.{name} has {arrays[name].shape[0]} rows; expected {meaning}={size}")
+    check_rows("W_o", arrays["W_o"], "the size of v", arrays["W_v"].shape[1] * sharing, turned)
     for name, matrix in zip(BIASES, MATRICES, strict=True):
         if name in arrays and arrays[name].size != arrays[matrix].shape[1]:
             raise UserError(f"projections.{name} has {arrays[name].size} numbers; expected {arrays[matrix].shape[1]}")

@@ -8,7 +8,7 @@ whole array of seeds. NumPy makes the generators and the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.random.bit_generator import ISeedSequence
 
-from attn_exp.arrays import Array, draw
+from attn_exp.arrays import Array, draw, draw_from
 from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Draw, Projections
 from attn_exp.config.schema import Config
 from attn_exp.forms.trace import ApartError, pile
@@ -95,20 +95,21 @@ def pile_problems(problems: Sequence[Problem]) -> Problem:
     return replace(first, **named, projections=arrays)
 
 
+def map_arrays(problem: Problem, change: Callable[[Array], Array]) -> Problem:
+    """Return a problem with each of its arrays changed."""
+    given = {name: getattr(problem, name) for name in ARRAYS}
+    changed: dict[str, Any] = {name: None if array is None else change(array) for name, array in given.items()}
+    return replace(problem, **changed, projections={name: change(one) for name, one in problem.projections.items()})
+
+
 def one(problem: Problem, place: int) -> Problem:
     """Return the problem of one seed."""
-    named: dict[str, Any] = {
-        name: None if (array := getattr(problem, name)) is None else array[place] for name in ARRAYS
-    }
-    return replace(problem, **named, projections={name: array[place] for name, array in problem.projections.items()})
+    return map_arrays(problem, lambda array: array[place])
 
 
 def extreme(problem: Problem) -> Problem:
     """Return a problem of one seed whose numbers are as large as the largest of all: what fits it fits every one."""
-    named: dict[str, Any] = {
-        name: None if (array := getattr(problem, name)) is None else np.abs(array).max(axis=0) for name in ARRAYS
-    }
-    return replace(problem, **named)
+    return map_arrays(problem, lambda array: np.abs(array).max(axis=0))
 
 
 POOL, WORDS = 4, 8
@@ -152,15 +153,7 @@ def draw_many(
     if not all(0 <= seed < WORD for seed in seeds):
         return np.stack([draw(seed, name, distribution, shape, bounds) for seed in seeds])
     generators = (Generator(PCG64(Hashed(state))) for state in states(seeds, name))  # type: ignore[arg-type]
-    if distribution == "normal":
-        numbers = np.empty((len(seeds), *shape))
-        for generator, place in zip(generators, numbers, strict=True):
-            generator.standard_normal(out=place)
-        return numbers
-    if distribution == "integers":
-        low, high = int(bounds[0]), int(bounds[1])
-        return np.stack([generator.integers(low, high, shape) for generator in generators])
-    return np.stack([generator.uniform(*bounds, shape) for generator in generators])
+    return np.stack([draw_from(generator, distribution, shape, bounds) for generator in generators])
 
 
 def states(seeds: Sequence[int], name: str) -> Array:

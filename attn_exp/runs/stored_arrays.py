@@ -155,10 +155,10 @@ def load_arrays(path: Path) -> dict[str, Array]:
         OSError: there is no such file, or no regular one.
         DamagedError: it is invalid, or claims sizes that its bytes do not have.
     """
-    from attn_exp.problem.files.numpy_files import load_stored  # noqa: PLC0415 - a run that is written needs none
+    from attn_exp.problem.files.numpy_files import load_archive  # noqa: PLC0415 - a run that is written needs none
 
     try:
-        return load_stored(path)
+        return load_archive(path)
     except (ValueError, MemoryError) as error:
         raise DamagedError(f"{path.name}: {first_line(error)}") from error
 

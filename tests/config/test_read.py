@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import pytest
 
 from attn_exp.config.fields import make
-from attn_exp.config.inputs import Embeddings
+from attn_exp.config.inputs import PICKLES, Embeddings
 from attn_exp.config.kinds import Says, above, at_least, choice
 from attn_exp.config.schema import read_config
 from attn_exp.problem import files
-from attn_exp.problem.files import pickles
 from tests.refusal import refusal
 
 NEEDED: dict[str, Any] = {"embeddings": {}, "variant": {"m": {"form": "matrix"}}}
@@ -101,7 +100,7 @@ def test_a_class_of_ones_own_is_read_by_its_fields(settings: dict[str, Any], mes
     assert make(Plain, {"side": None, "anything": [1]}, "mask.plain") == Plain(anything=[1])
 
 
-@pytest.mark.parametrize("suffix", [*(f".{name}" for name in files.FORMATS), *pickles.SUFFIXES])
+@pytest.mark.parametrize("suffix", [*(f".{name}" for name in files.FORMATS), *PICKLES])
 def test_every_file_that_is_read_or_refused_as_one_is_a_memory_in_short(suffix: str) -> None:
     memory = read_config({**NEEDED, "embeddings": {"memory": f"mine/x{suffix}"}}).embeddings.memory
     assert memory == Embeddings(file=f"mine/x{suffix}")

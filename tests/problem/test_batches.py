@@ -33,14 +33,6 @@ def test_each_sequence_of_a_padded_batch_is_a_run(form: str) -> None:
     assert [each.comparison.problem.tokens[-1] for each in runs] == ["coffee", "[PAD]"]
 
 
-def test_filling_changes_nothing_for_the_tokens_beside_it() -> None:
-    words = ("embeddings=words", "variant=[multi_head]")
-    padded = run(*words, "mask=padding", "mask.padding.lengths=3", **{"embeddings.text": "the cat sat [PAD]"})
-    bare = run(*words, **{"embeddings.text": "the cat sat"})
-    expected = bare.array("multi_head", "output")
-    np.testing.assert_allclose(padded.array("multi_head", "output")[:3], expected, rtol=0, atol=1e-15)
-
-
 @pytest.mark.parametrize("start", ["", "embeddings."])
 @pytest.mark.parametrize("name", ["batch", "batch_size"])
 def test_who_asks_for_a_batch_is_told_what_to_write(start: str, name: str) -> None:

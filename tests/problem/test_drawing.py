@@ -158,13 +158,6 @@ def test_jax_draws_each_array_with_a_key_of_its_own() -> None:
     assert_arrays(alone, x=jax.random.uniform(jax.random.key(7), (5, 6)))
 
 
-def test_numpys_generators_draw_in_the_order_of_a_notebook() -> None:
-    rng, state = np.random.default_rng(6), np.random.RandomState(6)
-    for name, draw in (("numpy", rng.normal), ("legacy", state.normal)):
-        x, query, key, value = (draw(size=size) for size in ((5, 6), (6, 6), (6, 6), (6, 6)))
-        assert_arrays(problem(*SIZES, f"generator={name}", "seed=6"), x=x, W_q=query, W_k=key, W_v=value)
-
-
 def test_whole_numbers_come_from_streams_too_and_change_no_other_array() -> None:
     words = (*SIZES, "embeddings.distribution=integers", "embeddings.low=-1", "embeddings.high=2")
     found = problem(*words, "projections=integers")
@@ -188,7 +181,7 @@ def test_whole_numbers_come_from_streams_too_and_change_no_other_array() -> None
         ("embeddings.distribution=integers embeddings.high=1e30", "expected whole numbers up to 2^53, high above low"),
         (
             "embeddings.distribution=uniform embeddings.low=-1e308 embeddings.high=1e308",
-            "expected bounds less than 1.8e308 apart",
+            "expected high above low, and not infinitely far",
         ),
         ("generator=jax embeddings.distribution=integers embeddings.high=4294967296", "expected bounds of 32 bits"),
         ("projections.seed=3", "projections.seed=3 needs projections.generator, such as torch"),
@@ -201,7 +194,7 @@ def test_whole_numbers_come_from_streams_too_and_change_no_other_array() -> None
         ("projections=torch_mha projections.width=4", "has the sizes and the order of nn.MultiheadAttention"),
         ("projections.legacy_seed=1 projections.seed=2", "projections.legacy_seed says generator and seed by itself"),
         ("draws={x:{distribution:normal,shape:[5,6]}}", "embeddings and draws.x both say what x is"),
-        ("draws={W_q:{distribution:normal,shape:[5,6]}}", "projections.W_q has 5 rows; expected d_model=6"),
+        ("draws={W_q:{distribution:normal,shape:[5,6]}}", "projections.W_q has the shape [5, 6]; expected d_model=6"),
         (
             "projections=identity +projections.given.W_q=[[1]] draws={W_q:{distribution:normal,shape:[6,6]}}",
             "projections.given.W_q and draws.W_q both say what W_q is",
@@ -211,7 +204,6 @@ def test_whole_numbers_come_from_streams_too_and_change_no_other_array() -> None
             "draws={a:{distribution:normal,shape:[2,2],rows:[2]}}",
             "draws.a.rows names row 2; there are 2",
         ),
-        ("draws={a:{distribution:normal,shape:[2]}}", "draws.a.shape=[2]: expected rows and columns, such as [3,4]"),
         ("draws={a:{distribution:normal,shape:[2,2],seed:1,legacy_seed:1}}", "leave draws.a.generator and seed out"),
         (
             "draws={a:{distribution:normal,shape:[2,2],seed:-1}}",
@@ -222,14 +214,3 @@ def test_whole_numbers_come_from_streams_too_and_change_no_other_array() -> None
 )
 def test_what_cannot_be_drawn_is_told_in_one_line(words: str, message: str) -> None:
     assert message in refusal(problem, *SIZES, *words.split())
-
-
-def test_fewer_key_value_heads_are_narrower_layers() -> None:
-    found = problem(
-        "embeddings=random", "embeddings.d_model=6", "head=4", "projections=torch_linear", "projections.width=8",
-        "projections.key_width=4",
-    )  # fmt: skip
-    torch.manual_seed(0)
-    layers = [nn.Linear(rows, columns, bias=False) for rows, columns in ((6, 8), (6, 4), (6, 4), (8, 6))]
-    names = ("W_q", "W_k", "W_v", "W_o")
-    assert_arrays(found, **{name: layer.weight.T for name, layer in zip(names, layers, strict=True)})

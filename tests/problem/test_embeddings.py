@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.errors import UserError
 from attn_exp.problem.drawing import begun
 from attn_exp.problem.embeddings import Start, start
 from tests.compose import config
@@ -44,12 +43,6 @@ def test_names_on_the_command_line_win_over_those_of_the_file(tmp_path: Path) ->
     assert begin("embeddings=file", words, "embeddings.tokens=[a,b]").tokens == ("a", "b")
 
 
-def test_a_csv_file_of_numbers_in_columns(tmp_path: Path) -> None:
-    found = begin("embeddings=file", "embeddings.columns=true", file(tmp_path, "x.csv", "1,2,3\n4,5,6\n"))
-    assert found.tokens == ("x0", "x1", "x2")
-    np.testing.assert_array_equal(found.x, [[1, 4], [2, 5], [3, 6]])
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -71,22 +64,11 @@ def test_a_start_that_cannot_be(words: str, message: str) -> None:
     assert message in refusal(begin, *words.split())
 
 
-def test_a_csv_file_with_spaces_after_commas_and_a_mark_at_its_head(tmp_path: Path) -> None:
-    found = begin("embeddings=file", file(tmp_path, "words.csv", "\ufeffshe, 1, 2\n\nlikes ,3,4\n , ,\n"))
-    assert found.tokens == ("she", "likes")
-    np.testing.assert_array_equal(found.x, [[1, 2], [3, 4]])
-
-
 @pytest.mark.long
 def test_a_list_with_three_axes_is_not_printed_whole() -> None:
     vectors = str(np.zeros((20, 20, 3), int).tolist()).replace(" ", "")
     said = refusal(begin, "embeddings=inline", f"embeddings.vectors={vectors}")
     assert "a list of its own, which is not a number" in said and len(said) < 300
-
-
-def test_columns_turn_only_what_has_some() -> None:
-    with pytest.raises(UserError, match="turns vectors that are written or read, and these are made"):
-        begin("embeddings=random", "embeddings.columns=true")
 
 
 def test_random_tokens_may_have_names() -> None:

@@ -12,8 +12,7 @@ import pytest
 
 from attn_exp.experiment import memory
 from attn_exp.problem import sources
-from attn_exp.problem.problem import build
-from tests.compose import comparison, config
+from tests.compose import comparison
 from tests.refusal import refusal
 
 WAVES = '''
@@ -125,11 +124,3 @@ def test_a_numpy_file_says_its_size_before_it_is_read(monkeypatch: pytest.Monkey
     assert "embeddings.tokens=60000: variant" in refused(
         "embeddings=file", f"embeddings.file={tmp_path}/x.npy", "head=1"
     )
-
-
-def test_what_nobody_foresaw_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*settings: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr("attn_exp.problem.problem.start", fail)
-    assert "does not fit into memory" in refused(act=lambda: build(config()))

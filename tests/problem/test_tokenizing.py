@@ -14,8 +14,8 @@ import pytest
 
 from attn_exp.config.inputs import Model
 from attn_exp.problem import models
-from attn_exp.problem.files import checkpoint
-from attn_exp.problem.forward_pass import Pass
+from attn_exp.problem.left_to_model import Pass
+from attn_exp.problem.models import _checkpoint
 from tests.checkpoints import write_bert
 from tests.refusal import refusal
 
@@ -64,7 +64,7 @@ def test_one_that_comes_to_no_end_is_ended(tmp_path: Path, monkeypatch: pytest.M
     write_bert(tmp_path)
     whole = PLAIN | {"normalizer": {"type": "Sequence", "normalizers": [longer] * 40}}
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole), encoding="utf-8")
-    monkeypatch.setattr(checkpoint, "LEAST_SECONDS", 1)
+    monkeypatch.setattr(_checkpoint, "LEAST_SECONDS", 1)
     settings = Model(family="bert", path=str(tmp_path), text="a")
     assert "tokenizer.json cannot be used (" in refusal(models.begin, settings, Pass())
 

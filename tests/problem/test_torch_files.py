@@ -37,20 +37,3 @@ def test_a_layer_of_multi_head_attention(heads: int, tmp_path: Path) -> None:
     assert trace.output is not None
     np.testing.assert_allclose(trace.weights, weights[0].detach().numpy(), atol=1e-14)
     np.testing.assert_allclose(trace.output, output[0].detach().numpy(), atol=1e-14)
-
-
-def test_layers_of_a_module_of_ones_own(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    layers = {f"W_{name}": torch.nn.Linear(8, 6, bias=False, dtype=torch.float64) for name in ("query", "key", "value")}
-    module = torch.nn.ModuleDict({**layers, "out_proj": torch.nn.Linear(6, 8, dtype=torch.float64)})
-    module.register_buffer("mask", torch.triu(torch.ones(5, 5), diagonal=1))
-    x = torch.randn(5, 8, dtype=torch.float64)
-    np.save(tmp_path / "x.npy", x.numpy())
-    q, k, v = (layers[f"W_{name}"](x).unflatten(1, (2, 3)).swapaxes(0, 1) for name in ("query", "key", "value"))
-    context = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    expected = module["out_proj"](context.swapaxes(0, 1).flatten(1))
-    words = ("embeddings=file", f"embeddings.file={tmp_path}/x.npy", "projections=file", saved(module, tmp_path))
-    found = comparison(*words, "projections.turned=true", "bias=true", "mask=causal", "variant=multi_head")
-    got = found.traces["multi_head"].output
-    assert got is not None
-    np.testing.assert_allclose(got, expected.detach().numpy(), atol=1e-14)

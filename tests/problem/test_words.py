@@ -41,15 +41,6 @@ def test_the_seed_decides_and_the_width_does_not() -> None:
     assert vectors("embeddings.text=cat", "embeddings.d_model=3")["cat"] == here["cat"][:3]
 
 
-def test_the_distribution_is_the_one_asked_for() -> None:
-    many = "embeddings.text=" + " ".join(f"w{number}" for number in range(500))
-    uniform, normal = begin(many, "embeddings.distribution=uniform").x, begin(many).x
-    assert uniform is not None
-    assert normal is not None
-    assert (abs(uniform).max() <= 1, uniform.std()) == (True, pytest.approx(1 / np.sqrt(3), rel=0.03))
-    assert (abs(normal).max() > 3, normal.std()) == (True, pytest.approx(1, rel=0.03))
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -79,10 +70,6 @@ def test_words_and_the_marks_around_them(text: str, words: list[str]) -> None:
 
 def test_a_list_of_words_is_taken_as_it_is() -> None:
     assert begin("embeddings.text=[New York,is,'big.','[PAD]']").tokens == ("New York", "is", "big.", "[PAD]")
-
-
-def test_a_sentence_may_be_quoted() -> None:
-    assert begin("embeddings.text='a, b'").tokens == begin("embeddings.text=a, b").tokens == ("a", ",", "b")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from attn_exp import cli
 from attn_exp.config.inputs import Model
 from attn_exp.experiment import patterns
 from attn_exp.problem import input_files, models
-from attn_exp.problem.forward_pass import Pass
+from attn_exp.problem.left_to_model import Pass
 from tests.checkpoints import write_bert, write_tiny_model
 from tests.compose import comparison
 

@@ -1,7 +1,8 @@
 """Files of arrays: alike formats to a file, each read as numbers alone, so that nothing in one can run code.
 
 A format is found by its suffix. `look` says what a file holds; numbers are read when they are asked for, and a header
-that lies, a file that is cut off, or one that is no regular file is one line.
+that lies, a file that is cut off, or one that is no regular file is one line. Pickles, which may run code that
+somebody else wrote, are never opened.
 """
 
 from __future__ import annotations
@@ -12,16 +13,25 @@ import numpy as np
 
 from attn_exp import machine, registry
 from attn_exp.arrays import Array
-from attn_exp.errors import UserError, brief, first_line
-from attn_exp.problem.files import pickles
-from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held
+from attn_exp.config.inputs import PICKLES
+from attn_exp.errors import UserError, brief, reason
+from attn_exp.problem.files.format import Entry, Format, Held
 from attn_exp.problem.input_files import INDEX
 
-FORMATS: dict[str, Format] = registry.members(__name__, Format, without=("format", "pickles", "checkpoint", "cells"))
+FORMATS: dict[str, Format] = registry.members(__name__, Format, without=("format",))
 """How a file is read, by its suffix."""
 
 LONGEST = 150
 """Characters of a path that a line has room for."""
+
+PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"\x80\x8a")
+"""How what `torch.save` and `pickle.dump` write begins: a zip archive, or the mark of a protocol."""
+
+CONVERT = (
+    'convert it, in its folder: python -c "import torch,safetensors.torch as s;s.save_file({{k:v.contiguous().clone() '
+    "for k,v in torch.load('{name}','cpu',weights_only=True).items()}},'{stem}.safetensors')\""
+)
+"""What turns the pickle of a layer into safetensors; `weights_only` lets PyTorch refuse what is no array."""
 
 
 def look(file: str, key: str) -> Held:
@@ -30,52 +40,50 @@ def look(file: str, key: str) -> Held:
     Raises:
         UserError: no such file, no regular one, a suffix or contents that are no format, or a pickle.
     """
-    path, said = Path(file), f"{key}={brief(file, LONGEST)}"
+    return look_at(Path(file), name_file(key, file))
+
+
+def name_file(key: str, file: str) -> str:
+    """Write a file and the setting that named it, as errors about it begin."""
+    return f"{key}={brief(file, LONGEST)}"
+
+
+def look_at(path: Path, said: str) -> Held:
+    """Return what a file holds; errors begin with `said`."""
     try:
         if not path.is_file():
             raise ValueError("it is no file" if path.exists() else "No such file or directory")
-        if path.suffix.lower() in pickles.SUFFIXES:
-            raise pickles.refusal(path, key)
-        return chosen(path, said).look(path, said)
+        if path.suffix.lower() in PICKLES:
+            raise pickle_error(path, said)
+        suffix = "safetensors" if path.name.endswith(INDEX) else path.suffix.lower().removeprefix(".")
+        if suffix not in FORMATS:
+            raise UserError(f"{said}: expected a file of {', '.join(f'.{name}' for name in FORMATS)}")
+        return FORMATS[suffix].look(path, said)
     except UserError:
         raise
     except Exception as error:  # whatever a file holds, it is a line about that file
         raise unreadable(said, error) from error
 
 
-def text(file: str, key: str) -> str:
-    """Return a file of text, without the mark that some programs begin one with.
-
-    Raises:
-        UserError: no such file, no regular one, or bytes that are no text.
-    """
-    try:
-        return machine.read_text(Path(file), MOST_TEXT).removeprefix("\ufeff")
-    except (OSError, ValueError) as error:
-        raise unreadable(f"{key}={brief(file, LONGEST)}", error) from error
+def is_pickle(path: Path) -> bool:
+    """Say whether a file that is there is named like a pickle and begins like one."""
+    if path.suffix.lower() not in PICKLES:
+        return False
+    with machine.opened(path) as file:
+        return file.read(4).startswith(PICKLE_STARTS)
 
 
-def chosen(path: Path, said: str) -> Format:
-    """Return the format that the suffix of a file names."""
-    suffix = "safetensors" if path.name.endswith(INDEX) else path.suffix.lower().removeprefix(".")
-    if suffix not in FORMATS:
-        raise UserError(f"{said}: expected a file of {', '.join(f'.{name}' for name in FORMATS)}")
-    return FORMATS[suffix]
+def pickle_error(path: Path, said: str) -> UserError:
+    """Return the error that says how a pickle becomes a file that runs nothing."""
+    stem = "model" if path.name == "pytorch_model.bin" else path.stem
+    torch = path.suffix.lower() in (".bin", ".pt", ".pth", ".ckpt")
+    how = CONVERT.format(name=path.name, stem=stem) if torch else "save its arrays with numpy.savez"
+    return UserError(f"{said.partition('=')[0]}: {path.name} is a pickle, which could run code; {how}")
 
 
-def no_matrix(said: str, shape: tuple[int, ...], heads: bool = False) -> UserError:
-    """Return the line that says that an array has no rows and columns; `heads` says that it may be several heads."""
-    batch = "; a run is one sequence of a batch, and -m runs several" if len(shape) > 2 else ""
-    beside = ", its heads side by side in the columns" if batch and heads else ""
-    return UserError(
-        f"{said} holds an array of shape {list(shape)}; expected rows and columns, such as [3,4]{beside}{batch}"
-    )
-
-
-def unreadable(said: str, error: BaseException) -> UserError:
+def unreadable(said: str, error: Exception) -> UserError:
     """Return the line that says why a file cannot be read."""
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
-    return UserError(f"{said}: cannot be read ({reason})")
+    return UserError(f"{said}: cannot be read ({reason(error)})")
 
 
 def numbers(entry: Entry, said: str) -> Array:
@@ -85,14 +93,14 @@ def numbers(entry: Entry, said: str) -> Array:
         UserError: what are no real and finite numbers, none at all, or bytes that are not there.
     """
     try:
-        array = entry.read()
-        if array.dtype.kind not in "iuf":
-            raise UserError(f"{said} holds {entry.dtype}; expected real numbers")
-        wide = array.astype(np.float64)
+        array = entry.read(...)
     except UserError:
         raise
-    except Exception as error:  # as in `look`
+    except Exception as error:  # as in `look_at`
         raise unreadable(said, error) from error
+    if array.dtype.kind not in "iuf":
+        raise UserError(f"{said} holds {entry.dtype}; expected real numbers")
+    wide = array.astype(np.float64)
     if wide.ndim and not wide.shape[-1]:
         raise UserError(f"{said} holds an array of shape {list(wide.shape)}; expected at least one number")
     bad = np.argwhere(~np.isfinite(wide))

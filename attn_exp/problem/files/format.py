@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple
 
+from attn_exp import machine, parsing
 from attn_exp.arrays import Array
 
 MOST_BYTES = 2**31
@@ -21,11 +21,14 @@ TOKENS = ("tokens", "words", "names", "labels")
 
 
 class Entry(NamedTuple):
-    """One array of a file: its shape, the type of its numbers in words, and how to read them."""
+    """One array of a file: its shape, the type of its numbers in words, and how to read it.
+
+    `read` takes an index, as an array does: `...` reads all of it, `[2, 0]` two of its rows.
+    """
 
     shape: tuple[int, ...]
     dtype: str
-    read: Callable[[], Array]
+    read: Callable[[Any], Array]
 
 
 class Held(NamedTuple):
@@ -37,12 +40,11 @@ class Held(NamedTuple):
 
 def no_array(reason: str) -> Entry:
     """Return what stands in a file where an array should; asking for its numbers says why it is none."""
-    return Entry((), "what is no array", partial(refuse, reason))
 
+    def refuse(index: Any) -> Array:
+        raise ValueError(reason)
 
-def refuse(reason: str) -> NoReturn:
-    """Say why an array cannot be read."""
-    raise ValueError(reason)
+    return Entry((), "what is no array", refuse)
 
 
 def size_of(file: IO[bytes]) -> int:
@@ -52,6 +54,11 @@ def size_of(file: IO[bytes]) -> int:
     return size
 
 
+def read_text(path: Path) -> str:
+    """Return a file of text, UTF-8 or UTF-16, without the mark that some programs begin one with."""
+    return parsing.decoded(machine.read(path, MOST_TEXT)).removeprefix("\ufeff")
+
+
 @dataclass(frozen=True)
 class Format:
     """A format of files; a file of this folder that is named as its suffix holds one, as `FORMAT`.
@@ -59,7 +66,7 @@ class Format:
     Where a file holds several, they stand by their suffixes in `FORMATS`.
 
     - `look`: returns what a file holds, and reads no more of it than that takes. It is given the file, and the setting
-      that named it, with which errors begin; a ValueError of its own becomes one line.
+      that named it, with which errors begin. Any other error, such as a ValueError, becomes one line about the file.
     """
 
     look: Callable[[Path, str], Held]

@@ -24,23 +24,17 @@ from attn_exp.errors import brief, first_line
 from attn_exp.problem.files.format import MOST_BYTES, TOKENS, Entry, Format, Held, no_array, size_of
 
 READERS = {(1, 0): numpy_format.read_array_header_1_0, (2, 0): numpy_format.read_array_header_2_0}
-MOST_ARRAYS = 10_000
-MOST_DIRECTORY, LAST_RECORDS = MOST_ARRAYS * 400, 2**17
-"""Bytes of the list of an archive's members, each of 46 and its name twice; and of the end of a file in which the
-records stand that say how long that list is."""
-
-MOST_NAMES = 2**26
 LOOSE, TIGHTEST = 2**28, 50
-"""An array of more bytes must not unpack to more than so many times what it takes on disk."""
+"""An array of more bytes must not unpack to more than so many times what its archive takes on disk."""
 
 
 class Header(NamedTuple):
-    """What a NumPy file says of its array, and where its numbers begin."""
+    """What a NumPy file says of its array, and how many bytes of numbers follow."""
 
     shape: tuple[int, ...]
     columns_first: bool
     dtype: np.dtype[Any]
-    start: int
+    length: int
 
 
 def read_header(stream: IO[bytes], size: int) -> Header:
@@ -49,47 +43,38 @@ def read_header(stream: IO[bytes], size: int) -> Header:
     Raises:
         ValueError: no NumPy file, objects, or a header that does not fit the bytes that follow.
     """
-    if stream.read(2) == b"PK":
-        raise ValueError("it is an archive of several arrays; call it .npz")
-    stream.seek(0)
     try:
-        version = numpy_format.read_magic(stream)
-        shape, columns_first, dtype = READERS[version](stream)
+        shape, columns_first, dtype = READERS[numpy_format.read_magic(stream)](stream)
+    except zipfile.BadZipFile:  # of a member of an archive
+        raise
     except Exception as error:  # a header is read as Python's own literals, which fail in a dozen ways
         raise ValueError("no NumPy file of plain numbers") from error
-    if any(not 0 <= size < 2**63 for size in shape):
-        raise ValueError(f"its header says {brief(str(list(shape)), 40)}, which no array is")
-    if dtype.hasobject:
-        raise ValueError("it holds objects, which could run code; save plain numbers, as array.astype(float)")
-    if dtype.kind == "V" or not dtype.itemsize:
-        hint = "; a bfloat16 loses its type there: save it as float32, or as safetensors" if dtype.itemsize == 2 else ""
-        raise ValueError(f"it holds {dtype}; expected plain numbers{hint}")
-    begin, length = stream.tell(), math.prod(shape) * dtype.itemsize
-    if length != size - begin:
+    if dtype.hasobject or dtype.kind == "V" or not dtype.itemsize:
+        raise ValueError(f"it holds {dtype}; expected plain numbers, as array.astype(float); objects could run code")
+    length, follow = math.prod(shape) * dtype.itemsize, size - stream.tell()
+    if length != follow or not all(0 <= size < 2**63 for size in shape):
         said = f"{brief(str(list(shape)), 60)} of {dtype}, {brief(f'{length:,}', 40)} bytes"
-        raise ValueError(f"its header says {said}, and {size - begin:,} follow")
+        raise ValueError(f"its header says {said}, and {follow:,} follow")
     if length > MOST_BYTES:
         raise ValueError(f"{length:,} bytes of numbers; at most {MOST_BYTES:,} are read")
-    return Header(tuple(shape), columns_first, dtype, begin)
+    return Header(tuple(shape), columns_first, dtype, length)
 
 
-def read_body(stream: IO[bytes], head: Header) -> Array:
-    """Read the numbers that follow a header."""
-    length = math.prod(head.shape) * head.dtype.itemsize
-    data, done = np.empty(length, np.uint8), 0
-    while done < length:
-        count = stream.readinto(data[done:])  # type: ignore[attr-defined] # files and members of an archive have it
-        if not count:
-            raise ValueError(f"it ends after {done:,} of {length:,} bytes of numbers")
-        done += count
-    return data.view(head.dtype).reshape(head.shape, order="F" if head.columns_first else "C")
+def read_array(stream: IO[bytes], size: int) -> Array:
+    """Read the array of a stream of so many bytes."""
+    head = read_header(stream, size)
+    data = bytearray(head.length)
+    done = stream.readinto(data)  # type: ignore[attr-defined] # files and members of an archive have it
+    if done < head.length:
+        raise ValueError(f"it ends after {done:,} of {head.length:,} bytes of numbers")
+    return np.frombuffer(data, head.dtype).reshape(head.shape, order="F" if head.columns_first else "C")
 
 
 def look_at_one(path: Path, said: str) -> Held:
     """Return the one array of the file; it has no name."""
     with machine.opened(path) as file:
         head = read_header(file, size_of(file))
-    return Held({"": Entry(head.shape, str(head.dtype), partial(read_npy, path))})
+    return Held({"": Entry(head.shape, str(head.dtype), lambda index: read_npy(path)[index])})
 
 
 def read_npy(path: Path) -> Array:
@@ -100,115 +85,69 @@ def read_npy(path: Path) -> Array:
         ValueError: no NumPy file, or one that lies.
     """
     with machine.opened(path) as file:
-        return read_body(file, read_header(file, size_of(file)))
+        return read_array(file, size_of(file))
 
 
 @contextmanager
-def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; whatever the reader of ZIP stumbles over is a ValueError."""
+def open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    """Open an archive, and give its members by name; whatever the reader of ZIP stumbles over is a ValueError."""
     try:
-        with machine.opened(path) as file:
-            check_directory(file)
-            with zipfile.ZipFile(file) as archive:
-                yield archive
+        with machine.opened(path) as file, zipfile.ZipFile(file) as archive:
+            members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+            if len(members) < len(archive.infolist()):
+                raise ValueError("it holds two arrays of one name")
+            yield archive, members
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError) as error:
         raise ValueError(f"no NumPy archive that can be read: {first_line(error)}") from error
 
 
-def check_directory(file: IO[bytes]) -> None:
-    """Refuse an archive of far too many members before the reader of ZIP makes an object of each.
-
-    Where the list of members ends, a record says how long it is: at 12 of the usual one, at 40 of the one for large
-    archives. Source: PKWARE, APPNOTE.TXT 6.3.10, 4.3.14 and 4.3.16.
-    """
-    size = size_of(file)
-    file.seek(max(0, size - LAST_RECORDS))
-    tail = file.read()
-    file.seek(0)
-    plain = tail[-22:-18] == b"PK\5\6" and tail.endswith(b"\0\0")  # no remark follows
-    usual = len(tail) - 22 if plain else tail.rfind(b"PK\5\6")
-    length = int.from_bytes(tail[usual + 12 : usual + 16], "little")
-    if usual >= 76 and tail[usual - 20 : usual - 16] == b"PK\6\7":  # where the record for large archives stands
-        large = tail[usual - 76 : usual - 20]
-        length = int.from_bytes(large[40:48], "little") if large.startswith(b"PK\6\6") else size
-    if usual >= 0 and length > MOST_DIRECTORY:
-        raise ValueError(f"more than {MOST_ARRAYS:,} arrays, or names without end")
-
-
 def look_into_archive(path: Path, said: str) -> Held:
     """Return the arrays of an archive, from their headers alone; texts under the name of tokens are tokens."""
-    entries: dict[str, Entry] = {}
-    with open_archive(path) as archive:
-        members = archive.infolist()
-        if len(members) > MOST_ARRAYS:
-            raise ValueError(f"{len(members):,} arrays; at most {MOST_ARRAYS:,} are read")
-        for member in members:
-            name = member.filename.removesuffix(".npy")
-            if name in entries:
-                raise ValueError(f"it holds {brief(name)} twice")
-            entries[name] = find_array(path, archive, member, name)
+    with open_archive(path) as (archive, members):
+        entries = {name: find_array(path, archive, name, member) for name, member in members.items()}
     named = next((name for name in TOKENS if name in entries and "U" in entries[name].dtype), None)
-    tokens = None if named is None else texts_of(entries.pop(named), named)
+    tokens = None if named is None else tuple(map(str, entries.pop(named).read(...).ravel()))
     return Held(entries, tokens)
 
 
-def find_array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Entry:
-    """Return one array of an archive; where its header cannot be read, asking for its numbers says why."""
-    if member.file_size > MOST_BYTES:
-        raise ValueError(f"{brief(name)} takes {member.file_size:,} bytes; at most {MOST_BYTES:,} are read")
-    check_packing(member, name, path.stat().st_size)
+def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> Entry:
+    """Return one array of an archive; where its header cannot be read, asking for its numbers says why.
+
+    Raises:
+        ValueError: it would unpack to far more bytes than the archive has.
+    """
+    most = min(MOST_BYTES, max(LOOSE, TIGHTEST * path.stat().st_size))
+    if member.file_size > most:
+        raise ValueError(f"{brief(name)} takes {member.file_size:,} bytes; at most {most:,} are read here")
     with archive.open(member) as stream:
         try:
             head = read_header(stream, member.file_size)
         except ValueError as error:
             return no_array(first_line(error))
-    return Entry(head.shape, str(head.dtype), partial(read_from_archive, path, member.filename))
+    return Entry(head.shape, str(head.dtype), partial(read_from_archive, path, name))
 
 
-def check_packing(member: zipfile.ZipInfo, name: str, size: int) -> None:
-    """Refuse an array that is packed so tightly that it can only be one number over and over, without end."""
-    most = max(LOOSE, TIGHTEST * min(member.compress_size, size))
-    if member.compress_type != zipfile.ZIP_STORED and member.file_size > most:
-        packed = f"{member.compress_size:,} bytes that unpack to {member.file_size:,}"
-        raise ValueError(f"{brief(name)} is {packed}; save it with numpy.savez, which packs nothing")
+def read_from_archive(path: Path, name: str, index: Any) -> Array:
+    """Read one array of an archive."""
+    with open_archive(path) as (archive, members), archive.open(members[name]) as stream:
+        return np.asarray(read_array(stream, members[name].file_size)[index])
 
 
-def texts_of(entry: Entry, name: str) -> tuple[str, ...]:
-    """Return an array of texts as the names of tokens."""
-    if "U" in entry.dtype and math.prod(entry.shape) * np.dtype(entry.dtype).itemsize > MOST_NAMES:
-        raise ValueError(f"{brief(name)} holds more than {MOST_NAMES:,} bytes of text")
-    return tuple(str(token) for token in entry.read().ravel())
-
-
-def load_stored(path: Path) -> dict[str, Array]:
-    """Return all arrays of an archive that packs nothing, as `numpy.savez` writes it.
+def load_archive(path: Path) -> dict[str, Array]:
+    """Return all arrays of an archive that is not compressed, as `numpy.savez` writes it.
 
     Raises:
         OSError: no such file, or something else than a regular one.
         ValueError: another archive, an array that is none, or members that are larger together than the file.
     """
     arrays: dict[str, Array] = {}
-    with open_archive(path) as archive:
-        members = archive.infolist()
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise ValueError("it is packed otherwise than a run packs it")  # and could unpack to any size
-        if sum(member.file_size for member in members) > path.stat().st_size:
+    with open_archive(path) as (archive, members):
+        if sum(member.file_size for member in members.values()) > path.stat().st_size:  # it could unpack to any size
             raise ValueError("its arrays are larger together than the file")
-        for member in members:
-            name = member.filename.removesuffix(".npy")
-            if name in arrays:
-                raise ValueError(f"it holds {brief(name)} twice")
+        for name, member in members.items():
             with archive.open(member) as stream:
-                arrays[name] = read_body(stream, read_header(stream, member.file_size))
+                arrays[name] = read_array(stream, member.file_size)
     return arrays
-
-
-def read_from_archive(path: Path, name: str) -> Array:
-    """Read one array of an archive."""
-    with open_archive(path) as archive:
-        member = archive.getinfo(name)
-        with archive.open(member) as stream:
-            return read_body(stream, read_header(stream, member.file_size))
 
 
 FORMATS = {"npy": Format(look_at_one), "npz": Format(look_into_archive)}

@@ -1,21 +1,39 @@
-"""Tables of text: .csv, .tsv and .txt, as spreadsheets, pandas, NumPy and makers of word vectors write them.
+"""Tables of text, .csv, .tsv and .txt, as spreadsheets, pandas, NumPy and makers of word vectors write them.
 
-The first column may hold the names of tokens, the first line those of columns. pandas stays out: loading it takes as
-long as a whole run, and what is no number becomes a text there, without a word about its row and column.
+Cells are apart by commas, semicolons, tabs or blanks, whichever makes lines of one length of which most cells are
+numbers. Spreadsheets of half of Europe write `1,5;2,5`: where commas do not part cells, one in a number is its point.
+What only looks like a number, such as `1/2`, `50%`, `0x10` or `1 000`, is none, and is never taken for a name. The
+first column may hold the names of tokens, the first line those of columns.
+
+pandas stays out: loading it takes as long as a whole run, and what is no number becomes a text there, without a word
+about its row and column.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from attn_exp import machine, parsing
 from attn_exp.errors import UserError, brief
-from attn_exp.problem.files.cells import BLANK, COMMA, SEMICOLON, TAB, is_name, is_number, names_columns, rows_of
-from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held
+from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held, read_text
 from attn_exp.problem.matrices import array
+
+Rows = list[list[str]]
+
+NUMBER = re.compile(r"[-+]?(?:(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
+DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+MINUS = re.compile('(?<![^\\s,;"])[\u2212\u2013](?=[\\d.,i])')
+"""A typographic minus, or a dash as word processors write it, where a number begins."""
+
+NO_NAME = frozenset({"null", "none", "na", "n/a", "nan", "inf", "-inf", "infinity"})
+"""Words that stand in the place of a number, and name no column."""
+
+COMMA, SEMICOLON, TAB, BLANK = ",", ";", "\t", " "
+SAMPLE = 50
+"""Lines that tell how the cells are apart."""
 
 
 def look_at_csv(path: Path, said: str) -> Held:
@@ -37,49 +55,137 @@ def look_at_txt(path: Path, said: str) -> Held:
     return table(rows_of(content, (BLANK, COMMA, SEMICOLON, TAB), MOST_TEXT), said)
 
 
-def read_text(path: Path) -> str:
-    """Return a file of text; the mark that some programs begin one with is left out."""
-    return parsing.decoded(machine.read(path, MOST_TEXT)).removeprefix("\ufeff")
-
-
 def table(rows: Sequence[Sequence[str]], said: str) -> Held:
-    """Return the numbers of a table, and the names in its first column where those are no numbers."""
-    rows, indexed = below_head(rows, said)
-    named = bool(rows) and (indexed or holds_words([row[0] for row in rows]))
-    tokens = tuple(row[0] for row in rows) if named else None
+    """Return the numbers of a table, and the names in its first column where those are no numbers.
+
+    As word2vec writes it, a first line may also hold the number of words and that of their numbers.
+    """
+    indexed = False
+    if len(rows) > 1:
+        first, below = rows[0], rows[1:]
+        counted = list(first) == [str(len(below)), str(len(below[0]) - 1)]
+        if counted and not all(is_number(row[0]) for row in below):
+            rows = below
+        elif names_columns(first, below, said):
+            rows, indexed = below, not first[0] and all(row[0] for row in below)
+        elif len(first) > 1 and not first[0]:
+            raise UserError(f"{said}: line 1, column 1 is empty beside numbers; name the row, or all columns")
+    named = bool(rows) and (indexed or are_words([row[0] for row in rows]))
     cells = [[float(cell) if is_number(cell) else cell for cell in row[named:]] for row in rows]
     shape = (len(cells), len(cells[0])) if cells and cells[0] else ()  # reading says what is wrong with an empty one
-    return Held({"": Entry(shape, "float64", partial(array, cells, said))}, tokens)
+    entry = Entry(shape, "float64", lambda index: array(cells, said)[index])
+    return Held({"": entry}, tuple(row[0] for row in rows) if named else None)
 
 
-def holds_words(column: Sequence[str]) -> bool:
+def are_words(column: Sequence[str]) -> bool:
     """Say whether a first column holds words: half of it or more, and not only signs beside numbers.
 
     What has a digit and is no name, such as 50% above 1, is a number that cannot be read, and no word.
     """
-    numbers = [is_number(cell) or (any(map(str.isdigit, cell)) and not is_name(cell)) for cell in column]
+    numbers = [is_number(cell) or (has_digit(cell) and not is_name(cell)) for cell in column]
     return 2 * sum(numbers) <= len(column) and (not any(numbers) or any(map(is_name, column)))
 
 
-def below_head(rows: Sequence[Sequence[str]], said: str) -> tuple[Sequence[Sequence[str]], bool]:
-    """Return the lines below one that names columns, and whether it says that the first holds names.
+def rows_of(text: str, marks: Sequence[str], most: int = machine.MOST_BYTES) -> Rows:
+    """Return the cells of each line that has any, stripped; numbers are written as Python reads them.
 
-    As word2vec writes it, a first line may also hold the number of words and that of their numbers.
+    `marks` are what may part cells, the likeliest first.
 
     Raises:
-        UserError: a first line that holds neither names nor numbers.
+        ValueError: no table, one that takes too much memory, or numbers with a decimal point beside some with a comma.
     """
-    if len(rows) < 2:
-        return rows, False
-    first, below = rows[0], rows[1:]
-    words = not all(is_number(row[0]) for row in below)
-    if words and list(first) == [str(len(below)), str(len(below[0]) - 1)]:
-        return below, False
-    if not names_columns(first, below, said):
-        if len(first) > 1 and not first[0]:
-            raise UserError(f"{said}: line 1, column 1 is empty beside numbers; name the row, or all columns")
-        return rows, False
-    return below, not first[0] and all(row[0] for row in below)
+    text = MINUS.sub("-", text)
+    sample = "\n".join([line for line in text[: 4000 * SAMPLE].splitlines() if line.strip()][:SAMPLE])
+    mark = max(marks, key=lambda mark: fitness(cut(sample, mark, most), mark))
+    rows = cut(text, mark, most)
+    width = max((place for row in rows for place, cell in enumerate(row, 1) if cell), default=0)
+    return with_points([row[:width] for row in rows if any(row)], mark)
+
+
+def cut(text: str, mark: str, most: int) -> Rows:
+    """Return the cells of each line."""
+    if mark in (COMMA, SEMICOLON):
+        return [[cell.strip() for cell in row] for row in parsing.parse_csv(text, mark, most, no_blanks=True)]
+    lines = [line for line in re.split("\r\n|\r|\n", text) if line.strip()]
+    if mark == BLANK:  # where quotes are letters, as words are
+        return [line.split() for line in lines]
+    return [[re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in line.split(TAB)] for line in lines]
+
+
+def fitness(rows: Rows, mark: str) -> tuple[bool, float, int]:
+    """Return how well cells that are apart by this mark make a table: the more, the better."""
+    widths = {len(row) for row in rows}
+    cells = [cell for row in rows for cell in row]
+    numbers = sum(is_number(cell) or (mark != COMMA and bool(DECIMAL_COMMA.fullmatch(cell))) for cell in cells)
+    return len(widths) == 1 and widths != {1}, numbers / max(1, len(cells)), len(cells)
+
+
+def with_points(rows: Rows, mark: str) -> Rows:
+    """Return numbers with a point where they have a decimal comma.
+
+    Raises:
+        ValueError: one has a comma and another a point, so that one of the two parts thousands; or nobody can tell.
+    """
+    commas = [cell for row in rows for cell in row if DECIMAL_COMMA.fullmatch(cell)]
+    if not commas:
+        return rows
+    held = f"it holds {brief(commas[0], 40)!r}"
+    point = next((cell for row in rows for cell in row if is_number(cell) and "." in cell), None)
+    if point is not None:
+        raise ValueError(f"{held} and {brief(point, 40)!r}; write a point in each")
+    if mark in (COMMA, TAB) and all(map(THOUSANDS.fullmatch, commas)):
+        raise ValueError(f"{held}, which may be thousands; write a point, or nothing")
+    return [[cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell for cell in row] for row in rows]
+
+
+def is_number(cell: str) -> bool:
+    """Say whether a cell holds a number, NaN and infinity among them."""
+    return bool(NUMBER.fullmatch(cell))
+
+
+def is_name(cell: str) -> bool:
+    """Say whether a cell may name a column: it holds a letter, and does not begin as a number does."""
+    begins = re.match(r"[-+\u2212\u2013.,$€£¥#(<'\"]*\d", cell.strip())
+    return any(map(str.isalpha, cell)) and not begins and cell.strip().lower() not in NO_NAME
+
+
+def has_digit(cell: str) -> bool:
+    """Say whether a cell holds a digit of any writing."""
+    return any(map(str.isdigit, cell))
+
+
+def names_columns(
+    first: Sequence[str], below: Sequence[Sequence[str]], said: str, is_number: Callable[[str], bool] = is_number
+) -> bool:
+    """Say whether the first of a table's lines names its columns; `is_number` says which cells stand for numbers.
+
+    It does where it holds names and no number; or where it begins with an empty cell above the names of rows, as
+    spreadsheets and pandas write it, and holds names or counts the columns; or where it counts three columns or more,
+    as pandas does that have no names: 0, 1, 2 above 0.5, 2.0, 1e-3, where no number below is whole.
+
+    Raises:
+        UserError: neither names nor numbers, such as 1/2 and 1/3: which cell it is.
+    """
+    if not below or len(first) < 2:
+        return False
+    corner = not first[0] and all(row[0] for row in below)
+    names = any(map(is_name, first))
+    counts = [str(place) for place in range(len(first))]
+    if corner and (names or list(first[1:]) in (counts[:-1], counts[1:])):
+        return True
+    start = 0 if is_number(first[0]) else 1
+    if any(map(is_number, first[corner:])):
+        counted = len(first) - start > 2 and list(first[start:]) == counts[: len(first) - start]
+        return (
+            not corner and counted and not any(re.fullmatch(r"[-+]?\d+", cell) for row in below for cell in row[start:])
+        )
+    if names and not any(has_digit(cell) and not is_name(cell) for cell in first):
+        return True
+    column = next(place for place, cell in enumerate(first, 1) if (cell or not corner) and not is_name(cell))
+    raise UserError(
+        f"{said}: line 1, column {column} holds {brief(first[column - 1], 40)!r}, "
+        "which is neither a number nor the name of a column"
+    )
 
 
 FORMATS = {"csv": Format(look_at_csv), "tsv": Format(look_at_tsv), "txt": Format(look_at_txt)}

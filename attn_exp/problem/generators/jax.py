@@ -15,6 +15,8 @@ JAX, `jax/_src/random/threefry2x32.py` and `core.py`; Giles 2012, "Approximating
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import count, repeat
 
 import numpy as np
 
@@ -46,21 +48,21 @@ def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
     return left, right
 
 
-def counted(key: Array, count: int) -> tuple[Array, Array]:
+def counted(key: Array, size: int) -> tuple[Array, Array]:
     """Return two words for each of the numbers 0, 1, ..."""
-    numbers = np.arange(count, dtype=np.uint64)
+    numbers = np.arange(size, dtype=np.uint64)
     return threefry(key, (numbers >> np.uint64(32)).astype(np.uint32), numbers.astype(np.uint32))
 
 
-def bits(key: Array, count: int) -> Array:
+def bits(key: Array, size: int) -> Array:
     """Return words of 32 random bits."""
-    left, right = counted(key, count)
+    left, right = counted(key, size)
     return left ^ right
 
 
-def split(key: Array, count: int = 2) -> Array:
-    """`jax.random.split(key, count)`: keys in rows."""
-    return np.stack(counted(key, count), axis=1)
+def split(key: Array, size: int = 2) -> Array:
+    """`jax.random.split(key, size)`: keys in rows."""
+    return np.stack(counted(key, size), axis=1)
 
 
 def fold_in(key: Array, number: int) -> Array:
@@ -74,29 +76,34 @@ def first_key(seed: int) -> Array:
     return np.array([0, seed & 0xFFFFFFFF], np.uint32)
 
 
+def new_keys(start: Start) -> Iterator[Array]:
+    """Yield a key for each draw, split off just before it; a single array is drawn with the first key itself."""
+    key = first_key(start.seed)
+    if start.alone:
+        yield key
+    while True:
+        key, own = split(key)
+        yield np.asarray(own)
+
+
+def split_keys(start: Start) -> Iterator[Array]:
+    """Yield `split(key, n)`; how large n is does not matter: the i-th key of any number is `fold_in(key, i)`."""
+    return (fold_in(first_key(start.seed), place) for place in count())
+
+
 class Jax:
-    """Draws each array with a key of its own: `key, sub = split(key)` before each, and `sub` is used.
+    """Draws each array with the next of the keys."""
 
-    A single array is drawn with the first key itself.
-    """
-
-    def __init__(self, start: Start) -> None:
-        self.key, self.alone = first_key(start.seed), start.alone
-
-    def next_key(self) -> Array:
-        """Return the key of the next draw."""
-        if self.alone:
-            return self.key
-        self.key, key = split(self.key)
-        return np.asarray(key)
+    def __init__(self, keys: Iterator[Array]) -> None:
+        self.keys = keys
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
         """`jax.random.uniform(key, shape, minval=low, maxval=high)`."""
-        return uniform(self.next_key(), shape, np.float32(low), np.float32(high))
+        return uniform(next(self.keys), shape, np.float32(low), np.float32(high))
 
     def normal(self, shape: Shape, mean: float = 0.0, spread: float = 1.0) -> Array:
         """`mean + spread * jax.random.normal(key, shape)`."""
-        numbers = normal(self.next_key(), shape)
+        numbers = normal(next(self.keys), shape)
         return np.asarray(np.float32(mean) + np.float32(spread) * numbers)
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
@@ -107,34 +114,12 @@ class Jax:
         """
         if not -(2**31) <= low < high < 2**31:
             raise UserError(f"low={low} and high={high}: expected bounds of 32 bits for generator=jax")
-        count, span = math.prod(shape), np.uint32(high - low)
-        higher, lower = (bits(key, count) for key in split(self.next_key()))
+        size, span = math.prod(shape), np.uint32(high - low)
+        higher, lower = (bits(key, size) for key in split(next(self.keys)))
         power = np.uint32(2**16) % span
         with np.errstate(over="ignore"):
             offset = (higher % span) * (power * power % span) + lower % span
         return ((offset % span).astype(np.int64) + low).reshape(shape)
-
-
-class Key(Jax):
-    """Draws every array with the first key, as notebooks that forget to split: arrays of one shape are equal."""
-
-    def next_key(self) -> Array:
-        return self.key
-
-
-class Split(Jax):
-    """Draws the first array with the first of the keys, the second with the second.
-
-    How many keys there are does not matter: the i-th of any number of them is `fold_in(key, i)`.
-    """
-
-    def __init__(self, start: Start) -> None:
-        super().__init__(start)
-        self.drawn = 0
-
-    def next_key(self) -> Array:
-        place, self.drawn = self.drawn, self.drawn + 1
-        return fold_in(self.key, place)
 
 
 def uniform(key: Array, shape: Shape, low: np.float32, high: np.float32) -> Array:
@@ -159,7 +144,7 @@ def inverse_error_function(x: Array) -> Array:
 
 
 GENERATORS = {
-    "jax": Generator(Jax, LEAST, MOST),
-    "jax_key": Generator(Key, LEAST, MOST),
-    "jax_split": Generator(Split, LEAST, MOST),
+    "jax": Generator(lambda start: Jax(new_keys(start)), LEAST, MOST),
+    "jax_key": Generator(lambda start: Jax(repeat(first_key(start.seed))), LEAST, MOST),
+    "jax_split": Generator(lambda start: Jax(split_keys(start)), LEAST, MOST),
 }

@@ -89,18 +89,6 @@ class Torch:
         words = self.words(count).astype(np.uint64) if span < 2**28 else self.long_words(count)
         return ((words % np.uint64(span)).view(np.int64) + low).reshape(shape)
 
-    def permutation(self, count: int) -> Array:
-        """`torch.randperm(count)`."""
-        order = np.arange(count)
-        for place, word in enumerate(self.words(max(count - 1, 0)).tolist()):
-            other = place + word % (count - place)
-            order[[place, other]] = order[[other, place]]
-        return order
-
-    def keeps(self, shape: Shape, share: float) -> Array:
-        """Return which numbers `nn.Dropout(share)` keeps; it multiplies them by `1 / (1 - share)`."""
-        return (self.long_fractions(math.prod(shape)) < 1 - share).reshape(shape)
-
 
 def blocks(fractions: Array, mean: float, spread: float) -> Array:
     """Turn blocks of 16 fractions into normal numbers: the first 8 make the radii, the others the angles."""

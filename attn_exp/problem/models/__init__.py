@@ -17,53 +17,44 @@ import numpy as np
 
 from attn_exp import registry
 from attn_exp.arrays import Array
-from attn_exp.child import Child
 from attn_exp.config.inputs import LEFT, PLAIN, Embeddings, Model, Projections
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief, first_line, reason, unknown
-from attn_exp.problem.files import checkpoint as checkpoints
-from attn_exp.problem.files.checkpoint import TOKENIZER, Checkpoint, encode_text
 from attn_exp.problem.files.numpy_files import read_npy
-from attn_exp.problem.forward_pass import Pass, tokenizer_of
+from attn_exp.problem.left_to_model import Pass, start_tokenizer
+from attn_exp.problem.models import _checkpoint as checkpoints
 from attn_exp.problem.models import model as contract
+from attn_exp.problem.models._checkpoint import Checkpoint
 from attn_exp.problem.models._fields import settled
+from attn_exp.problem.models._parts import forward, shapes
 from attn_exp.problem.models.model import Layer
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
+WORDS = {"text": "'model.text=the cat sat'", "tokens": "model.tokens=[ids]", "patches": "model.patches=FILE.npy"}
+"""How a user says what goes into a model."""
 
 
 def applied(config: Config, under_way: Pass) -> Config:
-    """Return settings in which what is left to the model is what the asked layer of it has.
+    """Return settings in which what is left to the model is what the asked layer of it has; what the user said stays.
 
     Raises:
         UserError: a checkpoint that cannot be read, or a layer, tokens or text that it does not take.
     """
-    return filled(config, *read(config.model, under_way))
-
-
-def filled(config: Config, layer: Layer, tokens: tuple[str, ...], title: str) -> Config:
-    """Return settings with the layer in every place that is left to it; what the user said stays."""
+    layer, tokens, title = read(config.model, under_way)
     own = {"head": layer.head, "scale": layer.scale, "bias": "b_q" in layer.arrays}
     changed: dict[str, Any] = {name: own[name] for name in PLAIN if getattr(config, name) == LEFT}
-    for group, rules in (("mask", layer.mask), ("position", layer.position)):
-        changed[group] = put(getattr(config, group), rules)
+    changed["mask"] = with_rules(config.mask, layer.mask)
+    changed["position"] = with_rules(config.position, layer.position)
     if LEFT in config.embeddings.source:
         names = tokens if config.embeddings.tokens is None else config.embeddings.tokens
         changed["embeddings"] = Embeddings(tokens=names, vectors=layer.x, memory=config.embeddings.memory)
     if config.projections.source == LEFT:
-        changed["projections"] = Projections(
-            source="identity", given={**used(config, layer), **config.projections.given}
-        )
+        arrays = {name: one for name, one in layer.arrays.items() if config.bias is not False or name.startswith("W")}
+        changed["projections"] = Projections(source="identity", given={**arrays, **config.projections.given})
     return replace(config, title=config.title or title, **changed)
 
 
-def used(config: Config, layer: Layer) -> dict[str, Array]:
-    """Return the arrays of the layer, without biases where the user wants none."""
-    keeps = config.bias is not False
-    return {name: array for name, array in layer.arrays.items() if keeps or name.startswith("W")}
-
-
-def put(group: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
+def with_rules(group: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
     """Return a group's choices with the layer's rules where they were left to it."""
     choices: dict[str, Any] = {}
     for name, settings in group.items():
@@ -78,7 +69,6 @@ class Begun(NamedTuple):
     checkpoint: Checkpoint
     ids: Array
     tokens: tuple[str, ...]
-    layers: int
 
 
 def begin(settings: Model, under_way: Pass) -> Begun:
@@ -88,10 +78,8 @@ def begin(settings: Model, under_way: Pass) -> Begun:
         UserError: as `applied`.
     """
     family = find(str(settings.family))
-    with tokenizer_of(settings.text, under_way) as child:
-        checkpoint = opened(settings, family)
-        ids, tokens = given(settings, family, checkpoint, child)
-    return Begun(family, checkpoint, ids, tokens, checkpoint.config["num_hidden_layers"])
+    checkpoint = opened(settings, family)
+    return Begun(family, checkpoint, *read_input(settings, family, checkpoint, under_way))
 
 
 def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
@@ -100,39 +88,31 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
     Raises:
         UserError: as `applied`.
     """
-    if under_way.model != replace(settings, layer=0) or settings.layer < under_way.number:
-        under_way.begun = begin(settings, under_way)
-        under_way.layers = under_way.begun.family.forward(under_way.begun.checkpoint, under_way.begun.ids)
-        under_way.model, under_way.number = replace(settings, layer=0), -1
-    begun: Begun = under_way.begun
-    last = begun.layers - 1
+    model, under_way.model = under_way.model, None  # a pass that fails does not go on
+    if model != replace(settings, layer=0) or settings.layer < under_way.number:
+        begun = under_way.begun = begin(settings, under_way)
+        under_way.layers, under_way.number = forward(begun.family, begun.checkpoint, begun.ids), -1
+    checkpoint: Checkpoint = under_way.begun.checkpoint
+    last = checkpoint.config["num_hidden_layers"] - 1
     if settings.layer > last:
-        raise UserError(f"model.layer={settings.layer}: the model has {begun.layers} layers, 0 to {last}")
-    layer = reached(settings.layer, under_way)
-    check_finite(layer, settings)
-    names = begun.tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
-    folder = Path(str(settings.path)).name or Path(str(settings.path)).resolve().name
-    title = f"Layer {settings.layer} of the {settings.family} model {folder}, whose layers are 0 to {last}"
-    return layer, names, title
-
-
-def reached(number: int, under_way: Pass) -> Layer:
-    """Return a layer of a pass, which goes on until it is there.
-
-    Raises:
-        UserError: a checkpoint that cannot be read, or that does not hold what it should.
-    """
-    model, under_way.model = under_way.model, None  # one that fails does not go on
+        raise UserError(f"model.layer={settings.layer}: the model has {last + 1} layers, 0 to {last}")
     try:
         with np.errstate(all="ignore"):
-            while under_way.number < number:
+            while under_way.number < settings.layer:
                 under_way.layer = next(under_way.layers)
                 under_way.number += 1
     except (OSError, MemoryError) as error:
-        raise UserError(f"{under_way.begun.checkpoint.key}: cannot be read ({first_line(error)})") from error
-    under_way.model = model
+        raise UserError(f"{checkpoint.key}: cannot be read ({first_line(error)})") from error
+    under_way.model = replace(settings, layer=0)
     layer: Layer = under_way.layer
-    return layer
+    check_finite(layer, settings)
+    tokens = under_way.begun.tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
+    folder = Path(str(settings.path)).name or Path(str(settings.path)).resolve().name
+    return (
+        layer,
+        tokens,
+        f"Layer {settings.layer} of the {settings.family} model {folder}, whose layers are 0 to {last}",
+    )
 
 
 def check_finite(layer: Layer, settings: Model) -> None:
@@ -163,7 +143,7 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
     """
     if not settings.path:
         raise UserError(f"model={settings.family} needs model.path=DIR; {checkpoints.EXPECTED}")
-    checkpoint = checkpoints.opened(Path(settings.path), f"model.path={brief(settings.path)}")
+    checkpoint = checkpoints.open_checkpoint(Path(settings.path), f"model.path={brief(settings.path)}")
     kind = checkpoint.config.get("model_type")
     if not isinstance(kind, str) or kind not in family.fields:
         reads = next((f"; choose model={name}" for name in NAMES if kind in list(find(name).fields)), "")
@@ -175,46 +155,41 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
         config = settled(checkpoint.config, family.fields[kind])
     except UserError as error:
         raise UserError(f"{checkpoint.key}: {error}") from error
-    checkpoint = checkpoints.rooted(replace(checkpoint, config=config), family.anchor)
-    checkpoint.check(family.shapes(config))
+    checkpoint = checkpoints.find_prefix(replace(checkpoint, config=config), family.anchor)
+    checkpoint.check(family.inputs(config))
+    checkpoint.check(shapes(config, family.block(config)))
     return checkpoint
 
 
-def given(
-    settings: Model, family: contract.Model, checkpoint: Checkpoint, child: Child | None
+def read_input(
+    settings: Model, family: contract.Model, checkpoint: Checkpoint, under_way: Pass
 ) -> tuple[Array, tuple[str, ...]]:
     """Return what goes into the model, and a name for each token; a picture's are named by what it is cut into.
 
     Raises:
         UserError: nothing, too much, or something that the family does not take.
     """
-    said = {"text": settings.text, "tokens": settings.tokens, "patches": settings.patches}
-    names = [name for name, value in said.items() if value is not None]
+    names = [name for name in WORDS if getattr(settings, name) is not None]
     takes = ("patches",) if family.takes == "patches" else ("text", "tokens")
     if len(names) != 1 or names[0] not in takes:
         got = " and ".join(f"model.{name}" for name in names) or "none"
-        wanted = {
-            "text": "'model.text=the cat sat'",
-            "tokens": "model.tokens=[ids]",
-            "patches": "model.patches=FILE.npy",
-        }
-        raise UserError(f"model={settings.family} takes {' or '.join(wanted[name] for name in takes)}; got {got}")
+        raise UserError(f"model={settings.family} takes {' or '.join(WORDS[name] for name in takes)}; got {got}")
     if settings.patches is not None:
         return picture(settings.patches), ()
-    count = checkpoint.rows(family.anchor)
+    count = checkpoint.config["vocab_size"]
     knows = f"but the model knows {count}: 0 to {count - 1}"
     if settings.tokens is not None:
         if max(settings.tokens) >= count:
             raise UserError(f"model.tokens: token id {max(settings.tokens)}, {knows} ({checkpoint.key})")
         return np.array(settings.tokens), tuple(map(str, settings.tokens))
-    assert child is not None
-    ids, tokens = encode_text(checkpoint.folder, str(settings.text), checkpoint.key, child)
+    child, under_way.tokenizer = under_way.tokenizer or start_tokenizer(), None
+    with child:
+        ids, tokens = checkpoints.encode_text(checkpoint.folder, str(settings.text), checkpoint.key, child)
+        child.kill()  # nothing is left to be done there, and its own end would be waited for
     stranger = next((place for place, number in enumerate(ids) if number >= count), None)
     if stranger is not None:
-        word = brief(tokens[stranger])
-        raise UserError(
-            f"{checkpoint.key}: its {TOKENIZER} is another model's: {word} has the token id {ids[stranger]}, {knows}"
-        )
+        said = f"{brief(tokens[stranger])} has the token id {ids[stranger]}, {knows}"
+        raise UserError(f"{checkpoint.key}: its {checkpoints.TOKENIZER} is another model's: {said}")
     return np.array(ids), tokens
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from attn_exp.errors import UserError, brief, shown
-from attn_exp.problem.files.checkpoint import CONFIG
+from attn_exp.problem.models._checkpoint import CONFIG
 
 Config = Mapping[str, Any]
 LEAST, MOST = 1e-38, 1e38
@@ -57,54 +57,28 @@ NUMBER = Kind("a number above 0", is_number)
 AT_LEAST_1 = Kind("a number of at least 1", lambda value: is_number(value, 1))
 SWITCH = Kind("true or false", lambda value: isinstance(value, bool))
 TOKEN = Kind("a token id, or null", lambda value: value is None or is_whole(value, -1))
-TOKENS = Kind(
-    "token ids, or null",
-    lambda value: TOKEN.fits(value) or (isinstance(value, list) and all(is_whole(item, -1) for item in value)),
+MAPPING = Kind("settings by their names, or null", lambda value: value is None or isinstance(value, dict))
+
+HARMLESS = (
+    # where it comes from, and what made it
+    "model_type architectures _name_or_path name_or_path transformers_version _commit_hash tokenizer_class "
+    "transformers.js_config sentence_transformers sbert_ce_default_activation_function unsloth_version "
+    "unsloth_fixed language name model_name license author created_date finetuning_task task_specific_params "
+    "prefix problem_type label2id id2label num_labels _num_labels initializer_range "
+    # how it is run, stored and trained
+    "_attn_implementation _attn_implementation_autoset attn_implementation return_dict use_return_dict torchscript "
+    "use_bfloat16 tf_legacy_loss gradient_checkpointing output_attentions output_hidden_states output_past "
+    "tie_encoder_decoder tie_weights_ tie_word_embeddings max_sequence_length model_max_length use_cache "
+    "torch_dtype dtype "
+    # how it writes texts
+    "max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k "
+    "top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
+    "encoder_repetition_penalty bad_words_ids num_return_sequences output_scores return_dict_in_generate "
+    "forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty "
+    "suppress_tokens begin_suppress_tokens epsilon_cutoff eta_cutoff decoder_start_token_id eos_token_ids "
+    "bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id "
 )
-RATE = Kind("a number from 0 to 1", lambda value: type(value) in (int, float) and 0 <= value <= 1)
-SPREAD = Kind("a number from 0.0 to 1.0", lambda value: type(value) is float and 0 <= value <= 1)
-TYPE = Kind("a type such as float32", lambda value: value in (None, "float64", "float32", "float16", "bfloat16"))
-LABELS = Kind(
-    "labels by their numbers, or null",
-    lambda value: value is None or (isinstance(value, dict) and all(name.isdecimal() for name in value)),
-)
-ANYTHING = Kind("anything", lambda value: True)
-
-
-def names(kind: Kind, words: str) -> dict[str, Kind]:
-    """Return fields of one kind by their names, which `words` holds."""
-    return dict.fromkeys(words.split(), kind)
-
-
-HARMLESS: dict[str, Kind] = {
-    **names(
-        ANYTHING,
-        # where it comes from, and what made it
-        "model_type architectures _name_or_path name_or_path transformers_version _commit_hash tokenizer_class "
-        "transformers.js_config sentence_transformers sbert_ce_default_activation_function unsloth_version "
-        "unsloth_fixed language name model_name license author created_date finetuning_task task_specific_params "
-        "prefix problem_type label2id "
-        # how it is run, stored and trained
-        "_attn_implementation _attn_implementation_autoset attn_implementation return_dict use_return_dict torchscript "
-        "use_bfloat16 tf_legacy_loss gradient_checkpointing output_attentions output_hidden_states output_past "
-        "tie_encoder_decoder tie_weights_ max_sequence_length model_max_length "
-        # how it writes texts
-        "max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k "
-        "top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
-        "encoder_repetition_penalty bad_words_ids num_return_sequences output_scores return_dict_in_generate "
-        "forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty "
-        "suppress_tokens begin_suppress_tokens epsilon_cutoff eta_cutoff decoder_start_token_id eos_token_ids",
-    ),
-    **names(SWITCH, "use_cache tie_word_embeddings"),
-    **names(TOKEN, "bos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id"),
-    **names(TOKENS, "eos_token_id"),
-    **names(TYPE, "torch_dtype dtype"),
-    "id2label": LABELS,
-    "num_labels": COUNT,
-    "_num_labels": COUNT,
-    "initializer_range": SPREAD,
-}
-"""Fields of any family that change no number of an attention."""
+"""Fields of any family that change no number of an attention, as words."""
 
 SAME: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (False,),
@@ -122,14 +96,14 @@ class Fields:
     """The fields of one kind of checkpoint.
 
     `read`: those that its numbers depend on. `same`: those of which only the values here are computed, the first where
-    it is missing. `harmless`: those that may say what they like within their kind. `check`: raises a `UserError` where
-    fields do not go together.
+    it is missing. `harmless`: words, the names of those that may say what they like. `check`: raises a `UserError`
+    where fields do not go together.
     """
 
     read: Mapping[str, Field]
-    check: Callable[[Config], None]
+    check: Callable[[Config], None] = lambda config: None
     same: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    harmless: Mapping[str, Kind] = field(default_factory=dict)
+    harmless: str = ""
 
 
 def settled(said: Config, fields: Fields) -> dict[str, Any]:
@@ -139,21 +113,22 @@ def settled(said: Config, fields: Fields) -> dict[str, Any]:
         UserError: a field of another kind, two names of one that differ, sizes that do not go together, or a field that
             is neither read nor known to change nothing.
     """
-    same, harmless = SAME | {**fields.same}, HARMLESS | {**fields.harmless}
+    same, harmless = SAME | {**fields.same}, (HARMLESS + fields.harmless).split()
     found: dict[str, Any] = {name: values[0] for name, values in same.items()} | {"model_type": said["model_type"]}
-    found |= {name: value_of(said, one.names.split() or [name], one) for name, one in fields.read.items()}
-    known = {word for name, one in fields.read.items() for word in one.names.split() or [name]}
+    known: set[str] = set()
+    for name, one in fields.read.items():
+        names = one.names.split() or [name]
+        found[name] = value_of(said, names, one)
+        known.update(names)
     for name in [name for name in said if name not in known]:
-        value = said[name]
         if name in same:
-            check_same(name, value, same[name])
-        elif name in harmless:
-            check_kind(name, value, harmless[name])
-        elif value is not None:
+            check_same(name, said[name], same[name])
+        elif name not in harmless and said[name] is not None:
             raise UserError(
-                f"{CONFIG} says {said_of(name, value)}, which is not read here and may change the numbers; "
+                f"{CONFIG} says {said_of(name, said[name])}, which is not read here and may change the numbers; "
                 "take it out if it does not"
             )
+    check_together(found)
     fields.check(found)
     return found
 
@@ -181,18 +156,13 @@ def check_same(name: str, value: Any, known: tuple[Any, ...]) -> None:
         raise UserError(f"{CONFIG} says {said_of(name, value)}; only {choices} is computed here")
 
 
-def check_heads(config: Config) -> None:
-    """Refuse heads that do not share the numbers of a token evenly."""
-    heads, width = config["num_attention_heads"], config["hidden_size"]
-    if width % heads:
+def check_together(config: Config) -> None:
+    """Refuse heads that do not share the numbers of a token evenly, and a filler that is not one of the words."""
+    heads, width, filler = config["num_attention_heads"], config["hidden_size"], config.get("pad_token_id")
+    if width % heads and config.get("head_dim") is None:
         raise UserError(f"{CONFIG} says {heads} heads, which do not divide the {width} numbers of a token")
-
-
-def check_filler(config: Config) -> None:
-    """Refuse a filler that is not one of the words."""
-    filler, count = config["pad_token_id"], config["vocab_size"]
-    if filler is not None and filler >= count:
-        raise UserError(f"{CONFIG} says pad_token_id={filler}, and the model has {count} words")
+    if filler is not None and filler >= config["vocab_size"]:
+        raise UserError(f"{CONFIG} says pad_token_id={filler}, and the model has {config['vocab_size']} words")
 
 
 def said_of(name: str, value: Any) -> str:

@@ -1,8 +1,9 @@
-"""What forward passes are made of: norms, activations, and attention by the rules of a run."""
+"""The forward pass of every family: norms, activations, and attention by the rules of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -11,17 +12,30 @@ from attn_exp.errors import UserError
 from attn_exp.forms import pipeline
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.steps import join_heads, project, split
-from attn_exp.problem.files.checkpoint import Checkpoint
-from attn_exp.problem.models._fields import Kind
-from attn_exp.problem.models.model import Layer, Shapes
+from attn_exp.problem.models._checkpoint import Checkpoint
+from attn_exp.problem.models._fields import Config, Kind
+from attn_exp.problem.models.model import Block, Layer, Model, Shapes
 from attn_exp.rules import masks, positions
 from attn_exp.rules.rules import Rules
 
 
-def dense(name: str, inputs: int, outputs: int, *, bias: bool = True) -> Shapes:
-    """Yield the shapes of an `nn.Linear`, which stores its matrix turned."""
-    yield f"{name}.weight", (outputs, inputs)
-    yield f"{name}.bias", (outputs,) if bias else None
+def shapes(config: Config, block: Block) -> Shapes:
+    """Yield every tensor of the layers, and its shape."""
+    width, heads, size = config["hidden_size"], config["num_attention_heads"], head_size(config)
+    inner, queries, keys = config["intermediate_size"] or 4 * width, heads * size, key_heads(config) * size
+    (*sides, output), (*wide, narrow) = block.attention, block.mlp
+    outputs = (queries, keys, keys) if len(sides) == 3 else (queries + 2 * keys,)
+    matrices = [(name, width, count, block.biases[0]) for name, count in zip(sides, outputs, strict=True)]
+    matrices.append((output, queries, width, block.biases[1]))
+    matrices += [(name, width, inner, block.biases[2]) for name in wide]
+    matrices.append((narrow, inner, width, block.biases[2]))
+    for number in range(config["num_hidden_layers"]):
+        at = f"{block.at}{number}."
+        for name, rows, columns, biased in matrices:
+            yield f"{at}{name}.weight", (columns, rows) if block.stored_turned else (rows, columns)
+            yield f"{at}{name}.bias", (columns,) if biased else None
+        for name in block.norms:
+            yield from norm(at + name, width) if block.centred else ((f"{at}{name}.weight", (width,)),)
 
 
 def norm(name: str, width: int) -> Shapes:
@@ -30,13 +44,75 @@ def norm(name: str, width: int) -> Shapes:
     yield f"{name}.bias", (width,)
 
 
+def head_size(config: Config) -> int:
+    """Return how many numbers a head has."""
+    said: int | None = config.get("head_dim")
+    return config["hidden_size"] // config["num_attention_heads"] if said is None else said
+
+
+def key_heads(config: Config) -> int:
+    """Return how many key/value heads there are."""
+    said: int | None = config.get("num_key_value_heads")
+    return config["num_attention_heads"] if said is None else said
+
+
+def forward(family: Model, checkpoint: Checkpoint, given: Array) -> Iterator[Layer]:
+    """Yield the layers from the first on; what comes after one is computed when the next is asked for."""
+    config, block = checkpoint.config, family.block(checkpoint.config)
+    h = family.embed(checkpoint, given)
+    for number in range(config["num_hidden_layers"]):
+        part = checkpoint.at(f"{block.at}{number}.")
+        first, second = (
+            partial(layer_norm if block.centred else rms_norm, part=part, name=name, epsilon=config["layer_norm_eps"])
+            for name in block.norms
+        )
+        x = first(h) if block.norm_first else h
+        layer = Layer(x, projections(part, block), config["num_attention_heads"], **family.rules(config, number))
+        yield layer
+        h = h + attend(layer)
+        if block.norm_first:
+            h = h + feed_forward(part, block, second(h))
+        else:
+            h = first(h)
+            h = second(h + feed_forward(part, block, h))
+
+
+def feed_forward(part: Checkpoint, block: Block, x: Array) -> Array:
+    """Return `bend(x W) W'`, or `(bend(x W) * (x V)) W'`, each with its bias."""
+    wide, *gates, narrow = block.mlp
+    value = ACTIVATIONS[part.config["hidden_act"]](linear(x, *matrix(part, block, wide)))
+    for name in gates:
+        value *= linear(x, *matrix(part, block, name))
+    return linear(value, *matrix(part, block, narrow))
+
+
+def matrix(part: Checkpoint, block: Block, name: str) -> tuple[Array, Array | None]:
+    """Return W `[m n]` and b `[n]` of a part; b is None where it has none."""
+    weight, bias = part.array(f"{name}.weight"), f"{name}.bias"
+    return weight.T if block.stored_turned else weight, part.array(bias) if part.has(bias) else None
+
+
+def projections(part: Checkpoint, block: Block) -> dict[str, Array]:
+    """Return W and b of queries, keys, values and the output by our names; a b that one of them lacks is zero."""
+    pairs = [matrix(part, block, name) for name in block.attention]
+    if len(pairs) == 2:
+        (weights, biases), output = pairs
+        thirds = [None] * 3 if biases is None else np.split(biases, 3)
+        pairs = [*zip(np.split(weights, 3, axis=1), thirds, strict=True), output]
+    arrays = {f"W_{letter}": weight for letter, (weight, _) in zip("qkvo", pairs, strict=True)}
+    if all(bias is None for _, bias in pairs):
+        return arrays
+    zeros = (np.zeros(weight.shape[1], weight.dtype) if bias is None else bias for weight, bias in pairs)
+    return arrays | dict(zip(("b_q", "b_k", "b_v", "b_o"), zeros, strict=True))
+
+
 def places(part: Checkpoint, name: str, numbers: Array) -> Array:
     """Return the vector of each place `[t m]`.
 
     Raises:
         UserError: more tokens than the model has places for.
     """
-    count, spare = part.rows(name), int(numbers.max()) + 1 - len(numbers)
+    count, spare = part.config["max_position_embeddings"], int(numbers.max()) + 1 - len(numbers)
     if numbers.max() >= count:
         raise UserError(f"{part.key}: {len(numbers)} tokens, but the model takes at most {max(0, count - spare)}")
     return part.array(name, numbers)
@@ -61,16 +137,6 @@ def attend(layer: Layer) -> Array:
     return project("o", join_heads(context), layer.arrays)
 
 
-def named(*pairs: tuple[Array, Array | None]) -> dict[str, Array]:
-    """Return W and b of queries, keys, values and the output by our names; a b that one of them lacks is zero."""
-    biased = any(bias is not None for _, bias in pairs)
-    arrays = {f"W_{letter}": weight for letter, (weight, _) in zip("qkvo", pairs, strict=True)}
-    if not biased:
-        return arrays
-    zeros = (np.zeros(weight.shape[1], weight.dtype) if bias is None else bias for weight, bias in pairs)
-    return arrays | dict(zip(("b_q", "b_k", "b_v", "b_o"), zeros, strict=True))
-
-
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
     """Return `x W + b`."""
     product: Array = x @ weight
@@ -89,10 +155,10 @@ def layer_norm(x: Array, part: Checkpoint, name: str, epsilon: float) -> Array:
     return centred
 
 
-def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
+def rms_norm(x: Array, part: Checkpoint, name: str, epsilon: float) -> Array:
     """Return `x / sqrt(mean(x^2) + epsilon) * weight` of each row. Source: Zhang and Sennrich 2019."""
     mean = np.einsum("tm,tm->t", x, x)[:, None] / x.shape[1]
-    return np.asarray(x / np.sqrt(mean + x.dtype.type(epsilon)) * weight)
+    return np.asarray(x / np.sqrt(mean + x.dtype.type(epsilon)) * part.array(f"{name}.weight"))
 
 
 ODD = (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
@@ -133,24 +199,13 @@ def gelu(x: Array) -> Array:
 
 def gelu_tanh(x: Array) -> Array:
     """Return `x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2`, as GPT-2 was trained. Source: as `gelu`."""
-    value = x * x
-    value *= 0.044715
-    value += 1
-    value *= x
-    value *= (2 / np.pi) ** 0.5
-    np.tanh(value, out=value)
-    value += 1
-    value *= x
-    value *= 0.5
-    return value
+    value = np.tanh((x * x * 0.044715 + 1) * x * (2 / np.pi) ** 0.5)
+    return np.asarray((value + 1) * x * 0.5)
 
 
 def silu(x: Array) -> Array:
     """Return `x / (1 + e^-x)`."""
-    value = np.negative(x)
-    np.exp(value, out=value)
-    value += 1
-    return np.asarray(np.divide(x, value, out=value))
+    return np.asarray(x / (np.exp(-x) + 1))
 
 
 def relu(x: Array) -> Array:

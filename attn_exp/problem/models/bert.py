@@ -6,107 +6,56 @@ One that is a decoder sees no later token. Source: Devlin et al. 2018; Liu et al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
-from attn_exp.problem.files.checkpoint import CONFIG, Checkpoint
-from attn_exp.problem.models._fields import (
-    ANYTHING,
-    COUNT,
-    EPSILON,
-    RATE,
-    SIZE,
-    SWITCH,
-    TOKEN,
-    Config,
-    Field,
-    Fields,
-    check_filler,
-    check_heads,
-    names,
-    or_null,
+from attn_exp.problem.models._checkpoint import CONFIG, Checkpoint
+from attn_exp.problem.models._fields import COUNT, EPSILON, SIZE, SWITCH, TOKEN, Config, Field, Fields
+from attn_exp.problem.models._parts import ACTIVATION, layer_norm, norm, places
+from attn_exp.problem.models.model import Block, Model, Shapes
+
+ROBERTA = ("roberta", "xlm-roberta", "camembert")
+BERT = Block(
+    "encoder.layer.",
+    ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"),
+    ("attention.output.LayerNorm", "output.LayerNorm"),
+    ("intermediate.dense", "output.dense"),
+    norm_first=False,
 )
-from attn_exp.problem.models._parts import (
-    ACTIVATION,
-    ACTIVATIONS,
-    attend,
-    dense,
-    layer_norm,
-    linear,
-    named,
-    norm,
-    places,
-)
-from attn_exp.problem.models.model import Layer, Model, Shapes
-
-
-class Names(NamedTuple):
-    """What the parts of a layer are called."""
-
-    layer: str
-    attention: tuple[str, str, str, str]
-    first_norm: str
-    wide: str
-    narrow: str
-    second_norm: str
-
-
-ATTENTION = "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"
-BERT = Names(
-    "encoder.layer.", ATTENTION, "attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"
-)
-DISTILBERT = Names(
+DISTILBERT = Block(
     "transformer.layer.",
     ("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin"),
-    "sa_layer_norm",
-    "ffn.lin1",
-    "ffn.lin2",
-    "output_layer_norm",
+    ("sa_layer_norm", "output_layer_norm"),
+    ("ffn.lin1", "ffn.lin2"),
+    norm_first=False,
 )
 
 
-def shapes(config: Config) -> Shapes:
-    """Yield every tensor and its shape."""
-    names = DISTILBERT if config["model_type"] == "distilbert" else BERT
-    width, inner, kinds = config["hidden_size"], config["intermediate_size"], config["type_vocab_size"]
-    yield "embeddings.word_embeddings.weight", (config["vocab_size"], width)
-    yield "embeddings.position_embeddings.weight", (config["max_position_embeddings"], width)
-    if kinds:
-        yield "embeddings.token_type_embeddings.weight", (kinds, width)
-    yield from norm("embeddings.LayerNorm", width)
-    for number in range(config["num_hidden_layers"]):
-        at = f"{names.layer}{number}."
-        for name in names.attention:
-            yield from dense(at + name, width, width)
-        yield from norm(at + names.first_norm, width)
-        yield from dense(at + names.wide, width, inner)
-        yield from dense(at + names.narrow, inner, width)
-        yield from norm(at + names.second_norm, width)
+def block(config: Config) -> Block:
+    """Return what a layer is built of."""
+    return DISTILBERT if config["model_type"] == "distilbert" else BERT
 
 
-def forward(checkpoint: Checkpoint, ids: Array) -> Iterator[Layer]:
-    """Yield each layer: `h = norm(h + attention(h))`, then `h = norm(h + dense(gelu(dense(h))))`."""
-    config = checkpoint.config
-    names = DISTILBERT if config["model_type"] == "distilbert" else BERT
-    epsilon, bend = config["layer_norm_eps"], ACTIVATIONS[config["hidden_act"]]
-    mask: dict[str, Any] = {"causal": {}} if config["is_decoder"] and config["is_causal"] is not False else {}
-    h = embedded(checkpoint.at("embeddings."), ids)
-    for number in range(config["num_hidden_layers"]):
-        part = checkpoint.at(f"{names.layer}{number}.")
-        layer = Layer(h, named(*map(part.linear, names.attention)), config["num_attention_heads"], mask=mask)
-        yield layer
-        h = layer_norm(h + attend(layer), part, names.first_norm, epsilon)
-        wide = bend(linear(h, *part.linear(names.wide)))
-        h = layer_norm(h + linear(wide, *part.linear(names.narrow)), part, names.second_norm, epsilon)
+def inputs(config: Config) -> Shapes:
+    """Yield the tensors of words, places and segments, and their shapes."""
+    sizes = {"word": "vocab_size", "position": "max_position_embeddings", "token_type": "type_vocab_size"}
+    for name, size in sizes.items():
+        if config[size]:
+            yield f"embeddings.{name}_embeddings.weight", (config[size], config["hidden_size"])
+    yield from norm("embeddings.LayerNorm", config["hidden_size"])
 
 
-def embedded(part: Checkpoint, ids: Array) -> Array:
+def rules(config: Config, number: int) -> dict[str, Any]:
+    """Return the mask of a layer."""
+    return {"mask": {"causal": {}} if config["is_decoder"] and config["is_causal"] is not False else {}}
+
+
+def embed(checkpoint: Checkpoint, ids: Array) -> Array:
     """Return the sum of the vectors of words, places and, where there are any, the first segment, after a norm."""
-    config = part.config
+    config, part = checkpoint.config, checkpoint.at("embeddings.")
     h = part.array("word_embeddings.weight", ids)
     numbers = numbered(ids, config["pad_token_id"]) if config["model_type"] in ROBERTA else np.arange(len(ids))
     h = h + places(part, "position_embeddings.weight", numbers)
@@ -123,8 +72,6 @@ def numbered(ids: Array, filler: int) -> Array:
 
 def check(config: Config) -> None:
     """Refuse what does not go together."""
-    check_heads(config)
-    check_filler(config)
     filler, count = config["pad_token_id"], config["max_position_embeddings"]
     if config["model_type"] in ROBERTA and filler >= count:
         raise UserError(f"{CONFIG} says pad_token_id={filler}, from which RoBERTa counts its {count} places")
@@ -151,19 +98,11 @@ def of_bert(words: int, filler: Field) -> Fields:
         },
         check=check,
         same={"position_embedding_type": ("absolute",)},
-        harmless={
-            **names(RATE, "hidden_dropout_prob attention_probs_dropout_prob"),
-            **names(
-                ANYTHING,
-                "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head "
-                "pooler_type",
-            ),
-            "classifier_dropout": or_null(RATE),
-        },
+        harmless="hidden_dropout_prob attention_probs_dropout_prob classifier_dropout directionality pooler_fc_size "
+        "pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type",
     )
 
 
-ROBERTA = ("roberta", "xlm-roberta", "camembert")
 OF_DISTILBERT = Fields(
     read={
         "vocab_size": Field(30522, SIZE),
@@ -177,10 +116,7 @@ OF_DISTILBERT = Fields(
     },
     check=check,
     same={"layer_norm_eps": (1e-12,), "type_vocab_size": (0,), "is_decoder": (False,), "is_causal": (False,)},
-    harmless={
-        **names(RATE, "dropout attention_dropout qa_dropout seq_classif_dropout"),
-        **names(SWITCH, "sinusoidal_pos_embds"),
-    },
+    harmless="dropout attention_dropout qa_dropout seq_classif_dropout sinusoidal_pos_embds",
 )
 MODEL = Model(
     fields={
@@ -191,6 +127,8 @@ MODEL = Model(
         "distilbert": OF_DISTILBERT,
     },
     anchor="embeddings.word_embeddings.weight",
-    shapes=shapes,
-    forward=forward,
+    inputs=inputs,
+    embed=embed,
+    block=block,
+    rules=rules,
 )

@@ -5,75 +5,33 @@ Source: Radford et al. 2019; names as `transformers` writes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.problem.files.checkpoint import Checkpoint
-from attn_exp.problem.models._fields import (
-    ANYTHING,
-    COUNT,
-    EPSILON,
-    RATE,
-    SIZE,
-    SWITCH,
-    Config,
-    Field,
-    Fields,
-    check_heads,
-    names,
-    or_null,
-)
-from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, layer_norm, linear, named, norm, places
-from attn_exp.problem.models.model import Layer, Model, Shapes
+from attn_exp.problem.models._checkpoint import Checkpoint
+from attn_exp.problem.models._fields import EPSILON, SIZE, SWITCH, Config, Field, Fields, or_null
+from attn_exp.problem.models._parts import ACTIVATION, places
+from attn_exp.problem.models.model import Block, Model, Shapes
+
+BLOCK = Block("h.", ("attn.c_attn", "attn.c_proj"), ("ln_1", "ln_2"), ("mlp.c_fc", "mlp.c_proj"), stored_turned=False)
 
 
-def shapes(config: Config) -> Shapes:
-    """Yield every tensor and its shape."""
-    width = config["hidden_size"]
-    inner = 4 * width if config["n_inner"] is None else config["n_inner"]
-    yield "wte.weight", (config["vocab_size"], width)
-    yield "wpe.weight", (config["max_position_embeddings"], width)
-    sizes = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
-    sizes |= {"mlp.c_fc": (width, inner), "mlp.c_proj": (inner, width)}
-    for number in range(config["num_hidden_layers"]):
-        yield from norm(f"h.{number}.ln_1", width)
-        yield from norm(f"h.{number}.ln_2", width)
-        for name, (inputs, outputs) in sizes.items():
-            yield f"h.{number}.{name}.weight", (inputs, outputs)
-            yield f"h.{number}.{name}.bias", (outputs,)
+def inputs(config: Config) -> Shapes:
+    """Yield the tensors of words and places, and their shapes."""
+    yield "wte.weight", (config["vocab_size"], config["hidden_size"])
+    yield "wpe.weight", (config["max_position_embeddings"], config["hidden_size"])
 
 
-def forward(checkpoint: Checkpoint, ids: Array) -> Iterator[Layer]:
-    """Yield each layer: `h += attention(norm(h))`, then `h += dense(gelu(dense(norm(h))))`."""
-    config = checkpoint.config
-    heads, epsilon = config["num_attention_heads"], config["layer_norm_epsilon"]
-    bend = ACTIVATIONS[config["activation_function"]]
-    h = checkpoint.array("wte.weight", ids)
-    h = h + places(checkpoint, "wpe.weight", np.arange(len(ids)))
-    for number in range(config["num_hidden_layers"]):
-        part = checkpoint.at(f"h.{number}.")
-        x = layer_norm(h, part, "ln_1", epsilon)
-        mask: dict[str, Any] = {"causal": {}} if config["is_causal"] else {}
-        layer = Layer(x, attention(part), heads, scale(config, number), mask)
-        yield layer
-        h = h + attend(layer)
-        wide = bend(linear(layer_norm(h, part, "ln_2", epsilon), *conv(part, "mlp.c_fc")))
-        h = h + linear(wide, *conv(part, "mlp.c_proj"))
+def embed(checkpoint: Checkpoint, ids: Array) -> Array:
+    """Return the sum of the vectors of words and places."""
+    return checkpoint.array("wte.weight", ids) + places(checkpoint, "wpe.weight", np.arange(len(ids)))
 
 
-def attention(part: Checkpoint) -> dict[str, Array]:
-    """Return the arrays of a layer; W_q, W_k and W_v are thirds of one."""
-    weights, biases = conv(part, "attn.c_attn")
-    thirds = zip(np.split(weights, 3, axis=1), np.split(biases, 3), strict=True)
-    return named(*thirds, conv(part, "attn.c_proj"))
-
-
-def conv(part: Checkpoint, name: str) -> tuple[Array, Array]:
-    """Return W `[m n]` and b `[n]` of a `Conv1D`, which stores W as it is multiplied."""
-    return part.array(f"{name}.weight"), part.array(f"{name}.bias")
+def rules(config: Config, number: int) -> dict[str, Any]:
+    """Return the scale and the mask of a layer."""
+    return {"scale": scale(config, number), "mask": {"causal": {}} if config["is_causal"] else {}}
 
 
 def scale(config: Config, number: int) -> bool | float:
@@ -92,19 +50,16 @@ FIELDS = Fields(
         "hidden_size": Field(768, SIZE, "n_embd hidden_size"),
         "num_hidden_layers": Field(12, SIZE, "n_layer num_hidden_layers"),
         "num_attention_heads": Field(12, SIZE, "n_head num_attention_heads"),
-        "n_inner": Field(None, or_null(SIZE)),
-        "activation_function": Field("gelu_new", ACTIVATION),
-        "layer_norm_epsilon": Field(1e-5, EPSILON),
+        "intermediate_size": Field(None, or_null(SIZE), "n_inner"),
+        "hidden_act": Field("gelu_new", ACTIVATION, "activation_function"),
+        "layer_norm_eps": Field(1e-5, EPSILON, "layer_norm_epsilon"),
         "scale_attn_weights": Field(True, SWITCH),
         "scale_attn_by_inverse_layer_idx": Field(False, SWITCH),
         "is_causal": Field(True, SWITCH),
     },
-    check=check_heads,
-    harmless={
-        **names(RATE, "resid_pdrop embd_pdrop attn_pdrop summary_first_dropout"),
-        **names(SWITCH, "is_decoder reorder_and_upcast_attn summary_use_proj summary_proj_to_labels"),
-        **names(ANYTHING, "summary_type summary_activation predict_special_tokens n_special"),
-        "n_ctx": COUNT,
-    },
+    harmless="resid_pdrop embd_pdrop attn_pdrop summary_first_dropout is_decoder reorder_and_upcast_attn "
+    "summary_use_proj summary_proj_to_labels summary_type summary_activation predict_special_tokens n_special n_ctx",
 )
-MODEL = Model(fields={"gpt2": FIELDS}, anchor="wte.weight", shapes=shapes, forward=forward)
+MODEL = Model(
+    fields={"gpt2": FIELDS}, anchor="wte.weight", inputs=inputs, embed=embed, block=lambda config: BLOCK, rules=rules
+)

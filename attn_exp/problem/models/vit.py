@@ -6,67 +6,39 @@ Source: Dosovitskiy et al. 2020; names as `transformers` writes them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
-from attn_exp.problem.files.checkpoint import CONFIG, Checkpoint
-from attn_exp.problem.models._fields import (
-    EPSILON,
-    RATE,
-    SIZE,
-    SWITCH,
-    Config,
-    Field,
-    Fields,
-    Kind,
-    check_heads,
-    names,
-    or_null,
-    said_of,
-)
-from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, dense, layer_norm, linear, named, norm
-from attn_exp.problem.models.model import Layer, Model, Shapes
-
-ATTENTION = "attention.query", "attention.key", "attention.value", "output.dense"
+from attn_exp.problem.models._checkpoint import CONFIG, Checkpoint
+from attn_exp.problem.models._fields import EPSILON, SIZE, SWITCH, Config, Field, Fields, Kind, or_null, said_of
+from attn_exp.problem.models._parts import ACTIVATION, head_size, linear
+from attn_exp.problem.models.model import Block, Model, Shapes
 
 
-def shapes(config: Config) -> Shapes:
-    """Yield every tensor and its shape; the output of an attention always has a bias."""
-    width, inner, patch = config["hidden_size"], config["intermediate_size"], pair(config["patch_size"])
+def block(config: Config) -> Block:
+    """Return what a layer is built of; the output of an attention always has a bias."""
+    return Block(
+        "encoder.layer.",
+        ("attention.attention.query", "attention.attention.key", "attention.attention.value", "attention.output.dense"),
+        ("layernorm_before", "layernorm_after"),
+        ("intermediate.dense", "output.dense"),
+        biases=(config["qkv_bias"], True, True),
+    )
+
+
+def inputs(config: Config) -> Shapes:
+    """Yield the tensors of the class token, places and patches, and their shapes."""
+    width, patch = config["hidden_size"], pair(config["patch_size"])
     yield "embeddings.cls_token", (1, 1, width)
     yield "embeddings.position_embeddings", (1, math.prod(grid(config)) + 1, width)
     yield "embeddings.patch_embeddings.projection.weight", (width, config["num_channels"], *patch)
     yield "embeddings.patch_embeddings.projection.bias", (width,)
-    for number in range(config["num_hidden_layers"]):
-        at = f"encoder.layer.{number}."
-        yield from norm(f"{at}layernorm_before", width)
-        for name in ATTENTION:
-            yield from dense(f"{at}attention.{name}", width, width, bias=config["qkv_bias"] or name == ATTENTION[3])
-        yield from norm(f"{at}layernorm_after", width)
-        yield from dense(f"{at}intermediate.dense", width, inner)
-        yield from dense(f"{at}output.dense", inner, width)
 
 
-def forward(checkpoint: Checkpoint, picture: Array) -> Iterator[Layer]:
-    """Yield each layer: `h += attention(norm(h))`, then `h += dense(gelu(dense(norm(h))))`."""
-    config = checkpoint.config
-    epsilon, bend = config["layer_norm_eps"], ACTIVATIONS[config["hidden_act"]]
-    h = embedded(checkpoint.at("embeddings."), picture)
-    for number in range(config["num_hidden_layers"]):
-        part = checkpoint.at(f"encoder.layer.{number}.")
-        x = layer_norm(h, part, "layernorm_before", epsilon)
-        layer = Layer(x, named(*map(part.at("attention.").linear, ATTENTION)), config["num_attention_heads"])
-        yield layer
-        h = h + attend(layer)
-        wide = bend(linear(layer_norm(h, part, "layernorm_after", epsilon), *part.linear("intermediate.dense")))
-        h = h + linear(wide, *part.linear("output.dense"))
-
-
-def embedded(part: Checkpoint, picture: Array) -> Array:
+def embed(checkpoint: Checkpoint, picture: Array) -> Array:
     """Return the vectors of the class token and of the patches, each with its place added.
 
     `picture` holds embedded patches `[n m]`, or pixels `[c y x]`, which are cut and projected here.
@@ -74,6 +46,7 @@ def embedded(part: Checkpoint, picture: Array) -> Array:
     Raises:
         UserError: a picture of another size.
     """
+    part = checkpoint.at("embeddings.")
     width, count = part.config["hidden_size"], math.prod(grid(part.config))
     class_token = part.array("cls_token")[0]
     patches = projected(part, picture) if picture.ndim == 3 else picture.astype(class_token.dtype)
@@ -111,11 +84,10 @@ def pair(size: Any) -> tuple[int, int]:
 
 def check(config: Config) -> None:
     """Refuse sizes that do not go together."""
-    check_heads(config)
     if not all(grid(config)):
         said = ", ".join(said_of(name, config[name]) for name in ("image_size", "patch_size"))
         raise UserError(f"{CONFIG} says {said}: no patch fits into the picture")
-    if config["head_dim"] not in (None, config["hidden_size"] // config["num_attention_heads"]):
+    if config["hidden_size"] != config["num_attention_heads"] * head_size(config):
         raise UserError(f"{CONFIG} says head_dim={config['head_dim']}; a head of a ViT has hidden_size over the heads")
     if config["pooler_output_size"] not in (None, config["hidden_size"]):
         raise UserError(f"{CONFIG} says pooler_output_size={config['pooler_output_size']}; expected hidden_size")
@@ -142,10 +114,8 @@ FIELDS = Fields(
     },
     check=check,
     same={"is_decoder": (False,), "is_causal": (False,)},
-    harmless={
-        **names(RATE, "hidden_dropout_prob attention_probs_dropout_prob"),
-        "encoder_stride": SIZE,
-        "pooler_act": Kind("tanh or another activation", lambda value: value == "tanh" or ACTIVATION.fits(value)),
-    },
+    harmless="hidden_dropout_prob attention_probs_dropout_prob encoder_stride pooler_act",
 )
-MODEL = Model(fields={"vit": FIELDS}, anchor="embeddings.cls_token", shapes=shapes, forward=forward, takes="patches")
+MODEL = Model(
+    fields={"vit": FIELDS}, anchor="embeddings.cls_token", inputs=inputs, embed=embed, block=block, takes="patches"
+)

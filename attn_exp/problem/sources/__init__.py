@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,34 +19,22 @@ from attn_exp.problem.sources.source import INPUT, Asked, Source, Vectors
 NAMES: tuple[str, ...] = registry.names(__path__, without=("source",))
 
 
-def find(name: str) -> Source:
-    """Return the source of that name.
-
-    Raises:
-        UserError: there is none.
-    """
-    names = (*NAMES, *registry.outside(__name__))
-    if name not in names:
-        raise UserError(
-            unknown(f"embeddings.source.{name}", [f"embeddings.source.{known}" for known in names], "source")
-        )
-    return registry.constant(__name__, name, Source)
+CALLED = {"text": "words"}
+"""Settings whose source has another name."""
 
 
-def called(key: str) -> Source:
+def find(key: str) -> Source:
     """Return the source that a setting speaks to, such as `text` or `source.sines`.
 
     Raises:
         UserError: there is none.
     """
-    return find(CALLED.get(key, key.removeprefix("source.")))
-
-
-CALLED = {"text": "words"}
-"""Settings whose source has another name."""
-
-CHOICES = {"text": "words", "file": "file"}
-"""Settings that go with a choice of `embeddings`."""
+    names, name = (*NAMES, *registry.outside(__name__)), CALLED.get(key, key.removeprefix("source."))
+    if name not in names:
+        raise UserError(
+            unknown(f"embeddings.source.{name}", [f"embeddings.source.{known}" for known in names], "source")
+        )
+    return registry.constant(__name__, name, Source)
 
 
 def said(settings: Embeddings) -> dict[str, Any]:
@@ -57,12 +44,6 @@ def said(settings: Embeddings) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value is not None} | {
         f"source.{name}": value for name, value in settings.source.items()
     }
-
-
-def choice(keys: Sequence[str]) -> str:
-    """Say which choice of `embeddings` leaves out what the others give, if one of these settings has its own."""
-    own = next((CHOICES[key] for key in keys if key in CHOICES), "")
-    return f"; embeddings={own} leaves the other out" if own else ""
 
 
 def with_tokens(settings: Embeddings, path: str = INPUT) -> Embeddings:
@@ -83,10 +64,12 @@ def asked(settings: Embeddings, source: Numbers, path: str = INPUT) -> tuple[Sou
     settings, given = with_tokens(settings, path), said(settings)
     if len(given) > 1:
         one, other = list(given)[:2]
-        what, hint = ("x", choice((one, other))) if path == INPUT else ("the memory", "")
+        what = "x" if path == INPUT else "the memory"
+        chosen = [CALLED.get(key, key) for key in (one, other) if path == INPUT and key in ("text", "file")]
+        hint = f"; embeddings={chosen[0]} leaves the other out" if chosen else ""
         raise UserError(f"{path}.{one} and {path}.{other} both say what {what} is; give one of them{hint}")
     for key, value in given.items():
-        member = called(key)
+        member = find(key)
         if any(getattr(settings, name) is None for name in member.needs):
             needs = " and ".join(f"{path}.{name}" for name in member.needs)
             raise UserError(f"{path}.{key} needs {needs}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import array_names, files
 from attn_exp.problem.files.format import Held
-from attn_exp.problem.from_files import listed
+from attn_exp.problem.from_files import as_matrix, listed
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 BINARY = (".npy", ".npz", ".safetensors")
@@ -18,22 +16,12 @@ BINARY = (".npy", ".npz", ".safetensors")
 def read(asked: Asked) -> Vectors:
     """Return x, or the arrays of a later start, of a file."""
     key = f"{asked.path}.file"
-    held, said = files.look(asked.own, key), f"{key}={brief(asked.own, files.LONGEST)}"
-    meant = chosen(held, asked.settings.array, said)
-    arrays = {stage: matrix(held, name, said) for stage, name in meant.items()}
+    held, said = files.look(asked.own, key), files.name_file(key, asked.own)
+    arrays: dict[str, Array] = {}
+    for stage, name in chosen(held, asked.settings.array, said).items():
+        place = f"{said}: {name}" if name else said
+        arrays[stage] = as_matrix(files.numbers(held.arrays[name], place), place)
     return Vectors(arrays.pop("x", None), held.tokens, arrays)
-
-
-def matrix(held: Held, name: str, said: str) -> Array:
-    """Return an array of a file as rows and columns of float64; an axis of one sequence before them is left out."""
-    entry, place = held.arrays[name], f"{said}: {name}" if name else said
-    alone = len(entry.shape) == 3 and entry.shape[0] == 1
-    array = files.numbers(entry, place) if len(entry.shape) in (0, 2) or alone else None  # of no shape, it says why
-    if array is not None and alone:
-        return np.asarray(array[0])
-    if array is None or array.ndim != 2 or not array.size:
-        raise files.no_matrix(place, entry.shape)
-    return array
 
 
 def chosen(held: Held, array: str | None, said: str) -> dict[str, str]:

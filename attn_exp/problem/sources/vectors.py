@@ -9,10 +9,6 @@ from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 def read(asked: Asked) -> Vectors:
     """Return the numbers as they are, or those of the file that is named in their place."""
-    if isinstance(asked.own, str):
-        from attn_exp.problem.from_files import rows  # noqa: PLC0415 - most runs read no files
-
-        return Vectors(rows(asked.own, f"{asked.path}.vectors", "x"))
     return Vectors(drawing.array_or_drawn(asked.own, f"{asked.path}.vectors", asked.numbers))
 
 

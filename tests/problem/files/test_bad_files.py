@@ -7,8 +7,6 @@ import json
 import os
 import pickle
 import struct
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from attn_exp import cli
 from attn_exp.errors import UserError
 from attn_exp.problem import files
 from tests.compose import comparison
@@ -81,25 +78,21 @@ BYTES: dict[str, tuple[str, bytes, str]] = {
     "archive of anything": ("w.npz", archive({"readme.txt": b"hello"}), "has no W_q and no W_k and no W_v"),
     "a bit is wrong": ("w.npz", by_name(npy()).replace(b"\xf0\x3f", b"\xf0\x3e", 1), "Bad CRC-32"),
     "claims more": ("w.npz", claiming(by_name(npy()), len(npy()), 10**6), "128 bytes, and 999,872 follow"),
-    "claims too much": ("w.npz", claiming(by_name(npy()), len(npy()), 2**32 - 2), "at most 2,147,483,648 are read"),
-    "a name twice": ("w.npz", archive({"a": npy(), "a.npy": npy()}), "it holds a twice"),
-    "many members": ("w.npz", archive({f"{n}": b"" for n in range(10_001)}), "10,001 arrays; at most 10,000 are read"),
+    "claims too much": ("w.npz", claiming(by_name(npy()), len(npy()), 2**32 - 2), "at most 268,435,456 are read here"),
+    "a name twice": ("w.npz", archive({"a": npy(), "a.npy": npy()}), "it holds two arrays of one name"),
     "a small bomb": ("w.npz", archive({"W_q.npy": headed(shaped("(10**9,)"), bytes(10**6))}, True), "W_q"),
-    "objects in an archive": ("w.npz", by_name(npy(np.array([Boom()], object))), "it holds objects, which could run"),
+    "objects in an archive": ("w.npz", by_name(npy(np.array([Boom()], object))), "objects could run code"),
     "a pickle in an archive": ("w.npz", by_name(pickle.dumps(Boom())), "no NumPy file of plain numbers"),
-    "objects": ("x.npy", npy(np.array([[Boom()]], object)), "it holds objects, which could run code; save plain"),
+    "objects": ("x.npy", npy(np.array([[Boom()]], object)), "plain numbers, as array.astype(float); objects"),
     "a pickle called npy": ("x.npy", pickle.dumps(Boom()), "no NumPy file of plain numbers"),
-    "an archive called npy": ("x.npy", by_name(npy()), "it is an archive of several arrays; call it .npz"),
+    "an archive called npy": ("x.npy", by_name(npy()), "no NumPy file of plain numbers"),
     "cut off": ("x.npy", npy()[:-10], "its header says [4, 4] of float64, 128 bytes, and 118 follow"),
     "more behind": ("x.npy", npy() + b"more", "128 bytes, and 132 follow"),
     "header cut off": ("x.npy", npy()[:20], "no NumPy file of plain numbers"),
     "lies on its shape": ("x.npy", headed(shaped("(4000000000, 4)"), bytes(128)), "128,000,000,000 bytes, and 128 fo"),
-    "lies below zero": ("x.npy", headed(shaped("(-4, -4)"), bytes(128)), "its header says [-4, -4]"),
     "overflows": ("x.npy", headed(shaped(f"({2**62}, {2**62})"), bytes(128)), "its header says"),
     "a header of code": ("x.npy", headed("__import__('os').mkdir('boom')"), "no NumPy file of plain numbers"),
-    "a deep header": ("x.npy", headed("(" * 9000), "no NumPy file of plain numbers"),
-    "records": ("x.npy", headed(shaped("(2,)", "[('a', '<f8'), ('b', '<i4')]"), bytes(24)), "expected plain numbers"),
-    "bfloat16 without its type": ("x.npy", headed(shaped("(2, 2)", "'|V2'"), bytes(8)), "a bfloat16 loses its type"),
+    "bfloat16 without its type": ("x.npy", headed(shaped("(2, 2)", "'|V2'"), bytes(8)), "expected plain numbers"),
     "complex": ("x.npy", npy(np.eye(2, dtype=complex)), "holds complex128; expected real numbers"),
     "truths": ("x.npy", npy(np.eye(2, dtype=bool)), "holds bool; expected real numbers"),
     "dates": ("x.npy", npy(np.zeros((2, 2), "M8[s]")), "holds datetime64[s]; expected real numbers"),
@@ -109,7 +102,6 @@ BYTES: dict[str, tuple[str, bytes, str]] = {
     "no rows": ("x.npy", npy(np.ones((0, 3))), "holds an array of shape [0, 3]; expected rows and columns"),
     "a number alone": ("x.npy", npy(np.array(3.0)), "expected"),
     "nothing in an array": ("x.npy", b"", "x.npy: cannot be read"),
-    "words called npy": ("x.npy", b"not numbers", "x.npy: cannot be read"),
     "words in an array": ("x.npy", npy(np.array([["a", "b"]])), "expected real numbers"),
     "nothing in a table": ("x.csv", b"", "expected a list of rows"),
     "names without numbers": ("x.csv", b"a\nb\n", "is empty: expected at least one number in each row"),
@@ -119,25 +111,21 @@ BYTES: dict[str, tuple[str, bytes, str]] = {
     "a word in a table": ("x.csv", b"a,1,2\nb,3,four\n", "row 1 holds 'four', which is not a number"),
     "not finite in a table": ("x.csv", b"a,1,2\nb,inf,3\n", "row 1, column 0 holds inf; expected finite numbers"),
     "a table in another code": ("x.csv", "é,1\n".encode("latin1"), "it is no UTF-8 text: byte 0xe9 at 0"),
-    "a table of nothing": ("x.csv", b"\n\n", "expected a list of rows"),
     "zeros in a table": ("x.csv", b"\x00\x00", "expected"),
     "a matrix without a name": ("w.csv", b"1,2\n3,4\n", "+projections.given.W_q="),
     "a name twice in JSON": ("x.json", b'{"x": [[1, 2]], "x": [[3, 4]]}', "it names x twice"),
-    "a word twice in JSON": ("x.json", b'{"a": [1, 2], "b": [3, 4], "a": [5, 6]}', "it names a twice"),
-    "a batch": ("x.npy", npy(np.ones((2, 3, 4))), "expected rows and columns, such as [3,4]; a run is one sequence"),
+    "a batch": ("x.npy", npy(np.ones((2, 3, 4))), "expected rows and columns, such as [3,4]; heads lie side by side"),
     "no JSON": ("x.json", b"{", "it is no JSON"),
     "deep JSON": ("x.json", b"[" * 100_000, "it nests too deeply"),
-    "ragged JSON": ("x.json", b"[[1, 2], [3]]", "it is ragged: rows of 1, 2 numbers"),
-    "JSON of words": ("x.json", b'[["a"]]', 'it holds "a", which is not a number'),
-    "JSON of truths": ("x.json", b"[[1, true]]", "it holds true, which is not a number"),
-    "JSON with holes": ("x.json", b"[[1, null]]", "it holds null, which is not a number"),
+    "ragged JSON": ("x.json", b"[[1, 2], [3]]", "it is ragged: its rows have different lengths"),
+    "JSON of words": ("x.json", b'[["a"]]', "it holds what is not a number"),
+    "JSON with holes": ("x.json", b"[[1, null]]", "it holds what is not a number"),
     "JSON not finite": ("x.json", b"[[1, NaN]]", "row 0, column 1 holds nan; expected finite numbers"),
-    "JSON too large": ("x.json", b"[[1" + b"0" * 400 + b"]]", "a number is too large, or is no number"),
+    "JSON too large": ("x.json", b"[[1" + b"0" * 400 + b"]]", "or is too large for one"),
     "JSON of one number": ("x.json", b"3", "expected arrays as lists of lists, by name or one alone"),
     "JSON of tokens alone": ("x.json", b'["a", "b"]', "no arrays"),
-    "JSON of no arrays": ("x.json", b"{}", "no arrays"),
     "JSON in another code": ("x.json", b'["\xe9"]', "it is no UTF-8 text"),
-    "safetensors too short": ("w.safetensors", b"abc", "too short for a safetensors file"),
+    "safetensors too short": ("w.safetensors", b"abc", "cut off, or no safetensors file"),
     "safetensors that claim": ("w.safetensors", tensors({}, length=2**60), "its header claims 1,152,921,504,606,846"),
     "safetensors cut off": (
         "w.safetensors",
@@ -150,10 +138,9 @@ BYTES: dict[str, tuple[str, bytes, str]] = {
         "expected the name of a file beside it",
     ),
     "another suffix": ("x.xlsx", b"PK", "expected a file of .csv, .json, .npy, .npz, .safetensors, .tsv, .txt"),
-    "no suffix": ("x", b"1,2\n", "expected a file of .csv"),
-    "a pickle of PyTorch": ("model.pt", b"PK\x03\x04", "model.pt is a pickle, which could run code; convert it: "),
+    "a pickle of PyTorch": ("model.pt", b"PK\x03\x04", "model.pt is a pickle, which could run code; convert it, in"),
     "a pickle of weights": ("pytorch_model.bin", pickle.dumps(Boom()), "pytorch_model.bin is a pickle, which could"),
-    "a pickle of NumPy": ("w.pkl", pickle.dumps(Boom()), "w.pkl is a pickle, which could run code; convert it, if you"),
+    "a pickle of NumPy": ("w.pkl", pickle.dumps(Boom()), "w.pkl is a pickle, which could run code; save its"),
 }  # fmt: skip
 
 
@@ -192,7 +179,7 @@ def told(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     """Return the one line that a run is refused in; it has written nothing."""
     before = sorted(str(path) for path in Path().rglob("*"))
     line = refused(words, monkeypatch, capsys)
-    assert len(line) <= 310
+    assert len(line) <= 330
     assert sorted(str(path) for path in Path().rglob("*")) == before
     assert not Path("boom").exists()
     return line
@@ -234,7 +221,7 @@ def test_what_is_no_file_is_one_line(
         ("embeddings.tokens=gone.txt", "embeddings.tokens=gone.txt: cannot be read (No such file or directory)"),
         ("embeddings.tokens=empty.txt", "embeddings.tokens=empty.txt holds no names of tokens"),
         ("embeddings.tokens=two.txt", "embeddings.tokens names 2 tokens, but there are 3 vectors"),
-        ("embeddings.tokens=latin.txt", "embeddings.tokens=latin.txt: cannot be read ('utf-8' codec can't decode"),
+        ("embeddings.tokens=latin.txt", "embeddings.tokens=latin.txt: cannot be read (it is no UTF-8 text"),
         ("embeddings.tokens=w.npz", "embeddings.tokens=w.npz holds no names of tokens"),
         ("embeddings=file embeddings.file=w.npz", "expected one called x or embeddings; embeddings.array=NAME says"),
         ("embeddings=file embeddings.file=w.npz embeddings.array=W_x", "unknown embeddings.array 'W_x'; did you mean"),
@@ -265,41 +252,6 @@ def test_a_large_file_of_text_is_refused_before_it_is_read(
         assert "larger than 268,435,456 bytes" in line
 
 
-def test_a_damaged_shard_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    save_file({"W_q": np.eye(4)}, "one.safetensors")
-    Path("w.safetensors.index.json").write_text(
-        json.dumps({"weight_map": {"W_q": "one.safetensors", "W_k": "two.safetensors"}}), encoding="utf-8"
-    )
-    line = told(words_for("w.safetensors.index.json")[0], monkeypatch, capsys)
-    assert "two.safetensors: cannot be read (No such file or directory)" in line
-
-
-@pytest.mark.long
-def test_the_line_that_converts_arrays_of_numpy_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("w.pkl").write_bytes(pickle.dumps(SQUARE))
-    code = told(words_for("w.pkl")[0], monkeypatch, capsys).partition(': python -c "')[2].rstrip().rstrip('"')
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-    assert cli.obey(["report=none", "variant=matrix", *words_for("w.npz")[0]]) == cli.DONE
-
-
-def test_the_line_that_converts_a_checkpoint_says_the_whole_path_and_the_name_that_is_read(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for folder in ("mine", "sentence-transformers/all-MiniLM-L6-v2"):
-        Path(folder).mkdir(parents=True)
-        Path(folder, "pytorch_model.bin").write_bytes(pickle.dumps(Boom()))
-    words = ["model=bert", "model.tokens=[1]"]
-    line = told([*words, "model.path=mine"], monkeypatch, capsys)
-    assert "torch.load('mine/pytorch_model.bin'," in line
-    assert line.endswith(",'mine/model.safetensors')\"\n")
-    line = told([*words, "model.path=sentence-transformers/all-MiniLM-L6-v2"], monkeypatch, capsys)
-    assert "convert it, in its folder: python" in line
-    assert "torch.load('pytorch_model.bin'," in line
-    assert line.endswith(",'model.safetensors')\"\n")
-
-
 def turned(data: bytes, place: int) -> bytes:
     """Return the bytes with one of them turned over."""
     return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
@@ -325,11 +277,3 @@ def test_projections_without_columns_are_one_line(tmp_path: Path) -> None:
     np.savez(path, W_q=np.zeros((4, 0)), W_k=np.zeros((4, 0)), W_v=np.zeros((4, 4)))
     with pytest.raises(UserError, match=r"shape \[4, 0\]; expected at least one number"):
         comparison("projections=file", f"projections.file={path}")
-
-
-def test_a_shape_that_is_no_numbers_is_one_line(tmp_path: Path) -> None:
-    head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (True, True), }".ljust(117) + b"\n"
-    path = tmp_path / "x.npy"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(8))
-    with pytest.raises(UserError, match="npy: cannot be read"):
-        comparison("embeddings=file", f"embeddings.file={path}")

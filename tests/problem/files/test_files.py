@@ -11,7 +11,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from attn_exp.config.inputs import STREAMS
-from attn_exp.problem import files
 from attn_exp.problem.drawing import begun
 from attn_exp.problem.embeddings import Start, start
 from tests.compose import config
@@ -105,16 +104,6 @@ def test_every_type_of_numbers_becomes_float64(kind: str, tmp_path: Path) -> Non
         np.testing.assert_array_equal(begin(f"embeddings.file={tmp_path / file}").x, [[0, 1, 2], [3, 4, 5]])
 
 
-def test_columns_turn_a_file(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", x=X.T)
-    np.testing.assert_array_equal(begin(f"embeddings.file={tmp_path}/x.npz", "embeddings.columns=true").x, X)
-
-
-def test_the_array_that_is_meant_may_be_named(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", one=X, other=-X)
-    np.testing.assert_array_equal(begin(f"embeddings.file={tmp_path}/x.npz", "embeddings.array=other").x, -X)
-
-
 def test_a_file_of_queries_keys_and_values_starts_there(tmp_path: Path) -> None:
     np.savez(tmp_path / "late.npz", Q=X, K=2 * X, V=3 * X)
     started = begin(f"embeddings.file={tmp_path}/late.npz", "projections=none")
@@ -147,11 +136,3 @@ def test_names_of_tokens_may_lie_in_a_file_of_their_own(name: str, content: str,
     (tmp_path / name).write_text(content, encoding="utf-8")
     words = (f"embeddings.file={tmp_path}/x.npy", f"embeddings.tokens={tmp_path / name}")
     assert begin(*words).tokens == TOKENS
-
-
-def test_shapes_are_known_before_a_number_is_read(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", x=X)
-    save_file({"x": X.astype("float32")}, tmp_path / "x.safetensors")
-    for name in ("x.npz", "x.safetensors"):
-        (entry,) = files.look(str(tmp_path / name), "embeddings.file").arrays.values()
-        assert entry.shape == (3, 4)

@@ -147,19 +147,6 @@ def test_every_layer_is_what_transformers_computes(name: str, tmp_path: Path) ->
         check(run(case, tmp_path, number), expected)
 
 
-@pytest.mark.parametrize(
-    "kind", ["BertForMaskedLM", "GPT2LMHeadModel", "LlamaForCausalLM", "ViTForImageClassification"]
-)
-def test_names_may_stand_below_the_name_of_the_model(kind: str, tmp_path: Path) -> None:
-    case = next(case for case in CASES.values() if kind.startswith(case.kind))
-    settings = getattr(transformers, f"{case.kind}Config")(**case.settings, attn_implementation="eager")
-    torch.manual_seed(0)
-    model = getattr(transformers, kind)(settings).eval()
-    model.save_pretrained(tmp_path)
-    expected = seen(model.base_model, case, given_to(case, tmp_path))[-1]
-    check(run(case, tmp_path, LAYERS - 1), expected)
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_checkpoints_of_other_types(dtype: str, tmp_path: Path) -> None:
     case = CASES["qwen2"]
@@ -174,16 +161,6 @@ def test_a_checkpoint_of_many_files(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path, max_shard_size="10KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 3
     check(run(case, tmp_path, 1), seen(model, case, given_to(case, tmp_path))[1])
-
-
-def test_patches_that_are_embedded_already(tmp_path: Path) -> None:
-    case = CASES["vit"]
-    model = built(case)
-    model.save_pretrained(tmp_path)
-    pixels = given_to(case, tmp_path)
-    with torch.no_grad():
-        np.save(tmp_path / "pixels.npy", model.embeddings.patch_embeddings(pixels)[0].numpy())
-    check(run(case, tmp_path, 1), seen(model, case, pixels)[1])
 
 
 def turned_back(weight: Any, heads: int) -> Any:

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from attn_exp.errors import UserError
 from attn_exp.problem import models
-from attn_exp.problem.files.checkpoint import Checkpoint
 from attn_exp.problem.models import llama, vit
+from attn_exp.problem.models._checkpoint import Checkpoint
 from attn_exp.problem.models._fields import settled
-from tests.checkpoints import BERT, write_bert
+from tests.checkpoints import write_bert
 from tests.compose import comparison
 from tests.problem.models.published import KNOWN, LLAMA3, OF_BERT, OF_GPT2, OF_LLAMA, OF_MISTRAL, OF_QWEN2, OF_VIT
 from tests.refusal import refusal
@@ -79,24 +78,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no kinds": (OF_BERT | {"type_vocab_size": 0}, "type_vocab_size=0; expected a whole number of at least 1"),
     "an odd head": (OF_LLAMA | {"head_dim": 7}, "gives each head 7 numbers; rotary positions turn pairs"),
-    "an odd head by division": (OF_LLAMA | {"hidden_size": 96}, "gives each head 3 numbers"),
     "groups that do not divide": (
         OF_LLAMA | {"num_key_value_heads": 5},
         "num_key_value_heads=5, which does not divide 32 heads",
-    ),
-    "default groups": (
-        OF_QWEN2 | {"num_key_value_heads": 28},
-        "num_key_value_heads=28, which does not divide 14 heads",
     ),
     "nobody's head_dim": (OF_QWEN2 | {"head_dim": None}, "head_dim=null; expected a whole number"),
     "windows of nobody": (OF_LLAMA | {"sliding_window": 4}, "sliding_window=4; only null is computed here"),
     "layers that nobody reads": (
         OF_MISTRAL | {"layer_types": ["full_attention"] * 32},
         "full_attention of layer 0, which slides",
-    ),
-    "windows without a size": (
-        OF_QWEN2 | {"layer_types": ["sliding_attention"] * 24},
-        "layer 0, which does not slide by",
     ),
     "too few layers": (
         OF_QWEN2 | {"layer_types": ["full_attention"]},
@@ -112,29 +102,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "factor=1e-320; expected a number of at",
     ),
     "no base": (OF_LLAMA | {"rope_theta": None}, "rope_theta=null; expected a number of at least 1"),
-    "a base of nothing": (
-        OF_LLAMA | {"rope_parameters": {"rope_theta": 0}},
-        "rope_theta=0; expected a number of at least 1",
-    ),
-    "half a rope": (
-        OF_LLAMA | {"rope_scaling": {"type": "linear", "factor": 2.0, "beta_fast": 3}},
-        "beta_fast=3; only null is",
-    ),
     "a filler past the words": (OF_BERT | {"pad_token_id": 40000}, "pad_token_id=40000, and the model has 30522 words"),
-    "no filler": (KNOWN["roberta-base"] | {"pad_token_id": None}, "pad_token_id=null; expected a whole number"),
     "a kernel of nothing": (OF_VIT | {"patch_size": 0}, "patch_size=0; expected a size, or [height,width]"),
-    "a kernel of one side": (OF_VIT | {"patch_size": [4, 0]}, "patch_size=[4,0]; expected a size, or [height,width]"),
     "a kernel past the picture": (
         OF_VIT | {"image_size": 8},
         "image_size=8, patch_size=16: no patch fits into the picture",
     ),
-    "a huge number": (
-        OF_LLAMA | {"hidden_size": 10**30},
-        "hidden_size=1000000000000000000000000000000; expected a whole",
-    ),
     "infinity": (OF_LLAMA | {"rms_norm_eps": float("inf")}, "rms_norm_eps=inf; expected a number above 0"),
-    "a rate": (OF_BERT | {"hidden_dropout_prob": 2}, "hidden_dropout_prob=2; expected a number from 0 to 1"),
-    "a type": (OF_BERT | {"torch_dtype": "int4"}, "torch_dtype=int4; expected a type such as float32"),
 }
 
 
@@ -188,12 +162,6 @@ def test_a_window_counts_the_token_itself(said: dict[str, Any], windows: dict[in
     for number, window in windows.items():
         sides = {} if window is None else {"window": {"left": window[0], "right": window[1]}}
         assert llama.mask(config, number) == {"causal": {}, **sides}
-
-
-def test_a_window_without_causal_reaches_to_both_sides_and_counts_the_token_not() -> None:
-    config = held(MISTRAL | {"is_causal": False})
-    assert llama.mask(config, 0) == {"window": {"left": 3, "right": 3}}
-    assert llama.mask(held(OF_LLAMA | {"is_causal": False}), 0) == {}
 
 
 def test_qwen2_has_windows_from_layer_28_on_where_nothing_is_said() -> None:
@@ -285,7 +253,7 @@ def test_a_bias_that_config_json_denies_is_refused(tmp_path: Path) -> None:
     arrays["layers.0.self_attn.q_proj.bias"] = ones[0]
     save_file(arrays, tmp_path / "model.safetensors")
     words = ("model=llama", f"model.path={tmp_path}", "model.tokens=[1]")
-    assert "it holds layers.0.self_attn.q_proj.bias, and config.json says that there is none" in refusal(
+    assert "layers.0.self_attn.q_proj.bias is there, and config.json says that there is none" in refusal(
         comparison, *words
     )
     (tmp_path / "config.json").write_text(json.dumps(settings | {"attention_bias": True}), encoding="utf-8")
@@ -297,9 +265,3 @@ def test_a_picture_has_the_size_of_the_model(shape: tuple[int, ...]) -> None:
     opened = Checkpoint(Path(), held(OF_VIT | {"image_size": 16, "patch_size": 4}), {}, "model.path=a")
     message = refusal(vit.projected, opened, np.ones(shape))
     assert message == f"model.patches holds {' x '.join(map(str, shape))} pixels; the model takes 3 x 16 x 16"
-
-
-def test_the_tiny_bert_of_these_tests_is_one(tmp_path: Path) -> None:
-    assert held(BERT)["layer_norm_eps"] == 1e-12
-    with pytest.raises(UserError):
-        held(BERT | {"num_attention_heads": 3})

@@ -54,13 +54,6 @@ def test_its_own_tokenizer_names_the_tokens() -> None:
     assert set(found.problem.tokens) <= set(vocabulary)
 
 
-def test_ids_and_text_are_the_same_run(torchs: Any) -> None:
-    ids, _ = torchs
-    by_text = comparison("model=bert", f"model.path={FOLDER}", f"model.text='{TEXT}'", "model.layer=2")
-    by_ids = comparison("model=bert", f"model.path={FOLDER}", f"model.tokens={ids}", "model.layer=2")
-    assert np.array_equal(by_text.problem.x, by_ids.problem.x)  # type: ignore[arg-type] # both are there
-
-
 def test_a_run_is_repeated_without_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["model=bert", f"model.path={FOLDER}", f"model.text='{TEXT}'", "model.layer=3", "report=none"]

@@ -16,6 +16,16 @@ from attn_exp.problem.models.model import Layer
 X = np.linspace(-12, 12, 4801, dtype=np.float32)
 
 
+class Weights:
+    """The weights of a norm whose bias is 0."""
+
+    def __init__(self, *weights: float) -> None:
+        self.weights = np.array(weights)
+
+    def array(self, name: str) -> np.ndarray[Any, Any]:
+        return self.weights * name.endswith("weight")
+
+
 def test_the_error_function_is_that_of_python() -> None:
     np.testing.assert_allclose(parts.erf(X), [math.erf(x) for x in X], rtol=0, atol=3e-7)
 
@@ -37,7 +47,7 @@ def test_activations_follow_their_formulas(name: str, formula: object) -> None:
 
 
 def test_a_root_mean_square_norm_by_hand() -> None:
-    normed = parts.rms_norm(np.array([[3.0, 4.0]]), np.array([1.0, 2.0]), 0.0)
+    normed = parts.rms_norm(np.array([[3.0, 4.0]]), Weights(1.0, 2.0), "", 0.0)  # type: ignore[arg-type] # no more is asked
     np.testing.assert_allclose(normed, [[3 / math.sqrt(12.5), 8 / math.sqrt(12.5)]])
 
 
@@ -51,15 +61,9 @@ def test_attention_by_hand() -> None:
 
 
 def test_the_epsilon_of_a_norm_stands_under_the_root() -> None:
-    class Ones:
-        """A norm whose weight is 1 and whose bias is 0."""
-
-        def array(self, name: str) -> np.ndarray[Any, Any]:
-            return np.full(2, float(name.endswith("weight")))
-
     x = np.array([[3.0, 1.0]])  # mean 2, variance 1
-    np.testing.assert_allclose(parts.layer_norm(x, Ones(), "ln", 3.0), [[0.5, -0.5]])  # type: ignore[arg-type] # no more is asked
-    np.testing.assert_allclose(parts.rms_norm(x, np.ones(2), 4.0), [[1.0, 1 / 3]])  # 3 and 1 over sqrt(5 + 4)
+    np.testing.assert_allclose(parts.layer_norm(x, Weights(1, 1), "ln", 3.0), [[0.5, -0.5]])  # type: ignore[arg-type] # no more is asked
+    np.testing.assert_allclose(parts.rms_norm(x, Weights(1, 1), "ln", 4.0), [[1.0, 1 / 3]])  # type: ignore[arg-type] # 3 and 1 over sqrt(5 + 4)
 
 
 @pytest.mark.parametrize(

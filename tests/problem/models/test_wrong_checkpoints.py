@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import pickle
 import subprocess
 import sys
@@ -26,25 +25,13 @@ def refused(path: Path, *words: str) -> str:
     return refusal(comparison, "model=bert", f"model.path={path}", *(words or ("model.tokens=[1,2]",)))
 
 
-def test_what_is_written_here_runs(tmp_path: Path) -> None:
-    write_bert(tmp_path)
-    found = comparison("model=bert", f"model.path={tmp_path}", "model.tokens=[1,2]", "model.layer=1")
-    assert found.rows[0].error < 1e-12
-    assert found.config.title == f"Layer 1 of the bert model {tmp_path.name}, whose layers are 0 to 1"
-
-
 CONFIGS = {
     "another family": ({"model_type": "gpt2"}, "is of model_type=gpt2; model=bert reads bert, roberta"),
-    "no family": ({"model_type": None}, "is of model_type=None"),
     "a list for a family": ({"model_type": ["bert"]}, "is of model_type=['bert']"),
-    "no heads": ({"num_attention_heads": None}, "12 heads, which do not divide the 8 numbers"),
-    "heads in words": ({"num_attention_heads": "two"}, "num_attention_heads=two; expected a whole number"),
-    "no head at all": ({"num_attention_heads": 0}, "num_attention_heads=0; expected a whole number"),
     "heads that do not divide": ({"num_attention_heads": 3}, "3 heads, which do not divide the 8 numbers"),
     "layers that are not there": ({"num_hidden_layers": 9}, "unknown tensor 'encoder.layer.2."),
     "relative positions": ({"position_embedding_type": "relative_key"}, "position_embedding_type=relative_key"),
     "an activation of its own": ({"hidden_act": "mish"}, "hidden_act=mish; expected one of gelu,"),
-    "a list for an activation": ({"hidden_act": ["relu"]}, "hidden_act=[relu]; expected one of gelu,"),
     "filler past the last place": (
         {"model_type": "roberta", "pad_token_id": 9},
         "pad_token_id=9, from which RoBERTa counts its 6 places",
@@ -76,11 +63,8 @@ QUERY, WORDS = "encoder.layer.0.attention.self.query.weight", "embeddings.word_e
 TENSORS = {
     "no query": (change(QUERY, None), f"unknown tensor '{QUERY}'"),
     "a query of another size": (change(QUERY, np.ones((8, 7), np.float32)), "has the shape [8, 7]; expected [8, 8]"),
-    "a query of one axis": (change(QUERY, np.ones(64, np.float32)), "has the shape [64]; expected [8, 8]"),
     "whole numbers": (change(QUERY, np.ones((8, 8), np.int32)), "holds I32; expected real numbers"),
     "no number": (change(QUERY, np.full((8, 8), np.nan, np.float32)), "W_q holds numbers that are not finite"),
-    "words without numbers": (change(WORDS, np.ones((0, 8), np.float32)), "has the shape [0, 8]; expected [10, 8]"),
-    "no words": (change(WORDS, None), f"unknown tensor '{WORDS}'"),
 }
 
 
@@ -112,40 +96,6 @@ def test_what_the_model_does_not_take(word: str, tmp_path: Path) -> None:
     assert ASKED[word] in refused(tmp_path, *words)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [("{", "tokenizer.json cannot be read"), ("[]", "tokenizer.json cannot be read"), ("", "tokenizer.json cannot be")],
-)
-def test_a_tokenizer_that_is_none(text: str, said: str, tmp_path: Path) -> None:
-    write_bert(tmp_path)
-    (tmp_path / "tokenizer.json").write_text(text, encoding="utf-8")
-    assert said in refused(tmp_path, "model.text=hello")
-
-
-@pytest.mark.long
-def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
-    write_bert(tmp_path)
-    words: dict[str, Any] = {
-        "model": {"type": "WordLevel", "vocab": {"hello": 3, "world": 12, "?": 0}, "unk_token": "?"}
-    }
-    whole: dict[str, Any] = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        "normalizer": None,
-    }
-    whole |= {"pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None, **words}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(whole), encoding="utf-8")
-    found = refused(tmp_path, "model.text='hello world'")
-    assert found == (
-        f"model.path={tmp_path}: its tokenizer.json is another model's: world has the token id 12, but the model knows "
-        "10: 0 to 9"
-    )
-    assert "no token; write some words" in refused(tmp_path, "model.text=''")
-
-
 def emptied(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
@@ -166,17 +116,22 @@ FILES = {
     "no weights": (emptied, "model.safetensors is not there"),
     "a pickle": (pickled, "pytorch_model.bin is a pickle"),
     "no config": (lambda folder: (folder / "config.json").unlink(), "config.json is not there"),
-    "a config of no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json is no JSON"),
+    "a config of no JSON": (
+        lambda folder: (folder / "config.json").write_text("{"),
+        "config.json: cannot be read (it is no JSON",
+    ),
     "a config that says it twice": (
         lambda folder: (folder / "config.json").write_text('{"model_type": "bert", "model_type": "gpt2"}'),
-        "config.json cannot be read (config.json names model_type twice)",
+        "config.json: cannot be read (it names model_type twice)",
     ),
     "a config that is a folder": (
         lambda folder: ((folder / "config.json").unlink(), (folder / "config.json").mkdir()),
-        "config.json cannot be read (no regular file)",
+        "config.json: cannot be read (no regular file)",
     ),
-    "a config of a list": (lambda folder: (folder / "config.json").write_text("[1]"), "config.json is no JSON object"),
-    "a deep config": (lambda folder: (folder / "config.json").write_text('{"a":' + 10**5 * "["), "config.json cannot"),
+    "a config of a list": (
+        lambda folder: (folder / "config.json").write_text("[1]"),
+        "config.json: cannot be read (it is no JSON object)",
+    ),
     "weights cut off": (
         lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-4]),
         "cut off",
@@ -216,8 +171,6 @@ def test_a_path_that_is_not_there(path: str, tmp_path: Path) -> None:
 
 ROPES = {
     "yarn": ({"type": "yarn", "factor": 4.0}, "stretches rope by rope_type=yarn; known: default, linear, llama3"),
-    "a list": ({"type": ["llama3"]}, "stretches rope by rope_type=[llama3]; known"),
-    "no factor": ({"rope_type": "linear"}, "factor=null; expected a number of at least 1"),
     "no low end": (
         {"rope_type": "llama3", "factor": 8, "high_freq_factor": 4},
         "low_freq_factor=null; expected a number above 0",
@@ -231,7 +184,6 @@ ROPES = {
         "partial_rotary_factor=0.5; only 1.0 or 1 or null is computed",
     ),
     "a number": (8, "=8; expected settings by their names"),
-    "a list of nothing": ([], "=[]; expected settings by their names"),
 }
 
 
@@ -279,11 +231,6 @@ def test_what_is_left_to_a_model_needs_one(word: str) -> None:
         comparison(word)
 
 
-def test_settings_of_a_model_need_one() -> None:
-    with pytest.raises(UserError, match="no model is chosen"):
-        comparison("model.layer=3")
-
-
 def test_what_the_user_says_wins(tmp_path: Path) -> None:
     write_bert(tmp_path)
     words = ("model=bert", f"model.path={tmp_path}", "model.tokens=[1,2,3]")
@@ -303,37 +250,3 @@ def test_what_the_user_says_wins(tmp_path: Path) -> None:
     other = comparison(*words, "embeddings=random", "embeddings.tokens=5")
     assert len(other.problem.tokens) == 5
     assert np.array_equal(other.problem.projections["W_q"], plain.problem.projections["W_q"])
-
-
-@pytest.mark.long
-def test_a_large_checkpoint_takes_no_more_memory_than_its_layers_in_use(tmp_path: Path) -> None:
-    """Half a gigabyte of zeros that the disk does not hold either; one layer of it is 13 MB."""
-    width, hidden, layers = 1024, 1024, 40
-    shapes = {"model.embed_tokens.weight": [2000, width]}
-    for number in range(layers):
-        start = f"model.layers.{number}."
-        shapes |= {f"{start}{name}_layernorm.weight": [width] for name in ("input", "post_attention")}
-        shapes |= {f"{start}self_attn.{letter}_proj.weight": [width, width] for letter in "qkvo"}
-        shapes |= {f"{start}mlp.{name}_proj.weight": [hidden, width] for name in ("gate", "up", "down")}
-    header, end = dict[str, Any](), 0
-    for name, shape in shapes.items():
-        size = 2 * math.prod(shape)
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}
-        end += size
-    text = json.dumps(header).encode()
-    with (tmp_path / "model.safetensors").open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        file.truncate(8 + len(text) + end)
-    sizes = {"hidden_size": width, "num_attention_heads": 16, "num_hidden_layers": layers, "intermediate_size": hidden}
-    sizes["vocab_size"] = 2000
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **sizes}), encoding="utf-8")
-    assert end > 500_000_000
-    code = (  # the largest size of this process alone: what getrusage says, a process inherits from its parent
-        "import sys; from attn_exp.cli import obey; obey(sys.argv[1:]);"
-        "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
-    )
-    words = ("model=llama", f"model.path={tmp_path}", "model.tokens=[1,2]", "model.layer=39", "report=none")
-    answer = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=100
-    )
-    assert int(answer.stdout.split()[-1]) < 300_000  # KiB, of which Python and its libraries take a third

@@ -14,16 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine
+from attn_exp import machine, parsing
 from attn_exp.arrays import Array
 from attn_exp.child import Child, NoAnswerError
-from attn_exp.errors import UserError, brief, first_line, unknown
-from attn_exp.problem.files import pickles, safetensors
-from attn_exp.problem.files.format import size_of
+from attn_exp.errors import UserError, brief, unknown
+from attn_exp.problem import files
+from attn_exp.problem.files import safetensors
+from attn_exp.problem.files.format import Entry, size_of
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZER = "tokenizer.json"
 EXPECTED = f"expected a folder with {CONFIG} and {WEIGHTS}, or a llama2.c file"
+MOST_CONFIG = 2**24
 
 HEADER = struct.Struct("<7i")
 SIZES = (
@@ -31,8 +33,6 @@ SIZES = (
     "vocab_size", "max_position_embeddings",
 )  # fmt: skip
 """What the seven numbers are, as config.json calls them; a vocabulary below 0 has an output layer of its own."""
-
-MOST_LAYERS, MOST_CONFIG = 10_000, 2**24
 
 LEAST_SECONDS, BYTES_A_SECOND, LETTERS_A_SECOND = 6, 5_000_000, 100_000
 """How long a tokenizer may take: so many seconds, and more for a large file and a long text."""
@@ -47,7 +47,7 @@ class Checkpoint:
 
     folder: Path
     config: Mapping[str, Any]
-    tensors: Mapping[str, safetensors.Tensor]
+    tensors: Mapping[str, Entry]
     key: str
     prefix: str = ""
 
@@ -59,7 +59,7 @@ class Checkpoint:
         """Say whether there is such a tensor."""
         return self.prefix + name in self.tensors
 
-    def tensor(self, name: str) -> safetensors.Tensor:
+    def tensor(self, name: str) -> Entry:
         """Return where a tensor lies.
 
         Raises:
@@ -76,119 +76,91 @@ class Checkpoint:
             UserError: one is not there, holds no real numbers, has another shape, or should not be there.
         """
         for name, shape in shapes:
+            whole = f"{self.key}: {self.prefix}{name}"
             if shape is None:
                 if self.has(name):
-                    raise UserError(f"{self.key}: it holds {self.prefix}{name}, and {CONFIG} says that there is none")
+                    raise UserError(f"{whole} is there, and {CONFIG} says that there is none")
                 continue
             tensor = self.tensor(name)
             if tensor.shape != shape:
                 said = f"the shape {brief(str([*tensor.shape]))}; expected {brief(str([*shape]))}"
-                raise UserError(f"{self.key}: {tensor.name} has {said}")
+                raise UserError(f"{whole} has {said}")
             if "F" not in tensor.dtype:
-                raise UserError(f"{self.key}: {tensor.name} holds {tensor.dtype}; expected real numbers")
+                raise UserError(f"{whole} holds {tensor.dtype}; expected real numbers")
 
-    def array(self, name: str, rows: Array | None = None) -> Array:
+    def array(self, name: str, rows: Any = ...) -> Array:
         """Return a tensor, or some rows of it, as float32, or float64 where it is that."""
-        numbers = safetensors.array(self.tensor(name), rows)
+        numbers = self.tensor(name).read(rows)
         return numbers if numbers.dtype == np.float64 else numbers.astype(np.float32, copy=False)
 
-    def linear(self, name: str) -> tuple[Array, Array | None]:
-        """Return W `[m n]` and b `[n]` of an `nn.Linear`, which stores W turned; b is None where it has none."""
-        bias = f"{name}.bias"
-        return self.array(f"{name}.weight").T, self.array(bias) if self.has(bias) else None
 
-    def rows(self, name: str) -> int:
-        """Return how many rows a tensor has."""
-        return (self.tensor(name).shape or (0,))[0]
-
-
-def opened(path: Path, key: str) -> Checkpoint:
+def open_checkpoint(path: Path, key: str) -> Checkpoint:
     """Open a folder, a safetensors file beside its config.json, or a llama2.c file; no number is read.
 
     Raises:
         UserError: what is not there, lies, or is a pickle.
     """
     try:
-        if path.suffix == ".bin" and path.is_file():
-            if pickles.is_pickle(path):
-                raise pickles.refusal(path, key)
+        if path.suffix == ".bin" and path.is_file() and not files.is_pickle(path):
             return Checkpoint(path.parent, *open_llama2c(path, key), key)
-        folder = path if path.is_dir() else path.parent
         if not path.exists():
             raise UserError(f"{key}: not there; {EXPECTED}")
-        tensors = weights(path, key)
-        return Checkpoint(folder, config(folder, key), tensors, key)
-    except (OSError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
-        raise UserError(f"{key}: cannot be read ({reason})") from error
+        tensors = read_tensors(path, key)
+    except OSError as error:
+        raise files.unreadable(key, error) from error
+    folder = path if path.is_dir() else path.parent
+    return Checkpoint(folder, read_config(folder, key), tensors, key)
 
 
-def config(folder: Path, key: str) -> dict[str, Any]:
+def read_config(folder: Path, key: str) -> dict[str, Any]:
     """Return what config.json says."""
-    path = folder / CONFIG
-    if not path.exists():
-        raise UserError(f"{key}: {CONFIG} is not there; {EXPECTED}")
     try:
-        return safetensors.plain_json(machine.read(path, MOST_CONFIG), CONFIG)
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
-        raise UserError(f"{key}: {CONFIG} cannot be read ({reason})") from error
+        said = parsing.read_json(folder / CONFIG, MOST_CONFIG, once=True)
+        if not isinstance(said, dict):
+            raise ValueError("it is no JSON object")
+    except FileNotFoundError as error:
+        raise UserError(f"{key}: {CONFIG} is not there; {EXPECTED}") from error
+    except (OSError, ValueError) as error:
+        raise files.unreadable(f"{key}: {CONFIG}", error) from error
+    return said
 
 
-def weights(path: Path, key: str) -> dict[str, safetensors.Tensor]:
+def read_tensors(path: Path, key: str) -> Mapping[str, Entry]:
     """Return the tensors of a folder, or of one file in it."""
     if path.is_file():
-        if pickles.is_pickle(path):
-            raise pickles.refusal(path, key)
-        if not path.name.endswith((safetensors.SUFFIX, safetensors.INDEX)):
-            raise UserError(f"{key}: neither a folder nor safetensors; {EXPECTED}")
-        return safetensors.tensors(path, key)
-    for name in (WEIGHTS, INDEX):
-        if (path / name).exists():
-            return safetensors.tensors(path / name, f"{key}: {name}")
-    pickle = next((file for file in sorted(path.iterdir()) if pickles.is_pickle(file)), None)
-    if pickle is not None:
-        raise pickles.refusal(pickle, key)
-    raise UserError(f"{key}: {WEIGHTS} is not there; {EXPECTED}")
-
-
-def rooted(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
-    """Return the checkpoint with what stands before the tensor `anchor` as its prefix, such as `bert.`.
-
-    Raises:
-        UserError: no tensor of that name, or several.
-    """
-    names = [name for name in checkpoint.tensors if name == anchor or name.endswith(f".{anchor}")]
-    if len(names) != 1:
-        problem = unknown(anchor, sorted(checkpoint.tensors), "tensor") if not names else f"several end in {anchor}"
-        raise UserError(f"{checkpoint.key}: {problem}")
-    return replace(checkpoint, tensors=renamed(checkpoint), prefix=names[0].removesuffix(anchor))
+        return files.look_at(path, key).arrays
+    names = [name for name in (WEIGHTS, INDEX) if (path / name).exists()]
+    names += [file.name for file in sorted(path.iterdir()) if files.is_pickle(file)]
+    if not names:
+        raise UserError(f"{key}: {WEIGHTS} is not there; {EXPECTED}")
+    return files.look_at(path / names[0], f"{key}: {names[0]}").arrays
 
 
 EARLIER = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 """How earlier checkpoints, such as bert-base-uncased, end the names of a norm, and how later ones do."""
 
 
-def renamed(checkpoint: Checkpoint) -> dict[str, safetensors.Tensor]:
-    """Return the tensors by the names of today.
+def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
+    """Return the checkpoint with what stands before the tensor `anchor` as its prefix, such as `bert.`.
 
     Raises:
-        UserError: one is there under both names.
+        UserError: no tensor of that name, or several.
     """
-    tensors = dict(checkpoint.tensors)
-    for name in checkpoint.tensors:
-        ending = next((ending for ending in EARLIER if name.endswith(ending)), None)
-        if ending is not None:
-            today = name.removesuffix(ending) + EARLIER[ending]
-            if today in tensors:
-                raise UserError(f"{checkpoint.key}: it holds both {brief(name)} and {brief(today)}")
-            tensors[today] = tensors.pop(name)
-    return tensors
+    tensors: dict[str, Entry] = {}
+    for name, tensor in checkpoint.tensors.items():
+        ending = next((ending for ending in EARLIER if name.endswith(ending)), "")
+        today = name.removesuffix(ending) + EARLIER.get(ending, "")
+        if today != name and today in checkpoint.tensors:
+            raise UserError(f"{checkpoint.key}: it holds both {brief(name)} and {brief(today)}")
+        tensors[today] = tensor
+    names = [name for name in tensors if name == anchor or name.endswith(f".{anchor}")]
+    if len(names) != 1:
+        problem = f"several end in {anchor}" if names else unknown(anchor, sorted(tensors), "tensor")
+        raise UserError(f"{checkpoint.key}: {problem}")
+    return replace(checkpoint, tensors=tensors, prefix=names[0].removesuffix(anchor))
 
 
-def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, safetensors.Tensor]]:
+def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]]:
     """Return the settings as a config.json would say them, and the tensors by the names of Llama checkpoints.
 
     Raises:
@@ -196,29 +168,21 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, safete
     """
     with machine.opened(path) as file:
         length = size_of(file)
-        header = file.read(HEADER.size)
-    if length < HEADER.size:
-        raise UserError(f"{key}: {length} bytes, too short for a llama2.c file")
+        header = file.read(HEADER.size).ljust(HEADER.size, b"\0")
     config: dict[str, Any] = dict(zip(SIZES, HEADER.unpack(header), strict=True))
     apart = config["vocab_size"] < 0
     config["vocab_size"] = abs(config["vocab_size"])
-    check_sizes(config, key)
+    dim, heads, groups = (config[SIZES[place]] for place in (0, 3, 4))
+    if min(config.values()) <= 0 or dim % (2 * heads) or heads % groups or config["num_hidden_layers"] > length:
+        numbers = ", ".join(f"{name}={value}" for name, value in config.items())
+        raise UserError(f"{key}: no llama2.c file of version 0: {numbers}")
     tensors, end = {}, HEADER.size
     for name, shape in arrays_of_llama2c(config, apart):
-        tensors[name] = safetensors.Tensor(path, name, "F32", shape, end)
-        end += tensors[name].nbytes
+        tensors[name] = safetensors.place(path, "F32", shape, end)
+        end += safetensors.nbytes("F32", shape)
     if end != length:
         raise UserError(f"{key}: its header describes {end:,} bytes, and the file has {length:,}: no llama2.c file?")
     return {**config, "model_type": "llama2.c"}, tensors
-
-
-def check_sizes(config: dict[str, Any], key: str) -> None:
-    """Refuse sizes of no model."""
-    dim, layers, heads, groups = (config[SIZES[place]] for place in (0, 2, 3, 4))
-    even = min(config.values()) > 0 and dim % heads == 0 and heads % groups == 0 and dim // heads % 2 == 0
-    if not even or layers > MOST_LAYERS:
-        numbers = ", ".join(f"{name}={value}" for name, value in config.items())
-        raise UserError(f"{key}: no llama2.c file of version 0: {numbers}")
 
 
 def arrays_of_llama2c(config: dict[str, Any], apart: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -259,11 +223,10 @@ def encode_text(folder: Path, text: str, key: str, child: Child) -> tuple[list[i
     try:
         text.encode()
         answer = child.ask({"path": str(path), "text": text, "key": said}, seconds)
-        ids, tokens = answer["ids"], answer["tokens"]
     except UnicodeEncodeError as error:
         raise UserError("model.text holds bytes that are no text") from error
     except NoAnswerError as error:
         raise UserError(f"{said} cannot be used ({brief(error.how)})") from error
-    if not ids:
+    if not answer["ids"]:
         raise UserError(f"model.text={brief(text)!r}: no token; write some words")
-    return ids, tuple(tokens)
+    return answer["ids"], tuple(answer["tokens"])
