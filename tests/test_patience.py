@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 
@@ -10,13 +9,9 @@ import numpy as np
 import pytest
 
 from attn_exp import patience
-from attn_exp.experiment import forecast
-from attn_exp.experiment.compare import prepared
-from attn_exp.experiment.progress import PointProgress
 from attn_exp.forms.looped import attend
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
-from tests.compose import config
 
 
 def test_a_quiet_command_says_where_it_is_once_it_is_long(
@@ -55,32 +50,6 @@ def test_a_place_is_that_of_the_deepest_room() -> None:
     attend(x, x, x, Rules(scale=1.0, masks=(Telling(),)))
     assert places == ["attention is computed"]
     assert patience.where(sys._getframe()) == "at work"
-
-
-def test_a_long_run_is_foretold_and_a_short_one_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.StringIO()
-    _, problem, variants = prepared(config("embeddings=random", "embeddings.tokens=400", "variant=[looped,matrix]"))
-    monkeypatch.setattr(forecast, "timed", lambda variant, length, *_: 1e-4 * length**2 * (variant.name == "looped"))
-    forecast.tell(variants, problem, "auto", stream)
-    assert stream.getvalue() == "attn_exp: 400 tokens take about 16 s (looped 16 s); Ctrl-C ends it\n"
-    monkeypatch.setattr(forecast, "timed", lambda *_: pytest.fail("it was timed"))
-    _, problem, variants = prepared(config("embeddings=random", "embeddings.tokens=40", "variant=[looped,matrix]"))
-    forecast.tell(variants, problem, "auto", stream)
-    assert stream.getvalue().count("\n") == 1
-
-
-def test_a_form_is_timed_until_the_call_itself_no_longer_counts() -> None:
-    _, problem, variants = prepared(config("embeddings=random", "embeddings.tokens=500", "variant=[looped,matrix]"))
-    times = forecast.seconds_of(variants, problem)
-    assert times["looped"] > 2 * times["matrix"] > 0  # a busy machine may take either one up for a while
-    assert 0.5 < times["looped"] < 600
-
-
-def test_a_slow_sweep_says_a_first_line_before_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    progress = PointProgress(10, stream=io.StringIO())
-    assert not progress.due(5.0) and progress.due(7.5)
-    progress.shown = 1.0
-    assert not progress.due(20.0) and progress.due(30.0)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from time import perf_counter
 
@@ -13,10 +12,10 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError, shown
-from attn_exp.experiment import checks, forecast, ladder, memory, number_types
+from attn_exp.experiment import checks, ladder, memory, number_types
 from attn_exp.experiment.checks.precision import as_exact
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.executing import embedded_once, execute, keep
+from attn_exp.experiment.executing import embedded, execute, keep
 from attn_exp.experiment.measuring import distance, make_rows
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.row import Agreement, Distance
@@ -73,51 +72,36 @@ def tabulate(
         UserError: as `compare`.
     """
     config, problem, variants = prepared(config, under_way, bind)
-    if progress:
-        forecast.tell(variants, problem, config.weights, progress.stream)
     if dtype != "float64":
         kind = number_types.kind(dtype)
         problem = number_types.rounded(problem, kind)
         variants = tuple(replace(variant, given_in=kind) for variant in variants)
     traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
     check_any(variants)
-    questions = {variant.name: variant.question for variant in variants if not variant.refused}
-    if dtype != "float64":
-        expected = exact_answers([variant for variant in variants if not variant.refused], problem)
-        traces = {name: in_float64(trace) for name, trace in traces.items()}
+    answered = [variant for variant in variants if not variant.refused]
+    if dtype == "float64":
+        expected = oracle.answers({variant.name: variant.question for variant in answered}, problem)
     else:
-        expected = oracle.answers(questions, problem)
+        exact = number_types.rounded(problem, np.dtype(np.float64))
+        expected = {variant.name: exact_answer(variant, exact) for variant in answered}
+        traces = {  # measuring them in float64 rounds nothing
+            name: trace.replace(**{stage: array.astype(np.float64) for stage, array in trace.stages()})
+            for name, trace in traces.items()
+        }
     rows = make_rows(config, problem, variants, traces, expected)
-    published = held(config, problem, variants, traces)
+    published: tuple[Agreement, ...] = ()
+    if config.published:
+        from attn_exp.experiment.documents.published import hold  # noqa: PLC0415 - most runs repeat no document
+
+        published = hold(config, problem, variants, traces)
     return Comparison(config, problem, variants, rows, (), traces, published, seconds=seconds)
 
 
-def exact_answers(variants: Sequence[Settled], problem: Problem) -> dict[str, oracle.Answer]:
-    """Return what each variant computes in float64 from the very numbers of a problem in a coarser type."""
-    exact = number_types.rounded(problem, np.dtype(np.float64))
-    answers = {}
-    for variant in variants:
-        trace = execute(replace(as_exact(variant), mistakes=()), exact)
-        assert trace.weights is not None or trace.output is not None
-        weights = np.empty(0) if trace.weights is None else trace.weights
-        answers[variant.name] = oracle.Answer(tuple(range(len(problem.tokens))), weights, trace.output)
-    return answers
-
-
-def in_float64(trace: Trace) -> Trace:
-    """Return the stages of a trace in float64, so that measuring them rounds nothing."""
-    return trace.replace(**{name: array.astype(np.float64) for name, array in trace.stages()})
-
-
-def held(
-    config: Config, problem: Problem, variants: Sequence[Settled], traces: Mapping[str, Trace]
-) -> tuple[Agreement, ...]:
-    """Hold a run against the printed figures of a document, where it has any."""
-    if not config.published:
-        return ()
-    from attn_exp.experiment.documents.published import hold  # noqa: PLC0415 - most runs repeat no document
-
-    return hold(config, problem, variants, traces)
+def exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
+    """Return what a variant computes in float64 from a problem in float64."""
+    trace = execute(replace(as_exact(variant), mistakes=()), problem)
+    weights = np.empty(0) if trace.weights is None else trace.weights
+    return oracle.Answer(tuple(range(len(problem.tokens))), weights, trace.output)
 
 
 def prepared(
@@ -135,14 +119,19 @@ def prepared(
     problem = build(config)
     memory.check(config, len(problem.tokens), problem.keys)
     variants = tuple(settle(name, variant, config, problem, bind) for name, variant in config.variant.items())
-    stranger = next((variant for variant in variants if forms.is_own(variant.form) and variant.own is None), None)
-    if stranger is not None:
-        raise UserError(
-            f"variant.{stranger.name}.form={stranger.form} is code that the command line does not name; "
-            f"write variant.{stranger.name}.form={stranger.form} yourself to run it"
-        )
+    for variant in variants:
+        if forms.is_own(variant.form) and variant.own is None:
+            setting = f"variant.{variant.name}.form={variant.form}"
+            raise UserError(
+                f"{setting} is code that the command line does not name; write {setting} yourself to run it"
+            )
     check_any(variants)
-    check_against(config, variants)
+    if config.against not in (None, *config.variant):
+        rows = ", ".join(config.variant)
+        raise UserError(f"against={shown(config.against)}: there is no such row; choose one of {rows}")
+    refused = next((variant.refused for variant in variants if variant.name == config.against), None)
+    if refused:
+        raise UserError(f"against={config.against} cannot be computed, so nothing can be compared with it: {refused}")
     return config, problem, variants
 
 
@@ -152,22 +141,6 @@ def check_any(variants: Sequence[Settled]) -> None:
         raise UserError("; ".join(f"{variant.name}: {variant.refused}" for variant in variants))
 
 
-def check_against(config: Config, variants: Sequence[Settled]) -> None:
-    """Refuse a row to compare with that is not there, or that its form cannot compute.
-
-    Raises:
-        UserError: the rows that there are, or why it cannot be computed.
-    """
-    if config.against is None:
-        return
-    if config.against not in config.variant:
-        rows = ", ".join(config.variant)
-        raise UserError(f"against={shown(config.against)}: there is no such row; choose one of {rows}")
-    refused = next(variant.refused for variant in variants if variant.name == config.against)
-    if refused:
-        raise UserError(f"against={config.against} cannot be computed, so nothing can be compared with it: {refused}")
-
-
 def compute_all(
     variants: Sequence[Settled], problem: Problem, weights: str, progress: Progress | None
 ) -> tuple[dict[str, Trace], dict[str, float], tuple[Settled, ...]]:
@@ -175,17 +148,17 @@ def compute_all(
     variants, of which those have `failed` whose own code gave no answer."""
     traces = {variant.name: Trace() for variant in variants}
     seconds, failed = {}, dict[str, str]()
-    for variant, given in zip(variants, embedded_once(variants, problem), strict=True):
+    for variant in variants:
+        problem = embedded(variant, problem)  # x is projected once for variants that mark the same positions
         if progress:
             progress.begin(variant.name)
         start = perf_counter()
-        if not variant.refused:
-            try:
-                with variant.own.patience if variant.own else nullcontext():
-                    traces[variant.name] = keep(variant, given, weights, progress.tell if progress else None)
+        try:
+            if not variant.refused:
+                traces[variant.name] = keep(variant, problem, weights, progress.tell if progress else None)
                 seconds[variant.name] = perf_counter() - start
-            except OwnCodeError as error:
-                failed[variant.name] = str(error)
+        except OwnCodeError as error:
+            failed[variant.name] = str(error)
         if progress:
             progress.end()
     return traces, seconds, tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,6 @@ from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.heads import pool_heads
 from attn_exp.problem.problem import Problem, sides
-from attn_exp.rules.positions.position import Position
 
 
 def execute(settled: Settled, problem: Problem) -> Trace:
@@ -43,7 +42,7 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
 def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
     """Put the problem through a form, from marked positions to the output; mistakes are made by a recipe instead."""
     if settled.mistakes:
-        from attn_exp.experiment.mistaken import mistaken  # noqa: PLC0415 - most runs make none
+        from attn_exp.experiment.recipes import mistaken  # noqa: PLC0415 - most runs make none
 
         return mistaken(settled, problem)
     if settled.own is not None and settled.own.layer:
@@ -89,27 +88,16 @@ def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | No
 def embedded(settled: Settled, problem: Problem) -> Problem:
     """Return the problem whose q, k and v are projected from x with the variant's positions marked in it.
 
-    It is the same problem where no position changes x, or where they are marked already.
+    It is the same problem where no position changes x, or where they are marked already. A recipe with mistakes, or a
+    layer of the user's own, marks x itself.
     """
     marks = tuple(position for position in settled.positions if position.changes_x)
+    if settled.mistakes or (settled.own is not None and settled.own.layer):
+        marks = ()
     if problem.x is None or problem.marks == marks:
         return problem
     q, k, v = sides(problem, lambda x: functools.reduce(lambda x, position: position.embed(x), marks, x))
     return replace(problem, q=q, k=k, v=v, marks=marks)
-
-
-def embedded_once(variants: Iterable[Settled], problem: Problem) -> Iterator[Problem]:
-    """Yield the problem of each variant; those that mark the same positions share it, so that x is projected once."""
-    problems = list[tuple[tuple[Position, ...], Problem]]()
-    for settled in variants:
-        if settled.mistakes or (settled.own is not None and settled.own.layer):
-            yield problem  # whose recipe, or whose own code, marks x itself
-            continue
-        shared = next((known for positions, known in problems if positions == settled.positions), None)
-        if shared is None:
-            shared = embedded(settled, problem)
-            problems.append((settled.positions, shared))
-        yield shared
 
 
 def first_position(settled: Settled, problem: Problem) -> int:

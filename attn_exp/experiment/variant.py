@@ -16,8 +16,6 @@ from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from attn_exp.experiment.verdict import Verdict
     from attn_exp.forms.form import Form
     from attn_exp.forms.trace import Trace
@@ -49,10 +47,6 @@ class OwnForm(Protocol):
     @property
     def own(self) -> OwnFunction:
         """The function, and where it comes from."""
-
-    @property
-    def patience(self) -> AbstractContextManager[object]:
-        """What says that the row waits for it, where it takes long."""
 
     @property
     def bind(self) -> Bind:

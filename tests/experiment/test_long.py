@@ -16,8 +16,7 @@ import pytest
 from attn_exp.config.spelling import Repeat
 from attn_exp.experiment import memory
 from attn_exp.experiment.compare import tabulate
-from attn_exp.experiment.progress import PointProgress, Progress
-from attn_exp.forms import blockwise
+from attn_exp.experiment.progress import Line, Progress
 from attn_exp.runs import execution, store
 from tests import ROOT
 from tests.compose import config
@@ -71,10 +70,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn(
     assert told in said and "2 GiB are free" in said
 
 
-def test_free_memory_is_what_the_system_says() -> None:
-    assert 1 << 20 < memory.free() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
 @pytest.mark.long
 def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> None:
     words = (*LONG, "variant=[blockwise]", f"output_dir={tmp_path}")
@@ -96,13 +91,6 @@ def test_a_long_computation_is_done_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert timing.runs == 1 and timing.median_s > 0 and timing.peak_bytes is None
 
 
-def test_the_loading_of_a_library_is_not_taken_for_its_computation(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
-    monkeypatch.setattr("attn_exp.experiment.timing.ENOUGH", 0.0)
-    timing = execution.compute(config("variant=[torch_sdpa]"))[1][0]
-    assert timing.peak_bytes is not None
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -112,7 +100,7 @@ class Terminal(io.StringIO):
 def test_progress_is_told_after_two_seconds(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("attn_exp.experiment.progress.monotonic", lambda: now[0])
-    progress = Progress(1, stream, started=0.0)
+    progress = Progress(1, Line(stream, started=0.0))
     progress.begin("blockwise")
     for tick in range(1, 6):
         now[0] = float(tick)
@@ -125,27 +113,6 @@ def test_progress_is_told_after_two_seconds(stream: io.StringIO, monkeypatch: py
         assert lines.startswith(f"\r\x1b[K{bar}\r\x1b[K") and lines.endswith("\r\x1b[K") and "\n" not in lines
     else:
         assert lines == f"{bar}\n"
-
-
-@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_a_sweep_redraws_on_a_terminal_and_logs_each_tenth_of_its_points(
-    stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [100.0]
-    monkeypatch.setattr("attn_exp.experiment.progress.monotonic", lambda: now[0])
-    progress = PointProgress(100, stream=stream, started=100.0)
-    for _ in range(25):
-        now[0] += 0.5
-        progress.add(1, 0)
-    assert stream.getvalue().count(" of 100 points") == (25 if stream.isatty() else 2)
-
-
-def test_the_engine_tells_which_part_is_done() -> None:
-    q = np.ones((1, 2000, 2))
-    for function in (blockwise.summarize, blockwise.complete):
-        parts: list[float] = []
-        function(q, q, q, tabulate(config("report=none", "variant=[matrix]")).variants[0].rules, tell=parts.append)
-        assert sorted(parts)[-1] == 1.0 and len(parts) >= 4
 
 
 @pytest.mark.long

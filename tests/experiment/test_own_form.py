@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 import attn_exp
 from attn_exp.errors import UserError
-from attn_exp.experiment.progress import Patience
 from tests.refusal import refusal
 
 CODE = """
@@ -100,21 +98,9 @@ def test_a_function_of_a_layer_takes_the_matrices_of_the_run() -> None:
     assert np.allclose(result.array("mine", "weights"), result.array("matrix", "weights"), atol=1e-15)
 
 
-def test_returned_weights_are_a_stage() -> None:
-    result = run("mine.py:heads")
-    assert np.allclose(result.array("mine", "weights").sum(-1), 1)
-    assert row(result, "mine")["entropy"] == pytest.approx(row(result, "matrix")["entropy"])
-
-
 def test_a_keyword_is_used_and_what_has_none_is_left_to_the_function() -> None:
     assert row(run("mine.py:causal", "mask=causal"))["error"] < 1e-15
     assert row(run("mine.py:heads", "mask=causal"))["error"] > 1e-3
-
-
-def test_a_library_is_a_row() -> None:
-    pytest.importorskip("torch")
-    words = ("torch.nn.functional:scaled_dot_product_attention", "mask=causal")
-    assert row(run(*words))["error"] < 1e-15
 
 
 def test_a_wrong_function_parts_from_the_oracle() -> None:
@@ -147,12 +133,6 @@ def test_a_function_without_an_answer_is_a_row_that_says_so(name: str, reason: s
 )
 def test_what_cannot_be_called_is_said_in_one_line(function: str, message: str) -> None:
     assert refusal(run, function).startswith(message)
-
-
-def test_the_run_keeps_its_own_arrays() -> None:
-    result = run("mine.py:greedy")
-    assert row(result, "matrix")["error"] < 1e-15
-    assert not (result.array("mine", "q") == 7.0).all()
 
 
 def test_checks_take_it_as_any_form() -> None:
@@ -189,11 +169,3 @@ def test_a_function_that_ends_the_process_is_a_row_without_numbers_or_a_line() -
     assert "ended without an answer (SystemExit: 0)" in line["note"]
     said = "nowhere.py ended without an answer (SystemExit: 0), as it was imported"
     assert refusal(run, odd("nowhere", "sys.exit(0)")) == said
-
-
-def test_a_row_that_waits_for_a_function_says_so_once(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("attn_exp.diagnosis.judging.own_form.Patience", partial(Patience, seconds=0.05))
-    run(odd("slow", "calls = [0]", "calls[0] += 1; time.sleep(0.2 if calls[0] < 4 else 0)"))
-    assert capfd.readouterr().err == "attn_exp: mine has waited 0.05 s for slow.py:heads\n"

@@ -24,7 +24,6 @@ from attn_exp.errors import OwnCodeError, first_line
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.number_types import kind
-from attn_exp.experiment.progress import Patience
 from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.experiment.verdict import CHECKED, Verdict, unfinished
 from attn_exp.forms.form import Form
@@ -57,7 +56,6 @@ class OwnForm:
     own: OwnFunction
     caller: Caller
     request: Request
-    patience: Patience
     answers: str = ""
 
     @property
@@ -93,9 +91,8 @@ class OwnForm:
             kv_head=None if heads.shared == heads.query else heads.shared,
         )
         try:
-            with self.patience:
-                quick = check(self.own, request, quick=True)
-                return quick if not quick.is_wrong or quick.mistakes else check(self.own, request)  # may name it
+            quick = check(self.own, request, quick=True)
+            return quick if not quick.is_wrong or quick.mistakes else check(self.own, request)  # may name it
         except (ValueError, IndexError, ArithmeticError) as error:  # sizes that only this run's input has
             return unfinished(self.own.name, f"it could not be checked: {first_line(error)}", request.words, CHECKED)
 
@@ -177,13 +174,12 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
         caps_last=means.caps_last, seed=seed, typed=frozenset(words_of(settings)),
         as_typed=True,
     )  # fmt: skip
-    patience = Patience(settled.name, str(settled.form))
-    with patience, held(), warnings.catch_warnings(), np.errstate(all="ignore"):
+    with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
         function = replace(find_function(settled.form), target=str(settled.form))
         warnings.simplefilter("ignore")
         known = as_function(function, request) if is_layer(function.function) else None
         tried = ways_to_call.how_to_call(function, request, known)
-    return OwnForm(function, tried.caller, request, patience, tried.answer.dtype)
+    return OwnForm(function, tried.caller, request, tried.answer.dtype)
 
 
 def words_of(settings: Mapping[str, Any]) -> Iterator[str]:
