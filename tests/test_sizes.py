@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 from attn_exp import cli
 from attn_exp.errors import UserError
 from attn_exp.experiment import memory
-from tests import ROOT
 from tests.refusal import refused
 
 MINE = """
@@ -68,20 +66,6 @@ def test_parts_that_fit_alone_are_counted_together(
     words = ("embeddings=random", "embeddings.tokens=5000", "embeddings.d_model=4000")
     monkeypatch.setattr(memory, "free", lambda: 4 << 30)
     assert "with all else, and 4 GiB are free" in refused(words, monkeypatch, capsys)
-
-
-@pytest.mark.long
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps to a limit of the address space")
-def test_a_limit_of_the_address_space_is_asked() -> None:
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31));"
-        "sys.argv = ['attn-exp', 'embeddings=random', 'embeddings.d_model=8000'];"
-        "from attn_exp import cli; cli.main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == cli.USAGE and done.stdout == ""
-    assert "embeddings.d_model=8000 needs 5.25 GiB for its projections, and 1." in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

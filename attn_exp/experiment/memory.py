@@ -39,6 +39,9 @@ NAME = 150
 UNKNOWN = 8 << 30
 """Bytes that are taken to be there where the system does not say."""
 
+ASKING = ("check", "dtype", "metrics")
+"""Settings that hold every variant against whole matrices."""
+
 
 class Need(NamedTuple):
     """What a part of a run takes: how many bytes, which setting decides it and for what, and a way out."""
@@ -55,47 +58,14 @@ def check_drawn(config: Config) -> None:
     Raises:
         UserError: with the size, what is free, and a way out.
     """
-    check_written(config)
+    refuse_too_large(needs_of_shapes(config))
     drawn = (config.draws or {}).get("x")
     size = sources.size(config.embeddings) if drawn is None else drawing.size(drawn)
-    if size is None:
-        return
-    rows, width = size
-    sides = widths(config.projections, width)
-    projected = config.projections.source != "none"
-    widest = max(width, *sides.values()) if projected else width
-    needs = [
-        Need(
-            rows * (INPUTS * NUMBER * widest + NAME),
-            f"embeddings.tokens={rows} with d_model={width}",
-            "for its vectors",
-            "choose fewer tokens",
+    if size is not None:
+        keys, _ = memory_size(config, size) or size
+        refuse_too_large(
+            [*needs_of_inputs(config, size), need_of_matrices(config, max(size[0] - config.past, 0), keys)]
         )
-    ]
-    beside = memory_size(config, size)
-    keys, source = size if beside is None else beside
-    if projected:
-        joined = any(variant.output_projection for variant in config.variant.values())
-        largest = NUMBER * max(width, source) * max(sides.values())
-        held = PROJECTIONS + LISTED * joined
-        wider = f" with projections of {max(sides.values())} columns" if max(sides.values()) > width else ""
-        setting = f"embeddings.d_model={width}{wider}"
-        needs.append(Need(held * largest, setting, "for its projections", "choose fewer numbers"))
-    if beside is not None:
-        vectors = keys * (INPUTS * NUMBER * max(source, widest) + NAME)
-        needs.append(Need(vectors, f"embeddings.memory.tokens={keys}", "for its vectors", "choose fewer tokens"))
-    refuse_too_large([*needs, of_matrices(config, max(rows - config.past, 0), keys)])
-
-
-def check_written(config: Config) -> None:
-    """Refuse an array that the settings describe by its shape, where it would not fit."""
-    draws = config.draws or {}
-    places = {f"embeddings.{name}": getattr(config.embeddings, name) for name in ("vectors", "q", "k", "v", "weights")}
-    refuse_too_large(
-        Need(INPUTS * NUMBER * math.prod(given.shape), f"{key}.shape={list(given.shape)}", "", "choose a smaller shape")
-        for key, given in (places | {f"draws.{name}": given for name, given in draws.items()}).items()
-        if isinstance(given, Draw)
-    )
 
 
 def check(config: Config, rows: int, keys: int) -> None:
@@ -104,17 +74,66 @@ def check(config: Config, rows: int, keys: int) -> None:
     Raises:
         UserError: with the size, what is free, and a way out.
     """
-    refuse_too_large([of_matrices(config, rows, keys)])
+    refuse_too_large([need_of_matrices(config, rows, keys)])
 
 
-def of_matrices(config: Config, rows: int, keys: int) -> Need:
+def needs_of_shapes(config: Config) -> Iterator[Need]:
+    """Yield what each array takes that the settings describe by its shape."""
+    draws = config.draws or {}
+    places = {f"embeddings.{name}": getattr(config.embeddings, name) for name in ("vectors", "q", "k", "v", "weights")}
+    for key, given in (places | {f"draws.{name}": given for name, given in draws.items()}).items():
+        if isinstance(given, Draw):
+            size = INPUTS * NUMBER * math.prod(given.shape)
+            yield Need(size, f"{key}.shape={list(given.shape)}", "", "choose a smaller shape")
+
+
+def needs_of_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
+    """Yield what x, its projections and the memory take, where x has so many rows and columns."""
+    rows, width = size
+    beside = memory_size(config, size)
+    is_projected = config.projections.source != "none"
+    columns = max(widths(config.projections, width).values())
+    widest = max(width, columns) if is_projected else width
+    vectors = rows * (INPUTS * NUMBER * widest + NAME)
+    setting = f"embeddings.tokens={rows} with d_model={width}"
+    yield Need(vectors, setting, "for its vectors", "choose fewer tokens")
+    keys, source = beside or size
+    if is_projected:
+        joined = any(variant.output_projection for variant in config.variant.values())
+        largest = NUMBER * max(width, source) * columns
+        wider = f" with projections of {columns} columns" if columns > width else ""
+        setting = f"embeddings.d_model={width}{wider}"
+        yield Need((PROJECTIONS + LISTED * joined) * largest, setting, "for its projections", "choose fewer numbers")
+    if beside is not None:
+        vectors = keys * (INPUTS * NUMBER * max(source, widest) + NAME)
+        yield Need(vectors, f"embeddings.memory.tokens={keys}", "for its vectors", "choose fewer tokens")
+
+
+def need_of_matrices(config: Config, rows: int, keys: int) -> Need:
     """Return what the matrices of logits and weights of all variants take."""
     sizes = {name: matrices(variant, config, rows, keys) for name, variant in config.variant.items()}
     needed = max(sizes.values(), default=0) if config.weights == "blocks" else sum(sizes.values())
     largest = max(sizes, key=lambda name: sizes[name], default="")
-    asked = next((f"{name}=" for name in ("check", "dtype", "metrics") if getattr(config, name)), "")
+    asked = next((f"{name}=" for name in ASKING if getattr(config, name)), "")
     whose = asked or ("weights=full" if config.weights == "full" else f"variant {largest}")
-    return Need(needed, f"embeddings.tokens={rows}: {whose}", f"for whole matrices of {rows} x {keys}", way_out(config))
+    chosen = [variant.form for variant in config.variant.values()]
+    if asked:
+        instead = "choose fewer tokens, or leave it out"
+    elif all(forms.form(name).matrices == 0 for name in chosen if name in forms.names()):
+        instead = "use weights=auto"
+    else:
+        instead = "use variant=[blockwise], which never forms one"
+    return Need(needed, f"embeddings.tokens={rows}: {whose}", f"for whole matrices of {rows} x {keys}", instead)
+
+
+def matrices(variant: Variant, config: Config, rows: int, keys: int) -> int:
+    """Return the bytes of the matrices that a variant forms, and with `weights=full` keeps."""
+    if variant.form not in forms.names() and not forms.is_own(variant.form):
+        return 0  # what has no such form is told later
+    count = max(forms.form(variant.form).matrices, 1 if config.weights == "full" else 0)
+    if any(getattr(config, name) for name in ASKING):
+        count = max(count, 10)  # they are held against the matrix form in `longdouble`
+    return count * NUMBER * rows * keys * (config.head if variant.head is None else variant.head)
 
 
 def refuse_too_large(needs: Iterable[Need]) -> None:
@@ -125,7 +144,7 @@ def refuse_too_large(needs: Iterable[Need]) -> None:
     """
     parts = list(needs)
     whole = sum(part.size for part in parts)
-    if not too_large(whole):
+    if whole <= max(SMALL, free() if whole > SMALL else 0):
         return
     most = max(parts, key=lambda part: part.size)
     others = f", {gib(whole)} with all else" if whole - most.size > most.size / 20 else ""
@@ -135,36 +154,9 @@ def refuse_too_large(needs: Iterable[Need]) -> None:
     )
 
 
-def way_out(config: Config) -> str:
-    """Return what to choose instead."""
-    if config.check or config.dtype or config.metrics:
-        return "choose fewer tokens, or leave it out"
-    chosen = [variant.form for variant in config.variant.values()]
-    never = all(forms.form(name).matrices == 0 for name in chosen if name in forms.names())
-    return "use weights=auto" if never else "use variant=[blockwise], which never forms one"
-
-
-def matrices(variant: Variant, config: Config, rows: int, keys: int) -> int:
-    """Return the bytes of the matrices that a variant forms, and with `weights=full` keeps."""
-    if variant.form not in forms.names() and not forms.is_own(variant.form):
-        return 0  # what has no such form is told later
-    count = max(forms.form(variant.form).matrices, 1 if config.weights == "full" else 0)
-    if config.check or config.dtype or config.metrics:
-        count = max(count, 10)  # they are held against the matrix form in `longdouble`
-    return count * NUMBER * rows * keys * (config.head if variant.head is None else variant.head)
-
-
-def too_large(needed: int) -> bool:
-    """Say whether so many bytes are more than is free; what is small is never looked up."""
-    return needed > SMALL and needed > free()
-
-
-# What the machine has left
-
-
 def free() -> int:
-    """Return how many bytes this process could still take: what the system has, and what limits leave it."""
-    return max(0, min([system_free(), *left_by_groups(), *left_by_limits()]))
+    """Return how many bytes this process could still take: what the system has, and what control groups leave it."""
+    return max(0, min([system_free(), *left_by_groups()]))
 
 
 def system_free() -> int:
@@ -178,46 +170,16 @@ def system_free() -> int:
 
 
 def left_by_groups() -> Iterator[int]:
-    """Yield what the limit of each control group that this process is in leaves it, of Linux's second or first kind."""
+    """Yield what the limit of each control group that this process is in leaves it, as of a container on Linux."""
+    place = ""
     with suppress(OSError, ValueError):
-        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-            _, kinds, place = line.split(":", 2)
-            if kinds and "memory" not in kinds.split(","):
-                continue
-            top = Path("/sys/fs/cgroup/memory" if kinds else "/sys/fs/cgroup")
-            limit, used = (
-                ("memory.limit_in_bytes", "memory.usage_in_bytes") if kinds else ("memory.max", "memory.current")
-            )
-            inside = top / place.lstrip("/")
-            for group in (inside, *inside.parents):
-                if not group.is_relative_to(top):
-                    break
-                with suppress(OSError, ValueError):  # "max" is no number, and means none
-                    yield int((group / limit).read_text(encoding="ascii")) - unreclaimable(group, used)
-
-
-def unreclaimable(group: Path, used: str) -> int:
-    """Return the bytes that a control group uses, without copies of files, which the system takes back at need."""
-    with suppress(OSError, ValueError):
-        bytes_used = int((group / used).read_text(encoding="ascii"))
-        stat = dict(line.split() for line in (group / "memory.stat").read_text(encoding="ascii").splitlines())
-        return bytes_used - int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
-    return 0
-
-
-def left_by_limits() -> Iterator[int]:
-    """Yield what the limits of the process's own address space and data leave it, such as `ulimit -v` sets."""
-    try:
-        import resource  # noqa: PLC0415 - Windows has none
-    except ImportError:
-        return
-    with suppress(OSError, ValueError):
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
-        sizes = {"RLIMIT_AS": int(pages[0]), "RLIMIT_DATA": int(pages[5])}
-        for name, used in sizes.items():
-            most = resource.getrlimit(getattr(resource, name))[0]
-            if most != resource.RLIM_INFINITY:
-                yield most - used * resource.getpagesize()
+        place = Path("/proc/self/cgroup").read_text(encoding="utf-8").partition("0::/")[2].strip()
+    group = Path("/sys/fs/cgroup") / place
+    for folder in (group, *group.parents):
+        with suppress(OSError, ValueError, KeyError):  # where there is no limit, it is the word "max"
+            limit, used = (int((folder / f"memory.{name}").read_text()) for name in ("max", "current"))
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            yield limit - used + int(stat["inactive_file"])  # copies of files, which the system takes back at need
 
 
 def gib(size: int) -> str:
