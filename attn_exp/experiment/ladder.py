@@ -49,46 +49,17 @@ first and last; up to the third, one order. Beyond, a rung takes as much memory 
 TOGETHER, TOO_LARGE = "changed together: no variant stands between", "changed together: too large to be taken apart"
 
 Choices = Mapping[str, Any]
-"""The value of each setting of `PIPELINE`."""
+"""The value of each setting of `PIPELINE`; `form` is the plainest form of the function."""
 
 
 class Rung(NamedTuple):
-    """A variant on the way: what it computed, in which type, and the name of the row that it is, if it is one."""
-
-    trace: Trace
-    kind: np.dtype[Any]
-    row: str = ""
-
-
-class Known(NamedTuple):
-    """A row of the run: how it is computed, its settings, and what came of it."""
+    """A variant on the way: its form and settings, what it computed in which type, and the row that it is, if any."""
 
     form: str
     chosen: Choices
-    rung: Rung
-
-
-class Stop(NamedTuple):
-    """Where a ladder is after one more change: the setting, the form, and all settings that are the end's by now."""
-
-    setting: str
-    form: str
-    changed: frozenset[str]
-
-
-class Climbed(NamedTuple):
-    """One step: what was changed, usually a single setting, and the stops and rungs before and after."""
-
-    settings: tuple[str, ...]
-    before: Stop
-    after: Stop
-    here: Rung
-    there: Rung
-
-    @property
-    def unit(self) -> frozenset[str]:
-        """The settings that are the end's only after it; none where it only is computed in another way."""
-        return self.after.changed - self.before.changed
+    trace: Trace
+    kind: np.dtype[Any]
+    row: str = ""
 
 
 class Ladders(NamedTuple):
@@ -106,10 +77,12 @@ def ladders(comparison: Comparison) -> Ladders:
     """Take apart the difference of every row from the one that all are compared with."""
     config, problem = comparison.config, comparison.problem
     rows = {
-        settled.name: Known(
+        settled.name: Rung(
             str(settled.form),
             choices(settled, config, problem),
-            Rung(comparison.traces[settled.name], settled.computed_in, settled.name),
+            comparison.traces[settled.name],
+            settled.computed_in,
+            settled.name,
         )
         for settled in comparison.variants
         if not settled.refused
@@ -148,127 +121,105 @@ def equal(one: Any, other: Any) -> bool:
     """Say whether two values of a setting are the same; true is not 1, which multiplies scores by something else."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(equal, one, other))
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+    if isinstance(one, np.ndarray | list | tuple):
         return np.array_equal(one, other)
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def climb(
-    config: Config, problem: Problem, rows: Mapping[str, Known], ends: tuple[str, str]
+    config: Config, problem: Problem, rows: Mapping[str, Rung], ends: tuple[str, str]
 ) -> Iterator[tuple[Step, Rung]]:
     """Yield the steps from one row to another, each with the rung that it leads to."""
     start, end = rows[ends[0]], rows[ends[1]]
     if len(start.chosen["mask"]) < 2:
         start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
-    size = max(known.chosen["head"] for known in (start, end)) * len(problem.tokens) * problem.keys
-    rung_form = form_of_rungs(start, end, size)
+    size = max(rung.chosen["head"] for rung in (start, end)) * len(problem.tokens) * problem.keys
+    own_form = start.form == end.form and size <= SMALL and not forms.is_own(start.form)
 
     @functools.cache
     def at(changed: frozenset[str]) -> Rung | None:
-        chosen = mixed(start, end, changed)
-        return computed(config, problem, rows.values(), rung_form(changed), chosen) if size <= LARGE else None
+        chosen = {**start.chosen, **{name: end.chosen[name] for name in changed}}
+        form = start.form if own_form else str(chosen["form"])  # else in the plainest form, which costs least
+        return computed(config, problem, rows.values(), form, chosen) if size <= LARGE else None
 
-    climbed = list(walk(path(start, end, rung_form), start, end, at))
-    units = [one.unit for one in climbed if one.unit]
-    for place, one in enumerate(climbed, start=1):
-        moved = difference(one.here, one.there)
-        orders, others = in_other_orders(one, units, at, size)
+    climbed = list(walk(start, end, own_form, at))
+    units = [unit for _, unit, _, _ in climbed if unit]
+    for place, (settings, unit, here, there) in enumerate(climbed, start=1):
+        moved = difference(here, there)
+        orders, others = in_other_orders(unit, units, at, size)
         numbers = [number for number in (moved, *others) if not math.isnan(number)] if orders else []
-        before, after = (
-            [said(name, stop, mixed(start, end, stop.changed), problem) for name in one.settings]
-            for stop in (one.before, one.after)
-        )
+        before, after = ([format_setting(name, rung, problem) for name in settings] for rung in (here, there))
         step = Step(
             variant=ends[1],
             against=ends[0],
             step=place,
-            setting=" + ".join(one.settings),
+            setting=" + ".join(settings),
             before=" + ".join(before),
             after=" + ".join(after),
-            change=" and ".join(map(in_words, one.settings, after)),
+            change=" and ".join(map(describe_change, settings, after)),
             moved=moved,
-            total=difference(start.rung, one.there),
-            sameness=sameness_of(one.here, one.there),
+            total=difference(start, there),
+            sameness=compared(answer(here.trace), answer(there.trace), forms.coarser(here.kind, there.kind)),
             least=min(numbers, default=math.nan),
             most=max(numbers, default=math.nan),
             orders=orders,
-            row=one.there.row,
-            note="" if len(one.settings) == 1 else TOGETHER if size <= LARGE else TOO_LARGE,
+            row=there.row,
+            note="" if len(settings) == 1 else TOGETHER if size <= LARGE else TOO_LARGE,
         )
-        yield step, one.there
+        yield step, there
 
 
-def form_of_rungs(start: Known, end: Known, size: int) -> Callable[[frozenset[str]], str]:
-    """Return what says how a rung is computed: in the plainest form of its function, which costs least.
+def walk(start: Rung, end: Rung, own_form: bool, at: At) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
+    """Yield each step from one rung to another: the settings that change, and the rungs before and after.
 
-    It is the rows' own form where both have the same, of the program's own, and few weights.
+    Beside what it is called, a step has the set of settings that are the end's only after it, which is empty where the
+    same is only computed in another form. Where nothing can be computed, a step goes together with the next.
     """
-    if start.form == end.form and size <= SMALL and not forms.is_own(start.form):
-        return lambda changed: start.form
-    return lambda changed: str((end if "form" in changed else start).chosen["form"])
-
-
-def path(start: Known, end: Known, rung_form: Callable[[frozenset[str]], str]) -> list[Stop]:
-    """Return where a ladder goes from one row to another."""
     apart = differing(start.chosen, end.chosen)
-    if not set(apart) - {"form"}:
-        return [Stop("form", end.form, frozenset(apart))] if start.form != end.form else []
-    stops, changed = list[Stop](), frozenset[str]()
-    if rung_form(changed) != start.form:
-        stops.append(Stop("form", rung_form(changed), changed))
-    for name in apart:
-        changed |= {name}
-        stops.append(Stop(name, rung_form(changed), changed))
-    if stops[-1].form != end.form:
-        stops.append(Stop("form", end.form, changed))
-    return stops
-
-
-def walk(stops: Sequence[Stop], start: Known, end: Known, at: At) -> Iterator[Climbed]:
-    """Yield the steps along some stops; where nothing can be computed at one, it goes together with the next."""
-    before, here, waiting = Stop("", start.form, frozenset()), start.rung, list[str]()
-    for stop in stops:
-        waiting.append(stop.setting)
-        there = end.rung if stop is stops[-1] else at(stop.changed)
+    first, last = ((rung.form if own_form else rung.chosen["form"]) != rung.form for rung in (start, end))
+    stops = [(name, frozenset(apart[:count])) for count, name in enumerate(apart, start=1)]
+    if set(apart) - {"form"}:
+        stops = [("form", frozenset())] * first + stops + [("form", frozenset(apart))] * last
+    elif start.form != end.form:
+        stops = [("form", frozenset(apart))]
+    here, before, settings = start, frozenset[str](), dict[str, None]()
+    for place, (setting, changed) in enumerate(stops, start=1):
+        settings[setting] = None
+        there = end if place == len(stops) else at(changed)
         if there is not None:
-            yield Climbed(tuple(dict.fromkeys(waiting)), before, stop, here, there)
-            before, here, waiting = stop, there, []
+            yield list(settings), changed - before, here, there
+            here, before, settings = there, changed, {}
 
 
-def mixed(start: Known, end: Known, changed: frozenset[str]) -> dict[str, Any]:
-    """Return the settings of the start, but for some that are the end's."""
-    return {**start.chosen, **{name: end.chosen[name] for name in changed}}
-
-
-def computed(config: Config, problem: Problem, rows: Iterable[Known], form: str, chosen: Choices) -> Rung | None:
+def computed(config: Config, problem: Problem, rows: Iterable[Rung], form: str, chosen: Choices) -> Rung | None:
     """Return what a variant computes, which is a row where one is the same; None where there is no such variant."""
-    for known in rows:
-        if known.form == form and not differing(known.chosen, chosen):
-            return known.rung
+    for row in rows:
+        if row.form == form and not differing(row.chosen, chosen):
+            return row._replace(chosen=chosen)
     try:
         settled = settle("rung", Variant(**{**chosen, "form": form}), config, problem)
-        return None if settled.refused else Rung(execute(settled, problem), settled.computed_in)
+        return None if settled.refused else Rung(form, chosen, execute(settled, problem), settled.computed_in)
     except UserError:
         return None
 
 
-def in_other_orders(one: Climbed, units: Sequence[frozenset[str]], at: At, size: int) -> tuple[str, list[float]]:
+def in_other_orders(
+    unit: frozenset[str], units: Sequence[frozenset[str]], at: At, size: int
+) -> tuple[str, list[float]]:
     """Return which orders of the changes were tried, and how far this one moves the answer in them.
 
     An order with a rung that cannot be computed says nothing. A change of form alone has its place, and a large run
     one order.
     """
-    if not one.unit or size > MIDDLE:
+    if not unit or size > MIDDLE:
         return "", []
-    others = [unit for unit in units if unit != one.unit]
+    others = [other for other in units if other != unit]
     every = len(units) <= (ALL_ORDERS_OF if size <= SMALL else 2)
     counts = range(len(units)) if every else (0, len(others))
     moves = list[float]()
     for done in itertools.chain.from_iterable(itertools.combinations(others, count) for count in counts):
         changed = frozenset[str]().union(*done)
-        here, there = at(changed), at(changed | one.unit)
+        here, there = at(changed), at(changed | unit)
         if here is not None and there is not None:
             moves.append(difference(here, there))
     count = math.factorial(len(units))
@@ -281,26 +232,21 @@ def difference(one: Rung, other: Rung) -> float:
     return largest_error(left, right) if left.shape == right.shape else math.nan
 
 
-def sameness_of(one: Rung, other: Rung) -> str:
-    """Say how near two answers are, in the coarser of the types that they are computed in."""
-    return compared(answer(one.trace), answer(other.trace), forms.coarser(one.kind, other.kind))
-
-
-def said(name: str, stop: Stop, chosen: Choices, problem: Problem) -> str:
-    """Return the value of a setting at a stop, as a table says it."""
-    value = chosen[name]
+def format_setting(name: str, rung: Rung, problem: Problem) -> str:
+    """Return the value of a setting of a rung, as a table says it."""
+    value = rung.chosen[name]
     if name == "form":
-        return stop.form
+        return rung.form
     if name == "kv_head" and value is None:
-        return str(heads(chosen["head"], None, problem).shared)
+        return str(heads(rung.chosen["head"], None, problem).shared)
     if name in JOINS:
-        return say_choices(name, value, chosen["mask_join"])
+        return say_choices(name, value, rung.chosen["mask_join"])
     if name == "mistake":
         return "+".join(value) or "none"
     return "as the convention says" if value is None else value if isinstance(value, str) else spelled(value)
 
 
-def in_words(name: str, value: str) -> str:
+def describe_change(name: str, value: str) -> str:
     """Return what a setting becomes, in the words of a sentence that says what it does."""
     if name in ("head", "kv_head"):
         return count_of(int(value), "head" if name == "head" else "key/value head")

@@ -51,14 +51,6 @@ def test_each_step_is_the_difference_of_two_rows_that_a_user_would_write() -> No
         assert step.sameness == DIFFERENT
 
 
-def test_the_default_says_that_w_o_moves_far_more_than_heads() -> None:
-    one, two = steps(comparison(), "multi_head")[-2:]
-    assert (one.setting, two.setting) == ("head", "output_projection")
-    assert one.total == comparison("variant.multi_head.output_projection=false").rows[-1].shift
-    assert two.total == comparison().rows[-1].shift
-    assert two.moved > one.moved
-
-
 def test_the_range_of_two_settings_is_that_of_both_orders() -> None:
     plain, heads, mixed = {"head": 1}, {"head": 3}, {"output_projection": True}
     found = {step.setting: step for step in steps(between(plain, heads | mixed))}
@@ -108,15 +100,6 @@ def test_a_setting_that_differs_alone_is_the_whole_difference(name: str) -> None
     assert step.moved == step.total == step.least == step.most == found.rows[1].shift
 
 
-def test_rows_that_differ_in_form_alone_have_one_step_and_equal_rows_none() -> None:
-    found = comparison("variant=[looped,matrix,scaled]")
-    assert [(step.variant, step.setting, step.before, step.after) for step in found.steps] == [
-        ("matrix", "form", "looped", "matrix"),
-        ("scaled", "form", "looped", "matrix"),
-    ]
-    assert comparison("variant=[matrix,scaled]").steps == ()
-
-
 def test_true_is_not_the_number_one_and_order_of_masks_is_none() -> None:
     assert [step.setting for step in between({"scale": True}, {"scale": 1.0}).steps] == ["scale"]
     masks = {"causal": {}, "window": {"left": 1}}
@@ -152,19 +135,6 @@ def test_another_function_is_a_step_at_its_place_and_another_form_of_it_the_last
         ("form", "linear"),
         ("form", "linear_recurrent"),
     ]
-
-
-def test_answers_of_another_shape_have_no_distance_and_the_step_says_which() -> None:
-    words = (
-        "projections=none",
-        "embeddings=inline",
-        "embeddings.tokens=[a,b]",
-        "embeddings.q=[[1,2,0,1],[3,4,1,0]]",
-        "embeddings.k=[[1,0,1,0],[0,1,1,2]]",
-    )
-    head, scale = between({"head": 1}, {"head": 2, "scale": False}, *words).steps
-    assert head.setting == "head" and math.isnan(head.moved) and head.sameness == DIFFERENT
-    assert scale.setting == "scale" and scale.moved > 0 and math.isnan(scale.total)
 
 
 def test_rungs_keep_what_a_page_shows_and_rows_are_not_kept_twice() -> None:
