@@ -100,7 +100,7 @@ def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
     settled = settled_as(comparison, variant)
     wrong: tuple[str, ...] = ()
     if settled.mistakes or is_code(settled.form):
-        from attn_exp.experiment.mistaken import departures  # noqa: PLC0415 - most runs need it not
+        from attn_exp.experiment.recipes import departures  # noqa: PLC0415 - most runs need it not
 
         wrong = departures(settled, comparison.problem, comparison.traces[variant])
     return tuple(

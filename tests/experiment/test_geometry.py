@@ -74,11 +74,6 @@ def test_one_token_hides_the_softmax() -> None:
         assert (found[name].shows, found[name].reason) == ("no", "one key"), found[name]
 
 
-def test_twice_the_scale_is_always_1_over_d() -> None:
-    record = records(*GOOD)["scale_twice"]
-    assert (record.shows, record.like, record.reason) == ("alike", "scale_by_d", "")
-
-
 def test_a_matrix_of_a_document_that_is_the_identity_is_the_reason() -> None:
     """The document has no W_o: the identity stands for it, which nobody misses."""
     record = records("embeddings=the_cat_sat", "projections=the_cat_sat", "head=2", "variant=[multi_head]")
@@ -92,17 +87,3 @@ def test_a_mistake_in_what_is_not_asked_for_is_said_so() -> None:
     assert records(*GOOD, "mask=causal")["causal_next"].shows == "yes"
     lengths = ("mask=[causal,padding]", "mask.padding.lengths=4")
     assert records(*GOOD, *lengths)["padding_one_short"].like == "tail_dropped"  # three of five keys, a block of three
-
-
-def test_a_kernel_is_not_computed_in_these_steps() -> None:
-    (finding,) = attn_exp.run("report=none", "check=geometry", "variant=[linear]").comparison.checks
-    assert [record.shows for record in finding.records] == ["-"]
-
-
-@pytest.mark.long
-def test_the_sentence_is_short_and_variants_that_are_alike_share_it() -> None:
-    (finding,) = attn_exp.run("report=none", "check=geometry", "variant=[matrix,looped]").comparison.checks
-    assert finding.sentence.startswith("matrix, looped: ")
-    assert finding.sentence.endswith(".")
-    assert finding.sentence.count(".") == 1
-    assert len(finding.sentence) < 120

@@ -9,7 +9,7 @@ import pytest
 
 import attn_exp
 from attn_exp.experiment.comparison import settled_as
-from attn_exp.experiment.mistaken import departures
+from attn_exp.experiment.recipes import departures
 from attn_exp.experiment.sharpness import split
 from attn_exp.forms.trace import Trace
 from attn_exp.report.page import is_default

@@ -16,8 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.sheets.boxes import Box
-from attn_exp.experiment.mistaken import copied, right
-from attn_exp.experiment.recipes import STAGES, Stages, stages_of
+from attn_exp.experiment.recipes import STAGES, Stages, compute_stages, right, stages_of
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.problem.problem import Problem
@@ -192,7 +191,7 @@ def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | 
     try:
         with np.errstate(all="ignore"):
             ending = other_step(recipe, STEPS[stage], ended) if early else recipe
-            array = copied(ending, sheet.settled, sheet.problem, copies).get(stage)
+            array = compute_stages(ending, sheet.settled, sheet.problem, copies).get(stage)
     except EnoughError as enough:
         array = enough.array
     except (ValueError, IndexError, ZeroDivisionError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,7 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array, draw
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.mistaken import right
-from attn_exp.experiment.recipes import features, follows_steps, given_to, stages_of
+from attn_exp.experiment.recipes import features, follows_steps, given_to, right, stages_of
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.mistakes.mistake import Change
@@ -57,36 +57,34 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 def every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
     """Yield a record of each mistake that one answer could show."""
     present, variant = features([(right(settled), given_to(settled, problem))]), settled.name
-    made: dict[str, Ways] = {}
+    made: dict[str, list[Way]] = {}
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
+        missing = [need for need in mistake.needs if need not in present]
         if not mistake.changes or mistake.remark or mistake.group == "precision" or mistake.of_code:
             continue
-        missing = [need for need in mistake.needs if need not in present]
         if missing:
             yield Record(variant, name, UNASKED, "", f"the run has no {' and no '.join(missing)}")
         else:
-            made[name] = ways(settled, problem, mistake.changes)
-    plain = ways(settled, problem, (lambda recipe: recipe,))[0]
-    for name, done in made.items():
-        fitting = [way for way in done if way.answer is not None] or done
-        telling = [way for way in fitting if parted(way, plain)]
-        yield record(settled, problem, name, made, telling, sizes_of(settled, problem))
-
-
-def record(settled: Settled, problem: Problem, name: str, made: dict[str, Ways], telling: Ways, size: Sizes) -> Record:
-    """Return what is to be said of one mistake; `telling` are its ways that change the answer."""
-    variant = settled.name
-    if not telling:
-        silent = [way for way in made[name] if way.answer is not None]
-        return Record(variant, name, HIDDEN, "", reason(settled, problem, silent, None, size))
-    fitting = {other: done for other, done in made.items() if other != name and telling[0].answer is not None}
-    alike = {other: [way for way in done if not parted(way, telling[0])] for other, done in fitting.items()}
-    others = {other: same for other, same in alike.items() if same}
-    if not others:
-        return Record(variant, name, SHOWS, "", "" if telling[0].answer is not None else "it does not fit the shapes")
-    first = next(iter(others.values()))
-    return Record(variant, name, ALIKE, ", ".join(others), reason(settled, problem, telling[:1], first[:1], size))
+            made[name] = [
+                Way(change, compute_answer(change(right(settled)), settled, problem)) for change in mistake.changes
+            ]
+    plain, sizes = compute_answer(right(settled), settled, problem), sizes_of(settled, problem)
+    for name, ways in made.items():
+        fitting = [way for way in ways if way.answer is not None]
+        telling = [way for way in fitting or ways if differ(way.answer, plain)]
+        if not telling:
+            yield Record(variant, name, HIDDEN, "", reason(settled, problem, fitting, None, sizes))
+            continue
+        first, alike = telling[0], dict[str, list[Way]]()
+        for other in made if first.answer is not None else ():
+            same = [way for way in made[other] if not differ(way.answer, first.answer)]
+            alike |= {other: same[:1]} if same and other != name else {}
+        if alike:
+            cause = reason(settled, problem, [first], next(iter(alike.values())), sizes)
+            yield Record(variant, name, ALIKE, ", ".join(alike), cause)
+        else:
+            yield Record(variant, name, SHOWS, "", "" if fitting else "it does not fit the shapes")
 
 
 def sentence(records: Sequence[Record]) -> str:
@@ -108,19 +106,14 @@ def summary(records: Sequence[Record]) -> str:
     return f"{shown} of {len(tried)} mistakes would show{most}"
 
 
-@dataclass(frozen=True, eq=False)
-class Way:
+class Way(NamedTuple):
     """One way to make a mistake, and its answer; None where it does not fit the shapes."""
 
     change: Change
     answer: Array | None
 
 
-Ways = Sequence[Way]
-
-
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """The sizes of a problem: heads, key/value heads, d, d_model, queries and keys; and how large the queries are.
 
     `memory` is the width of a memory, None where keys are made of x; `past` how many tokens have no query.
@@ -132,24 +125,16 @@ class Sizes:
     width: int
     rows: int
     keys: int
-    layer: bool
-    spread: float = 1.0
-    memory: int | None = None
-    past: int = 0
+    is_layer: bool
+    spread: float
+    memory: int | None
+    past: int
 
 
-def ways(settled: Settled, problem: Problem, changes: Sequence[Change]) -> list[Way]:
-    """Return what each way to make a mistake gives on the run's problem."""
-    answers = []
-    for change in changes:
-        made = stages_of(change(right(settled)), settled, problem)
-        answers.append(Way(change, None if made is None else made.get("output", made.get("weights"))))
-    return answers
-
-
-def parted(one: Way, other: Way) -> bool:
-    """Say whether two ways give different answers."""
-    return differ(one.answer, other.answer)
+def compute_answer(recipe: Recipe, settled: Settled, problem: Problem) -> Array | None:
+    """Return what a recipe gives on the run's problem, or None where it does not fit the shapes."""
+    stages = stages_of(recipe, settled, problem)
+    return None if stages is None else stages["output"]
 
 
 def differ(one: Array | None, other: Array | None) -> bool:
@@ -161,103 +146,88 @@ def differ(one: Array | None, other: Array | None) -> bool:
 
 def sizes_of(settled: Settled, problem: Problem) -> Sizes:
     """Return the sizes of a run's problem."""
-    heads = settled.heads
+    heads, x, memory = settled.heads, problem.x, problem.memory
     size = 1 if problem.q is None else problem.q.shape[-1] // heads.query
-    width = heads.query * size if problem.x is None else problem.x.shape[-1]
-    layer = problem.x is not None and heads.shared == heads.given
-    memory = None if problem.memory is None else problem.memory.shape[-1]
     return Sizes(
-        heads.query, heads.shared, size, width, len(problem.tokens), problem.keys, layer, settled.multiplier,
-        memory, problem.past,
+        heads.query, heads.shared, size, heads.query * size if x is None else x.shape[-1],
+        len(problem.tokens), problem.keys, x is not None and heads.shared == heads.given, settled.multiplier,
+        None if memory is None else memory.shape[-1], problem.past,
     )  # fmt: skip
 
 
-def reason(settled: Settled, problem: Problem, ours: Ways, others: Ways | None, sizes: Sizes) -> str:
+def reason(settled: Settled, problem: Problem, ours: Sequence[Way], others: Sequence[Way] | None, sizes: Sizes) -> str:
     """Say what makes mistakes look right, or alike: the coincidence without which random numbers part them."""
     if problem.weights is not None:
         return "the run starts at the weights"
-    if apart(settled, ours, others, sizes):
-        return "the run's own numbers"
-    for text, other in breaks(sizes):
-        if apart(settled, ours, others, other):
-            return text
-    return ""
+    coincidences = [("the run's own numbers", sizes), *breaks(sizes)]
+    return next((text for text, without in coincidences if apart(settled, ours, others, without)), "")
 
 
-def apart(settled: Settled, ours: Ways, others: Ways | None, sizes: Sizes) -> bool:
+def apart(settled: Settled, ours: Sequence[Way], others: Sequence[Way] | None, sizes: Sizes) -> bool:
     """Say whether random numbers of these sizes part our ways from the right one, or from the others.
 
     Ways that do not fit these sizes count where none does.
     """
-    recipe, given = random_problem(right(settled), settled.output_projection, sizes)
-    exact = answer(recipe, given)
+    recipe = replace(right(settled), heads=sizes.heads, groups=sizes.groups)
+    given = random_layer(settled, sizes) if sizes.is_layer else random_heads(sizes)
+
+    def made(change: Change) -> Array | None:
+        try:
+            return compute(change(recipe), given)["output"]
+        except (ValueError, IndexError, ZeroDivisionError):
+            return None
+
+    exact = made(lambda plain: plain)
     if exact is None:
         return False
-    theirs = [exact] if others is None else [answer(way.change(recipe), given) for way in others]
-    made = [answer(way.change(recipe), given) for way in ours]
-    fitting = [array for array in made if array is not None] or made
+    theirs = [exact] if others is None else [made(way.change) for way in others]
+    answers = [made(way.change) for way in ours]
+    fitting = [array for array in answers if array is not None] or answers
     return any(differ(array, other) for array in fitting for other in theirs)
 
 
-def answer(recipe: Recipe, given: Given) -> Array | None:
-    """Return what a recipe gives, or None where it does not fit the shapes."""
-    try:
-        return compute(recipe, given)["output"]
-    except (ValueError, IndexError, ZeroDivisionError):
-        return None
+def normal(name: str, *shape: int) -> Array:
+    """Draw an array of normal numbers."""
+    return draw(0, f"geometry.{name}", "normal", shape)
 
 
-def random_problem(recipe: Recipe, projected: bool, sizes: Sizes) -> tuple[Recipe, Given]:
-    """Return a problem of random numbers of these sizes, and the recipe for it."""
-    recipe = replace(recipe, heads=sizes.heads, groups=sizes.groups)
+def random_heads(sizes: Sizes) -> Given:
+    """Return random queries, keys and values of these sizes."""
+    q = normal("q", 1, sizes.heads, sizes.rows, sizes.size) * sizes.spread
+    k, v = (normal(side, 1, sizes.groups, sizes.keys, sizes.size) for side in "kv")
+    return Given(q, k, v, past=sizes.past)
 
-    def normal(name: str, *shape: int) -> Array:
-        return draw(0, name, "normal", shape)
 
-    if not sizes.layer:
-        heads = (sizes.heads, sizes.groups, sizes.groups)
-        rows = (sizes.rows, sizes.keys, sizes.keys)
-        sides = (normal(f"geometry.{side}", 1, heads[i], rows[i], sizes.size) for i, side in enumerate("qkv"))
-        q, k, v = sides
-        return recipe, Given(q * sizes.spread, k, v, past=sizes.past)
+def random_layer(settled: Settled, sizes: Sizes) -> Given:
+    """Return a random x and the matrices of a layer of these sizes."""
     inner, shared = sizes.heads * sizes.size, sizes.groups * sizes.size
     source = sizes.width if sizes.memory is None else sizes.memory
     shapes = {"W_q": (sizes.width, inner), "W_k": (source, shared), "W_v": (source, shared)}
-    shapes |= {"W_o": (inner, sizes.width)} if projected else {}
-    arrays = {name: normal(f"geometry.{name}", *shape) / sizes.width**0.5 for name, shape in shapes.items()}
+    shapes |= {"W_o": (inner, sizes.width)} if settled.output_projection else {}
+    arrays = {name: normal(name, *shape) / sizes.width**0.5 for name, shape in shapes.items()}
     arrays["W_q"] = arrays["W_q"] * sizes.spread
-    memory = None if sizes.memory is None else normal("geometry.memory", 1, sizes.keys, sizes.memory)
-    x = normal("geometry.x", 1, sizes.rows + sizes.past, sizes.width)
-    return recipe, Given(x=x, arrays=arrays, memory=memory, past=sizes.past)
+    memory = None if sizes.memory is None else normal("memory", 1, sizes.keys, sizes.memory)
+    x = normal("x", 1, sizes.rows + sizes.past, sizes.width)
+    return Given(x=x, arrays=arrays, memory=memory, past=sizes.past)
 
 
 def breaks(sizes: Sizes) -> Iterator[tuple[str, Sizes]]:
     """Yield each coincidence of the sizes, with sizes in which it is gone."""
-    if sizes.heads == 1:
-        yield "H = 1", replace(sizes, heads=3, groups=3, width=3 * sizes.width)
-    if sizes.heads > 1 and sizes.groups == sizes.heads:
-        yield "every head has keys and values of its own", replace(sizes, groups=1)
-    if sizes.groups == 1 < sizes.heads:
-        yield "all heads share one key/value head", replace(sizes, heads=4, groups=2, width=4 * sizes.size)
-    if sizes.layer and sizes.size == sizes.width:
-        yield "d = d_model", replace(sizes, width=sizes.width + 1)
-    if sizes.memory is not None and sizes.memory == sizes.width:
-        yield "the memory is as wide as x", replace(sizes, memory=sizes.width + 1)
-    yield from lengths(sizes)
-    if sizes.heads == sizes.size > 1:
-        yield "H = d", replace(sizes, heads=sizes.heads + 1, groups=sizes.heads + 1, width=sizes.width + sizes.size)
-    yield "the logits are small", replace(sizes, spread=1e4)
-
-
-def lengths(sizes: Sizes) -> Iterator[tuple[str, Sizes]]:
-    """Yield the coincidences of how many tokens there are."""
-    if sizes.keys == 1:
-        yield "one key", replace(sizes, rows=sizes.rows + 3, keys=sizes.keys + 3)
-    if sizes.keys in (sizes.size, sizes.width, sizes.heads):
-        other = {sizes.heads: "H", sizes.width: "d_model", sizes.size: "d"}[sizes.keys]
-        yield f"keys = {other}", replace(sizes, rows=sizes.rows + 1, keys=sizes.keys + 1)
-    if sizes.rows == sizes.keys and (not sizes.layer or sizes.memory is not None):
-        yield "as many queries as keys", replace(sizes, keys=sizes.keys + 3)
+    heads, groups, size, width, rows, keys, is_layer, _, memory, _ = sizes
+    alike = {heads: "H", width: "d_model", size: "d"}.get(keys, "")
+    coincidences: tuple[tuple[bool, str, dict[str, Any]], ...] = (
+        (heads == 1, "H = 1", {"heads": 3, "groups": 3, "width": 3 * width}),
+        (heads > 1 and groups == heads, "every head has keys and values of its own", {"groups": 1}),
+        (groups == 1 < heads, "all heads share one key/value head", {"heads": 4, "groups": 2, "width": 4 * size}),
+        (is_layer and size == width, "d = d_model", {"width": width + 1}),
+        (memory == width, "the memory is as wide as x", {"memory": width + 1}),
+        (keys == 1, "one key", {"rows": rows + 3, "keys": keys + 3}),
+        (bool(alike), f"keys = {alike}", {"rows": rows + 1, "keys": keys + 1}),
+        (rows == keys and (not is_layer or memory is not None), "as many queries as keys", {"keys": keys + 3}),
+        (heads == size > 1, "H = d", {"heads": heads + 1, "groups": heads + 1, "width": width + size}),
+    )
+    yield from ((text, sizes._replace(**others)) for is_so, text, others in coincidences if is_so)
+    yield "the logits are small", sizes._replace(spread=1e4)
 
 
 CHECK = Check(
