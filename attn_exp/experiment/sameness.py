@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,18 +30,11 @@ SAME_BITS, ROUNDED, APART = -1, FEW_ULP + 1, FEW_ULP + 2
 """How near two arrays are, as a number: between the first two are units in the last place."""
 
 
-class Sameness(NamedTuple):
-    """How near two computations are, and the first stage at which they part."""
-
-    word: str
-    differs_at: str
-
-
-def sameness(one: Trace, other: Trace, kind: Any = None) -> Sameness:
-    """Compare two computations of one problem: their answers, then the stages in order."""
+def sameness(one: Trace, other: Trace, kind: Any = None) -> tuple[str, str]:
+    """Say how near two computations of one problem are, and the first stage at which they part."""
     one, other = one.as_stack(), other.as_stack()
     near = nearness(answer(one), answer(other), kind)
-    return Sameness(words(near, answer(one).dtype, kind)[0], partings(one, other, near, kind)[0])
+    return words(near, answer(one).dtype, kind)[0], partings(one, other, near, kind)[0]
 
 
 def compared(one: Array, other: Array, kind: Any = None) -> str:
@@ -69,29 +62,21 @@ def nearness(one: Array, other: Array, kind: Any = None) -> Array:
     near = np.full(len(one), APART)
     if one.shape != other.shape:
         return near
-    same_type, kind = one.dtype == other.dtype, one.dtype if kind is None else np.dtype(kind)
+    is_same_type, kind = one.dtype == other.dtype, np.dtype(one.dtype if kind is None else kind)
     one, other = one.reshape(len(one), -1), other.reshape(len(other), -1)
     alike = one == other
     if not alike.all():
         alike |= np.isnan(one) & np.isnan(other)
-    whole = alike.all(axis=-1)
-    if same_type:
-        near[whole] = SAME_BITS
-        if whole.all():
-            return near
+    if is_same_type:
+        near[alike.all(axis=-1)] = SAME_BITS
     finite = np.isfinite(one) & np.isfinite(other)
     moved = np.flatnonzero((near != SAME_BITS) & (alike | finite).all(axis=-1))
     if len(moved):
         left, right = (np.where(finite[moved], side[moved], side.dtype.type(0)) for side in (one, other))
-        near[moved] = rounded(left, right, kind)
+        units = ulp_distances(left.astype(kind), right)
+        far = np.where(errors_in_ulp(left, right, kind) > SAME_FUNCTION, APART, ROUNDED)
+        near[moved] = np.where(units <= FEW_ULP, units.astype(np.int64), far)
     return near
-
-
-def rounded(one: Array, other: Array, kind: np.dtype[Any]) -> Array:
-    """Return how near finite arrays `[n k]` are that differ."""
-    units = ulp_distances(one.astype(kind), other)
-    far = np.where(errors_in_ulp(one, other, kind) > SAME_FUNCTION, APART, ROUNDED)
-    return np.where(units <= FEW_ULP, units.astype(np.int64), far)
 
 
 def partings(one: Trace, other: Trace, near: Array, kind: Any = None) -> list[str]:
@@ -134,5 +119,4 @@ def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, 
 
 def letter(place: int) -> str:
     """Return A, B, ... Z, AA, AB, ..."""
-    alphabet = string.ascii_uppercase
-    return (letter(place // 26 - 1) if place >= 26 else "") + alphabet[place % 26]
+    return (letter(place // 26 - 1) if place >= 26 else "") + string.ascii_uppercase[place % 26]

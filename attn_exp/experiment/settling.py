@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -44,10 +44,10 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
     means = convention(settings["convention"])
     rules = make_rules(settings, means, multiplier(settings["scale"], size), problem)
-    check_rules(rules, shares.query, size, problem)
-    check_range(rules, problem, settings["convention"])
     marks = positions(settings["position"])
-    check_positions(marks, size, problem)
+    for misfit in filter(None, misfits(rules, marks, shares.query, size, problem)):
+        raise UserError(misfit)
+    check_range(rules, problem, settings["convention"])
     words = {group: say_choices(group, settings[group], settings["mask_join"]) for group in JOINS}
     settled = Settled(
         name=name,
@@ -125,38 +125,45 @@ def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, pro
         masks=limits,
         scores=scores(settings["score"]),
         normalizer=normalizer(settings["normalizer"]),
-        offset=first_position(settings["align"], means, limits, problem),
+        offset=first_position(alignment(settings["align"], means, limits, problem), limits, problem),
         softmax_dtype=means.softmax_dtype,
         bend_last=means.caps_last,
     )
 
 
-def first_position(align: str | None, means: Convention, limits: tuple[Mask, ...], problem: Problem) -> int:
-    """Return the position of the first query among the keys: 0, or so that the last query stands beside the last key.
+def alignment(asked: str | None, means: Convention, limits: tuple[Mask, ...], problem: Problem) -> str:
+    """Return in a word where the first query stands among the keys.
 
-    After a past it is the latter, unless a library's masks know no past. The last key is that of the sequence, before
-    its filler, where that is asked for or a library aligns by it.
+    It is `after_past` where a library's masks count the tokens of a cache, and `before_filler` where it aligns by the
+    last key of the sequence and some keys are filler.
     """
-    rows, keys, aligned = len(problem.tokens), problem.keys, align or means.align
-    if align is None and means.cached and problem.past:
-        return problem.past
-    if aligned == "top_left":
-        return 0
-    before_filler = aligned == "before_filler" or (means.knows_filler and align is None)
-    return (AllOf(limits).unpadded(keys) if before_filler else keys) - rows
+    if asked is not None:
+        return asked
+    if means.cached and problem.past:
+        return "after_past"
+    has_filler = means.knows_filler and AllOf(limits).unpadded(problem.keys) < problem.keys
+    return "before_filler" if has_filler else means.align
 
 
-def check_rules(rules: Rules, head: int, size: int, problem: Problem) -> None:
-    """Refuse rules that do not fit the number of heads, their size, the tokens, or each other."""
+def first_position(align: str, limits: tuple[Mask, ...], problem: Problem) -> int:
+    """Return the position of the first query among the keys, where it stands as a word says."""
+    rows, keys = len(problem.tokens), problem.keys
+    last = AllOf(limits).unpadded(keys) - rows
+    return {"top_left": 0, "after_past": problem.past, "before_filler": last, "bottom_right": keys - rows}[align]
+
+
+def misfits(rules: Rules, marks: tuple[Position, ...], head: int, size: int, problem: Problem) -> Iterator[str | None]:
+    """Yield why rules and positions do not fit the number of heads, their size, the tokens, or each other."""
     for rule in (*rules.masks, *rules.scores):
-        if misfit := rule.misfit(head, len(problem.tokens), problem.keys):
-            raise UserError(misfit)
+        yield rule.misfit(head, len(problem.tokens), problem.keys)
     for score in rules.scores if problem.q is not None else ():
-        if misfit := score.misfit_size(size):
-            raise UserError(misfit)
+        yield score.misfit_size(size)
     if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
-        name = rules.normalizer.name
-        raise UserError(f"normalizer={name} gives each key its own weight: score=sink has nothing to share")
+        yield f"normalizer={rules.normalizer.name} gives each key its own weight: score=sink has nothing to share"
+    for position in marks:
+        if position.changes_x and problem.x is None:
+            yield f"position={registry.name_of(position)} is added to x, but this problem starts after x"
+        yield position.misfit(size)
 
 
 def check_range(rules: Rules, problem: Problem, convention: str) -> None:
@@ -170,16 +177,6 @@ def check_range(rules: Rules, problem: Problem, convention: str) -> None:
             f"the input is too large for convention={convention}, which computes in {np.dtype(rules.softmax_dtype)}: "
             f"logits or outputs may be as large as {largest:.1e}; scale it down"
         )
-
-
-def check_positions(marks: tuple[Position, ...], size: int, problem: Problem) -> None:
-    """Refuse positions that the problem has no place for."""
-    for position in marks:
-        if position.changes_x and problem.x is None:
-            name = registry.name_of(position)
-            raise UserError(f"position={name} is added to x, but this problem starts after x")
-        if misfit := position.misfit(size):
-            raise UserError(misfit)
 
 
 JOINS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}

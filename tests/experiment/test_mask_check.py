@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.experiment.checks.mask import density, picture, sight
+from attn_exp.experiment.checks.mask import block_size, picture, sight
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.window import Window
 from attn_exp.rules.rules import places
@@ -20,7 +20,8 @@ def test_a_causal_mask_in_blocks_of_two() -> None:
 
 
 def test_a_mask_larger_than_a_page_is_drawn_in_larger_blocks() -> None:
-    drawn = picture(places([Causal(), Window(16, 0)], 64, 64)[0])
+    allowed = places([Causal(), Window(16, 0)], 64, 64)[0]
+    drawn = picture(allowed, block_size(allowed))
     assert len(drawn) == len(drawn[0]) == 32
     assert drawn[31] == "·" * 23 + "▒" + "█" * 7 + "▒"
 
@@ -38,11 +39,6 @@ def test_a_mask_larger_than_a_page_is_drawn_in_larger_blocks() -> None:
 )
 def test_what_a_query_sees(seen: list[int], said: str) -> None:
     assert sight(np.isin(np.arange(12), list(seen)), NAMES) == said
-
-
-def test_density() -> None:
-    assert density(places([Causal()], 4, 4)[0]) == 10 / 16
-    assert density(places([], 4, 4)[0]) == 1.0
 
 
 def test_check_mask_tells_it_for_a_run() -> None:

@@ -22,10 +22,8 @@ ASKED_BY = {"dtype": "precision", "metrics": "measures"}
 
 def load(name: str) -> Check:
     """Return the check of that name; one that is not used costs nothing."""
-    if name in registry.outside(__name__):
-        member: Check = registry.OUTSIDE[__name__, name].value
-        return member
-    check: Check = registry.module(__name__, name).CHECK
+    is_outside = name in registry.outside(__name__)
+    check: Check = registry.OUTSIDE[__name__, name].value if is_outside else registry.module(__name__, name).CHECK
     return check
 
 

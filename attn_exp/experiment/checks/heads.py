@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from attn_exp.config.schema import Config
+from attn_exp.errors import count_of
 from attn_exp.experiment import patterns
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute
@@ -43,9 +44,13 @@ def sentence(records: Sequence[Record]) -> str:
     """Say what the patterns are."""
     if not records:
         return "no variant forms the weights of its heads."
-    several = f"{len(records)} heads" if len(records) != 1 else "1 head"
-    return f"{several}; " + "; ".join(f"{name}: {meaning}" for name, meaning in patterns.MEANINGS.items()) + "."
+    meanings = "; ".join(f"{name}: {meaning}" for name, meaning in patterns.MEANINGS.items())
+    return f"{count_of(len(records), 'head')}; {meanings}."
 
 
-COLUMNS = ("variant", "head", *("self_" if name == "self" else name for name in patterns.NAMES))
-CHECK = Check(record=Record, columns=COLUMNS, examine=examine, sentence=sentence)
+CHECK = Check(
+    record=Record,
+    columns=tuple(field.name for field in fields(Record)),
+    examine=examine,
+    sentence=sentence,
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -13,8 +14,8 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import placed
-from attn_exp.experiment.gradients import slope
 from attn_exp.experiment.metrics.errors import largest_error
+from attn_exp.experiment.metrics.gradient_norms import slope
 from attn_exp.experiment.number_types import limits
 from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.experiment.variant import Settled
@@ -44,57 +45,55 @@ class Case:
         assert context is not None
         return context
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """How many heads, queries and keys there are."""
+        return len(self.q), self.q.shape[1], self.k.shape[1]
+
+    @property
+    def offset(self) -> int:
+        """The position of the first query among the keys."""
+        return int(self.rules.offset)
+
     def allowed(self) -> Array:
         """Return which places may attend, `[h t s]`."""
-        rows, keys = self.q.shape[1], self.k.shape[1]
-        return places(self.rules.masks, rows, keys, int(self.rules.offset), len(self.q))
+        heads, rows, keys = self.shape
+        return places(self.rules.masks, rows, keys, self.offset, heads)
+
+    def biases(self) -> list[Array]:
+        """Return what score rules add to logits."""
+        grid = whole_grid(self.rules, *self.shape)
+        return [np.asarray(bias) for rule in self.rules.scores if (bias := rule.bias(grid)) is not None]
 
 
-@dataclass(frozen=True)
-class Invariant:
-    """Something that must not change: `attempt` returns what should be equal; `slopes` are known less exactly."""
-
-    name: str
-    attempt: Callable[[Case], Answer]
-    slopes: bool = False
-
-
-def looks_at_places(case: Case) -> bool:
-    """Say whether a score rule gives different places different numbers."""
-    grid = whole_grid(case.rules, len(case.q), case.q.shape[1], case.k.shape[1])
-    biases = [bias for rule in case.rules.scores if (bias := rule.bias(grid)) is not None]
-    return any(np.ptp(np.asarray(bias)) > 0 for bias in biases)
-
-
-def looks_at_heads(case: Case) -> bool:
-    """Say whether a rule gives different heads different numbers, or different sight."""
-    shape = len(case.q), case.q.shape[1], case.k.shape[1]
-    grid = whole_grid(case.rules, *shape)
-    biases = [bias for rule in case.rules.scores if (bias := rule.bias(grid)) is not None]
-    extras = [extra for rule in case.rules.scores if (extra := rule.extra(grid.head)) is not None]
-    numbers = [np.broadcast_to(array, shape) for array in (*biases, *extras, case.allowed().astype(float))]
-    return any(np.ptp(array, axis=0).any() for array in numbers)
+def first_reason(*reasons: tuple[bool, str]) -> str:
+    """Return the text of the first condition that holds, or nothing."""
+    return next((text for holds, text in reasons if holds), "")
 
 
 def token_order(case: Case) -> Answer:
     """Tokens in another order give the same outputs in that order, where neither masks nor scores look at places."""
-    if case.rules.masks or looks_at_places(case) or case.settled.positions:
-        return "rules look at places"
-    if case.q.shape[1] != case.k.shape[1]:
-        return "queries and keys are not the same tokens"
-    order = np.random.default_rng(0).permutation(case.q.shape[1])
+    _, rows, keys = case.shape
+    by_place = bool(case.rules.masks or case.settled.positions) or any(np.ptp(bias) > 0 for bias in case.biases())
+    different = "queries and keys are not the same tokens"
+    if why := first_reason((by_place, "rules look at places"), (rows != keys, different)):
+        return why
+    order = np.random.default_rng(0).permutation(rows)
     shuffled = replace(case, q=case.q[:, order], k=case.k[:, order], v=case.v[:, order])
     return shuffled.compute(), case.compute()[:, order]
 
 
 def head_order(case: Case) -> Answer:
     """Heads in another order give the same outputs in that order, where no rule differs between heads."""
-    if len(case.q) == 1:
-        return "one head has no order"
-    if len(case.q) != len(case.k):
-        return "heads share keys and values"
-    if looks_at_heads(case):
-        return "rules differ between heads"
+    head = whole_grid(case.rules, *case.shape).head
+    extras = [np.asarray(extra) for rule in case.rules.scores if (extra := rule.extra(head)) is not None]
+    numbers = (np.broadcast_to(each, case.shape) for each in (*case.biases(), *extras, case.allowed().astype(float)))
+    if why := first_reason(
+        (len(case.q) == 1, "one head has no order"),
+        (len(case.q) != len(case.k), "heads share keys and values"),
+        (any(np.ptp(array, axis=0).any() for array in numbers), "rules differ between heads"),
+    ):
+        return why
     turned = replace(case, q=case.q[::-1], k=case.k[::-1], v=case.v[::-1])
     return turned.compute(), case.compute()[::-1]
 
@@ -113,35 +112,31 @@ MOST_POISONED = 16
 
 def future(case: Case) -> Answer:
     """What comes after a query cannot change its output."""
-    allowed = case.allowed()
-    rows, keys = allowed.shape[1:]
-    later = np.arange(keys) > np.arange(rows)[:, None] + int(case.rules.offset)
-    if (allowed & later).any():
+    _, rows, keys = case.shape
+    later = np.arange(keys) > np.arange(rows)[:, None] + case.offset
+    if (case.allowed() & later).any():
         return "no mask hides the future"
-    cut = rows // 2
-    stop = max(cut + int(case.rules.offset) + 1, 0)
-    changed = replace(case, k=after(case.k, stop, 3.0), v=after(case.v, stop, 3.0))
-    return changed.compute()[:, : cut + 1], case.compute()[:, : cut + 1]
+    seen = slice(rows // 2 + 1)
+    k, v = case.k.copy(), case.v.copy()
+    for side in (k, v):
+        side[:, max(rows // 2 + case.offset + 1, 0) :] = 3.0
+    return replace(case, k=k, v=v).compute()[:, seen], case.compute()[:, seen]
 
 
-def poison(held: float) -> Callable[[Case], Answer]:
-    """Return the attempt in which keys and values that a query may not see hold this number."""
-
-    def attempt(case: Case) -> Answer:
-        allowed = case.allowed()
-        hidden = np.flatnonzero(~allowed.all(axis=(0, 1)))
-        if not len(hidden):
-            return "every query sees every key"
-        clean, poisoned, expected = case.compute(), [], []
-        for key in hidden[np.linspace(0, len(hidden) - 1, min(len(hidden), MOST_POISONED)).astype(int)]:
-            k, v = case.k.copy(), case.v.copy()
-            k[:, key], v[:, key] = held, held
-            blind = ~allowed[:, :, key]
-            poisoned.append(replace(case, k=k, v=v).compute()[blind])
-            expected.append(clean[blind])
-        return np.concatenate(poisoned), np.concatenate(expected)
-
-    return attempt
+def poison(case: Case, held: float) -> Answer:
+    """Keys and values that a query may not see change nothing in it, whatever number they hold."""
+    allowed = case.allowed()
+    hidden = np.flatnonzero(~allowed.all(axis=(0, 1)))
+    if not len(hidden):
+        return "every query sees every key"
+    clean, poisoned, expected = case.compute(), [], []
+    for key in hidden[np.linspace(0, len(hidden) - 1, min(len(hidden), MOST_POISONED)).astype(int)]:
+        k, v = case.k.copy(), case.v.copy()
+        k[:, key], v[:, key] = held, held
+        blind = ~allowed[:, :, key]
+        poisoned.append(replace(case, k=k, v=v).compute()[blind])
+        expected.append(clean[blind])
+    return np.concatenate(poisoned), np.concatenate(expected)
 
 
 def decoding(case: Case) -> Answer:
@@ -149,29 +144,26 @@ def decoding(case: Case) -> Answer:
 
     A query that has no key yet is left out: decoding starts with a key.
     """
-    if refusal := forms.refuses("decode", case.rules):
-        return refusal if case.settled.form != "decode" else "the form decodes already"
-    rows, keys, offset = case.q.shape[1], case.k.shape[1], int(case.rules.offset)
-    if any(rule.misfit(len(case.q), 1, keys - 1) for rule in (*case.rules.masks, *case.rules.scores)):
-        return "a rule has numbers for the whole problem"
-    if rows != keys and offset not in (keys - rows, AllOf(case.rules.masks).unpadded(keys) - rows):
-        return "the last query does not stand beside the last key, as in decoding"
-    steps, first = [], max(-offset, 0)
-    if first >= rows:
-        return "no query has a key"
+    heads, rows, keys = case.shape
+    refusal, first = forms.refuses("decode", case.rules) or "", max(-case.offset, 0)
+    beside_last = rows == keys or case.offset in (keys - rows, AllOf(case.rules.masks).unpadded(keys) - rows)
+    if why := first_reason(
+        (bool(refusal), refusal if case.settled.form != "decode" else "the form decodes already"),
+        (
+            any(rule.misfit(heads, 1, keys - 1) for rule in (*case.rules.masks, *case.rules.scores)),
+            "a rule has numbers for the whole problem",
+        ),
+        (not beside_last, "the last query does not stand beside the last key, as in decoding"),
+        (first >= rows, "no query has a key"),
+    ):
+        return why
+    steps = []
     for row in range(first, rows):
-        stop = min(keys, row + offset + 1)
-        rules = replace(case.rules, offset=row + offset)
+        stop = min(keys, row + case.offset + 1)
+        rules = replace(case.rules, offset=row + case.offset)
         step = replace(case, q=case.q[:, row : row + 1], k=case.k[:, :stop], v=case.v[:, :stop], rules=rules)
         steps.append(step.compute())
     return np.concatenate(steps, axis=1), case.compute()[:, first:]
-
-
-def after(array: Array, start: int, number: float) -> Array:
-    """Return the array with another number in every token from `start` on."""
-    changed = array.copy()
-    changed[:, start:] = number
-    return changed
 
 
 def logit_shift(case: Case) -> Answer:
@@ -179,28 +171,28 @@ def logit_shift(case: Case) -> Answer:
 
     It is so large, and so small, that no power of e holds it: who forgets to take the largest logit off is found out.
     """
-    if not case.rules.normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores):
-        name = case.rules.normalizer.name
-        return f"{name} is moved by it" if case.rules.normalizer.signed else "weights do not share a sum of 1"
-    if case.rules.bend_last and case.rules.scores:
-        return "logits are bent after the shift"
+    normalizer = case.rules.normalizer
+    moved = not normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores)
+    sums = f"{normalizer.name} is moved by it" if normalizer.signed else "weights do not share a sum of 1"
     beyond = 1.1 * float(np.log(limits(case.settled.computed_in).max))
-    answers = []
-    for shift in (beyond, -beyond):
-        shifted = replace(case.rules, scores=(*case.rules.scores, Added(np.array([[shift]]))))
-        if refusal := forms.refuses(case.settled.form, shifted):
-            return refusal
-        answers.append(replace(case, rules=shifted).compute())
-    return np.stack(answers), np.stack([case.compute()] * 2)
+    shifted = [
+        replace(case.rules, scores=(*case.rules.scores, Added(np.array([[shift]])))) for shift in (beyond, -beyond)
+    ]
+    refusal = forms.refuses(case.settled.form, shifted[0]) or ""
+    bent = case.rules.bend_last and bool(case.rules.scores)
+    if why := first_reason((moved, sums), (bent, "logits are bent after the shift"), (bool(refusal), refusal)):
+        return why
+    return np.stack([replace(case, rules=rules).compute() for rules in shifted]), np.stack([case.compute()] * 2)
+
+
+PAIRED = "scores are no products"
 
 
 def rope_shift(case: Case) -> Answer:
     """Queries and keys moved by the same distance attend as before."""
-    if case.rules.pairing is not None:
-        return "scores are no products"
     relative = [position for position in case.settled.positions if position.relative]
-    if not relative:
-        return "no rotary positions"
+    if why := first_reason((case.rules.pairing is not None, PAIRED), (not relative, "no rotary positions")):
+        return why
     q, k = case.q, case.k
     for position in relative:  # a constant turn on top of the positions moves every token by that many places
         q, k = position.turn(q, np.full(q.shape[1], 7)), position.turn_key(k, np.full(k.shape[1], 7))
@@ -209,14 +201,14 @@ def rope_shift(case: Case) -> Answer:
 
 def gradients(case: Case) -> Answer:
     """The slope along a random direction, from the formula, is that of finite differences."""
-    if case.settled.member.reference != "logits":
-        return "the formula is that of normalized logits"
-    if case.rules.pairing is not None:
-        return "scores are no products"
-    if case.rules.normalizer.slope is None:
-        return f"{case.rules.normalizer.name} has corners, or no formula here"
-    if case.settled.computed_in != np.float64:
-        return f"{case.settled.computed_in.name} is too coarse for finite differences"
+    kind, normalizer = case.settled.computed_in, case.rules.normalizer
+    if why := first_reason(
+        (case.settled.member.reference != "logits", "the formula is that of normalized logits"),
+        (case.rules.pairing is not None, PAIRED),
+        (normalizer.slope is None, f"{normalizer.name} has corners, or no formula here"),
+        (kind != np.float64, f"{kind.name} is too coarse for finite differences"),
+    ):
+        return why
     rng, step = np.random.default_rng(0), 1e-5
     along = [rng.standard_normal(array.shape) for array in (case.q, case.k, case.v)]
     ends = []
@@ -231,18 +223,18 @@ TOLERANCE = 1e-9
 
 Where a form computes in a coarser type than float64, `SAME_FUNCTION` units of that are."""
 
-INVARIANTS = (
-    Invariant("token order", token_order),
-    Invariant("no leak from the future", future),
-    Invariant("poison NaN", poison(float("nan"))),
-    Invariant("poison 1e30", poison(1e30)),
-    Invariant("logit shift", logit_shift),
-    Invariant("rope shift", rope_shift),
-    Invariant("block size", block_size),
-    Invariant("prefill against decode", decoding),
-    Invariant("head order", head_order),
-    Invariant("gradients", gradients, slopes=True),
-)
+INVARIANTS: dict[str, Callable[[Case], Answer]] = {
+    "token order": token_order,
+    "no leak from the future": future,
+    "poison NaN": partial(poison, held=float("nan")),
+    "poison 1e30": partial(poison, held=1e30),
+    "logit shift": logit_shift,
+    "rope shift": rope_shift,
+    "block size": block_size,
+    "prefill against decode": decoding,
+    "head order": head_order,
+    "gradients": gradients,
+}
 
 
 @dataclass(frozen=True)
@@ -264,31 +256,26 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     """Try every invariant on every variant."""
     for settled in variants:
         q, k, v = placed(settled, problem)
-        for invariant in INVARIANTS:
-            if q is None or k is None or v is None:
-                yield judged(settled, invariant, "the problem has no queries, keys and values")
-            else:
-                yield judged(settled, invariant, attempted(invariant, Case(settled, q, k, v, settled.rules)))
+        for name, attempt in INVARIANTS.items():
+            answer: Answer = "the problem has no queries, keys and values"
+            if q is not None and k is not None and v is not None:
+                try:
+                    answer = attempt(Case(settled, q, k, v, settled.rules))
+                except OwnCodeError as error:
+                    answer = str(error)
+            yield judged(settled, name, answer)
 
 
-def attempted(invariant: Invariant, case: Case) -> Answer:
-    """Try one invariant; where the user's own code gives no answer, its error says why."""
-    try:
-        return invariant.attempt(case)
-    except OwnCodeError as error:
-        return str(error)
-
-
-def judged(settled: Settled, invariant: Invariant, answer: Answer) -> Record:
+def judged(settled: Settled, invariant: str, answer: Answer) -> Record:
     """Return the record of one attempt."""
     if isinstance(answer, str):
-        return Record(settled.name, invariant.name, "-", float("nan"), answer)
+        return Record(settled.name, invariant, "-", float("nan"), answer)
     array, expected = answer
     size = float(np.abs(expected).max(initial=0.0)) or 1.0
     largest = largest_error(array, expected) / size
     rounding = max(TOLERANCE, SAME_FUNCTION * float(limits(settled.computed_in).eps))
-    tolerance = rounding**0.5 if invariant.slopes else rounding
-    return Record(settled.name, invariant.name, "yes" if largest <= tolerance else "no", largest, "")
+    tolerance = rounding**0.5 if invariant == "gradients" else rounding
+    return Record(settled.name, invariant, "yes" if largest <= tolerance else "no", largest, "")
 
 
 def sentence(records: Sequence[Record]) -> str:

@@ -35,38 +35,25 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Describe the mask of every variant, head by head where heads differ."""
+    """Describe the mask of every variant, a record per row of blocks, head by head where heads differ."""
+    tokens = problem.tokens
     for settled in variants:
-        heads = places(settled.rules.masks, len(problem.tokens), problem.keys, int(settled.rules.offset), settled.head)
+        heads = places(settled.rules.masks, len(tokens), problem.keys, int(settled.rules.offset), settled.head)
         alike = (heads == heads[:1]).all()
         for head, allowed in enumerate(heads[:1] if alike else heads):
-            yield from described(settled.name if alike else f"{settled.name} {head + 1}", allowed, problem)
+            name, size = settled.name if alike else f"{settled.name} {head + 1}", block_size(allowed)
+            for row, blocks in enumerate(picture(allowed, size)):
+                part, of_part = allowed[row * size : (row + 1) * size], tokens[row * size : (row + 1) * size]
+                query = f"{of_part[0]} sees" if size == 1 else f"{of_part[0]}..{of_part[-1]} see"
+                seen = sight(np.asarray(part.any(axis=0)), problem.key_tokens)
+                yield Record(name, size, blocks, float(part.mean()) if part.size else 0.0, f"{query} {seen}")
 
 
-def described(name: str, allowed: Array, problem: Problem) -> Iterator[Record]:
-    """Yield a record per row of blocks."""
-    size, tokens = block_size(allowed), problem.tokens
-    for row, blocks in enumerate(picture(allowed)):
-        part = allowed[row * size : (row + 1) * size]
-        last = min((row + 1) * size, len(tokens)) - 1
-        one = size == 1
-        query = tokens[row * size] if one else f"{tokens[row * size]}..{tokens[last]}"
-        seen = np.asarray(part.any(axis=0))
-        yield Record(
-            name, size, blocks, density(part), f"{query} {'sees' if one else 'see'} {sight(seen, problem.key_tokens)}"
-        )
-
-
-def picture(allowed: Array, size: int | None = None) -> list[str]:
-    """Draw a mask `[t s]`, a line per row of blocks: full (█), partial (▒) and empty (·) ones.
-
-    Blocks are `size` queries by `size` keys; without a size, the smallest that fit side by side.
-    """
-    step = block_size(allowed) if size is None else size
-    return [
-        "".join(block(allowed[row : row + step, key : key + step]) for key in range(0, allowed.shape[1], step))
-        for row in range(0, allowed.shape[0], step)
-    ]
+def picture(allowed: Array, size: int) -> list[str]:
+    """Draw a mask `[t s]`, a line per row of `size x size` blocks: full (█), partial (▒) and empty (·) ones."""
+    rows = (allowed[row : row + size] for row in range(0, allowed.shape[0], size))
+    blocks = ([row[:, key : key + size] for key in range(0, allowed.shape[1], size)] for row in rows)
+    return ["".join(FULL if part.all() else PARTIAL if part.any() else EMPTY for part in row) for row in blocks]
 
 
 def block_size(allowed: Array) -> int:
@@ -75,18 +62,6 @@ def block_size(allowed: Array) -> int:
     while max(allowed.shape) > WIDEST * size:
         size *= 2
     return size
-
-
-def block(allowed: Array) -> str:
-    """Say of a block of a mask whether it is full, partial or empty."""
-    if allowed.all():
-        return FULL
-    return PARTIAL if allowed.any() else EMPTY
-
-
-def density(allowed: Array) -> float:
-    """Return the share of places that may attend: 1 - PyTorch FlexAttention's `BlockMask.sparsity` of single places."""
-    return float(allowed.mean()) if allowed.size else 0.0
 
 
 def sight(seen: Array, names: Sequence[str]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -53,10 +53,9 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         low = rounded(problem, kind(name))
         exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
         for settled in (variant for variant in variants if name in own[variant.name]):
-            exact = stages(execute(as_exact(settled), exact_problem))
-            plain = stages(execute(as_plain(settled), low))
+            exact, plain = execute(as_exact(settled), exact_problem), execute(as_plain(settled), low)
             with suppress(OwnCodeError):  # the user's own function does not take this type
-                yield from judged(settled.name, name, stages(execute(settled, low)), plain, exact)
+                yield from judged(settled.name, name, execute(settled, low), plain, exact)
 
 
 def as_plain(settled: Settled) -> Settled:
@@ -70,20 +69,15 @@ def as_exact(settled: Settled) -> Settled:
     return replace(plain, rules=replace(plain.rules, softmax_dtype=None))
 
 
-def stages(trace: Trace) -> dict[str, Array]:
-    """Return the stages of a trace that were formed, by name."""
-    return dict(trace.stages())
-
-
-def judged(
-    variant: str, dtype: str, mine: Mapping[str, Array], plain: Mapping[str, Array], exact: Mapping[str, Array]
-) -> Iterator[Record]:
+def judged(variant: str, dtype: str, mine: Trace, plain: Trace, exact: Trace) -> Iterator[Record]:
     """Yield the record of every stage that the variant forms."""
-    for stage in [name for name in mine if name in exact]:
-        error = largest(mine[stage], exact[stage])
-        floor = half_unit(exact[stage], mine[stage].dtype)
-        beside = max(floor, largest(plain[stage], exact[stage]) if stage in plain else floor)
-        yield Record(variant, dtype, stage, error, beside, error / beside, verdict(error / beside))
+    truths, plains = dict(exact.stages()), dict(plain.stages())
+    for stage, array in mine.stages():
+        if stage in truths:
+            truth = truths[stage]
+            error, floor = largest(array, truth), half_unit(truth, array.dtype)
+            beside = max(floor, largest(plains[stage], truth) if stage in plains else floor)
+            yield Record(variant, dtype, stage, error, beside, error / beside, verdict(error / beside))
 
 
 def verdict(ratio: float) -> str:
@@ -124,7 +118,7 @@ def sentence(records: Sequence[Record]) -> str:
 
 CHECK = Check(
     record=Record,
-    columns=("variant", "dtype", "stage", "error", "plain_error", "ratio", "verdict"),
+    columns=tuple(field.name for field in fields(Record)),
     examine=examine,
     sentence=sentence,
 )

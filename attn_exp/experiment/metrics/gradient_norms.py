@@ -1,15 +1,78 @@
-"""How much a change of logits, queries, keys and values moves the answer."""
+"""Derivatives of attention from their formulas, and how much a change of logits, q, k and v moves the answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from attn_exp import forms
 from attn_exp.arrays import Array
-from attn_exp.experiment.gradients import gradient
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, finite_weights, mean_seen, stage
+from attn_exp.forms import steps
+from attn_exp.forms.pipeline import At
+from attn_exp.forms.steps import repeat_heads
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.rules import Rules
+
+TINY = 1e-30
+"""An imaginary step so small that its square vanishes: the derivative of a bend, to the last digit."""
+
+
+def slope(q: Array, k: Array, v: Array, rules: Rules, along: Sequence[Array]) -> Array:
+    """Return how the context `[h t e]` changes along a direction of q, k and v.
+
+    With `l = scale q k^T` and `w` the weights: `dl = scale (dq k^T + q dk^T)` times the derivative of each bend;
+    `dw` is the normalizer's slope along `dl`; `dcontext = dw v + w dv`.
+    """
+    stages = forms.form("matrix").attend(q, k, v, rules)
+    assert stages.weights is not None and stages.logits is not None
+    heads = len(q)
+    keys, values, moved_keys, moved_values = (repeat_heads(array, heads) for array in (k, v, along[1], along[2]))
+    moved = along[0] @ keys.swapaxes(-1, -2) + q @ moved_keys.swapaxes(-1, -2)
+    moved = rules.scale * moved * bend_slope(stages, rules)
+    assert rules.normalizer.slope is not None
+    turned = rules.normalizer.slope(stages.weights, moved)
+    return np.asarray(turned @ values + stages.weights @ moved_values)
+
+
+def bend_slope(stages: Trace, rules: Rules) -> Array:
+    """Return the derivative of all bends at the logits that they bend, by a complex step.
+
+    Where bends come last they bend masked logits: what a mask has made -inf moves no more.
+
+    Source: Squire and Trapp 1998, "Using Complex Variables to Estimate Derivatives of Real Functions".
+    """
+    assert stages.q is not None and stages.k is not None and stages.logits is not None
+    logits = stages.logits
+    if rules.bend_last:
+        at = At.of_heads(rules, stages.q, stages.k)
+        logits = steps.forbid(at, steps.biased(at, logits), steps.allowed(at))
+    fixed = np.isneginf(logits)
+    bent: Any = np.where(fixed, 0, logits) + 1j * TINY
+    for rule in rules.scores:
+        bent = rule.bend(bent)
+    return np.where(fixed, 0, bent.imag / TINY)
+
+
+def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tuple[Array, Array, Array]:
+    """Return the gradients dq, dk, dv of `sum(received * context)`, with `received` `[h t e]`.
+
+    `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`; heads that
+    share keys add up. Source: Dao et al. 2022, "FlashAttention", appendix B.2.
+    """
+    stages = forms.form("matrix").attend(q, k, v, rules)
+    assert stages.weights is not None and stages.logits is not None
+    heads, groups, weights = len(q), len(k), stages.weights
+    given = received @ repeat_heads(v, heads).swapaxes(-1, -2)
+    assert rules.normalizer.slope is not None
+    turned = rules.scale * rules.normalizer.slope(weights, given) * bend_slope(stages, rules)
+    dq = turned @ repeat_heads(k, heads)
+    dk, dv = turned.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ received
+    shared = [array.reshape(groups, heads // groups, *array.shape[1:]).sum(axis=1) for array in (dk, dv)]
+    return np.asarray(dq), shared[0], shared[1]
 
 
 def jacobian_norm(weights: Array) -> Array:
