@@ -55,8 +55,13 @@ def make_rows(
 def describe(
     settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any] | None = None
 ) -> Row:
-    """Return the row of a variant with the numbers that were measured; of the others it says that they were not."""
+    """Return the row of a variant with the numbers that were measured; of the others it says that they were not.
+
+    `flops` are a multiplication and an addition for each term of `q k^T` and of `weights v`; scaling, softmax and
+    projections are not counted. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
+    """
     unmeasured = dict.fromkeys((name for name, column in COLUMNS.items() if column.summed), math.nan)
+    widths = (side.shape[-1] for side in (trace.q, trace.v) if side is not None)
     unknown: dict[str, Any] = {"checked": 0, "same_as": "", "sameness": "", "differs_at": ""}
     return Row(
         variant=settled.name,
@@ -68,7 +73,7 @@ def describe(
         output_projection=settled.output_projection,
         mistake=settled.mistake,
         **(unknown | unmeasured | dict(numbers or {})),
-        flops=flops(len(problem.tokens), problem.keys, settled.head, size(trace.q), size(trace.v)),
+        flops=2 * settled.head * len(problem.tokens) * problem.keys * sum(widths),
         kv_head=settled.heads.shared,
         mask=settled.words["mask"],
         score=settled.words["score"],
@@ -179,12 +184,9 @@ def means_seen(numbers: Array, seen: Array) -> Array:
     if seen.all():
         return means(numbers)
     each = zip(numbers, seen, strict=True)
-    return np.array([means(one[None])[0] if there.all() else mean_of(one[there]) for one, there in each])
-
-
-def mean_of(numbers: Array) -> float:
-    """Return the mean of numbers, NaN where there is none."""
-    return float(numbers.mean()) if numbers.size else math.nan
+    return np.array(
+        [means((one if there.all() else one[there])[None])[0] if there.any() else math.nan for one, there in each]
+    )
 
 
 def queries(trace: Trace, past: int, rules: Rules) -> str:
@@ -200,16 +202,3 @@ def queries(trace: Trace, past: int, rules: Rules) -> str:
     runs = np.split(blind, np.flatnonzero(np.diff(blind) > 1) + 1)
     named = ",".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if len(run))
     return f"all but {named}" if named else "all"
-
-
-def size(heads: Array | None) -> int:
-    """Return the width of heads, 0 where there are none."""
-    return 0 if heads is None else heads.shape[-1]
-
-
-def flops(rows: int, keys: int, heads: int, size: int, value_size: int) -> int:
-    """Return `2 h t s (d + e)`: a multiplication and an addition for each term of `q k^T` and of `weights v`.
-
-    Scaling, softmax and projections are not counted. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
-    """
-    return 2 * heads * rows * keys * (size + value_size)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import NotFormedError, head_means
+from attn_exp.experiment.metrics.metric import head_means
 from attn_exp.experiment.metrics.spread import rows_that_share
 from attn_exp.experiment.metrics.targets import ahead, induction, on_delimiters, sink
 from attn_exp.forms.trace import entropy
-
-NAMES = ("previous", "first", "self", "delimiter", "induction", "broad")
-"""The patterns, in the order in which readers see them."""
 
 MEANINGS: Mapping[str, str] = {
     "previous": "weight on the token before",
@@ -23,6 +20,9 @@ MEANINGS: Mapping[str, str] = {
     "induction": "weight on what followed the same token before",
     "broad": "entropy over the most that it could be",
 }
+"""The patterns, in the order in which readers see them."""
+
+NAMES = tuple(MEANINGS)
 
 
 def measured(weights: Array, tokens: Sequence[str], offset: int = 0, apart: bool = False) -> dict[str, Array]:
@@ -31,30 +31,20 @@ def measured(weights: Array, tokens: Sequence[str], offset: int = 0, apart: bool
     `tokens` are those of the keys; where they are of another input than the queries, `apart`, no key stands beside or
     before a query. `broad` counts the keys that a query gives any weight as those that it may see.
     """
-    steps = ahead(weights, offset)
-    ways: dict[str, Callable[[], Array]] = {
-        "previous": lambda: at(weights, steps == -1),
-        "first": lambda: sink(weights),
-        "self": lambda: at(weights, steps == 0),
-        "delimiter": lambda: on_delimiters(weights, tokens),
-        "induction": lambda: induction(weights, tokens),
-        "broad": lambda: broad(weights),
+    steps, nowhere = ahead(weights, offset), np.full(len(weights), np.nan)
+    return {
+        "previous": nowhere if apart else at(weights, steps == -1),
+        "first": sink(weights),
+        "self": nowhere if apart else at(weights, steps == 0),
+        "delimiter": on_delimiters(weights, tokens),
+        "induction": nowhere if apart else induction(weights, tokens),
+        "broad": broad(weights),
     }
-    if apart:
-        ways |= dict.fromkeys(("previous", "self", "induction"), nowhere)
-    return {name: or_nan(ways[name], len(weights)) for name in NAMES}
-
-
-def nowhere() -> Array:
-    """Say that there is no place for a pattern."""
-    raise NotFormedError
 
 
 def at(weights: Array, places: Array) -> Array:
     """Return, per head, the mean weight on the places `[t s]`, over queries that have one."""
     some = places.any(axis=-1)
-    if not some.any():
-        raise NotFormedError
     return head_means((weights * places).sum(axis=-1)[:, some], weights[:, some])
 
 
@@ -64,17 +54,9 @@ def broad(weights: Array) -> Array:
     counts = (weights > 0).sum(axis=-1)
     if not rows_that_share(weights).all():
         return np.full(len(weights), np.nan)
-    shares = np.where(counts > 1, entropy(weights) / np.log(np.maximum(counts, 2)), np.nan)
-    some = (counts > 1).any(axis=-1)
-    return np.array([np.nanmean(rows) if seen else np.nan for rows, seen in zip(shares, some, strict=True)])
-
-
-def or_nan(measure: Callable[[], Array], heads: int) -> Array:
-    """Return what a measure says of each head, NaN where the tokens have no place for it."""
-    try:
-        return measure()
-    except NotFormedError:
-        return np.full(heads, np.nan)
+    shares = entropy(weights) / np.log(np.maximum(counts, 2))
+    each = zip(shares, counts > 1, strict=True)
+    return np.array([rows[seen].mean() if seen.any() else np.nan for rows, seen in each])
 
 
 def strongest(numbers: Mapping[str, Array], head: int) -> tuple[str, float]:

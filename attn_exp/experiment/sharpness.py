@@ -10,6 +10,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison, settled_as
+from attn_exp.forms.trace import entropy
 from attn_exp.rules.normalizers.softmax import softmax
 
 SAME_WEIGHTS = 1e-12
@@ -53,11 +54,11 @@ def multiple(logits: Array, scores: Array, said: float) -> float | None:
     largest = np.unravel_index(np.argmax(np.abs(scores)), scores.shape) if scores.size else ()
     found = float(logits[largest] / scores[largest]) if scores.size and scores[largest] else said
     close = 100 * float(np.finfo(logits.dtype).eps)
-    with np.errstate(invalid="ignore"):
-        fits = (
-            own for own in (said, found) if np.allclose(logits, own * scores, rtol=close, atol=close, equal_nan=True)
-        )
-        return next(fits, None)
+    for own in (said, found):
+        with np.errstate(invalid="ignore"):
+            if np.allclose(logits, own * scores, rtol=close, atol=close, equal_nan=True):
+                return own
+    return None
 
 
 def standard_multiplier(comparison: Comparison, variant: str) -> float:
@@ -95,28 +96,9 @@ def curves(named: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
 def mean_entropy(split: Split, multipliers: Array) -> Array:
     """Return the mean entropy of `softmax(m * scores + rest)` for each multiplier m, of queries that see a key."""
     heads, queries, keys = split.scores.shape
-    rows = thinned(queries, MOST_WEIGHTS // max(1, len(multipliers) * heads * keys))
+    most = max(2, MOST_WEIGHTS // max(1, len(multipliers) * heads * keys))
+    rows = np.linspace(0, queries - 1, min(queries, most)).round().astype(int)  # evenly spaced
     logits = multipliers[:, None, None, None] * split.scores[:, rows] + split.rest[:, rows]
     seen = np.isfinite(split.rest[:, rows]).any(axis=-1)
-    entropies = softmax_entropy(logits)
+    entropies = entropy(softmax(logits))
     return np.asarray(entropies.mean(axis=(1, 2)) if seen.all() or not seen.any() else entropies[:, seen].mean(axis=1))
-
-
-def softmax_entropy(logits: Array) -> Array:
-    """Return the entropy of the softmax of logits, which are overwritten: `ln Z - sum_j p_j l_j`, in nats.
-
-    `l` are the logits below the largest of their row, `Z = sum_j e^(l_j)`. It spares the logarithm of every weight.
-    """
-    largest = logits.max(axis=-1, keepdims=True)
-    logits -= np.where(np.isfinite(largest), largest, 0)
-    powers = np.exp(logits)
-    logits[powers == 0] = 0
-    total = powers.sum(axis=-1)
-    total[total == 0] = 1
-    return np.asarray(np.log(total) - np.einsum("...s,...s->...", powers, logits) / total)
-
-
-def thinned(length: int, most: int) -> Array:
-    """Return at most `most`, and at least two, evenly spaced places."""
-    places = np.linspace(0, length - 1, min(length, max(2, most))).round().astype(int).tolist()
-    return np.array(sorted(set(places)))

@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 from attn_exp import rules
-from attn_exp.errors import UserError
 from attn_exp.experiment import measuring, metrics, number_types
 from attn_exp.experiment.metrics import (
     errors,
@@ -18,11 +17,9 @@ from attn_exp.experiment.metrics import (
     gradient_norms,
     logits,
     ranks,
-    sparsity,
     spread,
     targets,
 )
-from attn_exp.experiment.sharpness import softmax_entropy
 from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.rules import Rules
 from tests.compose import comparison
@@ -44,29 +41,14 @@ def test_entropy_of_the_udl_notebook() -> None:
     assert spread.largest_weight(UDL_SCALED).mean() == pytest.approx(0.91874961, abs=1e-8)
 
 
-def test_effective_rank_of_the_udl_notebook() -> None:
-    assert ranks.effective_rank(UDL)[0] == pytest.approx(1.99196, abs=5e-6)
-    assert ranks.effective_rank(UDL_SCALED)[0] == pytest.approx(2.15004, abs=5e-6)
-
-
-def test_divergences_of_the_udl_notebook() -> None:
+def test_divergences_and_ranks_of_the_udl_notebook() -> None:
     np.testing.assert_allclose(first_row.kl(UDL, UDL_SCALED)[0], [0.0334645, 0.05303875, 0.10086255], atol=1e-6)
     np.testing.assert_allclose(
         first_row.total_variation(UDL, UDL_SCALED)[0], [0.0381195, 0.06542, 0.1210333], atol=1e-6
     )
     np.testing.assert_allclose(first_row.js(UDL, UDL_SCALED)[0], [0.01100943, 0.01692665, 0.03179163], atol=1e-6)
-
-
-def test_divergences_by_hand() -> None:
-    half, first = np.array([0.5, 0.5]), np.array([1.0, 0.0])
-    assert first_row.kl(first, half) == pytest.approx(math.log(2))
-    assert first_row.kl(half, first) == math.inf
-    assert first_row.js(first, first[::-1]) == pytest.approx(math.log(2))
-    assert first_row.total_variation(first, half) == 0.5
-    assert first_row.head_divergence(np.stack([first, first[::-1], first])[:, None]) == pytest.approx(
-        math.log(2) * 2 / 3
-    )
-    assert math.isnan(first_row.head_divergence(UNIFORM))
+    assert ranks.effective_rank(UDL)[0] == pytest.approx(1.99196, abs=5e-6)
+    assert ranks.effective_rank(UDL_SCALED)[0] == pytest.approx(2.15004, abs=5e-6)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +59,10 @@ def test_divergences_by_hand() -> None:
         (lambda w: spread.saturation(w, 0.9), 0.0, 1.0),
         (ranks.stable_rank, 1.0, 2.0),
         (ranks.effective_rank, 1.0, 2.0),
-        (sparsity.gini, 0.0, 0.75),
-        (sparsity.hoyer, 0.0, 1.0),
-        (sparsity.keys_for, 4.0, 1.0),
-        (sparsity.sparsity, 0.0, 0.75),
+        (spread.gini, 0.0, 0.75),
+        (spread.hoyer, 0.0, 1.0),
+        (spread.keys_for, 4.0, 1.0),
+        (spread.sparsity, 0.0, 0.75),
         (gradient_norms.jacobian_norm, 0.25, 0.0),
         (targets.sink, 0.25, 0.5),
         (targets.sink_rate, 0.0, 1.0),
@@ -97,21 +79,20 @@ def test_two_rows_that_share_among_four_keys_or_each_take_their_own(
     assert np.mean(measure(ONE)) == pytest.approx(one_key, abs=1e-12)
 
 
-def test_the_jacobian_of_a_tossed_coin_is_a_half() -> None:
-    assert gradient_norms.jacobian_norm(np.array([[[0.5, 0.5]]])) == pytest.approx(0.5)
-
-
-def test_gini_and_keys_by_hand() -> None:
+def test_small_metrics_by_hand() -> None:
     row = np.array([[[0.1, 0.2, 0.3, 0.4]]])
-    assert sparsity.gini(row) == pytest.approx(0.25)
-    assert sparsity.keys_for(row, 0.7) == 2
-    assert sparsity.keys_for(row, 0.71) == 3
-    assert sparsity.keys_for(np.zeros((1, 1, 4))) == 0
-
-
-def test_rank_collapse_by_hand() -> None:
+    assert spread.gini(row) == pytest.approx(0.25)
+    assert spread.keys_for(row, 0.7) == 2
+    assert spread.keys_for(row, 0.71) == 3
+    assert spread.keys_for(np.zeros((1, 1, 4))) == 0
+    assert spread.block_emptiness(np.tril(np.ones((64, 64), bool))) == 6 / 16
+    assert gradient_norms.jacobian_norm(np.array([[[0.5, 0.5]]])) == pytest.approx(0.5)
     assert ranks.rank_collapse(np.ones((3, 2))) == 0.0
     assert ranks.rank_collapse(np.array([[1.0, -1.0], [-1.0, 1.0]])) == 1.0
+    half, first = np.array([0.5, 0.5]), np.array([1.0, 0.0])
+    assert first_row.kl(half, first) == math.inf
+    heads = np.stack([first, first[::-1], first])[:, None]
+    assert first_row.head_divergence(heads) == pytest.approx(math.log(2) * 2 / 3)
 
 
 def test_expected_variance_is_that_of_independent_numbers() -> None:
@@ -126,11 +107,6 @@ def test_expected_variance_is_that_of_independent_numbers() -> None:
 def test_log_sum_exp_by_hand() -> None:
     found = logits.log_sum_exp(np.array([[[0.0, 0.0, -np.inf], [1000.0, 1000.0, 0.0], [-np.inf] * 3]]))
     np.testing.assert_allclose(found, [[math.log(2), 1000 + math.log(2), -np.inf]])
-
-
-def test_blocks_of_a_causal_mask() -> None:
-    assert sparsity.block_emptiness(np.tril(np.ones((64, 64), bool))) == 6 / 16
-    assert sparsity.block_emptiness(np.tril(np.ones((64, 64), bool)), 32) == 1 / 4
 
 
 def test_errors_by_hand() -> None:
@@ -165,23 +141,6 @@ def test_metrics_of_a_form_without_weights_are_left_out() -> None:
     assert found["max_error"] < 1e-15
 
 
-def test_an_unknown_metric() -> None:
-    with pytest.raises(UserError, match="unknown metrics 'entropi'; did you mean entropy"):
-        comparison("metrics=entropi")
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["mask=padding mask.padding.lengths=0", "embeddings=random embeddings.tokens=1 embeddings.d_model=4 head=1",
-     "embeddings=random embeddings.tokens=1 embeddings.d_model=4 mask=padding mask.padding.lengths=0",
-     "mask=padding mask.padding.lengths=1 score=sink", "normalizer=sigmoid", "convention=udl mask=padding"],
-)  # fmt: skip
-def test_metrics_of_the_smallest_problems_are_numbers_or_left_out(words: str) -> None:
-    """Warnings are errors here, so a mean of nothing fails this test."""
-    found = comparison("metrics=all", "variant=[matrix,multi_head,blockwise]", *words.split()).checks[0].records
-    assert {record.metric for record in found} == set(metrics.known())
-
-
 @pytest.mark.long
 def test_what_does_not_sum_to_one_has_no_entropy() -> None:
     words = ("embeddings=random", "embeddings.tokens=2000", "embeddings.d_model=4", "normalizer=sigmoid")
@@ -193,27 +152,6 @@ def test_what_does_not_sum_to_one_has_no_entropy() -> None:
     assert all(math.isnan(row.entropy) for row in sink)
     assert not math.isnan(comparison("mask=causal", "mistake=causal_strict", "variant=[matrix]").rows[0].entropy)
     assert math.isnan(comparison("mask=padding", "mask.padding.lengths=0", "variant=[matrix]").rows[0].entropy)
-
-
-@pytest.mark.long
-def test_a_query_that_sees_no_key_is_in_no_mean_of_how_weights_are_spread() -> None:
-    """Under a mask that is strictly causal the first token sees nothing; it counted as sure of one key."""
-    words = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=4", "mask=causal", "metrics=all")
-    found = comparison(*words, "mistake=causal_strict", "variant=[matrix,blockwise]")
-    weights = np.asarray(found.traces["matrix"].weights)
-    assert not weights[:, 0].any()
-    entropies = [stats.entropy(row) for head in weights for row in head[1:]]
-    expected = {
-        "entropy": np.mean(entropies), "effective_keys": np.mean(np.exp(entropies)),
-        "largest_weight": weights[:, 1:].max(axis=-1).mean(),
-    }  # fmt: skip
-    records = {record.metric: record.value for record in found.checks[0].records if record.variant == "matrix"}
-    for name, value in expected.items():
-        assert getattr(found.rows[0], name) == pytest.approx(value, abs=1e-12)
-        assert records[name] == pytest.approx(value, abs=1e-12)
-    summed = comparison(*words[:-1], "mistake=causal_strict", "variant=[blockwise]", "embeddings.tokens=2000").rows[0]
-    whole = comparison(*words[:-1], "mistake=causal_strict", "variant=[matrix]", "embeddings.tokens=2000").rows[0]
-    assert summed.entropy == pytest.approx(whole.entropy, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -245,28 +183,9 @@ def test_the_log_sum_counts_keys_alone_in_every_form() -> None:
     assert all(values[name, "log_sum_exp_error"] < 1e-14 for name in ("matrix", "looped", "blockwise"))
 
 
-def test_attention_to_the_token_before_is_that_of_transformer_lens() -> None:
-    """`(pattern * attention).sum() / attention.sum()`: the first query counts, though no token is before it."""
-    weights = np.array([[[1.0, 0, 0], [1, 0, 0], [0.0, 1, 0]]])
-    pattern = np.eye(3, k=-1)
-    assert targets.at_distance(weights, -1) == pytest.approx((pattern * weights[0]).sum() / weights[0].sum())
-    six = np.vstack([np.eye(6)[:1], np.eye(6)[:5]])[None]
-    assert targets.at_distance(six, -1) == pytest.approx(5 / 6)
-    assert targets.at_distance(six, 0) == pytest.approx(1 / 6)
-
-
 @pytest.mark.long
 def test_random_small_problems_break_no_metric_and_no_check() -> None:
     assert [fell for seed in range(150) if (fell := attempt(seed))] == []
-
-
-def test_the_entropy_of_a_softmax_is_that_of_its_weights() -> None:
-    logits = np.random.default_rng(0).normal(0, 30, (2, 5, 7))
-    logits[0, 1, 2:] = -np.inf
-    logits[1, 3, 1:] = -np.inf
-    expected = np.array([[stats.entropy(np.exp(row - row.max())) for row in head] for head in logits])
-    np.testing.assert_allclose(softmax_entropy(logits.copy()), expected, rtol=1e-12, atol=1e-14)
-    assert softmax_entropy(np.full((1, 1, 3), -np.inf)).item() == 0
 
 
 def test_metrics_of_a_run_are_those_of_scipy_and_numpy() -> None:
@@ -351,19 +270,3 @@ def test_queries_that_see_no_key_are_in_no_metric_whatever_normalizes(rule: str)
             assert math.isnan(value), metric
     assert math.isnan(seeing["matrix", "distance"]) == (rule in ("sigmoid", "sink"))
     assert blind["matrix", "largest_weight"] == pytest.approx(blind["matrix", "column"], rel=1e-12)
-
-
-@pytest.mark.parametrize("rule", ["normalizer=sigmoid", "normalizer=sum", "score=sink"])
-def test_no_share_is_beyond_its_range_where_rows_are_no_distribution(rule: str) -> None:
-    words = (
-        "embeddings=random",
-        "embeddings.tokens=16",
-        "embeddings.d_model=8",
-        "head=2",
-        "variant=[multi_head]",
-        rule,
-    )
-    metrics = comparison(*words, "metrics=[gini,hoyer]").checks[0].records
-    heads = comparison(*words, "check=heads").checks[0].records
-    values = [*(each.value for each in metrics), *(each.broad for each in heads)]
-    assert values and all(math.isnan(value) or 0 <= value <= 1 for value in values), values

@@ -9,11 +9,7 @@ import pytest
 
 from attn_exp.experiment import patterns
 from attn_exp.experiment.comparison import Run
-from attn_exp.experiment.metrics.metric import NotFormedError
-from attn_exp.experiment.metrics.targets import induction, on_delimiters
 from attn_exp.report.documents import documents
-from attn_exp.report.figures import draw
-from attn_exp.report.views import seen
 from tests.compose import comparison
 
 TOKENS = ("a", "b", ".", "a", "b")
@@ -49,12 +45,9 @@ def test_broad_counts_the_keys_in_sight() -> None:
 
 
 def test_what_the_tokens_have_no_place_for_is_no_number() -> None:
-    with pytest.raises(NotFormedError):
-        on_delimiters(HEADS, ("a", "b", "c", "d", "e"))
-    with pytest.raises(NotFormedError):
-        induction(HEADS, ("a", "b", "c", "d", "e"))
-    with pytest.raises(NotFormedError):
-        induction(HEADS[:, :2], TOKENS)
+    once = patterns.measured(HEADS, ("a", "b", "c", "d", "e"))
+    assert np.isnan([once["delimiter"], once["induction"]]).all()
+    assert np.isnan(patterns.measured(HEADS[:, :2], TOKENS)["induction"]).all()
     other = patterns.measured(HEADS, TOKENS, apart=True)
     assert all(np.isnan(other[name]).all() for name in ("previous", "self", "induction"))
     assert other["first"][1] == 1
@@ -62,19 +55,6 @@ def test_what_the_tokens_have_no_place_for_is_no_number() -> None:
     assert np.isnan(numbers["previous"]).all()
     assert np.isnan(numbers["broad"]).all()
     assert patterns.strongest(numbers, 0)[0] == "first"
-
-
-def test_many_heads_have_an_overview_instead_of_whole_maps() -> None:
-    words = ("embeddings=random", "embeddings.d_model=24", "variant=[multi_head]")
-    many, few = (draw(seen(comparison(*words, f"head={count}"))) for count in (12, 2))
-    assert "overview" in many
-    assert "weights" not in many
-    assert "overview" not in few
-    assert "weights" in few
-    texts = [text.get_text() for text in many["overview"].texts]
-    assert texts[0] == "multi_head"
-    assert [text.split(":")[0] for text in texts[1:]] == [str(number) for number in range(1, 13)]
-    assert all(text.split("\n")[1] in patterns.NAMES for text in texts[1:])
 
 
 def test_a_check_says_what_each_head_does() -> None:

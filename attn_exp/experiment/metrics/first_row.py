@@ -18,33 +18,17 @@ def cosines(left: Array, right: Array) -> Array:
 
     It is 1 for two zero arrays, 0 if only one is zero, and NaN where one is not finite.
     """
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        lengths = norms(left) * norms(right)
+    with np.errstate(all="ignore"):
+        one, other = norms(left), norms(right)
         products = np.vecdot(*(side.reshape(len(side), -1) for side in (left, right)))
-        angles = np.asarray(products.astype(np.float64) / lengths)
-    for place in np.flatnonzero(~((lengths > 0) & (lengths < np.inf))):
-        angles[place] = strange_cosine(left[place], right[place])
-    return angles
+        angles = products.astype(np.float64) / (one * other)
+        return np.asarray(np.where(one * other == 0, one == other, angles))
 
 
 def norms(arrays: Array) -> Array:
     """Return the length of each of many flattened arrays, `[n ...] -> [n]`, as `numpy.linalg.norm` of each."""
     numbers = as_they_lie(arrays)
     return np.asarray(np.sqrt(np.vecdot(numbers, numbers)), np.float64)
-
-
-def strange_cosine(left: Array, right: Array) -> float:
-    """Return the cosine of two arrays whose lengths are no numbers, or zero."""
-    if not (np.isfinite(left).all() and np.isfinite(right).all()):
-        return float("nan")
-    if not np.any(left) or not np.any(right):
-        return float(not np.any(left) and not np.any(right))
-    return cosine(left / np.abs(left).max(), right / np.abs(right).max())  # squares beyond what a float holds
-
-
-def cosine(left: Array, right: Array) -> float:
-    """Return the cosine of the angle between two flattened arrays, as `cosines` of many."""
-    return float(cosines(left[None], right[None])[0])
 
 
 def kl(p: Array, q: Array) -> Array:

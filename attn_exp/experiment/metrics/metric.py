@@ -102,9 +102,10 @@ def finite_weights(subject: Subject) -> Array:
     Raises:
         NotFormedError: some are NaN, as under conventions that give NaN to a query without keys.
     """
-    if not np.isfinite(weights(subject)).all():
+    made = weights(subject)
+    if not np.isfinite(made).all():
         raise NotFormedError
-    return weights(subject)
+    return made
 
 
 def mean(numbers: Array) -> float:
@@ -141,10 +142,16 @@ def head_means(numbers: Array, weights: Array) -> Array:
 
 
 def seeing_queries(subject: Subject) -> Array:
-    """Say of each query `[t]` whether it sees a key in some head."""
+    """Say of each query `[t]` whether it sees a key in some head.
+
+    Raises:
+        NotFormedError: none does.
+    """
     seen = subject.visible().any(axis=0)
     if subject.trace.weights is not None:
-        return np.asarray(seen & sees(weights(subject)).any(axis=0))
+        seen = seen & sees(weights(subject)).any(axis=0)
+    if not seen.any():
+        raise NotFormedError
     return np.asarray(seen)
 
 
@@ -154,15 +161,9 @@ def ends(subject: Subject) -> tuple[Array, Array]:
 
 
 def ends_seen(subject: Subject) -> tuple[Array, Array]:
-    """Return the answer and the exact one, of queries that see a key.
-
-    Raises:
-        NotFormedError: no query sees one.
-    """
-    seen = seeing_queries(subject)
-    if not seen.any():
-        raise NotFormedError
+    """Return the answer and the exact one, of queries that see a key."""
     mine, exact = ends(subject)
+    seen = seeing_queries(subject)
     return mine[..., seen, :], exact[..., seen, :]
 
 

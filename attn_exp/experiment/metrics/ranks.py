@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, finite_weights, seeing_queries, stage
+from attn_exp.experiment.metrics.metric import Metric, finite_weights, seeing_queries, stage
 from attn_exp.forms.trace import entropy
 
 
@@ -34,20 +34,11 @@ def rank_collapse(output: Array) -> float:
 
     Source: Dong et al. 2021, "Attention Is Not All You Need", section 2, whose x is the best one in that norm.
     """
-
-    def size(matrix: Array) -> float:
-        return float(np.sqrt(np.linalg.norm(matrix, 1) * np.linalg.norm(matrix, np.inf)))
-
-    whole = size(output)
-    return size(output - output.mean(axis=0)) / whole if whole else 0.0
-
-
-def measure_collapse(subject: Subject) -> float:
-    """Return the rank collapse of the output of queries that see a key."""
-    seen = seeing_queries(subject)
-    if not seen.any():
-        raise NotFormedError
-    return rank_collapse(stage(subject.trace, "output")[seen])
+    whole, rest = (
+        float(np.sqrt(np.linalg.norm(matrix, 1) * np.linalg.norm(matrix, np.inf)))
+        for matrix in (output, output - output.mean(axis=0))
+    )
+    return rest / whole if whole else 0.0
 
 
 metric = partial(Metric, place=5)
@@ -67,7 +58,7 @@ METRICS = (
     ),
     metric(
         "rank_collapse",
-        measure_collapse,
+        lambda subject: rank_collapse(stage(subject.trace, "output")[seeing_queries(subject)]),
         meaning="0 where all tokens leave with the same output",
         source='Dong et al. 2021, "Attention Is Not All You Need", section 2',
     ),

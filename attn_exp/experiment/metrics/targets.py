@@ -10,7 +10,6 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.metric import (
     Metric,
-    NotFormedError,
     Subject,
     head_means,
     mean,
@@ -25,17 +24,13 @@ DELIMITERS = frozenset((".", ",", ";", ":", "!", "?", "[SEP]", "</s>", "<|endoft
 
 
 def on_delimiters(weights: Array, tokens: Sequence[str]) -> Array:
-    """Return, per head, the mean weight that queries give to keys that are delimiters.
+    """Return, per head, the mean weight that queries give to keys that are delimiters; NaN where no key is one.
 
     Source: Clark et al. 2019, "What Does BERT Look At?", section 3.2, of [SEP], full stops and commas.
-
-    Raises:
-        NotFormedError: no key is one.
     """
     chosen = np.array([token.removeprefix("_") in DELIMITERS for token in tokens])
-    if not chosen.any():
-        raise NotFormedError
-    return head_means(weights[:, :, chosen].sum(axis=-1), weights)
+    means = head_means(weights[:, :, chosen].sum(axis=-1), weights)
+    return means if chosen.any() else np.full_like(means, np.nan)
 
 
 def distance(weights: Array, offset: int = 0) -> Array:
@@ -71,20 +66,16 @@ def induction(weights: Array, tokens: Sequence[str]) -> Array:
     """Return, per head, the mean weight that a query gives to the keys right after its token's earlier occurrences.
 
     `mean_i sum_j w_ij [token_(j-1) = token_i, j < i]`, over queries whose token came before: in `a b c a`, the last
-    looks at b. Source: Olsson et al. 2022, "In-context Learning and Induction Heads", on repeated sequences.
-
-    Raises:
-        NotFormedError: queries are not the keys, or no token comes twice with another between.
+    looks at b. It is NaN where queries are not the keys, or no token comes twice with another between. Source: Olsson
+    et al. 2022, "In-context Learning and Induction Heads", on repeated sequences.
     """
     if weights.shape[1:] != (len(tokens), len(tokens)):
-        raise NotFormedError
+        return np.full(len(weights), np.nan)
     names = np.array(tokens)
     follows = np.zeros((len(names), len(names)), bool)
     follows[:, 1:] = names[:, None] == names[None, :-1]
     follows = np.tril(follows, -1)
     some = follows.any(axis=-1)
-    if not some.any():
-        raise NotFormedError
     return head_means((weights * follows).sum(axis=-1)[:, some], weights[:, some])
 
 
