@@ -45,29 +45,21 @@ def tabulated(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
         Exception: what `tabulate` raises for one of them.
     """
     own = any(forms.is_own(variant.form) for variant in config.variant.values())
-    apart = config.dtype or config.published or config.model.family is not None  # more is asked of these than rows
-    if own or apart:
+    if own or config.dtype or config.published or config.model.family is not None:  # of these more is asked than rows
         raise ApartError
     _, first, variants = prepared(config)
-    if any(variant.computed_in != np.float64 for variant in variants):
-        raise ApartError
     count = most(first, variants)
+    if count < 2 or any(variant.computed_in != np.float64 for variant in variants):
+        raise ApartError
     return [stack(config, first, variants, seeds[start : start + count]) for start in range(0, len(seeds), count)]
 
 
 def most(problem: Problem, variants: Sequence[Settled]) -> int:
-    """Return how many points a stack may hold.
-
-    Raises:
-        ApartError: they are so large that arrays cost more than Python.
-    """
+    """Return how many points a stack may hold; fewer than two where arrays are so large that they cost the most."""
     width = max((side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None), default=1)
     pairs = len(problem.tokens) * problem.keys
     largest = max(pairs * max(width, *(5 * variant.head for variant in variants)), problem.keys * width * width)
-    count = min(MOST_POINTS, MOST_NUMBERS // largest)
-    if count < 2:
-        raise ApartError
-    return count
+    return min(MOST_POINTS, MOST_NUMBERS // largest)
 
 
 def stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
@@ -80,10 +72,8 @@ def stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Se
     traces = {variant.name: traced(variant, problem, config, len(seeds)) for variant in chosen}
     expected = answers({variant.name: variant.question for variant in chosen}, problem, len(seeds))
     numbers = measure(chosen, traces, expected, baseline(config, chosen).name)
-    return [
-        Rows(len(seeds), describe(variant, config, first, trace), numbers.get(variant.name, {}))
-        for variant, trace in ((variant, traces.get(variant.name, Trace())) for variant in variants)
-    ]
+    rows = {variant.name: describe(variant, config, first, traces.get(variant.name, Trace())) for variant in variants}
+    return [Rows(len(seeds), row, numbers.get(name, {})) for name, row in rows.items()]
 
 
 def traced(variant: Settled, problem: Problem, config: Config, count: int) -> Trace:
@@ -95,11 +85,11 @@ def traced(variant: Settled, problem: Problem, config: Config, count: int) -> Tr
 
 def stacks(variant: Settled, problem: Problem, weights: str) -> bool:
     """Say whether a variant can be computed for all seeds at once."""
-    elsewhere = variant.empty != "zeros" or variant.mistakes
-    there = problem.weights is None and problem.q is not None and problem.v is not None
+    is_whole = problem.weights is None and problem.q is not None and problem.v is not None
+    is_plain = variant.empty == "zeros" and not variant.mistakes and variant.rules.plain
     member = variant.member
-    kept = weights != "blocks" and member.keeping(weights) is member.attend
-    return there and not elsewhere and kept and variant.rules.plain and member.stacked is not None
+    keeps_all = weights != "blocks" and member.keeping(weights) is member.attend
+    return is_whole and is_plain and keeps_all and member.stacked is not None
 
 
 def at_once(variant: Settled, problem: Problem, count: int) -> Trace:

@@ -8,6 +8,7 @@ from typing import Any
 
 from attn_exp import mistakes
 from attn_exp.errors import NOT_VERIFIED, RIGHT, WRONG
+from attn_exp.mistakes.mistake import Mistake
 
 HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
 SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note", NOT_VERIFIED: "?"}
@@ -153,6 +154,20 @@ def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "
     )  # fmt: skip
 
 
+def what_it_is(verdict: Verdict) -> str:
+    """Return what a function computes as a sentence; of one that is wrong, its mistakes."""
+    plain, names = verdict.computes.rstrip("."), " and ".join(verdict.mistakes)
+    if verdict.against:
+        return f"{plain}."
+    if names and not verdict.passed and plain.startswith(said := f"attention with {names}"):
+        return f"Its mistake{'s are' if len(verdict.mistakes) > 1 else ' is'} {names}{plain.removeprefix(said)}."
+    return f"It computes {plain}."
+
+
+STAGES = {"q": "queries, keys or values", "k": "keys", "v": "values"}
+"""Stages that have a word of their own in a headline."""
+
+
 def headline(verdict: Verdict, name: str = "") -> str:
     """Return the outcome in one line, such as `mine.py:attention: wrong: scale_by_d`."""
     right, wrong = ("agree", "differ") if verdict.against else (RIGHT, WRONG)
@@ -167,21 +182,16 @@ def headline(verdict: Verdict, name: str = "") -> str:
     return f"{name}: {wrong if verdict.is_wrong else right}"
 
 
-STAGES = {"q": "queries, keys or values", "k": "keys", "v": "values"}
-"""Stages that have a word of their own in a headline."""
-
-
 def summary_of(verdict: Verdict, name: str = "") -> str:
     """Return the verdict in about five lines; `name` is how the user named the function."""
     said = [headline(verdict, name)]
     said += [verdict.reason] if verdict.reason not in said[0] else []
-    for mistake in verdict.mistakes:
-        known = mistakes.mistake(mistake)
-        said.append(f"fix: {known.fix}" if verdict.is_wrong else f"remark: {mistake}: {known.says}")
+    for known, mistake in known_mistakes(verdict):
+        said.append(f"fix: {mistake.fix}" if verdict.is_wrong else f"remark: {known}: {mistake.says}")
     said += smallest_lines(verdict)
-    alone = [one.rung for one in verdict.findings if one.state == ABSENT] if verdict.against else []
-    said += [f"not compared: {', '.join(alone)}"] if alone else []
+    alone = ", ".join(one.rung for one in verdict.findings if one.state == ABSENT and verdict.against)
     left = [one for one in verdict.not_verified if one.partition(" (")[2].rstrip(")") not in verdict.reason]
+    said += [f"not compared: {alone}"] if alone else []
     said += [f"{NOT_VERIFIED}: {one}" for one in left]
     return "\n".join(said)
 
@@ -189,46 +199,38 @@ def summary_of(verdict: Verdict, name: str = "") -> str:
 def text_of(verdict: Verdict, name: str = "") -> str:
     """Return the verdict with every question, as `attn-exp check -v` prints it."""
     said = [headline(verdict, name), f"asked: {verdict.asked}", ""]
-    said += [] if verdict.reason in said[0] else [verdict.reason]
-    return "\n".join([*said, *(lines_of_two if verdict.against else lines)(verdict), *ladder(verdict)])
-
-
-def lines(verdict: Verdict) -> list[str]:
-    """Return what there is to say of a function beside its outcome and the reason."""
-    said = list[str]()
+    said += [verdict.reason] if verdict.reason not in said[0] else []
     if verdict.stage:
-        said += [f"The first stage that differs: {STAGES.get(verdict.stage, verdict.stage)}."]
-    if verdict.right_under:
-        said += [f"It is right under {verdict.right_under}: pass these words, and it is held to them."]
-    for name in verdict.mistakes:
-        mistake = mistakes.mistake(name)
-        said += [
-            "",
-            f"{'mistake' if verdict.is_wrong else 'remark'}: {name}",
-            f"  {mistake.says}",
-            f"  fix:  {mistake.fix}",
-            f"  seen: {mistake.seen}",
-        ]
+        said.append(f"The first stage that differs: {STAGES.get(verdict.stage, verdict.stage)}.")
+    if verdict.sides:
+        said += ["", "Beside the definition:", *(f"  {side.name}: {state_of(side)}." for side in verdict.sides)]
+    elif verdict.right_under:
+        said.append(f"It is right under {verdict.right_under}: pass these words, and it is held to them.")
+    word = "mistake" if verdict.is_wrong else "remark"
+    for known, one in known_mistakes(verdict):
+        said += ["", f"{word}: {known}", f"  {one.says}", f"  fix:  {one.fix}", f"  seen: {one.seen}"]
     if verdict.alike:
-        names = ", or ".join(" with ".join(group) for group in verdict.alike)
-        said += ["", f"The same numbers come from {names}."]
-    if verdict.smallest is not None:
-        said += ["", "The smallest input that fails:", *smallest_lines(verdict)]
-        said += [f"  {verdict.smallest.command}"] if verdict.smallest.command else []
+        said += ["", f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}."]
+    if small := smallest_lines(verdict):
+        fails = "on which they differ" if verdict.against else "that fails"
+        said += ["", f"The smallest input {fails}:", *small]
+        said += [f"  {verdict.smallest.command}"] if verdict.smallest and verdict.smallest.command else []
     left = [f"{NOT_VERIFIED}: {one}" for one in verdict.not_verified]
     left += [f"not asked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
-    return [*said, *([""] if left else []), *left]
+    width = max((len(one.rung) for one in verdict.findings), default=0)
+    ladder = (f"{SIGNS[one.state]:>6}  {one.rung:{width}}  {one.said}".rstrip() for one in verdict.findings)
+    return "\n".join([*said, *([""] if left else []), *left, "", *ladder])
 
 
-def what_it_is(verdict: Verdict) -> str:
-    """Return what a function computes as a sentence; of one that is wrong, its mistakes."""
-    plain = verdict.computes.rstrip(".")
-    names = " and ".join(verdict.mistakes)
-    if verdict.against:
-        return f"{plain}."
-    if names and not verdict.passed and plain.startswith(said := f"attention with {names}"):
-        return f"Its mistake{'s are' if len(verdict.mistakes) > 1 else ' is'} {names}{plain.removeprefix(said)}."
-    return f"It computes {plain}."
+def known_mistakes(verdict: Verdict) -> list[tuple[str, Mistake]]:
+    """Return the mistakes of a verdict by name, with what the catalogue says of them."""
+    return [(name, mistakes.mistake(name)) for name in verdict.mistakes]
+
+
+def state_of(side: Side) -> str:
+    """Return what one of two implementations is beside the definition."""
+    state = f"{RIGHT} under {side.right_under}" if side.right_under else RIGHT
+    return side.computes.rstrip(".") if side.outcome == WRONG else state
 
 
 def smallest_lines(verdict: Verdict) -> list[str]:
@@ -236,30 +238,7 @@ def smallest_lines(verdict: Verdict) -> list[str]:
     every = [side.smallest for side in verdict.sides] if verdict.against else [verdict.smallest]
     small, said = [one for one in every if one is not None], list[str]()
     for one in small:  # the second function is called with the arrays of the first one, where it takes the same
-        new = [line for line in (f"  {line}" for line in one.python.splitlines()) if line not in said]
-        said += [*new, f"  # gives {one.mine}"]
+        said += [line for line in (f"  {line}" for line in one.python.splitlines()) if line not in said]
+        said += [f"  # gives {one.mine}"]
     word = "the definition gives" if verdict.against else "right"
     return [*said, *(f"  # {word} {one.right}" for one in small[:1] if one.right)]
-
-
-def lines_of_two(verdict: Verdict) -> list[str]:
-    """Return what there is to say of two implementations beside the outcome and the reason."""
-    said = ["", "Beside the definition:"]
-    for side in verdict.sides:
-        state = f"right under {side.right_under}" if side.right_under else RIGHT
-        said.append(f"  {side.name}: {side.computes.rstrip('.') if side.outcome == WRONG else state}.")
-    for name in verdict.mistakes:
-        said += [
-            "",
-            f"mistake: {name}",
-            f"  fix:  {mistakes.mistake(name).fix}",
-            f"  seen: {mistakes.mistake(name).seen}",
-        ]
-    small = smallest_lines(verdict)
-    return [*said, *(["", "The smallest input on which they differ:"] if small else []), *small]
-
-
-def ladder(verdict: Verdict) -> list[str]:
-    """Return every question and what came of it, after an empty line."""
-    width = max((len(finding.rung) for finding in verdict.findings), default=0)
-    return ["", *(f"{SIGNS[one.state]:>6}  {one.rung:{width}}  {one.said}".rstrip() for one in verdict.findings)]

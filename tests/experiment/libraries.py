@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,6 @@ def torch_mha(case: Case, need_weights: bool = True) -> Any:
     return output[0].detach().numpy()
 
 
-def torch_mha_context(case: Case) -> Any:
-    """Compute PyTorch's layer without its weights."""
-    return torch_mha(case, need_weights=False)
-
-
 def jax(case: Case) -> Any:
     """Compute JAX's function."""
     import jax.nn  # noqa: PLC0415
@@ -90,11 +86,6 @@ def keras(case: Case, scores: bool = False) -> Any:
     return keras.ops.convert_to_numpy(found[0] if scores else found)[0]
 
 
-def keras_scores(case: Case) -> Any:
-    """Compute the same layer with its scores."""
-    return keras(case, scores=True)
-
-
 def keras_attention(case: Case, dtype: str = "float32") -> Any:
     """Compute Keras' layer of one head, which takes masks of keys and a causal one, in its default type or another."""
     from keras import layers, ops  # noqa: PLC0415
@@ -104,16 +95,6 @@ def keras_attention(case: Case, dtype: str = "float32") -> Any:
     filler = np.arange(len(case["k"])) < case["length"]
     found = layer([q, v, k], mask=[None, filler[None]], use_causal_mask=bool(case["causal"]))
     return ops.convert_to_numpy(found)[0]
-
-
-def keras_attention_float16(case: Case) -> Any:
-    """Compute the same layer in float16."""
-    return keras_attention(case, "float16")
-
-
-def keras_attention_float64(case: Case) -> Any:
-    """Compute the same layer in float64."""
-    return keras_attention(case, "float64")
 
 
 def flash(case: Case) -> Any:
@@ -225,13 +206,13 @@ def rope(case: Case) -> Any:
 LIBRARIES: dict[str, Callable[[Case], Any]] = {
     "torch_sdpa": torch_sdpa,
     "torch_mha": torch_mha,
-    "torch_mha_context": torch_mha_context,
+    "torch_mha_context": partial(torch_mha, need_weights=False),
     "jax": jax,
     "keras": keras,
-    "keras_scores": keras_scores,
+    "keras_scores": partial(keras, scores=True),
     "keras_attention": keras_attention,
-    "keras_attention_float16": keras_attention_float16,
-    "keras_attention_float64": keras_attention_float64,
+    "keras_attention_float16": partial(keras_attention, dtype="float16"),
+    "keras_attention_float64": partial(keras_attention, dtype="float64"),
     "flash": flash,
     "onnx": onnx,
     "onnx_old": onnx_old,

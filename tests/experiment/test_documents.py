@@ -16,7 +16,6 @@ import pytest
 
 from attn_exp.config.choices import conf_dir
 from attn_exp.config.compose import composed
-from attn_exp.errors import UserError
 from attn_exp.problem.problem import build
 from tests.checkpoints import write_tiny_model
 from tests.compose import comparison, config
@@ -85,24 +84,6 @@ def test_the_legacy_stream_of_whole_matrices() -> None:
     np.testing.assert_array_equal(problem.projections["b_o"], np.zeros(4))
 
 
-def test_the_legacy_stream_of_one_head_after_the_other() -> None:
-    """The document's own calls: each head's matrices and biases, then the output projection."""
-    names = ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v")
-    stream = np.random.RandomState(0)
-    heads = [{name: stream.normal(size=(4, 8 if name[0] == "W" else 1)) for name in names} for _ in range(2)]
-    problem = build(config("experiment=udl_multi_head"))
-    for name in names:
-        together = np.vstack([head[name] for head in heads])
-        np.testing.assert_array_equal(np.atleast_2d(problem.projections[name]), together.T)
-    np.testing.assert_array_equal(problem.projections["W_o"], stream.normal(size=(8, 8)).T)
-
-
-def test_the_document_of_two_answers_is_right_once() -> None:
-    errors = {row.variant: row.error for row in comparison("experiment=udl_multi_head").rows}
-    assert errors["printed_answer"] > 1
-    assert max(errors["multi_head"], errors["looped_heads"]) < 1e-12
-
-
 @pytest.mark.parametrize("bias", ["true", "false"])
 @pytest.mark.parametrize(
     "projections", sorted({*choices("projections")} & {*choices("embeddings")} - {"file", "model"})
@@ -114,15 +95,6 @@ def test_documents_leave_out_nothing_that_a_run_needs(projections: str, bias: st
     assert problem.projections["W_o"].shape == (size, size)
     if projections not in ("udl", "udl_multi_head") and bias == "true":
         assert not any(problem.projections[name].any() for name in ("b_q", "b_k", "b_v", "b_o"))
-
-
-@pytest.mark.parametrize("experiment", choices("experiment"))
-def test_every_experiment_takes_another_input(experiment: str) -> None:
-    """The command line wins over a preset's input, and what the preset's input brought along goes with it."""
-    found = comparison(f"experiment={experiment}", "embeddings=random", "projections=normal")
-    assert found.problem.tokens == ("x0", "x1", "x2", "x3", "x4", "x5")
-    if experiment in ("attention_flow", "attention_times_value", "qk_transpose", "alibi_figure"):
-        assert config(f"experiment={experiment}", "embeddings=random").projections.source == "normal"
 
 
 STARTS = {
@@ -145,12 +117,6 @@ def test_every_embedding_runs_by_itself(embeddings: str, tmp_path: Path) -> None
     assert all(row.error < 1e-12 for row in found.rows)
     assert len(found.problem.key_tokens) == found.problem.keys
     assert len(set(found.problem.key_tokens)) > 1
-
-
-def test_a_problem_without_x_brings_its_own_projections() -> None:
-    assert config("embeddings=me_against_the").projections.source == "none"
-    with pytest.raises(UserError, match="the input starts after the projections; use projections=none"):
-        comparison("embeddings=me_against_the", "projections=normal")
 
 
 def test_presets_win_over_groups_and_the_command_line_over_presets() -> None:
@@ -176,15 +142,3 @@ def test_a_preset_wins_over_every_group(tmp_path: Path) -> None:
     mine = composed(["experiment=mine"], [str(tmp_path)])
     assert (mine.embeddings.d_model, mine.projections.spread) == (4, 0.5)
     assert (mine.variant["looped"].head, mine.report.figures) == (2, False)
-
-
-def test_recovering_projections_needs_an_inverse() -> None:
-    with pytest.raises(
-        UserError, match="W_k, W_v can be recovered only from x with an inverse, and this 3x4 x has non"
-    ):
-        comparison("projections=classroom", "embeddings=the_cat_sat")
-
-
-def test_heads_must_share_what_is_drawn_by_heads() -> None:
-    with pytest.raises(UserError, match="head=3 does not divide d_model=8; choose one of 1, 2, 4, 8"):
-        comparison("experiment=udl_multi_head", "head=3")

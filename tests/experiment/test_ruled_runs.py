@@ -65,18 +65,6 @@ def test_the_reference_confirms_cross_attention(align: str) -> None:
     confirmed(comparison(*words, "head=2", "variant=[looped,matrix,multi_head,decode]"))
 
 
-def test_keys_given_for_fewer_heads_are_shared() -> None:
-    words = (
-        "embeddings=inline", "projections=none", "embeddings.vectors=null", "embeddings.q=[[1,2,3,4],[0,1,0,2]]",
-        "embeddings.k=[[1,0],[2,1]]", "embeddings.v=[[1,2,3],[4,5,6]]", "head=2", "variant=[multi_head]",
-    )  # fmt: skip
-    compared = comparison(*words)
-    confirmed(compared)
-    assert compared.rows[0].kv_head == 1
-    assert compared.traces["multi_head"].output is not None
-    assert compared.traces["multi_head"].output.shape == (2, 6)
-
-
 def test_a_pinned_rule_changes_its_own_row_alone() -> None:
     plain = comparison("variant=[matrix]")
     pinned = comparison(
@@ -100,18 +88,6 @@ def test_multi_query_shares_the_first_head_or_the_mean(pool: str) -> None:
     heads, shared = (compared.traces[name].k for name in ("multi_head", "multi_query"))
     assert heads is not None and shared is not None
     np.testing.assert_allclose(shared[0], heads[0] if pool == "first" else heads.mean(axis=0), rtol=1e-12)
-
-
-@pytest.mark.long
-def test_grouping_random_heads_changes_no_entropy() -> None:
-    """Keys of one head are drawn as those of another: only a mean of heads has a smaller spread, and other logits."""
-    words = ("embeddings=random", "embeddings.d_model=64", "embeddings.tokens=32", "head=8", "variant=[multi_head]")
-
-    def measure(*more: str) -> float:
-        return float(np.mean([comparison(*words, *more, f"seed={seed}").rows[0].entropy for seed in range(6)]))
-
-    assert abs(measure("kv_head=1") - measure("kv_head=8")) < 0.1
-    assert measure("kv_head=1", "kv_pool=mean") - measure("kv_head=8", "kv_pool=mean") > 0.3
 
 
 @pytest.mark.long

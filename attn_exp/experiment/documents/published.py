@@ -74,7 +74,7 @@ def origins(entry: Published, config: Config, runs: Sequence[tuple[Settled, Prob
     for run in sorted(runs, key=lambda run: -run[0].computed_in.itemsize):
         if entry.variant in (None, run[0].name):
             settled, problem, trace = own_run(entry, config, run[0]) if entry.inputs else run
-            array = product(entry, trace) if entry.product else stage(entry, problem, trace)
+            array = find_array(entry, problem, trace)
             if array is not None:
                 yield Origin(settled, problem, trace, array)
 
@@ -98,7 +98,7 @@ def agreement(entry: Published, origin: Origin) -> Agreement:
     if mine.size != printed.size:
         counted = f"{mine.size} numbers where {printed.size} are printed"
         return Agreement(entry.quantity, text, counted, np.nan, np.nan, False, entry.note)
-    box = reach(entry, origin)
+    box = find_bounds(entry, origin)
     low, high = (mine, mine) if box is None else (selected(end, entry) for end in box)
     widening = np.where(printed > mine, high - mine, mine - low)
     difference, tolerance = np.abs(mine - printed), half_units + widening
@@ -114,19 +114,19 @@ def agreement(entry: Published, origin: Origin) -> Agreement:
     )
 
 
-def stage(entry: Published, problem: Problem, trace: Trace) -> Array | None:
-    """Return x, an array of the projections, or a stage of the trace; None where the run has none."""
-    arrays = {"x": problem.x, "memory": problem.memory, **problem.projections} | dict(trace.stages())
-    return arrays.get(entry.stage)
+def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None:
+    """Return what an entry shows: x, an array of the projections, a stage of the trace, or a product in its own form.
 
-
-def product(entry: Published, trace: Trace) -> Array | None:
-    """Return `q k^T` of each head for scores, else `weights v`, in the form that is named."""
+    It is None where the run has none. A product is `q k^T` of each head for scores, else `weights v`.
+    """
+    if not entry.product:
+        arrays = {"x": problem.x, "memory": problem.memory, **problem.projections} | dict(trace.stages())
+        return arrays.get(entry.stage)
     left, right = (trace.q, trace.k) if entry.stage == "scores" else (trace.weights, trace.v)
     if left is None or right is None:
         return None
     right = right.swapaxes(-1, -2) if entry.stage == "scores" else right
-    return np.stack([PRODUCTS[entry.product or "@"](*both) for both in zip(left, right, strict=True)])
+    return np.stack([PRODUCTS[entry.product](*both) for both in zip(left, right, strict=True)])
 
 
 def selected(array: Array, entry: Published) -> Array:
@@ -144,18 +144,26 @@ def selected(array: Array, entry: Published) -> Array:
     return array[:, : entry.first].reshape(-1)
 
 
-def reach(entry: Published, origin: Origin) -> intervals.Interval | None:
+def find_bounds(entry: Published, origin: Origin) -> intervals.Interval | None:
     """Return between what bounds the stage moves while the printed inputs move within their rounding.
 
     None where no input is rounded, or where more happens to them than one plain head: rules, W_o, a mistake.
     """
-    given = {name: getattr(origin.trace, name) for name in "qkv" if getattr(origin.trace, name) is not None}
-    if not entry.rounded or not plain(origin.settled) or (origin.settled.positions and set(entry.rounded) - set(given)):
+    settled, problem, stage = origin.settled, origin.problem, entry.stage
+    given = {name: array for name, array in origin.trace.stages() if name in ("q", "k", "v")}
+    rules = settled.rules
+    is_plain = not (rules.masks or rules.scores or settled.output_projection or settled.mistakes)
+    is_plain &= rules.normalizer.exponential and settled.head == 1
+    if not entry.rounded or not is_plain or (settled.positions and set(entry.rounded) - set(given)):
         return None
-    if entry.stage in origin.problem.projections or entry.stage in ("x", "memory"):
-        return intervals.around(origin.array, entry.rounded.get(entry.stage.replace("memory", "x"), 0.0))
-    box = {name: intervals.around(array, radius(entry, origin.problem, name)) for name, array in given.items()}
-    return box[entry.stage] if entry.stage in box else bounds(entry, box, origin.settled.multiplier)
+    if stage in problem.projections or stage in ("x", "memory"):
+        return intervals.around(origin.array, entry.rounded.get(stage.replace("memory", "x"), 0.0))
+    box = {name: intervals.around(array, radius(entry, problem, name)) for name, array in given.items()}
+    if stage not in box:
+        box["scores"] = intervals.scores(box["q"], box["k"])
+        box["logits"] = intervals.scaled(box["scores"], settled.multiplier)
+        box["weights"] = intervals.softmax(box["logits"])
+    return box[stage] if stage in box else intervals.mean(box["weights"], box["v"])
 
 
 def radius(entry: Published, problem: Problem, name: str) -> Array | float:
@@ -165,25 +173,6 @@ def radius(entry: Published, problem: Problem, name: str) -> Array | float:
         return own
     radii = intervals.Radii(*(entry.rounded.get(part, 0.0) for part in ("x", f"W_{name}", f"b_{name}")))
     return own + intervals.projected(x, problem.projections[f"W_{name}"], radii)
-
-
-def plain(settled: Settled) -> bool:
-    """Say whether a variant is one head of softmax(scale q k^T) v and nothing else."""
-    rules = settled.rules
-    bare = not rules.masks and not rules.scores and rules.normalizer.exponential
-    return bare and settled.head == 1 and not settled.output_projection and settled.mistake == "none"
-
-
-def bounds(entry: Published, box: Mapping[str, intervals.Interval], multiplier: float) -> intervals.Interval:
-    """Carry the box of q, k and v to the stage of the entry."""
-    scores = intervals.scores(box["q"], box["k"])
-    if entry.stage == "scores":
-        return scores
-    logits = intervals.scaled(scores, multiplier)
-    if entry.stage == "logits":
-        return logits
-    weights = intervals.softmax(logits)
-    return weights if entry.stage == "weights" else intervals.mean(weights, box["v"])
 
 
 def note(entry: Published, widening: float) -> str:
