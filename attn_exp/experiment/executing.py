@@ -69,6 +69,18 @@ def answer(trace: Trace) -> Array:
     return last
 
 
+def follows_steps(settled: Settled, problem: Problem) -> bool:
+    """Say whether a variant computes what its recipe does: kernels and conventions of libraries may not."""
+    from attn_exp.experiment.recipes import right, stages_of  # noqa: PLC0415 - most runs make no mistakes
+
+    exact, trace = stages_of(right(settled), settled, problem), execute(settled, problem)
+    if exact is None:
+        return False
+    last = answer(trace)
+    mine = exact["output" if trace.output is not None else "weights"]
+    return mine.shape == last.shape and np.allclose(mine, last, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
 def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | None, Array | None]:
     """Return q `[h t d]`, k `[g s d]` and v `[g s e]`: positions marked, key/value heads shared as settled."""
     problem = embedded(settled, problem)

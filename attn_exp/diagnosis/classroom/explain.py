@@ -19,7 +19,8 @@ from attn_exp.diagnosis.sheets.boxes import box, read_cells
 from attn_exp.diagnosis.sheets.slips import Slip, after_slips, consequences, every_slip, is_slip, sums
 from attn_exp.diagnosis.sheets.worksheet import Sheet, stages
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.recipes import STAGES, follows_steps
+from attn_exp.experiment.executing import follows_steps
+from attn_exp.experiment.recipes import STAGES
 from attn_exp.experiment.variant import Settled
 from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict, decide
 from attn_exp.problem.problem import Problem

@@ -27,7 +27,8 @@ from attn_exp.diagnosis.sheets.readings import Reading, by_own_digits, other_rea
 from attn_exp.diagnosis.sheets.slips import Slip, every_slip, is_slip, slips_of
 from attn_exp.diagnosis.sheets.worksheet import Sheet, agrees, gives, part, stages, wrong
 from attn_exp.experiment import memory
-from attn_exp.experiment.recipes import Stages, follows_steps, given_to, right
+from attn_exp.experiment.executing import follows_steps
+from attn_exp.experiment.recipes import Stages, given_to, right
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
 

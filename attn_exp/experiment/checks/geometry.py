@@ -16,7 +16,8 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array, draw
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.recipes import features, follows_steps, given_to, right, stages_of
+from attn_exp.experiment.executing import follows_steps
+from attn_exp.experiment.recipes import features, given_to, right, stages_of
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.mistakes.mistake import Change
