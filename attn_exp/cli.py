@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_exp import patience, stopping
 from attn_exp.errors import UserError, brief, fault_line, is_fault, out_of_memory, printable, unknown
@@ -30,40 +31,38 @@ LONGEST_MESSAGE = 280
 def main() -> None:
     """Run the command line and exit: 0 done, 2 a user's mistake, 128 + n after signal n; other errors are raised."""
     try:
+        signal.signal(signal.SIGTERM, stopping.stop)
         if Path(sys.argv[0]).name == "__main__.py":
             sys.argv[0] = "python -m attn_exp"
-        make_streams_usable()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         os.environ.setdefault(*SHORT_SPIN)
         gc.disable()  # a run ends before cycles matter; collecting over all imports takes a tenth of its time
-        with stopping.stoppable(), patience.saying_where():
+        with patience.saying_where():
             code = obey([decode_word(word) for word in sys.argv[1:]])
         if not gc.isenabled():  # or the interpreter would collect over everything once more before it exits
             gc.freeze()
     except KeyboardInterrupt as stopped:
         print(patience.STOPPED, file=sys.stderr)
-        sys.exit(stopping.exit_code(stopped))
+        code = stopping.exit_code(stopped)
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         print_nowhere()
-        sys.exit(PIPE_CLOSED)
+        code = PIPE_CLOSED
     except (UserError, MemoryError, RuntimeError, OSError) as error:
-        complain_of(error)
+        known = error if isinstance(error, UserError) else out_of_memory(error)
+        if known is None:
+            raise
+        line = brief(printable(" ".join(str(known).split("\n"))), LONGEST_MESSAGE)
+        print(f"attn_exp: error: {line}", file=sys.stderr)
+        code = USAGE
     if code:
         sys.exit(code)
 
 
-def make_streams_usable() -> None:
-    """Let stdout and stderr accept any character, and redirect closed ones to the null device."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
-        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def print_nowhere() -> None:
     """Discard buffered output, which the interpreter would try to flush on exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def decode_word(word: str) -> str:
@@ -80,13 +79,11 @@ def decode_word(word: str) -> str:
 
 def obey(words: Sequence[str]) -> int:
     """Run the command with the members of any `--with` files registered, and return the exit code."""
-    if not any(word.partition("=")[0] == "--with" for word in words):
-        return obeyed(words)
-    from attn_exp.own_code import OPTION, split_files  # noqa: PLC0415 - few name any
+    from attn_exp.own_code import split_files  # noqa: PLC0415 - `--version` needs none of it
 
     files, rest = split_files(words)
     if rest[:1] == ["check"]:  # `check` imports no user code into this process
-        return obeyed([*rest[:1], *(word for file in files for word in (OPTION, file)), *rest[1:]])
+        return obeyed([*rest, *(f"--with={file}" for file in files)])
     with members_known(files):
         return obeyed(rest)
 
@@ -94,7 +91,10 @@ def obey(words: Sequence[str]) -> int:
 @contextmanager
 def members_known(files: Sequence[str]) -> Iterator[None]:
     """Register the members of files for the block, and print the notes about them."""
-    from attn_exp import plugins  # noqa: PLC0415 - as above
+    if not files:
+        yield
+        return
+    from attn_exp import plugins  # noqa: PLC0415 - few name any
     from attn_exp.own_code import error_line  # noqa: PLC0415
 
     with plugins.members_known(files) as notes:
@@ -104,10 +104,8 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
             yield
         except (UserError, OSError):
             raise
-        except Exception as error:  # raised by a user's metric, figure or check
-            said = error_line(error)
-            if is_fault(error):  # or an error of ours, unrelated to the user's members
-                said = f"a member of them is not what it should be, or {fault_line(error)}"
+        except Exception as error:  # raised by a user's metric, figure or check, or by what they returned
+            said = fault_line(error) if is_fault(error) else error_line(error)
             raise UserError(f"{', '.join(files)}: {said}") from error
 
 
@@ -120,7 +118,7 @@ def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> dict[st
     files, rest = split_files(words)
     if files:
         tell({"doing": f"while {', '.join(files)} was imported"})
-    with members_known(files) if files else nullcontext():
+    with members_known(files):
         reply = diagnosis.checked(rest, tell)
     gc.freeze()
     return reply
@@ -226,21 +224,6 @@ def say(text: str) -> int:
     return DONE
 
 
-def complain_of(error: Exception) -> NoReturn:
-    """Print a user's mistake or an out-of-memory error and exit; re-raise any other error."""
-    known = error if isinstance(error, UserError) else out_of_memory(error)
-    if known is None:
-        raise error
-    complain(str(known))
-
-
-def complain(message: str, code: int = USAGE) -> NoReturn:
-    """Print one line on stderr and exit, by default with the code for a user's mistake."""
-    line = brief(printable(" ".join(message.split("\n"))), LONGEST_MESSAGE)
-    print(f"attn_exp: error: {line}", file=sys.stderr)
-    sys.exit(code)
-
-
 class Command(NamedTuple):
     """A subcommand: where it lives, how many words it takes, and its help text.
 
@@ -274,51 +257,60 @@ def command(named: Command, words: Sequence[str]) -> int:
 
 
 MANY = 99
-CHECK = "check FILE.py[:FUNCTION] [--against OTHER] [SETTINGS] [ignore=[ARGUMENT]] [timeout=60] [-v] [--quick] [--json]"
-SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [turned=true] [exam=true] [to=DIR]"
-EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
-REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
-RUNS = "runs [DIR] [head=2 mask=causal] [--json | --csv]"
-NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
-PLOT = "plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]"
-JUDGING = "diagnosis.command"
-
 COMMANDS = {
     "check": Command(
-        "diagnosis.in_child:checked", 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"
+        "diagnosis.in_child:checked", 1, MANY,
+        "check FILE.py[:FUNCTION] [--against OTHER] [SETTINGS] [ignore=[ARGUMENT]] [timeout=60] [-v] [--quick] "
+        "[--json]",
+        "is this attention, and if not, which mistake is it?",
     ),
-    "explain": Command(f"{JUDGING}:explained", 1, MANY, EXPLAIN, "are these numbers right, and if not, why?"),
-    "new": Command("config.new:write", 1, 3, NEW, "a YAML of your own numbers, ready to edit"),
-    "open": Command("runs.reader:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
-    "report": Command("sweeps.rerun:render_again", 1, 10, REPORT, "a run's report again, from its results"),
+    "explain": Command(
+        "diagnosis.command:explained", 1, MANY, "explain [SETTINGS] answer.STAGE=FILE [--json]",
+        "are these numbers right, and if not, why?",
+    ),
+    "new": Command(
+        "config.new:write", 1, 3, "new [DIR/]NAME [--config-dir DIR]", "a YAML of your own numbers, ready to edit"
+    ),
+    "open": Command(
+        "runs.reader:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"
+    ),
+    "report": Command(
+        "sweeps.rerun:render_again", 1, 10, "report DIR [report.depth=reading] [figures.only=weights]",
+        "a run's report again, from its results",
+    ),
     "index": Command(
-        "runs.folders:rebuild_named_index",
-        0,
-        1,
-        "index [DIR]",
+        "runs.folders:rebuild_named_index", 0, 1, "index [DIR]",
         "a page of all runs and sweeps under a folder (outputs)",
     ),
-    "runs": Command("sweeps.run_list:list_runs", 0, MANY, RUNS, "the same in the terminal, or a record of each"),
+    "runs": Command(
+        "sweeps.run_list:list_runs", 0, MANY, "runs [DIR] [head=2 mask=causal] [--json | --csv]",
+        "the same in the terminal, or a record of each",
+    ),
     "sheet": Command(
-        "runs.classroom.sheets:write_sheets", 1, MANY, SHEET, "a worksheet to fill in by hand, and its key"
+        "runs.classroom.sheets:write_sheets", 1, MANY,
+        "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [turned=true] [exam=true] [to=DIR]",
+        "a worksheet to fill in by hand, and its key",
     ),
     "grade": Command(
-        "runs.classroom.grades:grade_answers",
-        2,
-        3,
-        "grade ANSWERS KEY [points=scores:6,weights:9]",
+        "runs.classroom.grades:grade_answers", 2, 3, "grade ANSWERS KEY [points=scores:6,weights:9]",
         "filled-in sheets: right, a slip, or the mistake by name",
     ),
     "status": Command("sweeps.collect:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
     "collect": Command(
         "sweeps.collect:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"
     ),
-    "plot": Command("sweeps.plot:plot", 3, 10, PLOT, "one figure of a sweep: a metric along a setting"),
-    "compare": Command(
-        "sweeps.versus.command:compare", 2, 4, COMPARE, "two runs or two sweeps: what differs, and from where on"
+    "plot": Command(
+        "sweeps.plot:plot", 3, 10, "plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]",
+        "one figure of a sweep: a metric along a setting",
     ),
-    "rerun": Command("sweeps.rerun:rerun", 1, 3, RERUN, "a run again, or a sweep's point as a run"),
-}
+    "compare": Command(
+        "sweeps.versus.command:compare", 2, 4, "compare DIR DIR [--exit-code] [report.depth=reading]",
+        "two runs or two sweeps: what differs, and from where on",
+    ),
+    "rerun": Command(
+        "sweeps.rerun:rerun", 1, 3, "rerun DIR [POINT] [--own-code]", "a run again, or a sweep's point as a run"
+    ),
+}  # fmt: skip
 """The subcommands of `attn-exp`. A new one is a function in its room, and an entry here."""
 
 COMMANDS_ELSEWHERE = {"list": "runs", "ls": "runs", "show": "open", "diff": "compare", "sweep": "-m"}

@@ -54,9 +54,11 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, sync: bool = False, new
     """
     sweep_up(path.parent)
     with undone_unless_named(path) as draft:
-        write_draft(draft, pieces)
-        if sync:
-            system.sync_file(draft)
+        with open(draft, "xb") as file:
+            file.writelines(pieces)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         if new:
             check_free(path)
         system.replace(draft, path)
@@ -147,11 +149,6 @@ def undone_unless_named(place: Path) -> Iterator[Path]:
         raise
 
 
-def write_draft(draft: Path, pieces: Iterable[bytes]) -> None:
-    with open(system.open_new(draft), "wb") as file:
-        file.writelines(pieces)
-
-
 def check_free(place: Path) -> None:
     if os.path.lexists(place):
         raise FileExistsError(errno.EEXIST, "is there already", str(place))
@@ -167,8 +164,6 @@ def sweep_up(folder: Path, older: float = OLD) -> None:
 
 def remove(draft: Path) -> None:
     """Remove a draft, file or folder, if it exists and can be removed; links are not followed."""
-    if draft.is_dir() and not draft.is_symlink():
-        shutil.rmtree(draft, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
+    shutil.rmtree(draft, ignore_errors=True)  # which refuses a file and a link
+    with suppress(OSError):
+        draft.unlink(missing_ok=True)

@@ -24,11 +24,11 @@ def opened(path: Path) -> BufferedReader:
     Raises:
         OSError: no such file, or not a regular one.
     """
-    descriptor = os.open(path, os.O_RDONLY | system.NO_WAIT | system.AS_IT_IS)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | system.NO_WAIT))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
         raise OSError(errno.EINVAL, "no regular file", str(path))
-    return open(descriptor, "rb")
+    return file
 
 
 def read(path: Path, most: int = MOST_BYTES) -> bytes:

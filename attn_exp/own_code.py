@@ -27,23 +27,14 @@ from attn_exp.errors import (
     OwnCodeError,
     UserError,
     fault_line,
-    first_line,
     is_fault,
     unknown,
     words_of_error,
 )
-from attn_exp.own_imports import (
-    add_to_path,
-    find_above,
-    keras_with_what_is_installed,
-    nodes_of,
-    package_of,
-    run_packages,
-    stand_for_packages,
-)
+from attn_exp.own_imports import add_to_path, choose_keras_backend, nodes_of, package_of, run_file, run_packages
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
-BETWEEN = re.compile(r"""[\[\]{},'"]""")
+BETWEEN = re.compile(r"""[\[\]{},'"=]""")
 THIS_PACKAGE = __name__.partition(".")[0]
 OPTION = "--with"
 AGAINST = "--against"
@@ -125,13 +116,8 @@ def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, A
 
 def texts_about_variants(words: Sequence[str]) -> set[str]:
     """Return every text in the words about variants that may be a form."""
-    texts: set[str] = set()
-    for word in words:
-        key, _, value = word.lstrip("+").partition("=")
-        if key.partition(".")[0] == "variant":
-            parts = [part.strip() for part in BETWEEN.split(value)]
-            texts |= {value.strip("'\""), *parts, *(part.removeprefix("form:").strip() for part in parts)}
-    return texts
+    about = [word for word in words if re.match(r"\+*variant[.=]", word)]
+    return {part.strip().removeprefix("form:").strip() for word in about for part in BETWEEN.split(word)}
 
 
 def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], list[str]]:
@@ -217,30 +203,22 @@ def files_imported_beside(first: Path) -> list[Path]:
     if home in {Path(place).resolve() for place in sysconfig.get_paths().values()}:
         return []  # installed packages in the same folder are not its helpers
     while waiting:
-        for root in {name.partition(".")[0] for name in names_imported(waiting.pop())} - seen:
-            seen.add(root)
-            new = {path.resolve() for path in files_of_module(home, root)} - found
-            waiting += (inside := {path for path in new if path.is_relative_to(home)})
-            found |= inside
-    return sorted(found - {first})
-
-
-def files_of_module(home: Path, root: str) -> list[Path]:
-    """Return the files of a module below a folder: one, or all of a package; empty if there is none."""
-    package, module = home / root, home / f"{root}.py"
-    if package.is_dir():
-        is_package = (package / "__init__.py").is_file() or any(package.glob("*.py"))
-        return [path for path in package.rglob("*.py") if path.is_file()] if is_package else []
-    return [module] if module.is_file() else []
+        roots = {name.partition(".")[0] for name in names_imported(waiting.pop())} - seen
+        seen |= roots
+        paths = {path for root in roots for path in ((home / f"{root}.py"), *(home / root).rglob("*.py"))}
+        new = {path.resolve() for path in paths if path.is_file()} - found
+        found |= new
+        waiting += [path for path in new if path.is_relative_to(home)]
+    return sorted(path for path in found - {first} if path.is_relative_to(home))
 
 
 def names_imported(path: Path) -> Iterator[str]:
     """Yield the full names that a file imports, anywhere in it; nothing if it is not valid Python."""
     for node in nodes_of(path):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.ImportFrom) and node.level <= 1 and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.level == 1):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level <= 1:
-            yield from [node.module] if node.module else [alias.name for alias in node.names]
 
 
 @dataclass(frozen=True)
@@ -344,32 +322,15 @@ def module_of_functions(place: str) -> ModuleType:
         UserError: there is none, or it cannot be imported.
         FaultError: an error of our own.
     """
-    path = Path(place) if place.endswith(".py") else None
-    if path is not None and not os.path.isfile(path):  # False for an invalid path
-        raise UserError(f"{path}: no such file")
-    if path is None and (os.path.isfile(place) or not all(part.isidentifier() for part in place.split("."))):
+    path = Path(place)
+    if place.endswith(".py"):
+        names = (*package_of(path), re.sub(r"^(?=\d)", "_", path.stem))  # no name begins with a digit
+        return module_of_file(path, ".".join(names), names[:-1])
+    if os.path.isfile(place) or not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
-    try:
-        if path is None:
-            add_to_path(Path.cwd())
-            with held(), keras_with_what_is_installed():
-                return importlib.import_module(place)
-        packages = package_of(path)
-        stand_for_packages(path, packages)
-        name = re.sub(r"^(?=\d)", "_", path.stem)  # annotations are resolved by it; no name begins with a digit
-        name = ".".join((*packages, name))
-        module = prepared_module(path, name, path.resolve().parent)
-        vars(module)[OWN] = True
-        if packages or hasattr(sys.modules.get(name, module), OWN):
-            sys.modules[name] = module  # `inspect` looks up sources through it
-        run_with_what_it_imports(module, path, packages)
-    except LeftError as error:
-        raise OwnCodeError(f"{path or place} {error}, as it was imported") from error
-    except Exception as error:
-        if is_fault(error):
-            raise FaultError(fault_line(error)) from error
-        raise UserError(f"{path or place} cannot be imported: {error_line(error)}") from error
-    return module
+    add_to_path(Path.cwd())
+    with imported(place):
+        return importlib.import_module(place)
 
 
 def module_of_members(path: Path) -> ModuleType:
@@ -378,50 +339,55 @@ def module_of_members(path: Path) -> ModuleType:
     Raises:
         UserError: there is no such file, or it cannot be imported.
     """
-    if not os.path.isfile(path) or path.suffix != ".py":
-        raise UserError("no such file" if not os.path.exists(path) else "not a Python file, such as mine.py")
+    if path.suffix != ".py" and path.exists():
+        raise UserError(f"{path}: not a Python file, such as mine.py")
+    digest = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:8]
+    with staying_here():
+        return module_of_file(path, f"{MEMBERS}{path.stem}_{digest}")
+
+
+def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> ModuleType:
+    """Import a file of the user's project, which may import what lies in its folder, package and project.
+
+    Raises:
+        UserError: there is no such file, or it cannot be imported.
+        FaultError: an error of our own.
+    """
+    if not os.path.isfile(path):  # False for an invalid path
+        raise UserError(f"{path}: no such file")
     place = path.absolute()
-    digest = hashlib.sha256(str(place).encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    module = prepared_module(place, f"{MEMBERS}{path.stem}_{digest}", place.parent)
-    sys.modules[module.__name__] = module  # the annotations of settings are resolved there
-    try:
-        with staying_here():
-            run_module(module)
-    except Exception as raised:
-        sys.modules.pop(module.__name__, None)
-        if is_fault(raised):
-            raise FaultError(fault_line(raised)) from raised
-        error = raised.__cause__ if isinstance(raised, LeftError) and raised.__cause__ else raised
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.filename == str(place) else ""
-        text = error.msg if isinstance(error, SyntaxError) else first_line(error)
-        raise UserError(f"cannot be imported: {type(error).__name__}: {text}{line}") from error
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None  # every file that ends in .py has one
+    module = importlib.util.module_from_spec(spec)
+    vars(module)[OWN] = True
+    before = sys.modules.get(name)
+    add_to_path(place.resolve().parents[len(packages)] if packages else place.resolve().parent, first=not packages)
+    with imported(str(path)):
+        run_packages(place, packages)
+        if packages or before is None or hasattr(before, OWN):
+            sys.modules[name] = module  # `inspect` and annotations are resolved through it
+        run_file(module, place)
     return module
 
 
-def prepared_module(path: Path, name: str, folder: Path) -> ModuleType:
-    """Return an empty module for a file that can import from that folder; its code has not run."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # every file that ends in .py has one
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    return importlib.util.module_from_spec(spec)
+@contextmanager
+def imported(place: str) -> Iterator[None]:
+    """Report in one line what goes wrong while the block imports user code.
 
-
-def run_with_what_it_imports(module: ModuleType, path: Path, packages: tuple[str, ...]) -> None:
-    """Run a module's file, and again after each missing import that is found in its project."""
-    while True:
-        try:
-            return run_module(module)
-        except ImportError as error:
-            above = isinstance(error, ModuleNotFoundError) and error.name and find_above(path, error.name)
-            if not above and not run_packages(packages):
-                raise
-
-
-def run_module(module: ModuleType) -> None:
-    assert module.__spec__ is not None and module.__spec__.loader is not None
-    with held(), keras_with_what_is_installed():
-        module.__spec__.loader.exec_module(module)
+    Raises:
+        UserError: it cannot be imported; an OwnCodeError if it tried to end the process.
+        FaultError: an error of our own.
+    """
+    try:
+        with held():
+            choose_keras_backend(place)
+            yield
+    except LeftError as error:
+        raise OwnCodeError(f"{place} {error}, as it was imported") from error
+    except Exception as error:
+        if is_fault(error):
+            raise FaultError(fault_line(error)) from error
+        raise UserError(f"{place} cannot be imported: {error_line(error)}") from error
 
 
 def error_line(error: BaseException) -> str:

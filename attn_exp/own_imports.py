@@ -1,8 +1,7 @@
 """Resolve what a file of a user's project imports: from its own package, and from the folders above it.
 
 `from .layers import Norm` needs the package, and `from models.layers import Norm` the top of the project; Python knows
-neither if only the file is named. A package's `__init__` often imports everything, so it is run only if something is
-missing without it.
+neither if only the file is named.
 """
 
 from __future__ import annotations
@@ -11,14 +10,11 @@ import ast
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import ModuleType
 
-from attn_exp import machine, parsing
-from attn_exp.errors import UserError
+from attn_exp import machine
 
 MOST_CODE = 4 * 2**20
 """Size limit of a file that is searched for imports."""
@@ -46,97 +42,59 @@ def nodes_of(path: Path) -> list[ast.AST]:
         return []
 
 
-def stand_for_packages(path: Path, names: tuple[str, ...]) -> None:
-    """Register stub modules for a file's packages without running their code; installed packages stay as they are."""
-    folders = [*reversed(path.resolve().parents)][-len(names) :] if names else []
-    if not folders or is_installed(names[0], folders[0]):
-        return
-    for depth, folder in enumerate(folders):
-        name = ".".join(names[: depth + 1])
-        if str(folder) not in getattr(sys.modules.get(name), "__path__", ()):
-            sys.modules[name] = package = ModuleType(name)
-            vars(package)["__path__"] = [str(folder)]
-    add_to_path(folders[0].parent)
+def run_packages(path: Path, names: tuple[str, ...]) -> None:
+    """Import the packages that contain a file; what their `__init__` lacks may not be needed."""
+    for depth in range(1, len(names) + 1):
+        folder, package = path.resolve().parents[len(names) - depth], ".".join(names[:depth])
+        if str(folder) not in getattr(sys.modules.get(package), "__path__", ()):
+            init = folder / "__init__.py"
+            spec = importlib.util.spec_from_file_location(package, init, submodule_search_locations=[str(folder)])
+            assert spec is not None and spec.loader is not None  # every file that ends in .py has one
+            sys.modules[package] = module = importlib.util.module_from_spec(spec)
+            with suppress(Exception):
+                spec.loader.exec_module(module)
 
 
-def is_installed(name: str, folder: Path) -> bool:
-    """Return whether Python finds a package in this folder by itself."""
-    if name in sys.modules:
-        return False
-    with suppress(ImportError, ValueError):
-        spec = importlib.util.find_spec(name)
-        return spec is not None and str(folder) in (spec.submodule_search_locations or ())
-    return False
+def run_file(module: ModuleType, path: Path) -> None:
+    """Run a module's file, and again after each missing import that is found in its project."""
+    assert module.__spec__ is not None and module.__spec__.loader is not None
+    try:
+        module.__spec__.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        if not error.name or not find_above(path, error.name.partition(".")[0]):
+            raise
+        run_file(module, path)
 
 
-def run_packages(names: tuple[str, ...]) -> bool:
-    """Run the `__init__` of stub packages; return whether there was any to run."""
-    ran = False
-    for depth in range(len(names)):
-        package = sys.modules[".".join(names[: depth + 1])]
-        init = Path(next(iter(package.__path__))) / "__init__.py"
-        if vars(package).get("__file__") or not init.is_file():
-            continue
-        spec = importlib.util.spec_from_file_location(package.__name__, init)
-        assert spec is not None and spec.loader is not None  # every file that ends in .py has one
-        ran, package.__file__, package.__spec__ = True, str(init), spec
-        with suppress(Exception):  # it may import what is missing, even if the file does not need it
-            spec.loader.exec_module(package)
-    return ran
-
-
-def find_above(path: Path, name: str) -> bool:
+def find_above(path: Path, root: str) -> bool:
     """Make a module importable from the nearest folder above a file that contains it; return whether one does."""
-    root = name.partition(".")[0]
     for folder in path.resolve().parents[:MOST_ABOVE]:
-        inside = any(next((folder / root).glob(pattern), None) for pattern in ("*.py", "*/*.py"))
-        if (inside or (folder / f"{root}.py").is_file()) and add_to_path(folder):
+        found = [(folder / root).glob("*.py"), (folder / root).glob("*/*.py"), folder.glob(f"{root}.py")]
+        if any(map(any, found)) and add_to_path(folder):
             return True
         if any((folder / top).exists() for top in TOPS):
             break
     return False
 
 
-def add_to_path(folder: Path) -> bool:
-    """Append a folder to `sys.path`; return whether it was new."""
+def add_to_path(folder: Path, first: bool = False) -> bool:
+    """Add a folder to `sys.path`, as the last or the first; return whether it was new."""
     if str(folder) in sys.path:
         return False
-    sys.path.append(str(folder))
+    sys.path.insert(0 if first else len(sys.path), str(folder))
     return True
 
 
-# Keras, which needs a backend
+def choose_keras_backend(place: str) -> None:
+    """Let a file use Keras without TensorFlow, its default, unless the user or the file chooses a backend.
 
-
-@contextmanager
-def keras_with_what_is_installed() -> Iterator[None]:
-    """If nobody chose a backend, let Keras be imported in the block with an installed one.
-
-    Keras' default, or the one noted at its first import, may not be installed. An imported file may choose a backend
-    before it imports Keras, so nothing is chosen earlier.
+    PyTorch comes first, since JAX traces anew for each size, unless the file itself imports JAX.
     """
-
-    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
-        if name == "keras" and "KERAS_BACKEND" not in os.environ and (found := library_for_keras()):
-            os.environ["KERAS_BACKEND"] = found
-
-    finder: Any = SimpleNamespace(find_spec=find_spec)
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
-
-
-def library_for_keras() -> str:
-    """Return the backend for Keras: the one in its settings if installed, or else another that is.
-
-    PyTorch comes first, since JAX traces anew for each size, unless the file has already imported JAX.
-    """
-    noted = "tensorflow"
-    with suppress(UserError, OSError, ValueError, AttributeError):
-        home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
-        noted = str(parsing.read_json(home / "keras.json", MOST_CODE).get("backend", noted))
-    others = ("jax", "torch") if "jax" in sys.modules and "torch" not in sys.modules else ("torch", "jax")
-    names = (name for name in (noted, *others) if name.isidentifier())
-    return next((name for name in names if importlib.util.find_spec(name) is not None), "")
+    nodes = nodes_of(Path(place))
+    is_chosen = any(isinstance(node, ast.Constant) and node.value == "KERAS_BACKEND" for node in nodes)
+    if is_chosen or "KERAS_BACKEND" in os.environ or importlib.util.find_spec("tensorflow") is not None:
+        return
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    others = sorted(("torch", "jax"), key=lambda name: name == "torch" and "jax" in names)
+    if found := next((name for name in others if importlib.util.find_spec(name) is not None), ""):
+        os.environ["KERAS_BACKEND"] = found

@@ -19,45 +19,32 @@ FIRST, LATER = 8.0, 60.0
 STOPPED = "attn_exp: stopped before it was done"
 
 PLACES = {
-    "attn_exp.config": "settings are read",
-    "attn_exp.problem": "the input is read or drawn",
-    "attn_exp.forms": "attention is computed",
-    "attn_exp.reference": "the reference is computed, a number at a time",
-    "attn_exp.experiment": "variants are compared",
-    "attn_exp.experiment.checks": "check= is computed",
-    "attn_exp.diagnosis": "answers are held against known mistakes",
-    "attn_exp.report": "pages and figures are made",
-    "attn_exp.runs": "files are read or written",
-    "attn_exp.runs.classroom": "sheets are made or graded",
-    "attn_exp.sweeps": "the sweep is under way",
-    "attn_exp.sweeps.expand": "the points of the sweep are laid out",
+    "config": "settings are read",
+    "problem": "the input is read or drawn",
+    "forms": "attention is computed",
+    "reference": "the reference is computed, a number at a time",
+    "experiment": "variants are compared",
+    "diagnosis": "answers are compared with known mistakes",
+    "report": "pages and figures are made",
+    "runs": "files are read or written",
+    "sweeps": "the sweep is under way",
 }
-"""What a command is doing while the main thread is in a room, or in one module of it."""
+"""What a command is doing while the main thread is in a room."""
 
 
 @dataclass
-class Heard:
-    """Progress of this process: when it last printed a line, and how far a long loop is; there is one stderr."""
+class Spoken:
+    """When this process last printed a line; there is one stderr."""
 
     last: float = 0.0
-    done: int = 0
-    whole: int = 0
-    began: float = 0.0
 
 
-HEARD = Heard()
+HEARD = Spoken()
 
 
 def spoken() -> None:
     """Record that a line was printed just now."""
     HEARD.last = monotonic()
-
-
-def count(done: int, whole: int) -> None:
-    """Record how far a long loop is; reaching `whole` ends the count."""
-    if done == 0:
-        HEARD.began = monotonic()
-    HEARD.done, HEARD.whole = done, whole if done < whole else 0
 
 
 def spoken_time(seconds: float) -> str:
@@ -70,24 +57,13 @@ def spoken_time(seconds: float) -> str:
 
 
 def where(frame: FrameType | None) -> str:
-    """Describe what a thread is doing, from the innermost module on its stack that has a description."""
+    """Describe what a thread is doing, from the innermost room on its stack."""
     while frame is not None:
-        name = str(frame.f_globals.get("__name__", ""))
-        while name:
-            if name in PLACES:
-                return PLACES[name]
-            name = name.rpartition(".")[0]
+        package, *rooms = str(frame.f_globals.get("__name__")).split(".")
+        if package == "attn_exp" and rooms and rooms[0] in PLACES:
+            return PLACES[rooms[0]]
         frame = frame.f_back
     return "at work"
-
-
-def line(frame: FrameType | None, seconds: float) -> str:
-    """Format the progress line after this many seconds."""
-    far = ""
-    if HEARD.whole and HEARD.done:
-        left = (monotonic() - HEARD.began) * (HEARD.whole - HEARD.done) / HEARD.done
-        far = f", {HEARD.done:,} of {HEARD.whole:,}, about {spoken_time(left)} left"
-    return f"attn_exp: {where(frame)}{far}; {spoken_time(seconds)} so far, Ctrl-C ends it"
 
 
 @contextmanager
@@ -97,14 +73,13 @@ def saying_where() -> Iterator[None]:
 
     def speak() -> None:
         pause = FIRST
-        while not over.wait(max(0.01, HEARD.last + pause - monotonic())):
+        while not over.wait(pause):
             if monotonic() - HEARD.last >= pause:
+                place, pause = where(sys._current_frames().get(main)), LATER
                 with suppress(OSError, ValueError):  # stderr may be closed
-                    text = line(sys._current_frames().get(main), monotonic() - started)
-                    print(text, file=sys.stderr, flush=True)
-                HEARD.last, pause = monotonic(), LATER
+                    so_far = spoken_time(monotonic() - started)
+                    print(f"attn_exp: {place}; {so_far} so far, Ctrl-C ends it", file=sys.stderr, flush=True)
 
-    HEARD.last, HEARD.whole = started, 0
     threading.Thread(target=speak, daemon=True).start()
     try:
         yield

@@ -27,7 +27,7 @@ from attn_exp.forms.trace import Trace
 from attn_exp.own_code import MEMBERS, fingerprint, held, module_of_members
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
-from attn_exp.rules.from_outside import difference, turns_keys
+from attn_exp.rules.from_outside import difference
 from attn_exp.rules.held_members import guarded, hold_methods, nothing, weights_misfit
 
 NAME = re.compile(r"[A-Za-z_]\w*")
@@ -162,8 +162,8 @@ def add_file(file: str) -> list[str]:
         UserError: as `members_known`.
     """
     place = Path(file)
+    module = module_of_members(place)
     try:
-        module = module_of_members(place)
         return add_members(module, place.stem, Origin(file, str(place.absolute()), fingerprint(place)))
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
@@ -184,10 +184,6 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
         value = held_to_contract(kind, names[0], given)
         if example is None and kind.drawn:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference asks the same rule, so nothing checks it")
-        if example is not None and kind.name == "position" and turns_keys(value) and not example.keys:
-            notes.append(
-                f"{origin.name}: {own} has a turn_key, and its EXAMPLE no keys; a wrong sign would not be seen"
-            )
         checked.append((kind, names, value))
     for kind, names, value in checked:
         for place, name in enumerate(names):

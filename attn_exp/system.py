@@ -6,16 +6,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-"""Flags of `os.open` that not every system has; opening a FIFO without the second would block until it has a writer."""
-AS_IT_IS = getattr(os, "O_BINARY", 0)
-"""The flag that keeps Windows from converting line ends."""
+"""Flag of `os.open` that not every system has; opening a FIFO without it would block until it has a writer."""
 
 
 class HeldError(Exception):
@@ -54,21 +51,6 @@ def keep_off(processor: int, thread: int) -> bool:
     return False
 
 
-def open_new(path: Path) -> int:
-    """Create a file, without following links, and return its descriptor for writing.
-
-    Raises:
-        OSError: the path exists, or the folder cannot be written to.
-    """
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | AS_IT_IS, 0o666)
-
-
-def sync_file(path: Path) -> None:
-    """Wait until a file's contents would survive a loss of power."""
-    with open(path, "r+b") as file:
-        os.fsync(file.fileno())
-
-
 def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder would survive a loss of power, if the system can do that."""
     if os.name == "posix":
@@ -89,7 +71,7 @@ def make_link(place: Path, target: str) -> None:
     try:
         place.symlink_to(target, target_is_directory=True)
     except (OSError, NotImplementedError):
-        with open(open_new(place), "wb") as file:
+        with open(place, "xb") as file:
             file.write(f"{Path(target).as_posix()}\n".encode())
 
 
@@ -107,30 +89,27 @@ def locked(path: Path, about: str) -> Iterator[None]:
     try:
         with FileLock(path, timeout=0):
             beside.unlink(missing_ok=True)
-            with open(open_new(beside), "wb") as file:
-                file.write(about.encode())
             try:
+                with open(beside, "x", encoding="utf-8") as file:
+                    file.write(about)
                 yield
             finally:
                 beside.unlink(missing_ok=True)
     except Timeout as error:
-        text = b""
-        with suppress(FileNotFoundError), open(beside, "rb") as file:  # it may be being written
-            text = file.read(4096)
-        raise HeldError(text.decode("utf-8", "replace")) from error
+        with suppress(OSError), open(beside, encoding="utf-8", errors="replace") as file:  # it may be being written
+            raise HeldError(file.read(4096)) from error
+        raise HeldError from error
 
 
 def read_holder(path: Path) -> str | None:
     """Return the description of the process that has locked a file; None if it is not locked."""
     try:
-        if path.exists():
-            with locked(path, ""):
-                pass
+        with locked(path, "") if path.exists() else nullcontext():
+            return None
     except HeldError as error:
         return str(error)
     except OSError:
         return None
-    return None
 
 
 def start_worker(serve: Callable[..., None], *arguments: Any) -> Any:

@@ -36,11 +36,8 @@ class Pool:
     """A few processes that run one task; one that dies is replaced, and its job is returned as ended."""
 
     def __init__(self, task: Callable[[Any], Any], count: int) -> None:
-        self.task = task
-        self.waiting: deque[Any] = deque()
-        self.workers = list[Worker]()
-        for _ in range(count):
-            self.workers.append(self.start_worker())
+        self.task, self.waiting = task, deque[Any]()
+        self.workers = [self.start_worker() for _ in range(count)]
 
     def start_worker(self) -> Worker:
         from multiprocessing import Pipe  # noqa: PLC0415 - most commands start no worker
@@ -73,16 +70,19 @@ class Pool:
                     ended.append(Ended(worker.job, worker.pipe.recv()))
                     worker.job = None
                 except (EOFError, OSError):
-                    worker.process.join(5)
-                    worker.process.kill()  # it may have closed its pipe and still be running
-                    worker.process.join()
-                    code = worker.process.exitcode
-                    how = "was ended by" if code < 0 else "ended with"
-                    ended.append(Ended(worker.job, reason=f"its worker {how} {system.describe_exit(code)}"))
-                    worker.pipe.close()
+                    ended.append(Ended(worker.job, reason=self.bury(worker)))
                     self.workers[place] = self.start_worker()
         self.hand_out()
         return ended
+
+    def bury(self, worker: Worker) -> str:
+        """Let a worker that closed its pipe end, and return how it did."""
+        worker.process.join(5)
+        worker.process.kill()
+        worker.process.join()
+        worker.pipe.close()
+        code = worker.process.exitcode
+        return f"its worker {'was ended by' if code < 0 else 'ended with'} {system.describe_exit(code)}"
 
     def close(self) -> None:
         for worker in self.workers:

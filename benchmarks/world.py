@@ -37,7 +37,7 @@ from typing import Any
 
 from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.mistakes import CATALOGUE
-from attn_exp.own_imports import keras_with_what_is_installed
+from attn_exp.own_imports import choose_keras_backend
 
 LIMIT = 60.0
 """Seconds that one check may take."""
@@ -104,10 +104,10 @@ def import_libraries(spoken_of: str) -> None:
     """Import what the checks would import one by one, with one thread each."""
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
     sys.dont_write_bytecode = True
+    choose_keras_backend("")
     for name in LIBRARIES:
         if find_spec(name) is not None and name in spoken_of:
-            with keras_with_what_is_installed():
-                importlib.import_module(name)
+            importlib.import_module(name)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     for name in ("cli", "diagnosis.command", "diagnosis.judging.check", "diagnosis.explaining.smallest"):

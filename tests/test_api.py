@@ -16,7 +16,7 @@ import pytest
 
 import attn_exp
 from attn_exp import Result, UserError, cli, run
-from attn_exp.runs import execution, store
+from attn_exp.runs import store
 from tests import ROOT
 from tests.compose import comparison
 from tests.runs.test_index import HOSTILE
@@ -193,12 +193,6 @@ def test_a_notebook_shows_the_table_the_sentence_and_every_weight(result: Result
     assert "multi_head, head 2" in shown.texts
 
 
-def test_many_tokens_are_pictures() -> None:
-    shown = run(embeddings="random", tokens=40, variant=["matrix"], head=1)._repr_html_()
-    assert shown.count('<img src="data:image/png;base64,') == 1
-    assert len(shown) < 20_000
-
-
 def test_hostile_tokens_do_no_harm() -> None:
     harmless = read(run(vectors=np.eye(12)[: len(HOSTILE)], tokens=["a"] * len(HOSTILE))._repr_html_())
     hostile = read(run(vectors=np.eye(12)[: len(HOSTILE)], tokens=HOSTILE)._repr_html_())
@@ -216,16 +210,3 @@ def test_public_names_are_in_order_and_load_nothing_by_themselves() -> None:
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.split() == ["False", "False"]
-
-
-def test_rows_are_computed_by_the_same_function_as_the_command_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[object] = []
-    real = execution.compute
-
-    def recorded(config: Any) -> Any:
-        called.append(config)
-        return real(config)
-
-    monkeypatch.setattr(execution, "compute", recorded)
-    run(head=1)
-    assert len(called) == 1

@@ -75,13 +75,6 @@ def test_an_error_of_ours_there_is_one_here_and_says_its_place() -> None:
         child.ask("", 20)
 
 
-def test_one_that_is_closed_has_ended() -> None:
-    child = Child(BEHAVE)
-    assert child.ask("", 20) == "an answer"
-    child.close()
-    assert child.process.returncode == 0
-
-
 def test_what_is_printed_there_is_no_answer_and_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     with Child(BEHAVE) as child:
         assert child.ask("print", 20) == ""

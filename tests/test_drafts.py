@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from attn_exp import cli, drafts, machine, stopping
-from attn_exp.sweeps.folder import made_folder
+from attn_exp import drafts
 
 
 def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -41,18 +38,6 @@ def test_a_link_is_replaced_and_what_it_points_to_is_left_alone(tmp_path: Path) 
     path.symlink_to(foreign)
     drafts.write(path, b"new")
     assert (foreign.read_text(), path.read_bytes(), path.is_symlink()) == ("mine", b"new", False)
-
-
-def test_a_file_gets_the_rights_that_any_new_file_has(tmp_path: Path) -> None:
-    drafts.write(tmp_path / "ours", b"")
-    (tmp_path / "usual").touch()
-    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
-def test_a_name_as_long_as_a_system_takes(tmp_path: Path) -> None:
-    path = tmp_path / ("x" * 255)
-    drafts.write(path, b"1")
-    assert path.read_bytes() == b"1"
 
 
 def test_a_name_of_as_many_letters_as_a_system_takes_in_bytes(tmp_path: Path) -> None:
@@ -120,24 +105,6 @@ def test_a_new_folder_takes_no_place_that_is_taken(kind: str, tmp_path: Path) ->
     assert os.listdir(tmp_path) == ["place"]
 
 
-@pytest.mark.parametrize("last", ["sweeps", "name", "parts"])
-def test_a_sweep_that_is_stopped_while_its_folder_is_made_leaves_none(
-    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = machine.own_folder
-
-    def stopped(path: Path) -> Path:
-        made = right(path)
-        if path.name == last:
-            raise KeyboardInterrupt
-        return made
-
-    monkeypatch.setattr("attn_exp.machine.own_folder", stopped)
-    with pytest.raises(KeyboardInterrupt), made_folder(tmp_path / "outputs" / "sweeps" / "name"):
-        pass
-    assert os.listdir(tmp_path) == []
-
-
 def test_drafts_that_a_kill_left_are_removed_once_they_are_old_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "mine").touch()
@@ -158,25 +125,3 @@ def test_drafts_that_a_kill_left_are_removed_once_they_are_old_and_nothing_else(
     assert os.listdir(tmp_path / "foreign") == ["mine"]
     drafts.sweep_up(tmp_path, older=0.0)
     assert not new.exists()
-
-
-def test_sigterm_ends_what_is_stoppable() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(stopping.Stopped) as stopped, stopping.stoppable():
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
-    assert stopping.exit_code(stopped.value) == 143
-    assert stopping.exit_code(KeyboardInterrupt()) == 130
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_ctrl_c_before_a_command_has_begun_is_told_in_a_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "make_streams_usable", interrupted)
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert (ended.value.code, capsys.readouterr().err.count("\n")) == (130, 1)

@@ -269,7 +269,7 @@ SYSTEMS_OWN = {
     ),
     *("getuid", "geteuid", "getgid", "getegid", "killpg", "setsid", "getpgid", "nice", "mkfifo", "getppid", "chown"),
     *("get_context", "set_start_method", "symlink", "symlink_to", "link", "hardlink_to", "prctl", "windll", "uname"),
-    *("rename", "replace", "fsync", "platform", "kill", "alarm", "setitimer", "statvfs", "posix_spawn", "preexec_fn"),
+    *("rename", "replace", "platform", "kill", "alarm", "setitimer", "statvfs", "posix_spawn", "preexec_fn"),
 }
 """What not every system has, or has otherwise: modules, and attributes of modules."""
 
@@ -306,7 +306,7 @@ def asked_of_the_system(path: Path) -> set[str]:
 @pytest.mark.long
 def test_one_file_asks_what_systems_do_differently() -> None:
     asked = {str(path.relative_to(PACKAGE)): asked_of_the_system(path) for path in sources()}
-    assert {"symlink_to", "sched_getaffinity", "fsync", "replace", "killpg"} <= asked.pop("system.py")
+    assert {"symlink_to", "sched_getaffinity", "replace", "killpg"} <= asked.pop("system.py")
     assert {name: found for name, used in asked.items() if (found := used - ALLOWED.get(name, set()))} == {}
 
 

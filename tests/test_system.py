@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from attn_exp import drafts, machine, system
-from attn_exp.runs.classroom.sheets import file_names
 from tests import ROOT
 
 HOLD = """
@@ -81,20 +80,6 @@ def test_a_text_stands_for_a_link_where_links_are_refused(tmp_path: Path, monkey
     assert sorted(os.listdir(tmp_path)) == ["latest", "runs"]
 
 
-@pytest.mark.parametrize("text", ["", "a/b/c\n", "runs/other\n", "\xff\n"])
-def test_a_text_that_names_no_folder_beside_it_stands_for_nothing(text: str, tmp_path: Path) -> None:
-    (tmp_path / "runs" / "first").mkdir(parents=True)
-    path = tmp_path / "latest"
-    path.write_bytes(text.encode("latin-1"))
-    assert machine.folder(str(path)) == path
-
-
-def test_the_cores_that_may_be_used_are_those_the_system_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert system.usable_cores() == len(os.sched_getaffinity(0))
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert system.usable_cores() == os.cpu_count()
-
-
 @pytest.mark.long
 def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(PARENT)
@@ -106,7 +91,3 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
         process.kill()
         assert process.stdout.read() == ""  # it ends when no worker holds the other end
     assert len(workers) == 2
-
-
-def test_students_whose_names_differ_in_capitals_have_files_of_their_own() -> None:
-    assert file_names(["Anna", "anna", "A n/n a", "..."]) == ["Anna", "anna-2", "A-n-n-a", "student"]

@@ -33,16 +33,3 @@ def test_every_job_comes_back_and_a_death_costs_its_own_alone() -> None:
     ended = done([3, -1, 0, 5])
     assert {job: one.answer for job, one in ended.items()} == {3: 6, -1: None, 0: 0, 5: 10}
     assert {job: one.reason for job, one in ended.items() if one.reason} == {-1: "its worker was ended by SIGKILL"}
-
-
-def test_a_worker_that_dies_while_it_waits_is_replaced() -> None:
-    with closing(workers.Pool(doubled, 1)) as pool:
-        worker = pool.workers[0].process
-        worker.kill()
-        worker.join()
-        pool.submit(1)
-        assert [one.reason for one in pool.finished(None)] == ["its worker was ended by SIGKILL"]
-        pool.submit(1)
-        assert [one.answer for one in pool.finished(None)] == [2]
-        worker = pool.workers[0].process
-    assert not worker.is_alive()

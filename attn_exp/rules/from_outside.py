@@ -88,11 +88,6 @@ def placed(rule: Position, example: Example) -> Array:
     return rule.turn(rule.embed(given(example)), np.arange(len(example.given)) + example.offset)
 
 
-def turns_keys(kind: type[Position]) -> bool:
-    """Say whether a position marks keys otherwise than queries, so that rows of queries show nothing of it."""
-    return kind.turn_key is not Position.turn_key
-
-
 def weighed(rule: Normalizer, example: Example) -> Array:
     """Return rows of weights of rows of logits."""
     return rule.weigh(given(example), None)

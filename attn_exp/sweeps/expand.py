@@ -20,7 +20,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 
-from attn_exp import patience
 from attn_exp.config.compose import composed_once, plain, register_schema
 from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
 from attn_exp.config.kinds import is_finite
@@ -170,16 +169,13 @@ def compose_space(
     """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one."""
     check_size(axes, together)
     bases, choices, read_by_others = {}, {}, set[int]()
-    places_of_bases = list(base_places(axes, together))
-    for done, places in enumerate(places_of_bases):
-        patience.count(done, len(places_of_bases))
+    for places in base_places(axes, together):
         key = tuple(place for axis, place in zip(axes, places, strict=True) if axis.composed)
         composed = compose((*fixed, *(axis.word(place) for axis, place in zip(axes, places, strict=True))))
         bases[key] = {name: value for name, value in composed.settings.items() if name != "sweep"}
         choices[key] = composed.choices
         read_config(bases[key])
         read_by_others |= find_interpolated(composed.config, axes)
-    patience.count(len(places_of_bases), len(places_of_bases))
     if read_by_others:
         axes = tuple(as_composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))
         return compose_space(axes, together, fixed, compose)

@@ -116,7 +116,7 @@ sys.meta_path.insert(0, Finder())
     ("broken", "place"),
     [
         ("attn_exp.diagnosis.command:understood", "attn_exp/diagnosis/command.py line "),
-        ("attn_exp.own_code:run_module", "attn_exp/own_code.py line "),
+        ("attn_exp.own_code:package_of", "attn_exp/own_code.py line "),
         ("attn_exp.diagnosis.command:shown", "attn_exp/diagnosis/command.py line "),
         ("attn_exp.diagnosis.calling.call:unlaid", "attn_exp/diagnosis/calling/call.py line "),
         ("attn_exp.cli:check_in_child", "attn_exp/cli.py line "),
