@@ -267,5 +267,3 @@ def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))
         count = pool.get("num_threads")
         yield "BLAS", ("{name}, 1 thread" if count == 1 else "{name}, {count} threads").format(name=name, count=count)
-    for pin in about.get("pins", ()):
-        yield "held back", pin

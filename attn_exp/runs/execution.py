@@ -80,8 +80,8 @@ def blas_asleep(config: Config) -> AbstractContextManager[object]:
     A product of a hundred rows takes less time than waking a thread and waiting for it, and a hundred times less on a
     busy machine, where the caller waits until the system schedules the thread.
     """
-    given = config.model.tokens if config.model.tokens is not None else config.embeddings.tokens
-    rows = len(given) if isinstance(given, tuple) else given if isinstance(given, int) else 0
+    tokens = config.embeddings.tokens if config.model.tokens is None else config.model.tokens
+    rows = tokens if isinstance(tokens, int) else len(tokens or ())
     if config.model.text is not None:
         rows = len(config.model.text) // 3  # about three letters to a token
     if not FEWEST_ROWS <= rows <= MOST_ROWS:

@@ -7,7 +7,6 @@ them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,16 +82,9 @@ def folders(output_dir: Path) -> dict[str, int]:
     Raises:
         OSError: no such folder.
     """
-    below = sorted(path.name for path in output_dir.iterdir() if path.name in KINDS and path.is_dir())
-    places: dict[str, int] = {}
-    for kind in below:
-        with os.scandir(output_dir / kind) as listed:
-            places |= {
-                f"{kind}/{item.name}": item.stat().st_mtime_ns
-                for item in listed
-                if not item.name.startswith(".") and item.is_dir()
-            }
-    return places
+    kinds = sorted(path for path in output_dir.iterdir() if path.name in KINDS and path.is_dir())
+    places = (path for kind in kinds for path in kind.iterdir() if not path.name.startswith(".") and path.is_dir())
+    return {f"{path.parent.name}/{path.name}": path.stat().st_mtime_ns for path in places}
 
 
 def described(output_dir: Path, name: str, changed: int) -> Entry | None:
@@ -141,16 +133,15 @@ def format_entries(output_dir: Path, listed: Sequence[Entry]) -> str:
         return f"{output_dir}: no runs yet"
     chosen = [set(entry.words) for entry in listed if not entry.problem]
     common = set.intersection(*chosen) if len(chosen) > 1 else set()
-    cells = [[plain(cell, LONGEST) for cell in cells_of(entry, common)] for entry in listed]
+    cells = [
+        [entry.when, entry.kind, entry.status,
+         entry.problem or " ".join(word for word in entry.words if word not in common) or DEFAULTS]
+        for entry in listed
+    ]  # fmt: skip
+    head, *rest = table(HEADS, [[plain(cell, LONGEST) for cell in line] for line in cells]).split("\n")
     places = [plain(str(output_dir / entry.folder), LONGEST_PLACE) for entry in listed]
-    head, *rest = table(HEADS, cells).split("\n")
-    text = "\n".join([head, *(f"{row}  {place}" for row, place in zip(rest, places, strict=True))])
-    return f"all: {plain(' '.join(sorted(common)), LONGEST_PLACE)}\n{text}" if common else text
-
-
-def cells_of(entry: Entry, common: set[str]) -> list[str]:
-    own = " ".join(word for word in entry.words if word not in common) or DEFAULTS
-    return [entry.when, entry.kind, entry.status, entry.problem or own]
+    shared = [f"all: {plain(' '.join(sorted(common)), LONGEST_PLACE)}"] if common else []
+    return "\n".join([*shared, head, *(f"{row}  {place}" for row, place in zip(rest, places, strict=True))])
 
 
 def rebuild_named_index(words: Sequence[str]) -> str:

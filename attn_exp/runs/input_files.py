@@ -40,7 +40,7 @@ def problem_of(folder: Path) -> Problem:
     """
     try:
         return stored_arrays.problem_from(stored_arrays.load_arrays(folder / stored_arrays.FILE))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"{folder}: the arrays that it kept cannot be read ({first_line(error)})") from error
 
 

@@ -1,7 +1,6 @@
 """Overwrite protection: only files that carry our mark may be replaced.
 
-A page is marked by its generator, a table by its first line, a report by the command in it, the folder of a sweep by
-its manifest and parts, and `latest` by pointing to a run in the same folder.
+A page is marked by its generator, a table by its first line, and the folder of a sweep by its manifest and parts.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from attn_exp import machine
 from attn_exp.errors import UserError
@@ -20,14 +19,11 @@ GENERATOR = '<meta name="generator" content="attn-exp {}">'
 SEAL = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
 """The hash of the grades table in the page of a class."""
 
-COMMAND = "python -m attn_exp"
-"""Text in every report: how to repeat it."""
 BEGINS_SWEEP = {"lock", "parts", "parts-of-other-versions"}
 """Contents of the folder of a sweep that ended before it had a manifest."""
-MOST_BYTES = 64 * 2**20
 
 
-def check_mark(path: Path, mark: str, most: int = BEGINNING) -> None:
+def check_mark(path: Path, mark: str) -> None:
     """Refuse to replace a file without our mark; a link is replaced, and its target is left alone.
 
     Raises:
@@ -36,7 +32,7 @@ def check_mark(path: Path, mark: str, most: int = BEGINNING) -> None:
     """
     if os.path.lexists(path) and not path.is_symlink():
         with machine.opened(path) as file:
-            if mark.encode() not in file.read(most):
+            if mark.encode() not in file.read(BEGINNING):
                 refuse(path)
 
 
@@ -61,41 +57,15 @@ def check_grades(folder: Path, head: str) -> None:
             raise UserError(f"{table}: has been changed since it was written, so it stays; rename it or remove it")
 
 
-def check_report(folder: Path) -> None:
-    """Refuse to replace a report of a run or a sweep that contains no command; raises as `check_mark`."""
-    for name in ("report.html", "report.md"):
-        check_mark(folder / name, COMMAND, MOST_BYTES)
-
-
-def check_latest(link: Path) -> None:
-    """Refuse to replace `latest` if it is no link, or text file, that points to a run in the same folder.
-
-    Raises:
-        UserError: something else is there.
-    """
-    if os.path.lexists(link):
-        try:
-            target = os.readlink(link) if link.is_symlink() else machine.read_text(link, BEGINNING)
-        except (OSError, ValueError):
-            target = ""
-        if PurePath(target.strip()).parts[:1] != ("runs",):
-            refuse(link)
-
-
 def check_sweep(folder: Path) -> None:
     """Refuse a folder for a sweep that contains files of other origin.
 
     Raises:
-        UserError: the folder is not that of a sweep, or its report is not ours.
-        OSError: a report that cannot be read.
+        UserError: the folder is not that of a sweep.
     """
-    try:
-        names = {name for name in os.listdir(folder) if not name.startswith(".")}
-    except (FileNotFoundError, NotADirectoryError):
-        return
+    names = {name for name in os.listdir(folder) if not name.startswith(".")} if folder.is_dir() else set()
     if not (names <= BEGINS_SWEEP or {"manifest.json", "parts"} <= names):
         refuse(folder)
-    check_report(folder)
 
 
 def refuse(path: Path) -> None:

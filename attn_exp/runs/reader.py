@@ -11,9 +11,9 @@ from pathlib import Path
 
 from attn_exp import drafts, machine
 from attn_exp.config.schema import Report
-from attn_exp.errors import UserError, printable
+from attn_exp.errors import UserError, first_line, printable
 from attn_exp.experiment.comparison import Run
-from attn_exp.runs import folders, ours, recorded_code, rendering, store
+from attn_exp.runs import folders, recorded_code, rendering, store
 from attn_exp.runs.rendering import DEPTH, Anew, said_anew
 
 
@@ -39,17 +39,11 @@ def newest(output_dir: Path) -> Path:
     Raises:
         UserError: no such folder, or no report in it.
     """
-    own = next((output_dir / page for page in folders.PAGES if (output_dir / page).is_file()), None)
-    if own is not None:
-        return own
-    try:
-        listed = folders.entries(output_dir, folders.folders(output_dir))
-    except OSError as error:
-        raise UserError(f"{output_dir}: cannot be read ({error.strerror})") from error
-    page = next((output_dir / entry.folder / entry.page for entry in listed if entry.page), None)
-    if page is None:
+    pages = [output_dir / page for page in folders.PAGES if (output_dir / page).is_file()]
+    pages = pages or [output_dir / one.folder / one.page for one in folders.read_entries(output_dir) if one.page]
+    if not pages:
         raise UserError(f"{output_dir}: no report yet; write one with python -m attn_exp")
-    return page
+    return pages[0]
 
 
 def render_again(folder: Path, words: Sequence[str] = ()) -> str:
@@ -67,20 +61,19 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     if (folder / "manifest.json").is_file():
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
     changes = said_anew(words, "attn-exp report")
-    run = shown_as(wanting_something(store.load(folder)), changes)
+    run = shown_as(store.load(folder), changes)
     rendering.check_figures(run.comparison.config.figures)
-    try:
-        ours.check_report(folder)
-        with drafts.more_files(folder) as draft:
-            with recorded_code.members_without_code(run.about):
-                rendering.render(run, draft)
-                lacking = recorded_code.members_left_out()
-            empty = rendering.not_drawn(draft, run.comparison.config)
-            alone = sorted(path.name for path in (draft / "figures").glob("*"))
-    except OSError as error:
-        if error.errno not in store.USER_ERRORS:
+    members = recorded_code.members_without_code(run.about)
+    with store.refuse_unwritable(str(folder)), drafts.more_files(folder) as draft, members:
+        try:
+            rendering.render(run, draft)
+        except UserError:
             raise
-        raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            misfit = f"{folder}: its tables and arrays do not fit each other ({first_line(error)})"
+            raise UserError(misfit) from error
+        lacking, empty = recorded_code.members_left_out(), rendering.not_drawn(draft, run.comparison.config)
+        alone = sorted(path.name for path in (draft / "figures").glob("*"))
     home = folder.resolve().parent
     if home.name in folders.KINDS:
         with suppress(UserError):
@@ -93,33 +86,23 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
 
 
 def shown_as(run: Run, changes: Anew) -> Run:
-    """Apply changed settings of figures and depth to a run.
+    """Apply changed settings of figures and depth to a run; one that wrote no report gets a full one.
 
     Raises:
         UserError: a depth for figures alone, which do not depend on it.
     """
-    config = run.comparison.config
-    wanted, alone = config.report, changes.figures.get("only")
+    config, alone = run.comparison.config, changes.figures.get("only")
     if alone and changes.depth:
         raise UserError(f"{DEPTH}: figures.only draws figures alone; leave one of the two out")
+    wanted = config.report
+    if not (wanted.tables or wanted.figures or wanted.pages):
+        wanted = replace(wanted, tables=True, figures=True, pages=True)
     if alone:
         wanted = Report(tables=False, pages=False)
     elif changes.figures:
         wanted = replace(wanted, figures=True)
     if changes.depth:
-        wanted = replace(wanted, depth=changes.depth, **({} if wanted.tables or wanted.pages else TEXTS))
+        texts = {} if wanted.tables or wanted.pages else {"tables": True, "pages": True}
+        wanted = replace(wanted, depth=changes.depth, **texts)
     figures = replace(config.figures, **changes.figures)
     return replace(run, comparison=replace(run.comparison, config=replace(config, figures=figures, report=wanted)))
-
-
-TEXTS = {"tables": True, "pages": True}
-"""Parts of a report that depend on the depth; figures do not."""
-
-
-def wanting_something(run: Run) -> Run:
-    """Return the run with a full report enabled if it had none."""
-    config = run.comparison.config
-    if config.report.tables or config.report.figures or config.report.pages:
-        return run
-    full = replace(config, report=replace(config.report, tables=True, figures=True, pages=True))
-    return replace(run, comparison=replace(run.comparison, config=full))

@@ -6,24 +6,24 @@ Stored runs execute nothing: a report is made from names and verdicts alone, and
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from attn_exp import registry
 from attn_exp.config.schema import Config
-from attn_exp.errors import EXIT_CODES, RIGHT, WRONG, UserError, brief
-from attn_exp.experiment.variant import Bind, Settled
+from attn_exp.errors import UserError, brief
+from attn_exp.experiment.variant import Bind
 from attn_exp.own_code import Named, any_named, fingerprint, fingerprint_of_function, is_code
 from attn_exp.registry import ABSENT, Origin
 from attn_exp.report.escapes import plain
-from attn_exp.runs.trust import DamagedError, check_shape, read_json
+from attn_exp.runs.trust import read_json
 
 if TYPE_CHECKING:
-    from attn_exp.experiment.verdict import Cells, Verdict
+    from attn_exp.experiment.verdict import Verdict
 
 OPTION = "--own-code"
 FUNCTIONS, MEMBERS = "code", "with"
@@ -34,14 +34,6 @@ Record = Mapping[str, Any]
 """The stored record of one function or one file of members."""
 
 VERDICTS = "own.json"
-FINDING = dict.fromkeys(("rung", "state", "said"), str)
-STAGE = {"name": str, "right": [[[str]]], "mine": [[[str]]], "parts": bool}
-SMALLEST = {**dict.fromkeys(("python", "command", "mine", "right"), str), "stages": [STAGE]}
-VERDICT = {
-    "variant": str, "name": str, "passed": bool, "mistakes": [str], "computes": str, "findings": [FINDING],
-    "asked": str, "alike": [[str]], "smallest": (dict, NoneType), "seconds": float,
-    "outcome?": str, "not_verified?": [str], "reason?": str,
-}  # fmt: skip
 
 
 def binder(config: Config) -> Bind | None:
@@ -53,21 +45,15 @@ def binder(config: Config) -> Bind | None:
     return bind
 
 
-def record_functions(variants: Iterable[Settled]) -> dict[str, Any]:
-    """Return the stored record of the functions that these variants ran; empty if they ran none."""
-    functions = {variant.form: variant.own.own for variant in variants if variant.own is not None}
-    records = [{"form": str(form), "file": own.file, "sha256": own.sha256} for form, own in functions.items()]
-    return {FUNCTIONS: records} if records else {}
-
-
 def record_functions_by_name(names: Iterable[str]) -> dict[str, Any]:
-    """Return the same for functions that are not imported here: the file and hash, if the name contains a file."""
-    places = {name: name.rpartition(":")[0] for name in names}
-    records = [
-        {"form": name, "file": place if place.endswith(".py") else "", "sha256": fingerprint_of_function(name)}
-        for name, place in places.items()
-    ]
+    """Return the stored record of functions: the file and its hash, if the name contains a file; empty for none."""
+    records = [{"form": name, "file": file_in(name), "sha256": fingerprint_of_function(name)} for name in names]
     return {FUNCTIONS: records} if records else {}
+
+
+def file_in(name: str) -> str:
+    place = name.rpartition(":")[0]
+    return place if place.endswith(".py") else ""
 
 
 def functions_in(config: Config) -> list[str]:
@@ -103,18 +89,15 @@ def listed(names: Iterable[str]) -> str:
 
 def changes_of_functions(config: Config, records: Iterable[Record]) -> Iterator[str]:
     """Yield a sentence for each function in the settings: whether its file has changed since it was recorded."""
-    known = {record["form"]: record for record in records}
+    known = {record["form"]: record["sha256"] for record in records}
     for name in functions_in(config):
-        record, place = known.get(name), name.rpartition(":")[0]
-        if record is None or not record["sha256"]:
-            yield f"running {name}, of which no hash was recorded"
-        else:
-            file = place if place.endswith(".py") else record["file"]
-            yield change_of_file(name, record["sha256"], fingerprint(file))
+        yield change_of_file(name, known.get(name, ""), fingerprint_of_function(name))
 
 
 def change_of_file(name: str, recorded: str, now: str) -> str:
     """Say whether the hash of code is the recorded one."""
+    if not recorded:
+        return f"running {name}, of which no hash was recorded"
     if now == recorded:
         return f"running {name}, unchanged"
     return f"running {name}, whose file has changed since: sha256 {now[:12] or 'none'}, recorded {recorded[:12]}"
@@ -123,29 +106,13 @@ def change_of_file(name: str, recorded: str, now: str) -> str:
 def record_members(config: Config) -> dict[str, Any]:
     """Return the stored record of members from outside: all those of named files, and the registered ones that the
     settings use."""
-    if not registry.OUTSIDE:
-        return {}
-    used = set(members_in(config))
+    used = set(re.findall(r"\w+", repr(config))) if registry.OUTSIDE else set()
     records = [
         {"name": origin.name, "file": origin.file, "sha256": origin.sha256, "members": members}
         for origin, members in registry.origins().items()
-        if origin.name or used & set(members)
+        if origin.name or used & {member.partition(":")[2] for member in members}
     ]
     return {MEMBERS: records} if records else {}
-
-
-def members_in(config: Config) -> Iterator[str]:
-    """Yield every name in the settings that could be a member from outside, as `package:name`."""
-    groups: dict[str, Iterable[str]] = {
-        "normalizer": [config.normalizer], "check": config.check, "source": config.embeddings.source,
-        "metric": config.metrics, "form": [variant.form for variant in config.variant.values()],
-        "mask": config.mask, "score": config.score, "position": config.position,
-    }  # fmt: skip
-    for kind, package in registry.PACKAGES.items():
-        own = [getattr(variant, kind, None) or () for variant in config.variant.values()]
-        own = [[names] if isinstance(names, str) else names for names in own]
-        for names in (groups.get(kind, ()), *own):
-            yield from (f"{package}:{name}" for name in names)
 
 
 def files_of_members(about: Mapping[str, Any]) -> tuple[str, ...]:
@@ -220,40 +187,18 @@ def read_verdicts(folder: Path) -> dict[str, Verdict]:
     Raises:
         DamagedError: the file is invalid.
     """
+    from attn_exp.config.fields import make  # noqa: PLC0415 - most runs have none
+    from attn_exp.experiment.verdict import Verdict  # noqa: PLC0415
+
     try:
-        verdicts = read_json(folder / VERDICTS, {"verdicts": [VERDICT]})["verdicts"]
+        verdicts = read_json(folder / VERDICTS, {"verdicts": [{"variant": str}]})["verdicts"]
+        return {verdict.pop("variant"): make(Verdict, as_tuples(verdict), VERDICTS) for verdict in verdicts}
     except FileNotFoundError:
         return {}
-    return {verdict["variant"]: verdict_from(verdict) for verdict in verdicts}
 
 
-def verdict_from(texts: Mapping[str, Any]) -> Verdict:
-    """Restore a verdict from plain texts and lists."""
-    from attn_exp.experiment.verdict import Finding, Smallest, Stage, Verdict  # noqa: PLC0415 - most runs have none
-
-    small, outcome = texts["smallest"], texts.get("outcome", "")
-    if small is not None:
-        check_shape(small, SMALLEST, f"{VERDICTS}: smallest")
-        stages = (Stage(one["name"], cells(one["right"]), cells(one["mine"]), one["parts"]) for one in small["stages"])
-        small = Smallest(small["python"], small["command"], small["mine"], small["right"], tuple(stages))
-    return Verdict(
-        name=texts["name"],
-        passed=texts["passed"],
-        outcome=outcome if outcome in EXIT_CODES else RIGHT if texts["passed"] else WRONG,
-        not_verified=tuple(texts.get("not_verified", ())),
-        reason=texts.get("reason", ""),
-        mistakes=tuple(texts["mistakes"]),
-        computes=texts["computes"],
-        findings=tuple(Finding(line["rung"], line["state"], line["said"]) for line in texts["findings"]),
-        asked=texts["asked"],
-        alike=tuple(map(tuple, texts["alike"])),
-        smallest=small,
-        seconds=texts["seconds"],
-    )
-
-
-def cells(matrices: list[list[list[str]]]) -> Cells:
-    """Convert nested lists to tuples, checking that rows have equal lengths."""
-    if any(not matrix or len({len(row) for row in matrix}) > 1 for matrix in matrices):
-        raise DamagedError(f"{VERDICTS}: a stage whose rows are of unequal lengths")
-    return tuple(tuple(map(tuple, matrix)) for matrix in matrices)
+def as_tuples(value: Any) -> Any:
+    """Convert the lists in plain data to tuples."""
+    if isinstance(value, dict):
+        return {key: as_tuples(item) for key, item in value.items()}
+    return tuple(map(as_tuples, value)) if isinstance(value, list) else value

@@ -32,18 +32,13 @@ def written(schema: type, records: Iterable[Any]) -> str:
 def as_csv(lines: Sequence[Sequence[str]]) -> str:
     """Format lines of cells as CSV; each cell is a plain word of the program, or the result of `cell` or `label`.
 
-    A line that contains a carriage return is quoted, as it would otherwise be broken in two.
+    A carriage return is quoted, as it would otherwise break a line in two.
     """
-    text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    if "\r" not in text.getvalue():
-        return text.getvalue()
-    text = StringIO()
-    usual, quoting = (
-        csv.writer(text, lineterminator="\n", quoting=kind) for kind in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
-    )
-    for line in lines:
-        (quoting if any("\r" in cell for cell in line) else usual).writerow(line)
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
+        text = StringIO()
+        csv.writer(text, lineterminator="\n", quoting=quoting).writerows(lines)
+        if "\r" not in text.getvalue():
+            break
     return text.getvalue()
 
 

@@ -7,7 +7,8 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
@@ -17,6 +18,7 @@ import numpy as np
 
 from attn_exp import drafts, machine, registry
 from attn_exp.arrays import Array
+from attn_exp.config import large_arrays
 from attn_exp.config.schema import Config, counted_from_1, read_config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, reason
@@ -31,7 +33,6 @@ from attn_exp.problem.problem import Problem
 from attn_exp.runs import (
     folders,
     input_files,
-    ours,
     recorded_code,
     records,
     rendering,
@@ -46,7 +47,6 @@ DESCRIPTION = {
     "versions?": dict,
     "git?": (dict, NoneType),
     "blas?": [dict],
-    "pins?": [str],
     "code?": [recorded_code.FUNCTION],
     "inputs?": [input_files.RECORD],
     "with?": [recorded_code.FILE_OF_MEMBERS],
@@ -75,10 +75,10 @@ def save(run: Run, output_dir: Path) -> Path:
     Raises:
         UserError: the folder cannot be written to, or the disk is full.
     """
-    try:
-        ours.check_latest(output_dir / "latest")
+    with refuse_unwritable(f"output_dir={output_dir}"):
         output_dir.mkdir(parents=True, exist_ok=True)
-        folder = new_name(machine.own_folder(output_dir / "runs"))
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+        folder = machine.own_folder(output_dir / "runs") / name
         with drafts.new_folder(folder) as draft:
             files = write_data(run, draft)
             rendering.render(run, draft)
@@ -86,27 +86,37 @@ def save(run: Run, output_dir: Path) -> Path:
             rendering.write_text(draft / "run.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
         drafts.sweep_up(output_dir)
         drafts.point(output_dir / "latest", folder)
+    return folder
+
+
+@contextmanager
+def refuse_unwritable(place: str) -> Iterator[None]:
+    """Report in one line that a folder cannot be written to.
+
+    Raises:
+        UserError: it is read-only, or the disk is full; errors that are faults of the program are passed on.
+    """
+    try:
+        yield
     except OSError as error:
         if error.errno not in USER_ERRORS:
             raise
-        raise UserError(f"output_dir={output_dir}: cannot be written to ({error.strerror})") from error
-    return folder
+        raise UserError(f"{place}: cannot be written to ({error.strerror})") from error
 
 
 def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contents of `run.json`: how to repeat the run, its provenance, and its input files."""
     config = comparison.config
     plain = stored_arrays.plain_settings(config, {})
-    short = command._replace(words=stored_arrays.shortened_words(command.words, plain))
     return {
         "status": folders.COMPLETE,
-        "command": short.line,
-        "words": list(short.words),
-        "folders": list(short.folders),
+        "command": command.line,
+        "words": list(command.words),
+        "folders": list(command.folders),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
         **origin,
-        **recorded_code.record_functions(comparison.variants),
+        **recorded_code.record_functions_by_name(recorded_code.functions_in(config)),
         **recorded_code.record_members(config),
         **input_files.recorded(config),
         "config": plain,
@@ -119,7 +129,7 @@ def load(folder: Path) -> Run:
     Raises:
         UserError: the folder holds no finished run, or one that this version cannot read.
     """
-    try:
+    with refuse_unreadable(f"{folder}: not a finished run that can be read"):
         about = trust.read_json(folder / "run.json", DESCRIPTION)
         trust.check_seal(about, folder)
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE)
@@ -127,16 +137,27 @@ def load(folder: Path) -> Run:
         with recorded_code.members_without_code(about):
             run = Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
             stored_shapes.check_comparison(run.comparison, run.timings)
-            return run
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{folder}: not a finished run that can be read ({reason(error)})") from error
+    return run
+
+
+@contextmanager
+def refuse_unreadable(what: str) -> Iterator[None]:
+    """Report in one line what cannot be read, or does not fit the rest of a run.
+
+    Raises:
+        UserError: the block failed.
+    """
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise UserError(f"{what} ({reason(error)})") from error
 
 
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
     """Restore a comparison from the tables and arrays of a run."""
     problem, rows = stored_arrays.problem_from(stored), table(folder, "comparison.csv", Row)
-    apart = (folder / STEPS).is_file()  # runs of earlier versions have no steps
-    steps = table(folder, STEPS, Step) if apart else ()
+    is_apart = (folder / STEPS).is_file()
+    steps = table(folder, STEPS, Step) if is_apart else ()
     rungs = {(step.variant, step.step): stored_arrays.rung_from(stored, step) for step in steps}
     return Comparison(
         config=config,
@@ -153,7 +174,7 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
             if not registry.is_absent(checks.__name__, name)
         ),
         steps=steps,
-        taken_apart=apart,
+        taken_apart=is_apart,
         rungs={place: trace for place, trace in rungs.items() if any(trace.stages())},
     )
 
@@ -171,17 +192,12 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
     Raises:
         UserError: no readable settings.
     """
-    try:
+    with refuse_unreadable(f"{folder}: its run.json cannot be read"):
         about = trust.read_json(folder / "run.json", DESCRIPTION)
-        named = stored_arrays.are_named(about["config"])
-        stored = stored_arrays.load_arrays(folder / stored_arrays.FILE) if named else {}
-        return (
-            read_config(counted_from_1(stored_arrays.put_back(about["config"], stored))),
-            folders.settings(about),
-            about,
-        )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{folder}: its run.json cannot be read ({reason(error)})") from error
+        is_named = f'{{"{large_arrays.MARK}": ' in json.dumps(about["config"])
+        stored = stored_arrays.load_arrays(folder / stored_arrays.FILE) if is_named else {}
+        config = read_config(counted_from_1(stored_arrays.put_back(about["config"], stored)))
+    return config, folders.settings(about), about
 
 
 def write_data(run: Run, folder: Path) -> list[str]:
@@ -191,12 +207,10 @@ def write_data(run: Run, folder: Path) -> list[str]:
         "comparison.csv": (Row, comparison.rows),
         "distances.csv": (Distance, comparison.distances),
         "timings.csv": (Timing, run.timings),
+        **({STEPS: (Step, comparison.steps)} if comparison.taken_apart else {}),
+        **({"published.csv": (Agreement, comparison.published)} if comparison.config.published else {}),
+        **{f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks},
     }
-    if comparison.taken_apart:
-        tables[STEPS] = (Step, comparison.steps)
-    if comparison.config.published:
-        tables["published.csv"] = (Agreement, comparison.published)
-    tables |= {f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks}
     for name, (schema, rows) in tables.items():
         rendering.write_text(folder / name, records.written(schema, rows))
     np.savez(folder / stored_arrays.FILE, **stored_arrays.named_arrays(comparison))
@@ -207,32 +221,14 @@ def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
     return records.parsed(schema, machine.read_text(folder / name))
 
 
-def new_name(runs: Path) -> Path:
-    """Return a path for a new run folder that is not in use."""
-    while True:
-        folder = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
-        if not os.path.lexists(folder):
-            return folder
-
-
 def check_writable(output_dir: Path) -> None:
     """Refuse an output folder that cannot be written to, before anything is computed.
 
     Raises:
         UserError: its nearest existing parent is no folder, or is not writable.
     """
-    nearest = next(
-        folder for folder in (output_dir.absolute(), *output_dir.absolute().parents) if os.path.exists(folder)
-    )
+    place = output_dir.absolute()
+    nearest = next(folder for folder in (place, *place.parents) if os.path.exists(folder))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        reason = "is no folder" if not nearest.is_dir() else "may not be written to"
+        reason = "may not be written to" if nearest.is_dir() else "is no folder"
         raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} {reason})")
-    latest = output_dir / "latest"
-    if os.path.isdir(latest) and not latest.is_symlink():
-        raise UserError(f"output_dir={output_dir}: {latest} is a folder, and would have to become a link; rename it")
-    ours.check_latest(latest)
-    for kind in folders.KINDS:
-        if os.path.islink(output_dir / kind):
-            raise UserError(
-                f"output_dir={output_dir}: {output_dir / kind} is a link, and nothing is written through it"
-            )

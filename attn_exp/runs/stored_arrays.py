@@ -7,7 +7,7 @@ code and without trusting its sizes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,6 @@ FILE = "results.npz"
 INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")
 BESIDE = {"tokens", "memory"}
 """Inputs that accompany any other input and cannot be the only one."""
-
-LONGEST_WORD = 2000
-"""A longer word gets the name of its array, if it has one."""
 
 
 def split_arrays(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -105,29 +102,6 @@ def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
             return arrays[stored(value[MARK])].tolist()
         return {key: put_back(item, arrays) for key, item in value.items()}
     return [put_back(item, arrays) for item in value] if isinstance(value, list) else value
-
-
-def are_named(value: Any) -> bool:
-    """Return whether settings refer to a stored array."""
-    if isinstance(value, Mapping):
-        return set(value) == {MARK} or any(map(are_named, value.values()))
-    return isinstance(value, list) and any(map(are_named, value))
-
-
-def shortened_words(words: Sequence[str], plain: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the words of a command with very long values replaced by array names, as in `key=array:...`."""
-    return tuple(word if len(word) <= LONGEST_WORD else short_word(word, plain) for word in words)
-
-
-def short_word(word: str, plain: Mapping[str, Any]) -> str:
-    """Replace the value of a word by the name of its array; a word without an array is unchanged."""
-    key = word.partition("=")[0]
-    place: Any = plain
-    for part in key.lstrip("+").split("."):
-        place = place.get(part) if isinstance(place, Mapping) else None
-    if isinstance(place, Mapping) and set(place) == {MARK}:
-        return f"{key}={stored(place[MARK])}"
-    return word
 
 
 def named_arrays(comparison: Comparison) -> dict[str, Any]:

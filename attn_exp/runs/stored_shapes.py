@@ -1,20 +1,17 @@
-"""Check a stored run against its own settings: the one place where stored shapes are checked.
+"""Check that the tables and arrays of a stored run fit its settings and each other.
 
-A run whose tables and arrays fit each other and its settings can be drawn, compared and repeated; for any other, the
-error names what does not fit. Axes: `h` heads, `t` queries, `s` keys, `m` the width of x.
+A run that passes can be drawn, compared and repeated; for any other, the error names what does not fit. Axes: `h`
+heads, `g` and `f` key/value heads, `t` queries, `s` keys, `m` the width of x.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
-from attn_exp.errors import brief
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.timing import Timing
@@ -23,8 +20,14 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.runs.trust import DamagedError
 
-Sizes = dict[str, int]
-"""Size of each axis letter; a letter without a size takes that of its first axis."""
+PROBLEM = {"x": "pm", "memory": "sn", "q": "ta", "k": "sb", "v": "sc", "weights": "ts"}
+PROJECTIONS = {"W_q": "ma", "W_k": "nb", "W_v": "nc", "W_o": "uw", "b_q": "a", "b_k": "b", "b_v": "c", "b_o": "w"}
+STAGES = {
+    "q": "htd", "k": "gsd", "v": "fse", "context": "hte", "output": "to", "lse": "ht",
+    **dict.fromkeys(("scores", "logits", "capped", "masked", "weights"), "hts"),
+}  # fmt: skip
+SUMMARY = {"heat": "hxy", **dict.fromkeys(("entropy", "effective_keys", "largest_weight", "sink_mass"), "ht")}
+"""Axes of each array; a letter has one size everywhere."""
 
 
 def check_problem(problem: Problem) -> None:
@@ -34,41 +37,32 @@ def check_problem(problem: Problem) -> None:
         DamagedError: what does not fit.
     """
     queries, keys, past = len(problem.tokens), len(problem.key_tokens), problem.past
-    if not queries or not keys or past < 0 or (past and keys != past + queries):
-        raise DamagedError(f"tokens: {queries} of queries, {keys} of keys and {past} past do not go together")
-    stages = {name: getattr(problem, name) for name in ("x", "memory", "q", "k", "v", "weights")}
-    given = {name for name, array in stages.items() if array is not None}
-    if not ({"q", "k"} <= given or "weights" in given) or ("memory" in given and "x" not in given):
-        raise DamagedError(f"{', '.join(sorted(given)) or 'nothing'} is no input of attention")
-    beside = "m" if problem.memory is None else "n"
-    projections = {"W_q": "ma", "W_k": f"{beside}b", "W_v": f"{beside}c", "b_q": "1a", "b_k": "1b", "b_v": "1c"}
-    shapes = {"x": "pm", "memory": "sn", "q": "ta", "k": "sb", "v": "sc", "weights": "ts", "W_o": "uw", "b_o": "1y"}
-    check_known("results.npz", problem.projections, (*projections, "W_o", "b_o"))
-    lacking = [name for name in ("W_q", "W_k", "W_v") if (name in problem.projections) != ("x" in given)]
-    if lacking or (problem.projections and "x" not in given):
-        raise DamagedError(f"x and {(lacking or ['projections'])[0]} are there only together")
-    rows = {name: array[None] if array.ndim == 1 else array for name, array in problem.projections.items()}
-    sizes = {"1": 1, "t": queries, "s": keys, "p": past + queries}
-    check_shapes(stages | rows, shapes | projections, sizes)
-    for name in given:
-        if not np.isfinite(stages[name]).all():
+    arrays = {name: getattr(problem, name) for name in PROBLEM} | dict(problem.projections)
+    given = {name for name, array in arrays.items() if array is not None}
+    is_input = {"q", "k"} <= given or "weights" in given
+    is_projected = ("x" in given) == ({"W_q", "W_k", "W_v"} <= given) and ("x" in given or not problem.projections)
+    if not queries or not keys or past < 0 or (past and keys != past + queries) or not (is_input and is_projected):
+        raise DamagedError(f"{', '.join(sorted(given)) or 'nothing'} is no input of {queries} queries and {keys} keys")
+    sizes = {"t": queries, "s": keys, "p": past + queries}
+    if problem.memory is None and problem.x is not None and problem.x.ndim == 2:
+        sizes["n"] = problem.x.shape[1]
+    check_shapes(arrays, PROBLEM | PROJECTIONS, sizes)
+    for name in given & PROBLEM.keys():
+        if not np.isfinite(arrays[name]).all():
             raise DamagedError(f"{name} holds numbers that are not finite")
 
 
-def check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: Sizes, place: str = "") -> None:
+def check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: dict[str, int], place: str = "") -> None:
     """Check that arrays hold real numbers, and that their axes have the sizes of their letters."""
-    for name, letters in shapes.items():
-        array = arrays.get(name)
-        if array is None:
-            continue
-        if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-            raise DamagedError(f"{place}{name} holds no real numbers")
-        fits = array.ndim == len(letters) and all(
-            sizes.setdefault(letter, size) == size for letter, size in zip(letters, array.shape, strict=True)
-        )
-        if not fits:
+    for name, array in arrays.items():
+        letters = shapes.get(name, "")
+        if array is not None and (
+            array.dtype.kind != "f"
+            or array.ndim != len(letters)
+            or any(sizes.setdefault(letter, size) != size for letter, size in zip(letters, array.shape, strict=True))
+        ):
             expected = ",".join(str(sizes.get(letter, "any")) for letter in letters)
-            raise DamagedError(f"{place}{name} has the shape {list(array.shape)}; expected [{expected}]")
+            raise DamagedError(f"{place}{name} is {array.dtype} {list(array.shape)}; expected floats [{expected}]")
 
 
 def check_comparison(comparison: Comparison, timings: Sequence[Timing]) -> None:
@@ -78,97 +72,47 @@ def check_comparison(comparison: Comparison, timings: Sequence[Timing]) -> None:
         DamagedError: what does not fit.
     """
     names = [variant.name for variant in comparison.variants]
-    check_names("comparison.csv", [row.variant for row in comparison.rows], names)
     computed = [row.variant for row in comparison.rows if row.same_as]
+    lines = {
+        "comparison.csv": ([row.variant for row in comparison.rows], names),
+        "distances.csv": (
+            [(line.variant, line.other) for line in comparison.distances],
+            [*itertools.combinations(computed, 2)],
+        ),
+        "timings.csv": ([line.variant for line in timings], computed),
+    }
+    for file, (found, expected) in lines.items():
+        if found != expected:
+            raise DamagedError(f"{file} is about {found}; expected {expected}")
+    subjects = {name for step in comparison.steps for name in (step.variant, step.against, step.row)}
+    subjects |= {getattr(record, "variant", "") for finding in comparison.checks for record in finding.records}
+    if strangers := (subjects | comparison.verdicts.keys()) - {*names, ""}:
+        raise DamagedError(f"a table is about {min(strangers)}, and the run has {', '.join(names)}")
+    printed = [figure.quantity for figure in comparison.config.published]
+    if any(line.quantity not in printed for line in comparison.published):
+        raise DamagedError("published.csv is about another document")
     for settled, row in zip(comparison.variants, comparison.rows, strict=True):
-        check_row(row, settled)
         check_trace(comparison.traces[row.variant], comparison.problem, settled, row)
-    pairs = [f"{one} and {other}" for one, other in itertools.combinations(computed, 2)]
-    check_names("distances.csv", [f"{line.variant} and {line.other}" for line in comparison.distances], pairs)
-    check_names("timings.csv", [line.variant for line in timings], computed)
-    for finding in comparison.checks:
-        about = [record.variant for record in finding.records if hasattr(record, "variant")]
-        check_known(f"{finding.name}.csv", about, names)
-    check_known("own.json", comparison.verdicts, names)
-    printed = iter(figure.quantity for figure in comparison.config.published)
-    for line in comparison.published:
-        if line.quantity not in printed:  # advances the iterator
-            raise DamagedError(
-                f"published.csv: {brief(line.quantity)} is not the next figure of the run, or stands twice"
-            )
-    check_steps(comparison, computed)
-
-
-def check_steps(comparison: Comparison, computed: Sequence[str]) -> None:
-    """Check that steps connect computed rows, count from 1, and have arrays of the problem's shapes."""
-    file, queries, keys = "steps.csv", len(comparison.problem.tokens), comparison.problem.keys
-    about = [name for step in comparison.steps for name in (step.variant, step.against, step.row) if name]
-    check_known(file, about, computed)
-    for variant, steps in itertools.groupby(comparison.steps, lambda step: step.variant):
-        numbers = [step.step for step in steps]
-        if numbers != list(range(1, len(numbers) + 1)):
-            raise DamagedError(f"{file}: the steps to {variant} are not counted from 1 on")
-    for (variant, number), trace in comparison.rungs.items():
-        shapes = {"weights": "hts", "output": "to"}
-        check_shapes(dict(trace.stages()), shapes, {"t": queries, "s": keys}, f"{variant}/step {number}/")
-
-
-def check_names(file: str, found: Sequence[str], expected: Sequence[str]) -> None:
-    """Check that the rows of a table are about the expected variants, in order."""
-    if list(found) != list(expected):
-        at = next((place for place, (one, two) in enumerate(zip(found, expected, strict=False)) if one != two), None)
-        place = min(len(found), len(expected)) if at is None else at
-        said = [names[place] if place < len(names) else "nothing" for names in (found, expected)]
-        raise DamagedError(f"{file}: line {place + 2} is about {said[0]}; expected {said[1]}")
-
-
-def check_known(file: str, found: Iterable[str], names: Sequence[str]) -> None:
-    """Check that every name is one that the run has."""
-    stranger = next((name for name in found if name not in names), None)
-    if stranger is not None:
-        raise DamagedError(f"{file} is about {stranger}, and the run has {', '.join(names)}")
-
-
-def check_row(row: Row, settled: Settled) -> None:
-    """Check that a row has the settings of the run."""
-    said = {"form": row.form, "head": row.head, "mistake": row.mistake}
-    run = {"form": str(settled.form), "head": settled.heads.query, "mistake": settled.mistake}
-    for name, value in said.items():
-        if value != run[name]:
-            raise DamagedError(f"comparison.csv: {row.variant} has {name}={value}, and run.json says {run[name]}")
-    try:
-        np.dtype(row.computed_in)
-    except TypeError as error:
-        raise DamagedError(f"comparison.csv: {row.variant} is computed in {row.computed_in}") from error
+    sizes = {"t": len(comparison.problem.tokens), "s": comparison.problem.keys}
+    for (variant, step), trace in comparison.rungs.items():
+        check_shapes(dict(trace.stages()), STAGES, dict(sizes), f"{variant}/step {step}/")
 
 
 def check_trace(trace: Trace, problem: Problem, settled: Settled, row: Row) -> None:
-    """Check that stages have the shapes of the problem and the heads; a mistake may change widths."""
-    heads, stages, place = settled.heads.query, dict(trace.stages()), f"{row.variant}/"
-    sizes = {"h": heads, "t": len(problem.tokens), "s": problem.keys}
-    shapes = {"q": "htd", "k": "gsd", "v": "fse", "lse": "ht", "context": "hte", "output": "to"}
-    shapes |= dict.fromkeys(("scores", "logits", "capped", "masked", "weights"), "hts")
-    if settled.mistakes:
-        shapes |= {"k": "gsD", "context": "htE"}
-    elif "context" in stages and stages["context"].ndim == 3:
-        projected = settled.output_projection and problem.projections
-        sizes["o"] = problem.projections["W_o"].shape[1] if projected else heads * stages["context"].shape[2]
-    check_shapes(stages, shapes, sizes, place)
-    for letter in "gf":
-        if heads % max(1, sizes.get(letter, 1)):
-            raise DamagedError(f"{place}k or v has {sizes[letter]} heads, which do not divide {heads}")
+    """Check a row against its settings, and the shapes of its stages; a mistake may change widths."""
+    if (row.form, row.head) != (str(settled.form), settled.heads.query) or row.mistake != settled.mistake:
+        raise DamagedError(f"comparison.csv: {row.variant} has other settings than run.json says")
+    np.dtype(row.computed_in)  # a TypeError if it is none
+    stages, shapes = dict(trace.stages()), STAGES | ({"k": "gsD", "context": "htE"} if settled.mistakes else {})
+    sizes = {"h": settled.heads.query, "t": len(problem.tokens), "s": problem.keys}
+    if not settled.mistakes and "context" in stages and stages["context"].ndim == 3:
+        is_projected = settled.output_projection and problem.projections
+        sizes["o"] = problem.projections["W_o"].shape[1] if is_projected else sizes["h"] * stages["context"].shape[2]
+    check_shapes(stages, shapes, sizes, f"{row.variant}/")
     if trace.summary is not None:
-        check_summary({field.name: getattr(trace.summary, field.name) for field in fields(trace.summary)}, sizes, place)
+        summary = {name: array for name, array in vars(trace.summary).items() if name in SUMMARY}
+        check_shapes(summary, SUMMARY, sizes, f"{row.variant}/summary/")
+    if any(sizes["h"] % max(1, sizes.get(letter, 1)) for letter in "gf"):
+        raise DamagedError(f"{row.variant}: its key/value heads do not divide {sizes['h']}")
     if row.same_as and not {"output", "weights"} & stages.keys():
         raise DamagedError(f"{row.variant} has a row, and neither an output nor weights")
-
-
-def check_summary(parts: Mapping[str, Array], sizes: Sizes, place: str) -> None:
-    """Check that the parts of a summary of weights fit each other."""
-    shapes = dict.fromkeys(("entropy", "effective_keys", "largest_weight", "sink_mass"), "ht")
-    check_shapes(parts, {**shapes, "heat": "hxy"}, sizes, f"{place}summary/")
-    for axis, name in ((1, "row_edges"), (2, "key_edges")):
-        edges, blocks = parts[name], parts["heat"].shape[axis]
-        whole = edges.dtype.kind in "iu" and edges.ndim == 1 and len(edges) == blocks + 1
-        if not whole or edges[0] < 0 or (np.diff(edges.astype(np.int64)) <= 0).any():
-            raise DamagedError(f"{place}summary/{name} are no edges of {blocks} blocks")

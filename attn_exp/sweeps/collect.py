@@ -14,7 +14,7 @@ from attn_exp.errors import UserError, first_line
 from attn_exp.patience import spoken_time
 from attn_exp.report import papers
 from attn_exp.report.sweep.plotted import refuse_unknown
-from attn_exp.runs import ours, records, trust
+from attn_exp.runs import records, trust
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import manifest, overview, parquet
 from attn_exp.sweeps.answers.answers import (
@@ -156,7 +156,6 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
         about["report"] |= {"figures": True}
         check_plots(about)
     try:
-        ours.check_report(folder)
         with locked(folder), refuse_damaged(folder):
             inventory = shelf_of(folder, about).find(about["parts"])
             text, _ = write_results(folder, about, inventory.whole)

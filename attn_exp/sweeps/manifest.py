@@ -37,7 +37,7 @@ SHAPE = {
     }],
     "dimensions": [[int]], "skipped": int, "columns": [str], "tally": [str], "metrics": [str], "format": str,
     "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
-    "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str],
+    "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
     "told?": str, "disagreeing?": int, "keys": {"bases": dict, "composed": [bool], "files": dict}, "sweep": dict,
     "figures": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
     "with?": [recorded_code.FILE_OF_MEMBERS], "inputs?": [input_files.RECORD],

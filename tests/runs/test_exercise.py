@@ -64,13 +64,6 @@ def test_a_mistake_has_its_name_and_what_follows_from_it_is_no_mistake(
     assert checked._repr_html_().count("✗") == 9
 
 
-def test_one_wrong_cell_is_a_slip(exercise: Exercise, sides: list[np.ndarray]) -> None:
-    q, k, _ = sides
-    scores = q @ k.T
-    scores[1, 2] += 1
-    assert exercise.check(scores=scores).said.startswith("a slip")
-
-
 def test_blanks_have_the_shape_that_check_takes(tmp_path: Path) -> None:
     """Two heads, one below the other; tokens as columns; and the file that the page saves."""
     words = ("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=4", "head=2", "variant=[multi_head]")
@@ -88,18 +81,6 @@ def test_blanks_have_the_shape_that_check_takes(tmp_path: Path) -> None:
     file = tmp_path / "answers.csv"
     file.write_text(answers.blank_or_filled(turned.paper, filled=True))
     assert turned.check(str(file)).said == "all right"
-
-
-@pytest.mark.long
-def test_what_a_box_needs_is_asked_before_it_or_given() -> None:
-    def names(*stages: str) -> list[str]:
-        shown = str(attn_exp.sheet(*WORDS[:2], stages=list(stages)))
-        return [part.split()[0] for part in shown.split("\n\n")[:-1]]
-
-    assert names("q", "scores") == ["x", "k", "W_q"]
-    assert names("scores", "weights") == ["q", "k"]
-    assert names("output") == ["q", "k", "v"]
-    assert names("k") == ["x", "W_k"]
 
 
 def test_the_page_is_shown_in_a_frame_and_needs_nothing_from_outside(exercise: Exercise) -> None:

@@ -147,13 +147,3 @@ def test_a_box_is_worth_what_the_teacher_says(sheets: tuple[Path, Mapping[str, M
     for bad in ("scores=18", "score:1", "scores:-1", "scores:x"):
         with pytest.raises(UserError, match="points="):
             worth_of([bad])
-
-
-def test_the_page_of_a_class_has_the_points_of_each_box(sheets: tuple[Path, Mapping[str, Mapping[str, Paper]]]) -> None:
-    home, keys = sheets
-    judged(next(one for one in CASES if one.name == "two slips"), "Ada", home, keys)
-    page = (home / "one" / "class/grades/class.html").read_text()
-    line = re.search(
-        r'<th scope="row">scores</th><td class="number">([0-9.]+)</td><td class="number">9</td><td[^>]*>1<', page
-    )
-    assert line and line[1] == "8"

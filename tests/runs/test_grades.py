@@ -9,17 +9,11 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.classroom.grading import Grade, grade
-from attn_exp.diagnosis.classroom.paper import Paper
-from attn_exp.diagnosis.explaining import numbers
-from attn_exp.diagnosis.sheets.worksheet import Sheet
 from attn_exp.errors import UserError
-from attn_exp.report import worksheet
 from attn_exp.runs import records
 from attn_exp.runs.classroom import answers, grades, sheets
 from attn_exp.runs.classroom.grades import grade_answers
@@ -221,36 +215,6 @@ def test_a_cross_is_no_number_where_no_mask_hides_a_place(home: Path) -> None:
     assert "Cannot be read: weights, row t1, column t1: 'x'" in line["what it is"]
 
 
-@pytest.mark.long
-def test_a_marked_page_explains_the_marks_that_stand_there(home: Path) -> None:
-    paper = handed(*SMALL[:4], "stages=[scores,weights]")
-    page = Path("one/grades/marked/mine.html")
-    filled = answers.blank_or_filled(paper, filled=True)
-    first = filled.splitlines()[1]
-    for text, legend in (
-        (answers.blank_or_filled(paper), ""),
-        (filled, ""),
-        (filled.replace(first, "t1,ca. 2," + first.split(",", 2)[2]), "? cannot be read."),
-        (filled.replace(first, "t1,77," + first.split(",", 2)[2]), "\u2717 wrong: beside it stands what your numbers"),
-    ):
-        Path("mine.csv").write_text(text)
-        result("mine.csv")
-        told = re.search(r'<p class="legend">(.*?)</p>', page.read_text())
-        assert (told[1] if told else "").startswith(legend) and bool(told) == bool(legend)
-    Path("mine.csv").write_text(answers.blank_or_filled(paper))
-    assert result("mine.csv")[0]["what it is"] == "nothing is filled in"
-
-
-def test_a_formula_names_every_matrix_and_bias_that_is_given(home: Path) -> None:
-    words = (*SMALL[:2], "embeddings.d_model=4", "variant=[multi_head]", "head=2", "bias=true", "seed=1")
-    paper = handed(*words)
-    told = {blank.stage: worksheet.formula(paper, blank) for blank in paper.blanks}
-    assert [told[side] for side in "qkv"] == [
-        f"{side} = x W_{side} + b_{side}, cut into heads of 2 columns" for side in "qkv"
-    ]
-    assert told["output"].endswith("times W_o + b_o")
-
-
 def test_heads_that_the_variant_of_the_sheet_does_not_have_are_refused(home: Path) -> None:
     with pytest.raises(UserError, match=r"head=2: variant=looped has 1 head; add variant=\[multi_head\]"):
         write_sheets([*SMALL[:2], "embeddings.d_model=4", "head=2"])
@@ -279,73 +243,23 @@ def test_a_sheet_is_filled_in_by_keys_alone(home: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_sentences_of_grades_are_read_without_scrolling_on_a_laptop(width: int, home: Path) -> None:
-    need_chromium()
-    heads = ("student", "points", "of", "first wrong", "mistake", "what it is")
-    long = "a slip: " + "; ".join(f"row t{place}, key t{place}: 0.25 should be 0.50" for place in range(6))
-    often = [("softmax_over_queries", "1", "The softmax runs down the queries instead of along the keys.")]
-    Path("class.html").write_text(worksheet.grades(heads, [("Ada", "1", "9", "weights", "no_scale", long)], often))
-    with tab(home) as page:
-        page.screen(width)
-        page.open(Path("class.html").absolute())
-        assert page.overflow() <= 0
-        assert width < 1280 or page.overflow(".scroll") <= 0
-
-
-@pytest.mark.long
-def test_what_mistakes_would_give_is_computed_once_for_a_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paper, computed, catalogue = handed(*SMALL), list[Sheet](), numbers.catalogue
-
-    def counted(sheet: Sheet) -> list[numbers.Made]:
-        computed.append(sheet)
-        return catalogue(sheet)
-
-    monkeypatch.setattr("attn_exp.diagnosis.classroom.paper.catalogue", counted)
-    Path("all").mkdir()
-    for number in range(3):
-        blanks = tuple(replace(blank, right=blank.right + number + 1.0) for blank in paper.blanks)
-        Path(f"all/{number}.csv").write_text(answers.blank_or_filled(replace(paper, blanks=blanks), filled=True))
-    grade_answers(["all", "one/key"])
-    assert len(computed) == 1
-
-
-@pytest.mark.long
-def test_many_answers_are_graded_on_all_processors_as_one_after_the_other(
+def test_many_answers_are_graded_as_one_after_the_other_and_a_dead_process_is_an_error(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paper = handed(*SMALL)
+    paper, keys = handed(*SMALL), grades.keys_of(Path("one/key"))
     Path("all").mkdir()
     for number in range(2 * grades.TOGETHER + 1):
         blanks = tuple(replace(blank, right=blank.right + number % 4) for blank in paper.blanks)
         Path(f"all/{number:02}.csv").write_text(answers.blank_or_filled(replace(paper, blanks=blanks), filled=True))
-    Path("all/05.csv").write_bytes(b"\xff\xfe")
-    files, keys = sorted(Path("all").glob("*.csv")), grades.keys_of(Path("one/key"))
-    alone = [one.line for one in grades.grades_of(files, keys)]
+    files = sorted(Path("all").glob("*.csv"))
+    alone = [one.line for one in grades.grades_of(files, keys, {})]
     assert len({line[1:] for line in alone}) >= 3
     monkeypatch.setattr("attn_exp.system.usable_cores", lambda: 2)
-    here = list[Paper]()
-
-    def counted(paper: Paper, *given: Any) -> Grade:
-        here.append(paper)
-        return grade(paper, *given)
-
-    monkeypatch.setattr(grades, "grade", counted)
-    assert [one.line for one in grades.every_grade(files, keys)] == alone
-    assert not here  # other processes did it
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the workers are forks, in which grading ends the process")
-@pytest.mark.long
-def test_a_process_that_dies_while_it_grades_is_an_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paper = handed(*SMALL)
-    Path("all").mkdir()
-    for number in range(grades.TOGETHER + 1):
-        Path(f"all/{number:02}.csv").write_text(answers.blank_or_filled(paper, filled=True))
-    monkeypatch.setattr("attn_exp.system.usable_cores", lambda: 2)
-    monkeypatch.setattr(grades, "grade", lambda *given: os._exit(3))
-    with pytest.raises(UserError, match="not graded, as its worker ended with exit code 3"):
-        grades.every_grade(sorted(Path("all").glob("*.csv")), grades.keys_of(Path("one/key")))
+    assert [one.line for one in grades.every_grade(files, keys, {})] == alone
+    if hasattr(os, "fork"):  # the workers are forks, which know the function below
+        monkeypatch.setattr(grades, "grade", lambda *given: os._exit(3))
+        with pytest.raises(UserError, match="not graded, as its worker ended with exit code 3"):
+            grades.every_grade(files, keys, {})
 
 
 def test_students_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -376,19 +290,6 @@ def test_no_name_file_or_token_is_a_formula_to_a_spreadsheet(home: Path) -> None
     assert sorted(line["points"] for line in graded) == ["", *["9"] * len(FORMULAS)]
 
 
-def test_a_cell_that_nobody_can_read_counts_on_the_page_of_the_class(home: Path) -> None:
-    paper = handed(*SMALL, "stages=[scores,weights]")
-    text = written(paper)
-    first = next(cell for cell in text.split(",") if re.fullmatch(r"-?[0-9.]+", cell))
-    Path("mine.csv").write_text(text.replace(first, "ca. 2", 1))
-    result("mine.csv")
-    page = next(Path().rglob("class.html")).read_text(encoding="utf-8")
-    wrong = dict(
-        re.findall(r'<tr><th scope="row">(\w+)</th>(?:<td class="number">[^<]*</td>){2}<td[^>]*>(\d+)</td>', page)
-    )
-    assert wrong == {"scores": "1", "weights": "0"}
-
-
 @pytest.mark.long
 def test_no_student_has_two_equal_tokens_or_a_head_of_equal_scores(home: Path) -> None:
     """Drawn numbers must tell tokens apart, and each head must prefer something."""
@@ -401,19 +302,6 @@ def test_no_student_has_two_equal_tokens_or_a_head_of_equal_scores(home: Path) -
         x, scores = np.asarray(made.sheet.problem.x), made.exact["scores"]
         assert len(np.unique(x, axis=0)) == len(x)
         assert (np.ptp(scores, axis=(-2, -1)) > 0).all()
-
-
-def test_what_is_empty_is_said_beside_what_is_wrong(home: Path) -> None:
-    paper = handed(*SMALL, "stages=[scores,weights]")
-    (numbers,) = (blank.right for blank in paper.blanks if blank.stage == "scores")
-    wrong, empty = np.array(numbers), np.full(numbers.shape, np.nan)
-    wrong[0, 1, 1] += 3
-    Path("mine.csv").write_text(written(paper, {"scores": wrong, "weights": empty}).replace("nan", ""))
-    (line,) = result("mine.csv")
-    assert "a slip: in scores" in line["what it is"] and line["what it is"].endswith("Empty cells in weights")
-    page = next(Path().rglob("marked/*.html")).read_text(encoding="utf-8")
-    assert page.count('<td class="empty">') == numbers.size and "– left empty" in page
-    assert page.count("<ins>") == numbers.size + 1
 
 
 @pytest.mark.long

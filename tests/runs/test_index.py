@@ -8,16 +8,13 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
-from html import escape, unescape
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.report import index as pages
-from attn_exp.report.escapes import html
 from attn_exp.runs import folders
 from attn_exp.sweeps import run_list
 from tests.test_house import loaded
@@ -41,11 +38,6 @@ def table(text: str) -> list[list[str]]:
     """Return the texts of the page's table, heads first."""
     lines = [re.findall(r"<t[hd].*?</t[hd]>", line) for line in re.findall(r"<tr>(.*?)</tr>", text)]
     return [[unescape(re.sub("<[^>]*>", "", cell)) for cell in line] for line in lines]
-
-
-def test_texts_are_escaped_as_the_standard_library_has_it() -> None:
-    text = """<a href="x" title='y'>&amp; &lt;"""
-    assert html(text) == escape(text)
 
 
 def test_runs_show_the_settings_in_which_they_differ_newest_first(tmp_path: Path) -> None:
@@ -201,20 +193,6 @@ def test_runs_written_at_once_are_all_there(tmp_path: Path) -> None:
     assert [each.exitcode for each in processes] == [0, 0, 0, 0]
     assert len(table((tmp_path / "index.html").read_text(encoding="utf-8"))) == 81
     assert sorted(each.name for each in tmp_path.iterdir()) == ["index.html", "runs"]
-
-
-def test_a_run_that_ends_while_the_page_is_written_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    add(tmp_path, "a")
-    real = pages.index_page
-
-    def slow(found: Sequence[pages.Listed]) -> str:
-        text = real(found)
-        if len(found) == 1:
-            add(tmp_path, "b")
-        return text
-
-    monkeypatch.setattr(folders, "index_page", slow)
-    assert len(table(page(tmp_path))) == 3
 
 
 @pytest.mark.long

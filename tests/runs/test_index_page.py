@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,16 +65,6 @@ def test_it_opens_without_a_complaint_or_a_request(opened: Tab, page: Path) -> N
     assert [each for each in opened.requests if not each.startswith("data:")] == [page.as_uri()]
 
 
-def test_heads_sort_by_number_with_the_mouse_and_say_so(opened: Tab) -> None:
-    assert opened.ask(SORTED) == [["started", "descending"]]
-    opened.click(HEAD)
-    assert (opened.ask(NAMES), opened.ask(SORTED)) == ("cbad", [["head", "ascending"]])
-    opened.click(HEAD)
-    assert (opened.ask(NAMES), opened.ask(SORTED)) == ("abcd", [["head", "descending"]])
-    opened.click("thead th:last-child button")
-    assert (opened.ask(NAMES), opened.ask(SORTED)) == ("abcd", [["started", "ascending"]])
-
-
 def test_the_keyboard_reaches_the_filter_the_heads_and_the_links(opened: Tab) -> None:
     opened.press("Tab")
     assert opened.ask("document.activeElement.id") == "filter"
@@ -94,14 +83,6 @@ def test_the_keyboard_reaches_the_filter_the_heads_and_the_links(opened: Tab) ->
     opened.press(*["Tab"] * 9)
     assert opened.ask(FOCUS) == ["A", "b-run"]
     assert opened.ask(OUTLINED) == "solid"
-
-
-def test_words_filter_by_all_of_them_and_nothing_may_be_left(opened: Tab) -> None:
-    opened.click("#filter")
-    opened.type("true two")
-    assert (opened.ask(NAMES), opened.ask(COUNT)) == ("b", "1")
-    opened.type(" nowhere")
-    assert (opened.ask(NAMES), opened.ask(COUNT)) == ("", "0")
 
 
 def test_a_link_leads_to_the_report(reader: Tab, tmp_path: Path) -> None:
@@ -129,31 +110,6 @@ def test_nothing_is_wider_than_the_screen(opened: Tab, width: int, letters: str)
     set_in(opened, letters)
     assert opened.ask("document.documentElement.clientWidth") == width
     assert opened.overflow() <= 0
-
-
-@pytest.mark.parametrize("letters", WIDTHS)
-@pytest.mark.parametrize("width", [1280, 1100])
-def test_a_usual_table_fits_a_laptop(opened: Tab, width: int, letters: str) -> None:
-    opened.screen(width)
-    set_in(opened, letters)
-    assert opened.overflow(".scroll") == 0
-
-
-@pytest.mark.parametrize("letters", WIDTHS)
-def test_paper_shows_the_whole_table(opened: Tab, letters: str) -> None:
-    opened.screen(700, media="print")
-    set_in(opened, letters)
-    assert opened.ask("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
-    assert opened.overflow() <= 0
-    assert opened.ask("document.getElementById('filter').checkVisibility()") is False
-
-
-def test_without_javascript_the_table_is_whole(reader: Tab, page: Path, tmp_path: Path) -> None:
-    still = tmp_path / "still.html"
-    still.write_text(re.sub(r"<script>.*?</script>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL))
-    reader.open(still)
-    assert reader.ask(NAMES) == "dcba"
-    assert reader.ask("document.getElementById('filter').checkVisibility()") is False
 
 
 @pytest.mark.parametrize("width", [1280, 360])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,6 @@ import numpy as np
 import pytest
 
 from attn_exp import cli
-from attn_exp.problem import input_files
-from attn_exp.runs import store
 
 STREAM = np.random.default_rng(0)
 X = STREAM.standard_normal((3, 4))
@@ -100,15 +96,6 @@ def test_a_run_of_files_is_repeated_to_the_bit(
         same(before, newest())
 
 
-def test_what_was_read_is_recorded_by_its_hash() -> None:
-    about = json.loads((run(*FILES) / "run.json").read_text(encoding="utf-8"))
-    assert about["inputs"] == [
-        {"setting": setting, "file": file, "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
-        for setting, file in (("embeddings.file", "words.csv"), ("projections.file", "weights.npz"))
-    ]
-    assert "inputs" not in json.loads((run() / "run.json").read_text(encoding="utf-8"))
-
-
 def test_a_run_on_disk_makes_nobody_read_a_file_that_it_did_not_record(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -131,30 +118,3 @@ def test_large_arrays_of_files_do_not_make_a_large_description() -> None:
     assert cli.obey(["rerun", str(folder)]) == cli.DONE
     assert (newest() / "run.json").stat().st_size < 10_000
     same(folder, newest())
-
-
-def test_a_report_is_drawn_again_without_its_files() -> None:
-    folder = run(*FILES)
-    for file in Path().glob("*.*"):
-        file.unlink()
-    found = store.load(folder).comparison.problem.x
-    assert found is not None
-    np.testing.assert_array_equal(found, X)
-
-
-def test_an_index_counts_with_the_files_that_it_names(tmp_path: Path) -> None:
-    index, shard = tmp_path / "model.safetensors.index.json", tmp_path / "one.safetensors"
-    index.write_text(json.dumps({"weight_map": {"W_q": shard.name}}), encoding="utf-8")
-    shard.write_bytes(b"one")
-    before = input_files.fingerprint(str(index))
-    shard.write_bytes(b"two")
-    assert before != input_files.fingerprint(str(index)) != ""
-    shard.unlink()
-    assert input_files.fingerprint(str(index)) == ""
-
-
-def test_what_is_no_regular_file_has_no_hash(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.npy")
-    assert [input_files.fingerprint(str(path)) for path in (tmp_path / "pipe.npy", tmp_path, tmp_path / "x")] == [
-        ""
-    ] * 3

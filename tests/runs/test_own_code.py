@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import re
 import shutil
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 import attn_exp
-from attn_exp import cli, own_code, registry
+from attn_exp import cli, registry
 from attn_exp.config.compose import composed
 from attn_exp.errors import UserError
 from attn_exp.own_code import Named
@@ -145,15 +144,6 @@ def test_a_sweep_computes_again_what_the_code_has_changed(
     assert table.read_text() != before
 
 
-def test_a_run_records_file_and_hash(here: Path, ran: Callable[[], bool]) -> None:
-    assert cli.obey([*NAMED, "report=none"]) == 0
-    assert ran()
-    (record,) = json.loads((newest(here) / "run.json").read_text())["code"]
-    assert record["form"] == "mine.py:attention"
-    assert Path(record["file"]) == here / "mine.py"
-    assert record["sha256"] == hashlib.sha256(SPY.encode()).hexdigest()
-
-
 def hostile_yaml(here: Path) -> list[str]:
     folder = here / "shared" / "variant"
     folder.mkdir(parents=True)
@@ -245,60 +235,3 @@ def test_python_runs_what_its_caller_names(here: Path) -> None:
     with pytest.raises(UserError, match="is code that the command line does not name"):
         attn_exp.run("variant=[theirs]", config_dir=here / hostile_yaml(here)[1])
     shutil.rmtree(here / "shared")
-
-
-ROUNDED = """
-def attention(q, k, v):
-    import numpy as np
-
-    q, k, v = (array.astype(np.float32) for array in (q, k, v))
-    powers = np.exp(q @ k.swapaxes(-1, -2) / np.float32(np.sqrt(q.shape[-1])))
-    return powers / powers.sum(-1, keepdims=True) @ v
-"""
-COARSE = """
-import torch
-
-
-def attention(q: torch.Tensor, k, v):
-    q, k, v = (array.to(torch.bfloat16) for array in (q, k, v))
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
-
-
-module = torch.nn.MultiheadAttention(4, 2, batch_first=True)
-wide = torch.nn.MultiheadAttention(8, 2, batch_first=True)
-"""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("text", "kind"), [(ROUNDED, "float32"), pytest.param(COARSE, "bfloat16", marks=pytest.mark.long)]
-)
-def test_a_function_that_answers_in_a_coarser_type_is_judged_in_it(text: str, kind: str, here: Path) -> None:
-    (here / "mine.py").write_text(text)
-    found = attn_exp.run(*NAMED, "head=1", "check=invariants")
-    row = found.comparison.rows[1]
-    assert (row.computed_in, row.same_as) == (kind, "A")
-    assert row.error_ulp < 8
-    cli.obey(["report", str(found.save())])
-
-
-@pytest.mark.long
-def test_a_module_gets_the_matrices_of_the_run_where_they_fit(here: Path) -> None:
-    (here / "mine.py").write_text(COARSE)
-    words = ("head=2", "variant=[multi_head,mine]")
-    rows = attn_exp.run(*words, "variant.mine.form=mine.py:module").comparison.rows
-    assert [row.same_as for row in rows] == ["A", "A"]
-    assert rows[1].error_ulp < 8
-    other = attn_exp.run(*words, "variant.mine.form=mine.py:wide").comparison.rows[1]
-    assert other.note == "wide: W_q: the module has [8, 8], the run [4, 4]"
-
-
-def test_a_package_beside_a_file_is_hashed_with_it_and_this_one_is_not(tmp_path: Path) -> None:
-    for name in ("attn_exp", "helpers"):
-        (tmp_path / name).mkdir()
-        for number in range(5):
-            (tmp_path / name / f"m{number}.py").write_text(f"import {name}.m0\nfrom {name}.m1 import x\n")
-    (tmp_path / "mine.py").write_text("import attn_exp.rules\nimport helpers.m2\n")
-    assert own_code.files_imported_beside(tmp_path / "mine.py") == sorted(
-        tmp_path / "helpers" / f"m{number}.py" for number in range(5)
-    )

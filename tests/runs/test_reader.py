@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from attn_exp import cli, drafts, forms
+from attn_exp import cli, forms
 from attn_exp.cli import COMMANDS
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment import compare, timing
-from attn_exp.forms import matrix
-from attn_exp.runs import execution, reader, rendering
+from attn_exp.runs import execution, reader
 from tests.compose import config
 from tests.refusal import refused
 
@@ -60,12 +59,6 @@ def test_a_report_is_drawn_again_as_it_was_and_nothing_is_computed(
     forbid_attention(monkeypatch)
     assert reader.render_again(folder) == str(folder / "report.html")
     assert files(folder) == before
-
-
-def test_attention_can_be_forbidden_so_the_test_above_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix, "FORM", replace(matrix.FORM, attend=never))
-    with pytest.raises(AssertionError, match="attention is computed"):
-        a_run(tmp_path)
 
 
 def test_a_run_without_a_report_gets_a_full_one_and_the_index_links_it(tmp_path: Path) -> None:
@@ -122,13 +115,6 @@ def test_the_newest_report_is_opened_or_its_path_is_said(
     said = reader.open_newest([str(tmp_path)])
     assert opened == [(newest / "report.md").as_uri()]
     assert said == ("" if there else str(newest / "report.md"))
-
-
-def test_without_a_report_there_is_nothing_to_open(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no report yet"):
-        reader.open_newest([str(tmp_path)])
-    with pytest.raises(UserError, match="nowhere: cannot be read"):
-        reader.open_newest([str(tmp_path / "nowhere")])
 
 
 @pytest.mark.parametrize(
@@ -189,22 +175,3 @@ def test_a_depth_is_no_setting_of_figures_alone(tmp_path: Path) -> None:
     folder = a_run(tmp_path)
     with pytest.raises(UserError, match=r"report\.depth: figures\.only draws figures alone; leave one of the two out"):
         reader.render_again(folder, ["report.depth=reading", "figures.only=weights"])
-
-
-def test_a_link_that_moves_meanwhile_moves_no_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, second = (a_run(tmp_path, "report=none", "variant=[matrix]", f"head={head}") for head in (1, 2))
-    latest, render = tmp_path / "latest", rendering.render
-    drafts.point(latest, first)
-    before = files(second)
-
-    def moved(*given: Any) -> None:
-        drafts.point(latest, second)
-        render(*given)
-
-    monkeypatch.setattr(rendering, "render", moved)
-    monkeypatch.setattr("sys.argv", ["attn-exp", "report", str(latest)])
-    cli.main()
-    assert capsys.readouterr().out == f"{first / 'report.html'}\n"
-    assert (first / "report.html").is_file() and files(second) == before

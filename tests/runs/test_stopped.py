@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
-from attn_exp.runs.classroom.grades import TOGETHER
-from tests.sweeps.command import alive, children, quickly, run, start, wait_until
+from tests.sweeps.command import quickly, run, start, wait_until
 
 pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
@@ -23,12 +21,6 @@ def held(*given, **more):
     time.sleep(60)
 """
 SLOW_KEYS = f"{HELD}\nfrom attn_exp.report import worksheet\nworksheet.key = held"
-SLOW_GRADES = f"""{HELD}
-from attn_exp import system
-from attn_exp.runs.classroom import grades
-system.usable_cores = lambda: 2
-grades.grade = held
-"""
 SLOW_PAGE = f"{HELD}\nfrom attn_exp.runs import trust\ntrust.sealed = held"
 
 
@@ -70,20 +62,3 @@ def test_a_disk_that_takes_no_more_leaves_no_half_of_a_class(tmp_path: Path) -> 
     }  # fmt: skip
     run(tmp_path, "grade", "deep/class/answers", "deep/class/key", limit="-f 2", code=2)
     assert sorted(os.listdir(tmp_path / "deep/class")) == ["answers", "key", "sheets", "sheets.html"]
-
-
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
-def test_who_grades_ends_with_the_command(sign: signal.Signals, tmp_path: Path) -> None:
-    quickly(tmp_path, *SHEETS[:1], *SHEETS[2:-1], "to=class")
-    (tmp_path / "class/answers").mkdir()
-    for number in range(2 * TOGETHER):
-        shutil.copy(tmp_path / "class/answers.csv", tmp_path / "class/answers" / f"{number}.csv")
-    with start(tmp_path, "grade", "class/answers", "class/key", patch=SLOW_GRADES) as process:
-        wait_until(lambda: (tmp_path / "held").exists() and len(children(process.pid)) == 2)
-        workers = children(process.pid)
-        process.send_signal(sign)
-        _, err = process.communicate(timeout=20)
-    wait_until(lambda: not any(map(alive, workers)), 20)
-    assert "Traceback" not in err
-    assert process.returncode == (143 if sign == signal.SIGTERM else -signal.SIGKILL)
-    assert sorted(os.listdir(tmp_path / "class")) == ["answers", "answers.csv", "key", "sheet.html"]

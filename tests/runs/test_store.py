@@ -7,7 +7,6 @@ import errno
 import json
 import math
 import os
-import zipfile
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -78,13 +77,6 @@ def test_steps_and_rungs_are_read_back(tmp_path: Path) -> None:
             np.testing.assert_array_equal(array, stored)
 
 
-def test_reading_back_computes_no_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = store.save(a_run(), tmp_path)
-    monkeypatch.setattr("attn_exp.forms.form", lambda name: pytest.fail("a form was asked for"))
-    monkeypatch.setattr("attn_exp.reference.loops.dot", lambda *sides: pytest.fail("the reference was asked"))
-    assert len(store.load(folder).comparison.rows) == 2
-
-
 def test_equal_configurations_give_equal_bytes(tmp_path: Path) -> None:
     folders = [store.save(a_run(), tmp_path) for _ in range(2)]
     for name in ("comparison.csv", "distances.csv", "steps.csv", "results.npz"):
@@ -92,48 +84,11 @@ def test_equal_configurations_give_equal_bytes(tmp_path: Path) -> None:
         assert first == second, name
 
 
-def test_results_hold_every_stage_without_pickles(tmp_path: Path) -> None:
-    folder = store.save(a_run(), tmp_path)
-    with np.load(folder / "results.npz", allow_pickle=False) as results:
-        assert results["tokens"].tolist() == ["she", "likes", "coffee"]
-        assert results["x"].tolist() == [[0.2, 0.9], [0.8, 0.3], [0.4, 0.6]]
-        for stage in ("q", "k", "v", "scores", "logits", "weights", "context", "output"):
-            assert f"looped/{stage}" in results
-        assert results["multi_head/weights"].shape == (2, 3, 3)
-
-
-def test_run_json_says_how_to_repeat_the_run(tmp_path: Path) -> None:
-    folder = store.save(a_run(seed=5), tmp_path)
-    told = json.loads((folder / "run.json").read_text())
-    assert told["status"] == "complete"
-    assert told["command"] == "python -m attn_exp"
-    assert told["seed"] == 5
-    assert told["config"]["embeddings"]["tokens"] == ["she", "likes", "coffee"]
-
-
 def test_runs_never_share_a_folder_and_latest_is_the_last(tmp_path: Path) -> None:
     run = a_run()
     folders = [store.save(run, tmp_path) for _ in range(5)]
     assert len(set(folders)) == 5
     assert (tmp_path / "latest").resolve() == folders[-1].resolve()
-
-
-def test_a_name_that_is_taken_is_not_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    digits = iter(["aaaaaa", "aaaaaa", "bbbbbb"])
-    monkeypatch.setattr("attn_exp.runs.store.secrets.token_hex", lambda size: next(digits))
-    monkeypatch.setattr("attn_exp.runs.store.time.strftime", lambda form: "20260101-000000")
-    run = a_run()
-    names = [store.save(run, tmp_path).name for _ in range(2)]
-    assert names == ["20260101-000000-aaaaaa", "20260101-000000-bbbbbb"]
-
-
-def test_latest_is_a_text_file_where_links_are_not_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: Any, **more: Any) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(Path, "symlink_to", refuse)
-    folder = store.save(a_run(), tmp_path)
-    assert (tmp_path / "latest").read_text() == f"runs/{folder.name}\n"
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), RuntimeError("broken"), SystemExit(3)])
@@ -168,11 +123,6 @@ def test_an_output_folder_that_is_a_file_is_refused_before_computing(tmp_path: P
         store.check_writable(tmp_path / "taken" / "runs")
 
 
-def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not a finished run"):
-        store.load(tmp_path)
-
-
 def reseal(folder: Path) -> None:
     """Let a run that somebody changed be sealed as it is now."""
     about = json.loads((folder / "run.json").read_text())
@@ -197,29 +147,12 @@ def test_a_description_that_changed_is_no_run(tmp_path: Path) -> None:
         store.load(folder)
 
 
-def test_an_archive_that_claims_more_than_it_holds_is_no_run(tmp_path: Path) -> None:
-    folder = store.save(a_run(), tmp_path)
-    with np.load(folder / "results.npz") as stored:
-        arrays = dict(stored)
-    np.savez_compressed(folder / "results.npz", **arrays, bomb=np.zeros(10**6))
-    reseal(folder)
-    with pytest.raises(UserError, match=r"results.npz: it is packed otherwise than a run packs it"):
-        store.load(folder)
-    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (9000000000000,), }"
-    with zipfile.ZipFile(folder / "results.npz", "w") as archive:
-        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-    reseal(folder)
-    with pytest.raises(UserError, match=r"results.npz: its header says"):
-        store.load(folder)
-
-
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "foreign").mkdir()
     (tmp_path / "here").mkdir()
     (tmp_path / "here/runs").symlink_to(tmp_path / "foreign")
-    for attempt in (store.check_writable, lambda folder: store.save(a_run(), folder)):
-        with pytest.raises(UserError, match="is a link"):
-            attempt(tmp_path / "here")
+    with pytest.raises(UserError, match="is a link"):
+        store.save(a_run(), tmp_path / "here")
     assert not list((tmp_path / "foreign").iterdir())
 
 
@@ -247,11 +180,6 @@ def test_records_read_back_exactly() -> None:
     assert records.parsed(Cells, records.written(Cells, HARD)) == tuple(HARD)
 
 
-def test_no_cell_is_a_formula_to_a_spreadsheet() -> None:
-    lines = list(csv.reader(records.written(Cells, HARD).splitlines()))
-    assert lines[1][0] == "'=1+1"
-
-
 @given(st.text(st.sampled_from("=+-@\t\r'a1., \n\"")))
 def test_a_text_is_no_formula_as_a_cell_and_reads_back_as_it_was(text: str) -> None:
     assert records.text_of(records.cell(text)) == text
@@ -259,15 +187,6 @@ def test_a_text_is_no_formula_as_a_cell_and_reads_back_as_it_was(text: str) -> N
         assert not cell.startswith(records.FORMULA) or float(cell) == float(text)
     (line,) = csv.reader(StringIO(records.as_csv([[records.cell(text), "1"]]), newline=""))
     assert records.texts(line) == [text, "1"]
-
-
-def test_hostile_tokens_are_only_data(tmp_path: Path) -> None:
-    tokens = ["<script>alert(1)</script>", "=1+1", "../../x"]
-    vectors = [[0.2, 0.9], [0.8, 0.3], [0.4, 0.6]]
-    folder = store.save(a_run(embeddings={"tokens": tokens, "vectors": vectors}), tmp_path / "here")
-    assert store.load(folder).comparison.problem.tokens == tuple(tokens)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["here"]
-    assert all(each.parent == folder for each in folder.rglob("*"))
 
 
 def test_timings_stay_within_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,10 +53,12 @@ class Filled:
 def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
     """Yield each block of a sheet: its box, head, corner, and the row and column names as shown."""
     for blank in paper.blanks:
-        for head in range(len(blank.right)):
-            corner = f"{blank.stage} head {head + 1}" if len(blank.right) > 1 else blank.stage
-            rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
-            yield blank, head, corner, rows, columns
+        rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
+        yield from ((blank, head, corner_of(blank, head), rows, columns) for head in range(len(blank.right)))
+
+
+def corner_of(blank: Blank, head: int) -> str:
+    return f"{blank.stage} head {head + 1}" if len(blank.right) > 1 else blank.stage
 
 
 def blank_or_filled(paper: Paper, filled: bool = False) -> str:
@@ -79,14 +81,9 @@ def read_filled(path: Path, paper: Paper) -> Filled:
         UserError: a file that cannot be read, is far too large, or holds another table.
     """
     try:
-        with machine.opened(path) as file:
-            content = file.read(MOST_BYTES + 1)
+        text = machine.read(path, MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise UserError(f"{path.name}: cannot be read ({error.strerror or error})") from error
-    if len(content) > MOST_BYTES:
-        raise UserError(f"{path.name}: larger than {MOST_BYTES:,} bytes, which no sheet is")
-    try:
-        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path.name}: not a text in UTF-8; save it as CSV") from error
     return numbers_of_blocks(lines_of(text, path.name), paper, path.name)
@@ -105,59 +102,68 @@ def lines_of(text: str, name: str) -> list[list[str]]:
 
 def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Filled:
     """Return the numbers in the blocks of a table."""
-    known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
-    numbers = {blank.stage: np.full(blank.right.shape, np.nan) for blank in paper.blanks}
-    unreadable = {blank.stage: np.full(blank.right.shape, False) for blank in paper.blanks}
-    decimals = {blank.stage: np.zeros(blank.right.shape) for blank in paper.blanks}
-    texts: list[str] = []
-    read: list[tuple[str, tuple[Array, Array, Array]]] = []
-    blocks_read = start = 0
-    other, crosses = turned_blocks(lines, known), worksheet.crossed(paper)
-    while start < len(lines):
-        line, start = lines[start], start + 1
-        corner = line[0].lower() if line else ""
-        if corner not in known:
-            continue
-        blocks_read += 1
-        _, _, rows, columns = known[corner]
-        turned = corner in other or (bool(other) and tuple(rows) == tuple(columns))
-        rows, columns = (columns, rows) if turned else (rows, columns)
-        body = [*itertools.takewhile(within(known, rows), lines[start : start + len(rows)])]
-        start += len(body)
-        cross = crosses.get(known[corner][0].stage)
-        matrix, places_of, bad = block(line, body, rows, columns, f"{name}: {corner}", cross)
-        texts += [
-            f"{corner}, row {rows[row]}, column {columns[column]}: {text!r}" for (row, column), text in bad.items()
-        ]
-        mask = np.full(matrix.shape, False)
-        for spot in bad:
-            mask[spot] = True
-        parts = (matrix, mask, places_of)
-        read.append((corner, (matrix.T, mask.T, places_of.T) if turned else parts))
-    if not blocks_read:
-        raise UserError(f"{name}: another table; expected blocks that begin with {', '.join(list(known)[:3])}, ...")
-    for corner, arrays in read:
-        blank, head, _, _ = known[corner]
-        for whole, part in zip((numbers, unreadable, decimals), arrays, strict=True):
-            whole[blank.stage][head] = part.T if paper.turned else part
+    cells, is_turned = cells_of_blocks(lines, paper, name)
+    numbers, crosses, texts = dict[str, Array](), worksheet.crossed(paper), list[str]()
+    unreadable, decimals = dict[str, Array](), dict[str, Array]()
+    for blank in paper.blanks:
+        stage, cross = blank.stage, crosses.get(blank.stage)
+        numbers[stage], decimals[stage] = np.full(blank.right.shape, np.nan), np.zeros(blank.right.shape)
+        unreadable[stage] = np.full(blank.right.shape, False)
+        for spot, cell in np.ndenumerate(cells[stage]):
+            if cross is not None and CROSS.fullmatch(cell):
+                numbers[stage][spot], decimals[stage][spot] = cross, EXACT
+                continue
+            try:
+                numbers[stage][spot], decimals[stage][spot] = number(cell, name), decimals_of(cell)
+            except UserError:
+                unreadable[stage][spot] = True
+                place = f"row {blank.rows[spot[1]]}, column {blank.columns[spot[2]]}"
+                texts.append(f"{corner_of(blank, spot[0])}, {place}: {brief(cell, 30)!r}")
     given = {stage: array for stage, array in numbers.items() if not np.isnan(array).all()}
     if not given and texts:
         raise UserError(f"{name}: no cell holds a number; the first is {texts[0]}")
     bad_cells = {stage: mask for stage, mask in unreadable.items() if mask.any()}
-    return Filled(given, bad_cells, tuple(texts), bool(other), decimals)
+    return Filled(given, bad_cells, tuple(texts), is_turned, decimals)
+
+
+def cells_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> tuple[dict[str, Array], bool]:
+    """Return the texts of each box `[h r c]`, empty where there is none, and whether some tables are transposed.
+
+    Rows and columns are matched by name, so that an omitted or moved one shifts no other.
+    """
+    known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
+    cells = {blank.stage: np.full(blank.right.shape, "", object) for blank in paper.blanks}
+    turned, start, count = turned_blocks(lines, known), 0, 0
+    while start < len(lines):
+        first, start = lines[start], start + 1
+        corner = first[0].lower() if first else ""
+        if corner not in known:
+            continue
+        blank, head, rows, columns = known[corner]
+        is_turned = corner in turned or (bool(turned) and tuple(rows) == tuple(columns))
+        rows, columns = (columns, rows) if is_turned else (rows, columns)
+        body = [*itertools.takewhile(within(known, rows), lines[start : start + len(rows)])]
+        start, count = start + len(body), count + 1
+        box = cells[blank.stage][head].T if is_turned != paper.turned else cells[blank.stage][head]
+        across = places(first[1 : len(columns) + 1], columns)
+        for row, line in zip(places([line[0] for line in body], rows), body, strict=True):
+            if any(line[len(columns) + 1 :]):
+                raise UserError(
+                    f"{name}: {corner}, row {row + 1}: {len(line) - 1} cells, expected {len(columns)}; "
+                    "a decimal comma needs quotes around the number, or semicolons between the cells"
+                )
+            for column, cell in zip(across, line[1:], strict=False):
+                box[row, column] = cell
+    if not count:
+        raise UserError(f"{name}: another table; expected blocks that begin with {', '.join(list(known)[:3])}, ...")
+    return cells, bool(turned)
 
 
 def turned_blocks(lines: Sequence[Sequence[str]], known: Mapping[str, Any]) -> frozenset[str]:
     """Return the blocks that are transposed: their columns have the names of the expected rows, which differ."""
-    found = set()
-    for line in lines:
-        corner = line[0].lower() if line else ""
-        if corner in known:
-            _, _, rows, columns = known[corner]
-            named = tuple(cell for cell in line[1:] if cell)
-            if tuple(rows) != tuple(columns) and named == tuple(rows) and named != tuple(columns):
-                found.add(corner)
-    return frozenset(found)
+    found = {(line[0].lower(), tuple(filter(None, line[1:]))) for line in lines if line}
+    shown = {corner: (tuple(rows), tuple(columns)) for corner, (_, _, rows, columns) in known.items()}
+    return frozenset(corner for corner, (rows, columns) in shown.items() if rows != columns and (corner, rows) in found)
 
 
 def within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[str]], bool]:
@@ -165,48 +171,10 @@ def within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[st
     return lambda line: any(line) and (line[0] in rows or line[0].lower() not in known)
 
 
-def block(
-    head: Sequence[str],
-    lines: Sequence[Sequence[str]],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    where: str,
-    cross: float | None = None,
-) -> tuple[Array, Array, dict[tuple[int, int], str]]:
-    """Return the numbers of one block (NaN where a cell is empty or the block ends early), the decimals of each, and
-    the unreadable cells.
-
-    `cross` is the number that a cross stands for where a mask hides positions. Rows and columns are matched by name, so
-    that an omitted or moved one shifts no other.
-    """
-    matrix = np.full((len(rows), len(columns)), np.nan)
-    decimals = np.zeros(matrix.shape)
-    across, bad = places(head[1 : len(columns) + 1], columns), {}
-    for row, line in zip(places([line[0] for line in lines], rows), lines, strict=True):
-        if any(line[len(columns) + 1 :]):
-            raise UserError(
-                f"{where}, row {row + 1}: {len(line) - 1} cells, expected {len(columns)}; "
-                "a decimal comma needs quotes around the number, or semicolons between the cells"
-            )
-        for column, cell in zip(across, line[1:], strict=False):
-            if cross is not None and CROSS.fullmatch(cell):
-                matrix[row, column], decimals[row, column] = cross, EXACT
-                continue
-            try:
-                matrix[row, column] = number(cell, f"{where}, row {row + 1}, column {column + 1}")
-            except UserError:
-                bad[row, column] = brief(cell, 30)
-                continue
-            decimals[row, column] = decimals_of(cell)
-    return matrix, decimals, bad
-
-
 def decimals_of(cell: str) -> int:
     """Return the number of decimals of a cell; a fraction counts as exact."""
-    if "/" in cell:
-        return EXACT
     digits = re.search(r"[.,]([0-9]+)", cell)
-    return (len(digits[1]) if digits else 0) + (2 if "%" in cell else 0)
+    return EXACT if "/" in cell else (len(digits[1]) if digits else 0) + (2 if "%" in cell else 0)
 
 
 def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
@@ -230,11 +198,9 @@ def number(cell: str, where: str) -> float:
     text = text if "." in text else text.replace(",", ".", 1)
     if text.lower() in NOT_GIVEN:
         return float("nan")
-    share = PERCENT.fullmatch(text)
-    if share:
+    if share := PERCENT.fullmatch(text):
         return float(share["number"]) / 100
-    fraction = FRACTION.fullmatch(text)
-    if fraction:
+    if fraction := FRACTION.fullmatch(text):
         return int(fraction["over"]) / int(fraction["under"])
     if len(text) > MOST_CELL or not NUMBER.fullmatch(text):
         raise UserError(f"{where}: {brief(cell, 30)!r} is not a number")

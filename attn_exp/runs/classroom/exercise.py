@@ -185,7 +185,7 @@ def exercise(asked_words: Sequence[str]) -> Exercise:
         if any(word.startswith(f"{name}=") for word in asked_words):
             raise UserError(f"{name}=: writes files; `attn-exp sheet` does that")
     asked = sheets.asked_by(asked_words)
-    if len(asked.seeds) > 1:
-        raise UserError(f"{len(asked.seeds)} seeds make as many sheets; name one, such as seed=0")
+    if len(asked.students) > 1:
+        raise UserError(f"{len(asked.students)} seeds make as many sheets; name one, such as seed=0")
     _, key, paper = next(sheets.every_sheet(asked))
     return Exercise(paper, key.student)

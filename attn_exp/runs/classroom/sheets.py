@@ -9,26 +9,24 @@ import hashlib
 import itertools
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from attn_exp import drafts, machine, parsing
-from attn_exp.config.choices import group_names
 from attn_exp.config.compose import values
 from attn_exp.config.schema import Config, read_config
 from attn_exp.diagnosis.classroom.foretold import Numbers, drawn, possible
 from attn_exp.diagnosis.classroom.paper import Paper, paper
-from attn_exp.errors import UserError, reason, unknown
+from attn_exp.errors import UserError, count_of, reason, unknown
 from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.stored_arrays import split_arrays, with_arrays
-from attn_exp.runs.trust import DamagedError, read_json
+from attn_exp.runs.trust import read_json
 
-OWN = ("names", "digits", "stages", "turned", "exam", "to")
+OWN = ("names", "seed", "digits", "stages", "turned", "exam", "to")
 """Words of this command; all others are settings of a run."""
 RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")
 MOST_STUDENTS = 2000
@@ -66,17 +64,15 @@ class Key:
         return paper(config, self.stages, self.digits, self.turned)
 
     def as_json(self) -> str:
-        fields = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
-        return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(vars(self), indent=1, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The parsed words of the command."""
+    """The parsed words of the command; `students` are names, each with a seed."""
 
     words: tuple[str, ...]
-    names: tuple[str, ...]
-    seeds: tuple[int, ...]
+    students: tuple[tuple[str, int], ...]
     stages: tuple[str, ...]
     digits: int
     turned: bool
@@ -103,11 +99,10 @@ def write_sheets(asked_words: Sequence[str]) -> str:
         raise UserError(f"to={asked.to}: is there already; name another folder, or remove it") from error
     except OSError as error:
         raise UserError(f"to={asked.to}: cannot be written to ({error.strerror})") from error
-    first = asked.to / ("sheet.html" if len(keys) == 1 else "sheets")
-    handed = asked.to / ("answers.csv" if len(keys) == 1 else "answers")
-    count = f"{len(keys)} sheets" if len(keys) > 1 else "1 sheet"
-    printed = f"\n{asked.to / TO_PRINT}, all of them to print" if len(keys) > 1 else ""
-    return f"{count}\n{first}{printed}\n\nto grade: attn-exp grade {handed} {asked.to / 'key'}"
+    sheets = ["sheet.html"] if len(keys) == 1 else ["sheets", f"{TO_PRINT}, all of them to print"]
+    handed = "answers.csv" if len(keys) == 1 else "answers"
+    lines = [count_of(len(keys), "sheet"), *(f"{asked.to / sheet}" for sheet in sheets), ""]
+    return "\n".join([*lines, f"to grade: attn-exp grade {asked.to / handed} {asked.to / 'key'}"])
 
 
 def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool, exam: bool) -> None:
@@ -125,35 +120,31 @@ def every_sheet(asked: Asked) -> Iterator[tuple[str, Key, Paper]]:
     """Yield the file name, the key and the sheet of each student; random numbers differ between students."""
     composed = composer(typed=True)
     config = read_config(composed(asked.words))
-    heads_as_asked(asked, config)
-    draws = DRAWN in asked.words
-    kept = tuple(word for word in asked.words if not draws or not word.startswith("embeddings"))
-    telling = possible(paper(config, asked.stages, asked.digits)) if draws else frozenset()
-
-    def key(student: str, seed: int, numbers: Numbers) -> Key:
-        settings = kept if draws else (*kept, f"seed={seed}")
-        return Key(student, settings, numbers, asked.stages, asked.digits, asked.turned)
-
-    for file, student, seed in zip(file_names(asked.names), asked.names, asked.seeds, strict=True):
-        if draws:
-            numbers, made = drawn(config, seed, lambda numbers: key("", 0, numbers).paper(composed), telling)
-            yield file, key(student, seed, numbers), made
+    refuse_other_heads(asked, config)
+    is_drawn = DRAWN in asked.words
+    words = tuple(word for word in asked.words if not is_drawn or not word.startswith("embeddings"))
+    telling = possible(paper(config, asked.stages, asked.digits)) if is_drawn else frozenset()
+    for file, (student, seed) in zip(file_names([name for name, _ in asked.students]), asked.students, strict=True):
+        key = Key(student, words, {}, asked.stages, asked.digits, asked.turned)
+        if is_drawn:
+            numbers, made = drawn(config, seed, partial(paper_with, key=key, composed=composed), telling)
+            yield file, replace(key, numbers=numbers), made
         else:
-            plain = key(student, seed, {})
-            yield file, plain, plain.paper(composed)
+            key = replace(key, words=(*words, f"seed={seed}"))
+            yield file, key, key.paper(composed)
 
 
-def heads_as_asked(asked: Asked, config: Config) -> None:
-    """Refuse a typed number of heads that the variant of the sheet does not have.
+def paper_with(numbers: Numbers, key: Key, composed: Composed) -> Paper:
+    return replace(key, numbers=numbers).paper(composed)
 
-    Raises:
-        UserError: the variant has another number of heads.
-    """
-    typed = next((word for word in asked.words if word.startswith("head=")), "")
-    settled = paper(config, asked.stages, asked.digits).sheet.settled if typed else None
-    if settled is not None and settled.head != config.head:
-        heads = "1 head" if settled.head == 1 else f"{settled.head} heads"
-        raise UserError(f"{typed}: variant={settled.name} has {heads}; add variant=[multi_head]")
+
+def refuse_other_heads(asked: Asked, config: Config) -> None:
+    """Refuse a typed number of heads that the variant of the sheet does not have."""
+    for word in asked.words:
+        settled = paper(config, asked.stages, asked.digits).sheet.settled if word.startswith("head=") else None
+        if settled is not None and settled.head != config.head:
+            heads = count_of(settled.head, "head")
+            raise UserError(f"{word}: variant={settled.name} has {heads}; add variant=[multi_head]")
 
 
 def asked_by(asked_words: Sequence[str]) -> Asked:
@@ -162,43 +153,40 @@ def asked_by(asked_words: Sequence[str]) -> Asked:
     Raises:
         UserError: an invalid word or value.
     """
-    own = {key: value for key, _, value in (word.partition("=") for word in asked_words) if key in OWN}
-    settings = [word for word in asked_words if word.partition("=")[0] not in (*OWN, "seed")]
-    for word in settings:
+    for word in asked_words:
         if "=" not in word:
-            raise UserError(unknown(word, [f"{name}=..." for name in (*OWN, "seed")], "word of attn-exp sheet"))
-        if misspelt(word.partition("=")[0]):
-            raise UserError(unknown(word.partition("=")[0], OWN, "word of attn-exp sheet"))
-    digits = own.get("digits", "2")
-    if not digits.isdecimal() or len(digits) > 9 or int(digits) > MOST_DIGITS:
+            raise UserError(unknown(word, [f"{name}=..." for name in OWN], "word of attn-exp sheet"))
+    own = {key: value for key, _, value in (word.partition("=") for word in asked_words) if key in OWN}
+    digits, flags = own.get("digits", "2"), {name: own.get(name, "false") for name in ("turned", "exam")}
+    if not re.fullmatch(f"[0-{MOST_DIGITS}]", digits):
         raise UserError(f"digits={digits}: expected 0 to {MOST_DIGITS}, the decimals that are asked")
-    for name, says in (("turned", "tokens as columns"), ("exam", "a page that checks nothing")):
-        if own.get(name, "false") not in ("true", "false"):
-            raise UserError(f"{name}={own[name]}: expected true, {says}, or false")
-    seeds = seeds_of(next((word.partition("=")[2] for word in asked_words if word.startswith("seed=")), ""))
-    names = class_names(Path(own["names"])) if "names" in own else ()
-    seeds = seeds or seeds_of_names(names) or (0,)
-    if names and len(seeds) not in (1, len(names)):
-        count = "1 name" if len(names) == 1 else f"{len(names)} names"
+    for name, value in flags.items():
+        if value not in ("true", "false"):
+            raise UserError(f"{name}={value}: expected true or false")
+    return Asked(
+        words=tuple(word for word in asked_words if word.partition("=")[0] not in OWN),
+        students=tuple(students_of(own)),
+        stages=tuple(part.strip() for part in own.get("stages", "").strip("[]").split(",") if part.strip()),
+        digits=int(digits),
+        turned=flags["turned"] == "true",
+        exam=flags["exam"] == "true",
+        to=machine.folder(own.get("to", "sheets")),
+    )
+
+
+def students_of(own: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Return the names and seeds of `names=` and `seed=`; without names, a student is called by the seed."""
+    seeds = seeds_of(own["seed"]) if own.get("seed") else ()
+    if "names" not in own:
+        return [(f"seed-{seed}", seed) for seed in seeds] if len(seeds) > 1 else [("key", seeds[0] if seeds else 0)]
+    names = class_names(Path(own["names"]))
+    seeds = seeds * len(names) if len(seeds) == 1 else seeds or seeds_of_names(names)
+    if len(seeds) != len(names):
+        count = count_of(len(names), "name")
         raise UserError(
             f"names={own['names']}: {count} and {len(seeds)} seeds; expected one seed for all, or as many as names"
         )
-    seeds = seeds * len(names) if names and len(seeds) == 1 and len(names) > 1 else seeds
-    names = tuple(number_repeated(names, "{} ({})")) or (
-        tuple(f"seed-{seed}" for seed in seeds) if len(seeds) > 1 else ("key",)
-    )
-    stages = tuple(part.strip() for part in own.get("stages", "").strip("[]").split(",") if part.strip())
-    to = machine.folder(own.get("to", "sheets"))
-    return Asked(
-        tuple(settings), names, seeds, stages, int(digits), own.get("turned") == "true", own.get("exam") == "true", to
-    )
-
-
-def misspelt(name: str) -> bool:
-    """Return whether a name is no setting of a run, and closest to an option of this command."""
-    known = {field.name for field in fields(Config)} | group_names()
-    near = get_close_matches(name, [*OWN, *known], 1)
-    return name not in known and bool(near) and near[0] in OWN
+    return list(zip(number_repeated(names, "{} ({})"), seeds, strict=True))
 
 
 def seeds_of(value: str) -> tuple[int, ...]:
@@ -208,14 +196,12 @@ def seeds_of(value: str) -> tuple[int, ...]:
         UserError: another format, or far too many.
     """
     match = RANGE.fullmatch(value)
-    if match:
-        seeds = range(int(match[1]), int(match[2]))
-        if not 0 < len(seeds) <= MOST_STUDENTS:
-            raise UserError(f"seed={value}: {len(seeds):,} sheets; expected 1 to {MOST_STUDENTS:,}")
-        return tuple(seeds)
-    if value and not all(re.fullmatch(r"\d{1,9}", part) for part in value.split(",")):
+    if not match and not re.fullmatch(r"\d{1,9}(,\d{1,9})*", value):
         raise UserError(f"seed={value}: expected a number, several such as 1,2,3, or range(0,30)")
-    return tuple(map(int, value.split(","))) if value else ()
+    seeds = range(int(match[1]), int(match[2])) if match else value.split(",")
+    if not 0 < len(seeds) <= MOST_STUDENTS:
+        raise UserError(f"seed={value}: {len(seeds):,} sheets; expected 1 to {MOST_STUDENTS:,}")
+    return tuple(map(int, seeds))
 
 
 def seeds_of_names(names: Sequence[str]) -> tuple[int, ...]:
@@ -223,13 +209,8 @@ def seeds_of_names(names: Sequence[str]) -> tuple[int, ...]:
 
     Students of the same name are distinguished by their order.
     """
-    earlier: Counter[str] = Counter()
-    seeds = []
-    for name in names:
-        earlier[name] += 1
-        digest = hashlib.sha256(f"{name}\n{earlier[name]}".encode()).digest()
-        seeds.append(int.from_bytes(digest[:8], "big") % 10**9)
-    return tuple(seeds)
+    texts = [f"{name}\n{names[: place + 1].count(name)}" for place, name in enumerate(names)]
+    return tuple(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10**9 for text in texts)
 
 
 def number_repeated(names: Sequence[str], pattern: str, ignore_case: bool = False) -> list[str]:
@@ -272,14 +253,7 @@ def file_names(names: Sequence[str]) -> list[str]:
 
 def composer(typed: bool) -> Composed:
     """Return a function that composes words and caches the result; words not `typed` now read no environment."""
-    known: dict[tuple[str, ...], Mapping[str, Any]] = {}
-
-    def composed(words: tuple[str, ...]) -> Mapping[str, Any]:
-        if words not in known:
-            known[words] = values(list(words), [], typed=typed)
-        return known[words]
-
-    return composed
+    return cache(lambda words: values(list(words), [], typed=typed))
 
 
 def read_key(path: Path) -> Key:
@@ -289,12 +263,10 @@ def read_key(path: Path) -> Key:
         UserError: it cannot be read, or is not a key.
     """
     try:
-        record = read_json(path, KEY_SHAPE, most=machine.MOST_BYTES)
-    except (OSError, DamagedError, ValueError) as error:
-        raise UserError(f"{path}: no key of a sheet ({error})") from error
-    if not 0 <= record["digits"] <= MOST_DIGITS:
-        raise UserError(f"{path}: no key of a sheet (digits={record['digits']})")
-    return Key(
-        record["student"], tuple(record["words"]), record["numbers"], tuple(record["stages"]), record["digits"],
-        record["turned"],
-    )  # fmt: skip
+        record = read_json(path, KEY_SHAPE)
+        key = Key(**record | {name: tuple(record[name]) for name in ("words", "stages")})
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: no key of a sheet ({reason(error)})") from error
+    if not 0 <= key.digits <= MOST_DIGITS:
+        raise UserError(f"{path}: no key of a sheet (digits={key.digits})")
+    return key
