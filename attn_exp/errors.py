@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
@@ -166,6 +167,19 @@ def shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{name}:{shown(item)}' for name, item in value.items())}}}"
     return str(value)
+
+
+@contextmanager
+def refuse(what: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Report an error of these kinds as a user's mistake: `what`, and the reason.
+
+    Raises:
+        UserError: the block raised one.
+    """
+    try:
+        yield
+    except kinds as error:
+        raise UserError(f"{what} ({reason(error)})") from error
 
 
 def reason(error: Exception) -> str:

@@ -20,7 +20,7 @@ from attn_exp.problem.left_to_model import Pass, ask_model
 from attn_exp.problem.problem import build
 from attn_exp.report import terminal
 from attn_exp.runs import folders, recorded_code, rendering, store
-from attn_exp.runs.provenance import ask_git, origin
+from attn_exp.runs.provenance import Git, ask_git, origin
 
 FEWEST_ROWS, MOST_ROWS = 32, 512
 """Up to the first number of rows a product uses one BLAS thread anyway; above the second, threads pay off."""
@@ -43,9 +43,7 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
     store.check_writable(Path(config.output_dir))
     with ask_git() as git:
         comparison, timings = compute(config, under_way)
-        rendering.load_renderers(config)
-        about = store.about(comparison, command, origin(git))
-    folder = write(Run(comparison, timings, about))
+        folder = write(comparison, timings, command, git)
     lines = [*filter(None, [rendering.not_drawn(folder, config)]), str(rendering.opens_first(folder, config))]
     text = "\n".join([terminal.summary(comparison), "", *lines])
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
@@ -91,10 +89,12 @@ def blas_asleep(config: Config) -> AbstractContextManager[object]:
     return one_blas_thread(0, insist=True)
 
 
-def write(run: Run) -> Path:
-    """Write a run to its own folder, add it to the index, and return the folder."""
-    output_dir = Path(run.comparison.config.output_dir)
-    folder = store.save(run, output_dir)
+def write(comparison: Comparison, timings: tuple[Timing, ...], command: Repeat, git: Git | None) -> Path:
+    """Write a run and its report to a new folder, add it to the index, and return the folder."""
+    output_dir = Path(comparison.config.output_dir)
+    rendering.load_renderers(comparison.config)
+    about = store.about(comparison, command, origin(git))
+    folder = store.save(Run(comparison, timings, about), output_dir)
     with suppress(UserError):  # the run is saved; `attn-exp index` reports the problem
         folders.rebuild_index(output_dir)
     return folder

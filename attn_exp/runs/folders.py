@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import drafts, machine
-from attn_exp.errors import UserError
+from attn_exp.errors import refuse
 from attn_exp.report.escapes import plain
 from attn_exp.report.index import Listed, index_page
 from attn_exp.report.terminal import table
@@ -121,10 +121,8 @@ def read_entries(output_dir: Path) -> list[Entry]:
     Raises:
         UserError: no such folder.
     """
-    try:
+    with refuse(f"{output_dir}: cannot be read", OSError):
         return entries(output_dir, folders(output_dir))
-    except OSError as error:
-        raise UserError(f"{output_dir}: cannot be read ({error.strerror})") from error
 
 
 def format_entries(output_dir: Path, listed: Sequence[Entry]) -> str:
@@ -161,15 +159,13 @@ def rebuild_index(output_dir: Path) -> Path:
     """
     page = output_dir / "index.html"
     drafts.sweep_up(output_dir)
-    try:
+    with refuse(f"{output_dir}: no index can be written there", OSError):
         ours.check_page(page, "index")
         for _ in range(MOST_ROUNDS):
             there = folders(output_dir)
             drafts.write_text(page, index_page([as_listed(entry) for entry in entries(output_dir, there)]))
             if folders(output_dir) == there:
                 break
-    except OSError as error:
-        raise UserError(f"{output_dir}: no index can be written there ({error.strerror})") from error
     return page
 
 

@@ -13,10 +13,10 @@ from attn_exp.config import large_arrays
 from attn_exp.config.inputs import Embeddings, Projections
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
-from attn_exp.errors import UserError, brief, first_line
+from attn_exp.errors import brief, refuse
 from attn_exp.problem import input_files
 from attn_exp.problem.problem import Problem
-from attn_exp.runs import stored_arrays
+from attn_exp.runs import stored_arrays, trust
 
 KEY = "inputs"
 STAGES = ("vectors", "q", "k", "v", "weights")
@@ -38,10 +38,8 @@ def problem_of(folder: Path) -> Problem:
     Raises:
         UserError: there is none, or it cannot be read.
     """
-    try:
+    with refuse(f"{folder}: the arrays that it kept cannot be read", *trust.UNREADABLE):
         return stored_arrays.problem_from(stored_arrays.load_arrays(folder / stored_arrays.FILE))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UserError(f"{folder}: the arrays that it kept cannot be read ({first_line(error)})") from error
 
 
 def changed(config: Config, records: Iterable[Record]) -> dict[str, str]:

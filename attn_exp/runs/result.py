@@ -13,11 +13,11 @@ from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import chosen, folder
 from attn_exp.experiment import ladder
-from attn_exp.experiment.comparison import Comparison, Run
+from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.timing import Timing
 from attn_exp.report import terminal
-from attn_exp.runs import execution, rendering, store
-from attn_exp.runs.provenance import ask_git, origin
+from attn_exp.runs import execution, store
+from attn_exp.runs.provenance import ask_git
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,11 +130,8 @@ class Result:
         if output_dir is not None:
             config = replace(config, output_dir=str(folder(output_dir, "output_dir")))
         store.check_writable(Path(config.output_dir))
-        rendering.load_renderers(config)
         with ask_git() as git:
-            comparison = replace(self.comparison, config=config)
-            about = store.about(comparison, self.repeat, origin(git))
-        return execution.write(Run(comparison, self.timings, about))
+            return execution.write(replace(self.comparison, config=config), self.timings, self.repeat, git)
 
     def __repr__(self) -> str:
         return terminal.summary(self.comparison)

@@ -21,7 +21,7 @@ from attn_exp.arrays import Array
 from attn_exp.config import large_arrays
 from attn_exp.config.schema import Config, counted_from_1, read_config
 from attn_exp.config.spelling import Repeat
-from attn_exp.errors import UserError, reason
+from attn_exp.errors import UserError, refuse
 from attn_exp.experiment import checks
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.row import Agreement, Distance, Row, Step
@@ -129,7 +129,7 @@ def load(folder: Path) -> Run:
     Raises:
         UserError: the folder holds no finished run, or one that this version cannot read.
     """
-    with refuse_unreadable(f"{folder}: not a finished run that can be read"):
+    with refuse(f"{folder}: not a finished run that can be read", *trust.UNREADABLE):
         about = trust.read_json(folder / "run.json", DESCRIPTION)
         trust.check_seal(about, folder)
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE)
@@ -138,19 +138,6 @@ def load(folder: Path) -> Run:
             run = Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
             stored_shapes.check_comparison(run.comparison, run.timings)
     return run
-
-
-@contextmanager
-def refuse_unreadable(what: str) -> Iterator[None]:
-    """Report in one line what cannot be read, or does not fit the rest of a run.
-
-    Raises:
-        UserError: the block failed.
-    """
-    try:
-        yield
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise UserError(f"{what} ({reason(error)})") from error
 
 
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
@@ -192,7 +179,7 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
     Raises:
         UserError: no readable settings.
     """
-    with refuse_unreadable(f"{folder}: its run.json cannot be read"):
+    with refuse(f"{folder}: its run.json cannot be read", *trust.UNREADABLE):
         about = trust.read_json(folder / "run.json", DESCRIPTION)
         is_named = f'{{"{large_arrays.MARK}": ' in json.dumps(about["config"])
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE) if is_named else {}

@@ -45,6 +45,10 @@ PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
 HYDRAS_OWN = re.compile(r"[+~]*hydra\b")
 
 
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, RecursionError)
+"""Errors that files of any contents may cause while they are read."""
+
+
 class DamagedError(ValueError):
     """A file has unexpected contents; the message says in one line what is wrong."""
 

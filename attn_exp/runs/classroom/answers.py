@@ -16,7 +16,7 @@ from attn_exp import machine, parsing
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.diagnosis.sheets.boxes import NOT_GIVEN, plain
-from attn_exp.errors import UserError, brief, first_line
+from attn_exp.errors import UserError, brief, refuse
 from attn_exp.report import worksheet
 from attn_exp.report.numbers import decimal
 from attn_exp.runs import records
@@ -80,12 +80,10 @@ def read_filled(path: Path, paper: Paper) -> Filled:
     Raises:
         UserError: a file that cannot be read, is far too large, or holds another table.
     """
-    try:
-        text = machine.read(path, MOST_BYTES).decode("utf-8-sig")
-    except OSError as error:
-        raise UserError(f"{path.name}: cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path.name}: not a text in UTF-8; save it as CSV") from error
+    with refuse(f"{path.name}: cannot be read", OSError):
+        content = machine.read(path, MOST_BYTES)
+    with refuse(f"{path.name}: not a text in UTF-8; save it as CSV", UnicodeDecodeError):
+        text = content.decode("utf-8-sig")
     return numbers_of_blocks(lines_of(text, path.name), paper, path.name)
 
 
@@ -93,10 +91,8 @@ def lines_of(text: str, name: str) -> list[list[str]]:
     """Split a table into cells at commas, semicolons or tabs, whichever is most frequent in its first line."""
     first = text.lstrip().splitlines()[:1]
     mark = max(",;\t", key=lambda mark: sum(line.count(mark) for line in first))
-    try:
+    with refuse(f"{name}: cannot be read", ValueError):
         lines = parsing.parse_csv(text.replace("\r\n", "\n").replace("\r", "\n"), mark)
-    except ValueError as error:
-        raise UserError(f"{name}: {first_line(error).removeprefix('it ')}") from error
     return [[records.text_of(cell).strip() for cell in line] for line in lines]
 
 

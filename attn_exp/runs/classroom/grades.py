@@ -19,7 +19,7 @@ from attn_exp import drafts, machine, system
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.classroom.grading import Grade, Score, grade, not_their_own, noted, scores
 from attn_exp.diagnosis.classroom.paper import Paper
-from attn_exp.errors import UserError, chosen, count_of
+from attn_exp.errors import UserError, chosen, count_of, refuse
 from attn_exp.experiment.recipes import STAGES
 from attn_exp.report import marking, words, worksheet
 from attn_exp.report.escapes import plain
@@ -89,12 +89,10 @@ def grade_answers(asked: Sequence[str]) -> str:
     files, key_folder = files_of(machine.folder(places[0]), ".csv"), machine.folder(places[1])
     keys, home = keys_of(key_folder), Path(places[1])
     target = (home if key_folder.is_dir() else home.parent).parent / "grades"
-    try:
+    with refuse(f"{target}: cannot be written to", OSError):
         ours.check_grades(target, records.as_csv([HEADS]))
         handed = whose_they_are(every_grade(files, keys, worth), keys, worth)
         write_grades(handed, target)
-    except OSError as error:
-        raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     lines = [[plain(cell, MOST_SAID) for cell in one.line] for one in handed]
     often = [f"{name}, {count_of(int(count), 'student')}: {says}" for name, count, says in common(handed)]
     wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
@@ -283,10 +281,8 @@ def files_of(place: Path, suffix: str) -> list[Path]:
     """
     if place.is_file():
         return [place]
-    try:
+    with refuse(f"{place}: cannot be read", OSError):
         there = [path for path in place.iterdir() if path.suffix.lower() == suffix and not path.name.startswith(".")]
-    except OSError as error:
-        raise UserError(f"{place}: cannot be read ({error.strerror})") from error
     if not 0 < len(there) <= MOST_FILES:
         raise UserError(f"{place}: {len(there):,} files that end in {suffix}; expected 1 to {MOST_FILES:,}")
     return sorted(there, key=by_number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from attn_exp.config.compose import values
 from attn_exp.config.schema import Config, read_config
 from attn_exp.diagnosis.classroom.foretold import Numbers, drawn, possible
 from attn_exp.diagnosis.classroom.paper import Paper, paper
-from attn_exp.errors import UserError, count_of, reason, unknown
+from attn_exp.errors import UserError, count_of, refuse, unknown
 from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.stored_arrays import split_arrays, with_arrays
@@ -88,17 +89,14 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     """
     asked = asked_by(asked_words)
     keys = list(every_sheet(asked))
-    try:
-        with drafts.new_folder(asked.to) as draft:
-            for name, key, made in keys:
-                write_sheet(draft, name, key, made, alone=len(keys) == 1, exam=asked.exam)
-            if len(keys) > 1:
-                parts = [worksheet.printed(made, key.student) for _, key, made in keys]
-                (draft / TO_PRINT).write_bytes(drafts.as_bytes(worksheet.to_print(parts)))
-    except FileExistsError as error:
-        raise UserError(f"to={asked.to}: is there already; name another folder, or remove it") from error
-    except OSError as error:
-        raise UserError(f"to={asked.to}: cannot be written to ({error.strerror})") from error
+    if os.path.lexists(asked.to):
+        raise UserError(f"to={asked.to}: is there already; name another folder, or remove it")
+    with refuse(f"to={asked.to}: cannot be written to", OSError), drafts.new_folder(asked.to) as draft:
+        for name, key, made in keys:
+            write_sheet(draft, name, key, made, alone=len(keys) == 1, exam=asked.exam)
+        if len(keys) > 1:
+            parts = [worksheet.printed(made, key.student) for _, key, made in keys]
+            (draft / TO_PRINT).write_bytes(drafts.as_bytes(worksheet.to_print(parts)))
     sheets = ["sheet.html"] if len(keys) == 1 else ["sheets", f"{TO_PRINT}, all of them to print"]
     handed = "answers.csv" if len(keys) == 1 else "answers"
     lines = [count_of(len(keys), "sheet"), *(f"{asked.to / sheet}" for sheet in sheets), ""]
@@ -229,11 +227,9 @@ def class_names(path: Path) -> tuple[str, ...]:
     Raises:
         UserError: no such file, or no name in it.
     """
-    try:
+    with refuse(f"names={path}: cannot be read", OSError, ValueError):
         lines = machine.read_text(path).lstrip("\ufeff").splitlines()
         cells = [((parsing.parse_csv(re.sub("[;\t]", ",", line)) or [[]])[0] or [""])[0] for line in lines]
-    except (OSError, ValueError) as error:
-        raise UserError(f"names={path}: cannot be read ({reason(error)})") from error
     names = [name for name in (" ".join(cell.split()) for cell in cells) if name]
     if names and names[0].lower() in ("name", "names", "student", "students"):
         names = names[1:]
@@ -262,11 +258,9 @@ def read_key(path: Path) -> Key:
     Raises:
         UserError: it cannot be read, or is not a key.
     """
-    try:
+    with refuse(f"{path}: no key of a sheet", OSError, ValueError, TypeError):
         record = read_json(path, KEY_SHAPE)
         key = Key(**record | {name: tuple(record[name]) for name in ("words", "stages")})
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{path}: no key of a sheet ({reason(error)})") from error
     if not 0 <= key.digits <= MOST_DIGITS:
         raise UserError(f"{path}: no key of a sheet (digits={key.digits})")
     return key
