@@ -300,11 +300,11 @@ COMMANDS = {
         "sweeps.collect:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"
     ),
     "plot": Command(
-        "sweeps.plot:plot", 3, 10, "plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]",
+        "sweeps.swept:plot", 3, 10, "plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]",
         "one figure of a sweep: a metric along a setting",
     ),
     "compare": Command(
-        "sweeps.versus.command:compare", 2, 4, "compare DIR DIR [--exit-code] [report.depth=reading]",
+        "sweeps.compare:compare", 2, 4, "compare DIR DIR [--exit-code] [report.depth=reading]",
         "two runs or two sweeps: what differs, and from where on",
     ),
     "rerun": Command(

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from attn_exp.sweeps.answers.answers import answer
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.effects import MATTERS, NO, YES, Effect
+from attn_exp.sweeps.answers.effect import NO, YES, Effect
+from attn_exp.sweeps.answers.effects import MATTERS
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -113,12 +114,9 @@ def draw_sweep(truth: Truth, seeds: int, noise: Draw, rng: np.random.Generator) 
         "largest_weight": seed + noise(rng, shape),
     }
     resolved = np.broadcast_to(np.arange(2 * len(truth.levels)).reshape(-1, 2, 1, 1), shape)
-    letters = np.broadcast_to(np.arange(len(VARIANTS))[:, None], shape)
     names, levels = ("a", "b", "variant"), (truth.levels, FLAG, VARIANTS)
     settings: tuple[dict[str, str], ...] = ({},) * int(resolved.max() + 1)
-    return Cube(
-        names, levels, tuple(map(str, range(seeds))), numbers, resolved, letters, np.zeros(shape, int), settings
-    )
+    return Cube(names, levels, tuple(map(str, range(seeds))), numbers, resolved, np.zeros(shape, int), settings)
 
 
 def find_true_effect(truth: Truth, row: Effect) -> float:

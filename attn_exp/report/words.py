@@ -214,7 +214,6 @@ SETTING = "setting"
 SEEDS = "seeds"
 SHARES = "What explains how much"
 SHARE = "share"
-PERCENTILES = "Percentiles"
 
 # What disagrees, and what failed
 DISAGREEMENTS = "Disagreements with published results"

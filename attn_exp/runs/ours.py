@@ -19,7 +19,7 @@ GENERATOR = '<meta name="generator" content="attn-exp {}">'
 SEAL = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
 """The hash of the grades table in the page of a class."""
 
-BEGINS_SWEEP = {"lock", "parts", "parts-of-other-versions"}
+BEGINS_SWEEP = {"lock", "parts"}
 """Contents of the folder of a sweep that ended before it had a manifest."""
 
 

@@ -2,56 +2,47 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from attn_exp import drafts, machine
 from attn_exp.config.choices import as_yaml_value
+from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, first_line
-from attn_exp.patience import spoken_time
 from attn_exp.report import papers
 from attn_exp.report.sweep.plotted import refuse_unknown
 from attn_exp.runs import records, trust
 from attn_exp.runs.folders import COMPLETE
+from attn_exp.runs.rendering import check_figures
 from attn_exp.sweeps import manifest, overview, parquet
-from attn_exp.sweeps.answers.answers import (
-    EFFECT,
-    SHARE,
-    effect_records,
-    effects_table,
-    percentiles_table,
-    share_records,
-    shares_table,
-)
-from attn_exp.sweeps.answers.totals import Summary
-from attn_exp.sweeps.folder import locked, running_driver
-from attn_exp.sweeps.parts import Part, Shelf
+from attn_exp.sweeps.answers.answers import list_records
+from attn_exp.sweeps.answers.totals import Summary, summarized
+from attn_exp.sweeps.manifest import About
+from attn_exp.sweeps.parts import Part, Shelf, locked, running_driver
 
 PARTIAL = "partial"
 ALWAYS = ("png", "svg")
 """Plot formats that are always written; `figures.format` adds others."""
 
 
-def shelf_of(folder: Path, about: Mapping[str, Any]) -> Shelf:
+def shelf_of(folder: Path, about: About) -> Shelf:
     """Return the shelf that holds the parts of a sweep."""
-    head = [*about["columns"], *about["tally"]]
-    types = parquet.kinds(head, about["axes"], about["metrics"]) if about["format"] == "parquet" else None
-    return Shelf(folder / "parts", head, len(about["columns"]), types)
+    return Shelf(folder / "parts", [*about["columns"], "key"])
 
 
-def find_whole(folder: Path, about: Mapping[str, Any]) -> dict[str, Part]:
+def find_whole(folder: Path, about: About) -> dict[str, Part]:
     """Return the intact parts of a sweep by chunk name, in order."""
-    whole = shelf_of(folder, about).find(about["parts"]).whole
-    return {name: whole[name] for name in about["parts"] if name in whole}
+    return shelf_of(folder, about).find(about["parts"])[0]
 
 
-def summarize_parts(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> Summary:
+def summarize_parts(folder: Path, about: About, parts: Mapping[str, Part]) -> Summary:
     """Return the means, extremes and answers of some parts of a sweep."""
     shelf = shelf_of(folder, about)
-    return overview.summarize(about, shelf.head, shelf.lines(list(parts.values())))
+    lines, matters, is_exact = shelf.lines(list(parts.values())), manifest.thresholds(about), overview.is_exact(about)
+    return summarized(shelf.head, lines, about["axes"], about["metrics"], about["dimensions"], matters, is_exact)
 
 
 @contextmanager
@@ -69,7 +60,7 @@ def refuse_damaged(place: Path | str, *kinds: type[Exception]) -> Iterator[None]
         raise UserError(f"{place}: its parts cannot be read ({first_line(error)})") from error
 
 
-def write_results(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> tuple[str, int]:
+def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tuple[str, int]:
     """Write the table, the report and the manifest of the parts that exist.
 
     Return the text for the terminal, and the number of points that disagree with a published figure. A partial sweep
@@ -77,19 +68,22 @@ def write_results(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Pa
     """
     there = {name: parts[name] for name in about["parts"] if name in parts}
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
-    table = {}
-    if about["format"] == "csv":
-        pieces = shelf_of(folder, about).joined(list(there.values()))
-        drafts.write_pieces(folder / "results.csv", pieces, sync=True)
-        table = trust.seal_of_file(folder / "results.csv")
+    pieces, table = shelf_of(folder, about).joined(list(there.values())), folder / f"results.{about['format']}"
+    if about["format"] == "parquet":
+        pieces = iter([parquet.encoded(pieces, parquet.kinds(about["columns"], about["axes"], about["metrics"]))])
+    drafts.write_pieces(table, pieces, sync=True)
     summary = summarize_parts(folder, about, there)
     text = f"{overview.terminal(about, summary)}\n\n{write_report(folder, about, summary)}"
-    counts = {"done": summary.points - summary.failed, "failed": summary.failed, "disagreeing": summary.disagreeing}
-    manifest.write_manifest(folder, {**about, **counts, "results": table, "told": text})
-    return text, summary.disagreeing
+    counts = {
+        "done": summary.points - summary.failed,
+        "failed": summary.failed,
+        "disagreeing": len(summary.disagreements),
+    }
+    manifest.write_manifest(folder, {**about, **counts, "results": trust.seal_of_file(table), "told": text})
+    return text, len(summary.disagreements)
 
 
-def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
+def write_report(folder: Path, about: About, summary: Summary) -> Path:
     """Write what the report setting enables, and return what a reader opens first."""
     wanted, depth = about["report"], overview.depth_of(about)
     drawn: dict[str, bytes] = {}
@@ -105,7 +99,7 @@ def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Pa
                 drawn[f"{name}.{form}"] = plots.encoded(figure, form)
                 drafts.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
     if not (wanted["tables"] or wanted["pages"]):
-        return folder / ("results.csv" if about["format"] == "csv" else "parts")
+        return folder / f"results.{about['format']}"
     from attn_exp.report.sweep.page import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
 
     drafts.write_text(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
@@ -115,17 +109,12 @@ def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Pa
     return folder / ("report.html" if wanted["pages"] else "report.md")
 
 
-def write_answers(folder: Path, about: Mapping[str, Any], summary: Summary) -> None:
+def write_answers(folder: Path, about: About, summary: Summary) -> None:
     """Write the effects and shares with all digits as CSV, and, together with the means, in the formats for papers."""
-    spread = percentiles_table(summary.answers.cube)
-    if spread.lines:
-        drafts.write(folder / f"{spread.name}.csv", as_table(spread.head, spread.lines))
-    numbers = {"effects": (EFFECT, effect_records(summary.answers)), "shares": (SHARE, share_records(summary.answers))}
-    for name, (head, lines) in numbers.items():
+    for name, (head, lines) in list_records(summary.answers).items():
         cells = [["" if cell != cell else str(cell) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
         drafts.write(folder / f"{name}.csv", as_table(head, cells))
-    means = overview.means_table(about, summary, overview.depth_of(about))
-    for table in (effects_table(summary.answers), shares_table(summary.answers), means):
+    for table in overview.paper_tables(about, summary).values():
         for ending, form in papers.FORMS.items():
             drafts.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
 
@@ -154,14 +143,14 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
     if figures:
         about["figures"] |= as_yaml_value(figures)
         about["report"] |= {"figures": True}
-        check_plots(about)
+        check_plots(manifest.figures(about))
     try:
         with locked(folder), refuse_damaged(folder):
-            inventory = shelf_of(folder, about).find(about["parts"])
-            text, _ = write_results(folder, about, inventory.whole)
+            whole, damaged = shelf_of(folder, about).find(about["parts"])
+            text, _ = write_results(folder, about, whole)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
-    return f"{text}\n\ndamaged and left out: {list_some(inventory.damaged)}" if inventory.damaged else text
+    return f"{text}\n\ndamaged and left out: {list_some(damaged)}" if damaged else text
 
 
 def list_some(names: Sequence[str]) -> str:
@@ -169,22 +158,18 @@ def list_some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + ", ..." * (len(names) > 3)
 
 
-def check_plots(about: Mapping[str, Any]) -> None:
+def check_plots(figures: Figures) -> None:
     """Refuse unknown plots, and fonts that this machine lacks.
 
     Raises:
         UserError: the plots or the font.
     """
-    wanted = manifest.figures(about)
-    refuse_unknown(wanted.only)
-    if wanted.font is not None:
-        from attn_exp.report.figures import check  # noqa: PLC0415 - Matplotlib is slow to import
-
-        check(wanted)
+    refuse_unknown(figures.only)
+    check_figures(replace(figures, only=()))
 
 
 def show_status(words: Sequence[str]) -> str:
-    """Report the status of a sweep: points done and failed, who is running it, how fast, and the time left.
+    """Report the status of a sweep: points done and failed, and who is running it.
 
     Raises:
         UserError: no sweep there.
@@ -194,18 +179,12 @@ def show_status(words: Sequence[str]) -> str:
     sizes = {
         name: min(about["chunk"], about["points"] - place * about["chunk"]) for place, name in enumerate(about["parts"])
     }
-    inventory = shelf_of(folder, about).find(sizes)
-    done, failed = sum(map(sizes.__getitem__, inventory.whole)), sum(part.failed for part in inventory.whole.values())
-    damaged = f", {len(inventory.damaged):,} damaged" if inventory.damaged else ""
-    count = f"{len(inventory.whole):,} of {len(sizes):,} parts{damaged}"
+    whole, damaged = shelf_of(folder, about).find(sizes)
+    done, failed = sum(map(sizes.__getitem__, whole)), sum(part.failed for part in whole.values())
+    count = f"{len(whole):,} of {len(sizes):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
     who, left = running_driver(folder), about["points"] - done
     lines = [about["command"], f"{done:,} of {about['points']:,} points, {failed:,} failed; {count}"]
     lines.append(f"running: {who}" if who else tell_end(about["status"], left))
-    if who and left:
-        times = [part.path.stat().st_mtime for part in inventory.whole.values()]
-        fresh = sum(time_written >= about["clock"] for time_written in times)
-        rate = fresh * about["chunk"] / max(1e-3, time.time() - about["clock"])
-        lines.append(f"{rate:,.0f}/s" + (f", {spoken_time(left / rate)} left" if rate else ""))
     return "\n".join(lines)
 
 

@@ -26,7 +26,7 @@ from attn_exp.config.kinds import is_finite
 from attn_exp.config.loader import environment, opened
 from attn_exp.config.schema import Config, Sweep, check_seed, read_config, read_settings
 from attn_exp.config.spelling import key_of, with_path_quoted
-from attn_exp.errors import UserError, brief, unknown
+from attn_exp.errors import UserError, brief, chosen
 from attn_exp.own_code import Named, is_code, mark_named
 from attn_exp.sweeps.space import Axis, Space, changed, holds
 
@@ -93,7 +93,7 @@ def refuse_range(swept: RangeSweep) -> str:
     count = max(0, ceil((Fraction(stop) - Fraction(start)) / Fraction(step)))
     is_whole = all(isinstance(end, int) for end in (start, stop, step))
     kind, most = ("values", MOST_POINTS) if is_whole else ("values that are no whole numbers", MOST_WRITTEN_OUT)
-    return f"{count_many(count)} {kind}; a sweep takes at most {most:,}" if count > most else ""
+    return f"{count:,} {kind}; a sweep takes at most {most:,}" if count > most else ""
 
 
 def make_axis(override: Override, loader: ConfigLoader) -> Axis:
@@ -105,34 +105,24 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
         is_group = bool(loader.get_group_options(override.key_or_group)) or override.package is not None
     element = override.get_key_element()
     key, sign = element.lstrip("+"), "+" * element.count("+")
-    values = () if is_group else plain_values(override)
-    if isinstance(values, range):
-        axis = Axis(key, values, sign=sign)
-    elif is_group or any(isinstance(value, dict) or "${" in str(value) or value == "???" for value in values):
-        axis = Axis(key, tuple(override.sweep_string_iterator()), composed=True, sign=sign)
-    else:
-        is_form = key.startswith("variant.") and key.endswith(".form")  # its values may be code, named by the user
-        axis = Axis(key, tuple(Named(each) if is_form and is_code(each) else each for each in values), sign=sign)
-    if not axis.values:
+    steps = swept.range() if isinstance(swept, RangeSweep) and not is_group else None
+    if isinstance(steps, range) and steps:
+        return Axis(key, steps, sign=sign)
+    words = tuple(override.sweep_string_iterator())
+    if not words:
         raise UserError(f"{override.input_line}: no value matches")
-    return axis
-
-
-def plain_values(override: Override) -> Sequence[Any]:
-    """Return the values of a swept key; an integer range stays a range."""
-    swept = override._value
-    steps = swept.range() if isinstance(swept, RangeSweep) else None
-    if isinstance(steps, range):
-        return steps
-    return tuple(Override._convert_value(value) for value in override.sweep_iterator())
+    values = [] if is_group else list(map(Override._convert_value, override.sweep_iterator()))
+    if is_group or any(isinstance(value, dict) or "${" in str(value) or value == "???" for value in values):
+        return Axis(key, words, composed=True, sign=sign)
+    is_form = key.startswith("variant.") and key.endswith(".form")  # its values may be code, named by the user
+    return Axis(key, tuple(Named(each) if is_form and is_code(each) else each for each in values), sign=sign)
 
 
 def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...]:
     """Return the indices of zipped axes as one group, and those of the others alone, ordered by their first."""
     keys = [axis.key for axis in axes]
     for key in sweep.zip:
-        if key not in keys:
-            raise UserError(unknown(key, keys, "key in sweep.zip") if keys else f"sweep.zip: {key} is not swept")
+        chosen(key, keys, "key in sweep.zip")
     zipped = tuple(place for place, key in enumerate(keys) if key in sweep.zip)
     if len({len(axes[place].values) for place in zipped}) > 1:
         counts = ", ".join(f"{axes[place].key} has {len(axes[place].values)}" for place in zipped)
@@ -196,12 +186,8 @@ def as_composed(axis: Axis) -> Axis:
 
 def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Yield the axis positions of one point for each combination of choices, plain axes at their first value."""
-    has_composed = [any(axes[place].composed for place in group) for group in together]
-    counts = [
-        len(axes[group[0]].values) if by_hydra else 1 for group, by_hydra in zip(together, has_composed, strict=True)
-    ]
-    for chosen in product(*map(range, counts)):
-        of_axis = {number: place for group, place in zip(together, chosen, strict=True) for number in group}
+    for places in product(*map(range, count_choices(axes, together))):
+        of_axis = {number: place for group, place in zip(together, places, strict=True) for number in group}
         yield [of_axis[number] for number in range(len(axes))]
 
 
@@ -232,15 +218,18 @@ def check_size(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> None:
     """
     counts = [len(axes[group[0]].values) for group in together]
     if prod(counts) > MOST_POINTS:
-        raise UserError(f"{count_many(prod(counts))} points; a sweep takes at most {MOST_POINTS:,}")
-    compositions = prod(
-        max(len(axes[place].values) if axes[place].composed else 1 for place in group) for group in together
-    )
+        raise UserError(f"{prod(counts):,} points; a sweep takes at most {MOST_POINTS:,}")
+    compositions = prod(count_choices(axes, together))
     if compositions > MOST_COMPOSED:
         raise UserError(
             f"{compositions:,} choices of groups and of what other settings read; a sweep composes at most "
             f"{MOST_COMPOSED:,}"
         )
+
+
+def count_choices(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> list[int]:
+    """Return how many values of each group of axes Hydra composes."""
+    return [len(axes[group[0]].values) if any(axes[place].composed for place in group) else 1 for group in together]
 
 
 def check_repeats(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> None:
@@ -257,7 +246,3 @@ def check_repeats(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> No
                 raise UserError(
                     f"{brief(words)} is given {count} times; give each value once, or its rows count as more data"
                 )
-
-
-def count_many(count: int) -> str:
-    return f"{count:,}" if count < 10**15 else "more than 1e15"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -24,9 +23,11 @@ from attn_exp.runs import folders, input_files, recorded_code, trust
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.space import Axis, Space
-from attn_exp.sweeps.task import columns, tally_columns
+from attn_exp.sweeps.task import columns
 
 FILE = "manifest.json"
+About = Mapping[str, Any]
+"""The contents of a manifest."""
 
 SHAPE = {
     **folders.DESCRIPTION,
@@ -35,10 +36,10 @@ SHAPE = {
         "key": str, "sign": str, "column": str, "count": int, "kind": str, "low?": float, "high?": float,
         "range?": [int], "words?": [str],
     }],
-    "dimensions": [[int]], "skipped": int, "columns": [str], "tally": [str], "metrics": [str], "format": str,
+    "dimensions": [[int]], "skipped": int, "columns": [str], "metrics": [str], "format": str,
     "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
     "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
-    "told?": str, "disagreeing?": int, "keys": {"bases": dict, "composed": [bool], "files": dict}, "sweep": dict,
+    "told?": str, "disagreeing?": int, "sweep": dict,
     "figures": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
     "with?": [recorded_code.FILE_OF_MEMBERS], "inputs?": [input_files.RECORD],
 }  # fmt: skip
@@ -66,7 +67,6 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
         "dimensions": plan.space.dimensions,
         "skipped": plan.space.size - plan.points,
         "columns": columns(plan),
-        "tally": tally_columns(plan),
         "metrics": plan.metrics,
         "format": config.sweep.format,
         "sweep": as_yaml_value(asdict(config.sweep)),
@@ -75,11 +75,6 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
         "version": plan.version,
         "kept": find_runs(plan.kept),
         "parts": list(plan.names),
-        "keys": {
-            "bases": {" ".join(map(str, place)): f"{key:x}" for place, key in plan.base_keys.items()},
-            "composed": [axis.composed for axis in plan.space.axes],
-            "files": plan.files,
-        },
         **recorded_code.record_functions_by_name(plan.code),
         **recorded_code.record_members(config),
         **input_files.recorded(config, [(axis.key, value) for axis in listed for value in axis.values]),
@@ -89,7 +84,7 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
 def describe_axis(axis: Axis) -> dict[str, Any]:
     """Describe one axis: its number of values, their range if all are numbers, and the words that choose them."""
     values, count = axis.values, len(axis.values)
-    steps = values if isinstance(values, range) and count > LONG else even_steps(values)
+    steps = values if isinstance(values, range) else None
     kinds = {int} if steps else {type(value) for value in values}
     kind = next((name for name, types in KINDS.items() if kinds <= types), "text")
     ends = {"low": min(values), "high": max(values)} if kind in ("int", "float") else {}
@@ -99,16 +94,6 @@ def describe_axis(axis: Axis) -> dict[str, Any]:
 
 
 MOST_RUNS = 1_000_000
-LONG = 1000
-"""Longer ranges are never enumerated, in either direction."""
-
-
-def even_steps(values: Sequence[Any]) -> range | None:
-    """Return ascending, evenly spaced integers as a range; None for any other values."""
-    if len(values) < 2 or any(type(value) is not int for value in values) or values[1] <= values[0]:
-        return None
-    steps = range(values[0], values[-1] + 1, values[1] - values[0])
-    return steps if tuple(steps) == tuple(values) else None
 
 
 def find_runs(numbers: Sequence[int]) -> list[list[int]]:
@@ -124,7 +109,7 @@ def find_runs(numbers: Sequence[int]) -> list[list[int]]:
     return [[int(run[0]), int(run[-1]) + 1] for run in np.split(whole, breaks)]
 
 
-def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, about: About) -> None:
     """Write the manifest atomically, so that it survives a loss of power."""
     text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
     drafts.write_text(folder / FILE, text, sync=True)
@@ -143,7 +128,7 @@ def load_manifest(folder: Path) -> dict[str, Any]:
         check_manifest(about)
     except FileNotFoundError as error:
         raise UserError(f"{folder}: no sweep there ({FILE}: {error.strerror})") from error
-    except (OSError, DamagedError) as error:
+    except (OSError, ValueError, LookupError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{folder}: its {FILE} cannot be read ({reason})") from error
     return about
@@ -157,14 +142,14 @@ def find_manifest(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def thresholds(about: Mapping[str, Any]) -> dict[str, float]:
+def thresholds(about: About) -> dict[str, float]:
     """Return the smallest difference that matters for each metric in the manifest."""
     matters = about["sweep"].get("matters")
     known = matters.items() if isinstance(matters, dict) else ()
     return {name: float(limit) for name, limit in known if isinstance(limit, int | float)}
 
 
-def figures(about: Mapping[str, Any]) -> Figures:
+def figures(about: About) -> Figures:
     """Return the figure settings in the manifest.
 
     Raises:
@@ -174,38 +159,29 @@ def figures(about: Mapping[str, Any]) -> Figures:
     return Figures(**read_fields(Figures, said, "figures."))
 
 
-def check_manifest(about: Mapping[str, Any]) -> None:
+def check_manifest(about: About) -> None:
     """Check that the counts in a manifest are consistent.
 
     Raises:
         DamagedError: what does not fit.
     """
-    axes, columns = about["axes"], about["columns"]
+    counts = [stop - start if start <= stop else -1 for start, stop in about["kept"]]
     places = [place for together in about["dimensions"] for place in together]
-    # an invalid or reversed run counts as -1, which is no plan's length
-    counts = [run[1] - run[0] if len(run) == 2 and run[0] <= run[1] else -1 for run in about["kept"]]
     fits = {
-        "points": about["points"] >= 0 and about["points"] == sum(counts),
-        "chunk": about["chunk"] > 0 and len(about["parts"]) == -(-about["points"] // max(1, about["chunk"])),
-        "parts": all(re.fullmatch("[0-9a-f]{24}", name) for name in about["parts"]),
-        "dimensions": sorted(places) == list(range(len(axes))) and all(about["dimensions"]),
-        "columns": {"point", "status", "message", "variant", *(axis["column"] for axis in axes)} <= set(columns),
-        "axes": all(map(is_axis_whole, axes)),
+        "points": about["points"] == sum(counts) and min(counts, default=0) >= 0,
+        "parts": about["chunk"] > 0 and len(about["parts"]) == -(-about["points"] // about["chunk"]),
+        "dimensions": sorted(places) == list(range(len(about["axes"]))) and all(about["dimensions"]),
+        "columns": {"point", "status", "message", "variant", *(axis["column"] for axis in about["axes"])}
+        <= set(about["columns"]),
+        "axes": all(len(list_words(axis)) == axis["count"] > 0 for axis in about["axes"]),
         "format": about["format"] in ("csv", "parquet"),
     }
-    for name, fine in fits.items():
-        if not fine:
+    for name, is_fine in fits.items():
+        if not is_fine:
             raise DamagedError(f"{name} does not fit the rest")
 
 
-def is_axis_whole(axis: Mapping[str, Any]) -> bool:
-    """Return whether an axis has as many values as it claims, and both ends of its range or neither."""
-    steps, words = axis.get("range"), axis.get("words", ())
-    values = len(words) == axis["count"] if steps is None else len(steps) == 2 and steps[1] != 0
-    return values and axis["count"] > 0 and ("low" in axis) == ("high" in axis)
-
-
-def space_of(about: Mapping[str, Any]) -> Space:
+def space_of(about: About) -> Space:
     """Return the points of a sweep as words; the settings that Hydra composed are not in the manifest."""
     axes = tuple(Axis(axis["key"], list_words(axis), composed=True, sign=axis["sign"]) for axis in about["axes"])
     return Space(axes, tuple(map(tuple, about["dimensions"])), fixed=tuple(about["fixed"]))
@@ -220,13 +196,13 @@ def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
     return range(start, start + step * axis["count"], step)
 
 
-def point_words(about: Mapping[str, Any], point: int) -> tuple[list[str], list[str]]:
+def point_words(about: About, point: int) -> tuple[list[str], list[str]]:
     """Return the command-line words that choose one point, and the user's config folders it needs."""
     words = space_of(about).words(find_combination(about, point))
     return [word for word in words if not word.startswith("sweep.")], about["folders"]
 
 
-def find_combination(about: Mapping[str, Any], point: int) -> int:
+def find_combination(about: About, point: int) -> int:
     """Return the index of a point among all combinations, including those left out."""
     for first, stop in about["kept"]:
         if point < stop - first:
@@ -235,7 +211,7 @@ def find_combination(about: Mapping[str, Any], point: int) -> int:
     raise IndexError(point)
 
 
-def point_command(about: Mapping[str, Any], point: int) -> Repeat:
+def point_command(about: About, point: int) -> Repeat:
     """Return the command that runs one point alone."""
     words, folders = point_words(about, point)
     return Repeat(tuple(words), tuple(folders), own=recorded_code.files_of_members(about))

@@ -1,17 +1,15 @@
-"""Parts as Parquet files: a dataset that DuckDB and others query without loading it."""
+"""Results as a Parquet file, which DuckDB and others query without loading it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from io import BytesIO
-from pathlib import Path
 from typing import Any, get_type_hints
 
-from attn_exp import machine
 from attn_exp.errors import UserError
 from attn_exp.experiment.row import Row
-from attn_exp.runs.records import cell
+from attn_exp.sweeps.answers.rows import Axes
 from attn_exp.sweeps.task import row_columns
 
 
@@ -29,7 +27,7 @@ def library() -> Any:
     return pyarrow
 
 
-def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, str]:
+def kinds(columns: Sequence[str], axes: Axes, metrics: Sequence[str]) -> dict[str, str]:
     """Return the type of each column: by the fields of a row, by the values of an axis, else string."""
     known = {int: "int64", float: "double", bool: "bool"}
     hints = get_type_hints(Row)
@@ -43,25 +41,14 @@ def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]], metrics: Se
     return types
 
 
-def encoded(text: bytes, types: Mapping[str, str]) -> bytes:
-    """Convert CSV to Parquet; only an empty cell is null."""
-    arrow = library()
-    csv = arrow.csv
+def encoded(pieces: Iterable[bytes], types: Mapping[str, str]) -> bytes:
+    """Convert a table in CSV to Parquet, a piece at a time; only an empty cell is null."""
+    arrow, head, stream = library(), next(pieces := iter(pieces)), BytesIO()
     aliases = {"string": arrow.string(), "int64": arrow.int64(), "double": arrow.float64(), "bool": arrow.bool_()}
-    convert = csv.ConvertOptions(
-        column_types={name: aliases[kind] for name, kind in types.items()}, null_values=[""], strings_can_be_null=False
-    )
-    read = csv.ReadOptions(use_threads=False)
-    parse = csv.ParseOptions(newlines_in_values=True)
-    table = csv.read_csv(BytesIO(text), convert_options=convert, read_options=read, parse_options=parse)
-    stream = BytesIO()
-    arrow.parquet.write_table(table, stream)
+    columns = {name: aliases[kind] for name, kind in types.items()}
+    convert = arrow.csv.ConvertOptions(column_types=columns, null_values=[""], strings_can_be_null=False)
+    parse, read = arrow.csv.ParseOptions(newlines_in_values=True), arrow.csv.ReadOptions(use_threads=False)
+    with arrow.parquet.ParquetWriter(stream, arrow.schema(list(columns.items()))) as writer:
+        for piece in pieces:
+            writer.write_table(arrow.csv.read_csv(BytesIO(head + piece), read, parse, convert))
     return stream.getvalue()
-
-
-def lines(path: Path) -> Iterator[list[str]]:
-    """Yield the rows of a part as CSV cells."""
-    with machine.opened(path) as file:
-        for batch in library().parquet.ParquetFile(file).iter_batches(1000):
-            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                yield [value if isinstance(value, str) else cell(value) for value in row]

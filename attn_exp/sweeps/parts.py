@@ -1,33 +1,46 @@
-"""Results on disk while a sweep runs: one part per chunk, written atomically, with its hash in the file name.
+"""The folder of a sweep: its lock, and its results while it runs, one part per chunk.
 
-A part is called `<chunk>-<hash>.csv`, with `-failed<count>` after the chunk if points failed. A part whose hash does
-not match its name is damaged: it is ignored, and its chunk is computed again.
+A part is written atomically, and called `<chunk>-<hash>.csv`, with `-failed<count>` after the chunk if points failed. A
+part whose hash does not match its name is damaged: it is ignored, and its chunk is computed again. The last column of a
+part, which results do not have, is the key of the point: a sweep that is changed finds its points in the parts of
+earlier ones, which stay.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+import socket
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from attn_exp import drafts, machine, parsing
+from attn_exp import drafts, machine, parsing, system
+from attn_exp.errors import UserError
+from attn_exp.report.escapes import plain
+from attn_exp.runs import ours
 from attn_exp.runs.records import texts
 from attn_exp.runs.trust import DamagedError
-from attn_exp.sweeps import parquet
-from attn_exp.sweeps.answers.cube import OK
-from attn_exp.sweeps.task import as_csv
+from attn_exp.sweeps.answers.rows import OK
+from attn_exp.sweeps.plan import Plan
+from attn_exp.sweeps.task import as_csv, settings_cells
+from attn_exp.system import HeldError
 
-NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?-([0-9a-f]{16})\.(csv|parquet)")
+NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?-([0-9a-f]{16})\.csv")
 MOST_DIGITS = 20
 MOST_BYTES = 2**30
 """Size limit of a part."""
+MOST_POINTS = 1_000_000
+"""A larger sweep reuses no points of earlier ones."""
+
+Lines = list[list[str]]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One part: its file, its chunk, and its number of failed points."""
 
     path: Path
@@ -36,46 +49,32 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Inventory:
-    """The existing parts: the intact ones by chunk, and the names of the damaged ones."""
-
-    whole: dict[str, Part] = field(default_factory=dict)
-    damaged: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Shelf:
-    """The folder with the parts of a sweep, their columns and, for Parquet, the types of these.
-
-    The first `shown` columns are those of the results.
-    """
+    """The folder with the parts of a sweep, and their columns."""
 
     folder: Path
     head: Sequence[str]
-    shown: int
-    types: Mapping[str, str] | None = None
 
-    def find(self, wanted: Collection[str]) -> Inventory:
-        """Return the parts of these chunks, verifying the hash of each."""
-        whole: dict[str, Part] = {}
+    def find(self, wanted: Collection[str]) -> tuple[dict[str, Part], list[str]]:
+        """Return the intact parts of these chunks in their order, and the names of the damaged ones."""
+        found: dict[str, Part] = {}
         damaged: dict[str, str] = {}
-        names, suffix = set(wanted), "csv" if self.types is None else "parquet"
-        for path, match in sorted(find_parts(self.folder).items()):
+        names = set(wanted)
+        for path, match in find_parts(self.folder):
             chunk, failed = match[1], int(match[2] or 0)
-            if chunk not in names or match[4] != suffix:
-                continue
-            if not is_whole(path, chunk, match[3]):
-                damaged[path.name] = chunk
-            elif chunk not in whole or failed < whole[chunk].failed:  # a kill may leave two parts of one chunk
-                whole[chunk] = Part(path, chunk, failed)
-        return Inventory(whole, tuple(name for name, chunk in damaged.items() if chunk not in whole))
+            if chunk in names:
+                if not is_whole(path, match):
+                    damaged[path.name] = chunk
+                elif chunk not in found or failed < found[chunk].failed:  # a kill may leave two parts of one chunk
+                    found[chunk] = Part(path, chunk, failed)
+        whole = {name: found[name] for name in wanted if name in found}
+        return whole, [name for name, chunk in damaged.items() if chunk not in whole]
 
     def write(self, chunk: str, lines: bytes, failed: int) -> Part:
         """Write the part of a chunk, so that it survives a loss of power, and remove older ones."""
         data = as_csv([self.head]) + lines
-        data = data if self.types is None else parquet.encoded(data, self.types)
         name = f"{chunk}-failed{failed}" if failed else chunk
-        path = self.folder / f"{name}-{digest_of(chunk, data)}.{'csv' if self.types is None else 'parquet'}"
+        path = self.folder / f"{name}-{digest_of(chunk, data)}.csv"
         drafts.write(path, data, sync=True)
         for older in self.folder.glob(f"{chunk}-*"):
             if older != path:
@@ -83,7 +82,7 @@ class Shelf:
         return Part(path, chunk, failed)
 
     def lines(self, parts: Sequence[Part]) -> Iterator[list[str]]:
-        """Yield the texts in the lines of parts, a part at a time.
+        """Yield the texts in the lines of parts.
 
         Raises:
             DamagedError: a part cannot be read.
@@ -94,21 +93,23 @@ class Shelf:
         """Yield the raw cells of parts, in which an apostrophe may precede a text.
 
         Raises:
-            DamagedError: a line has another number of cells, or does not begin with the number of a point.
+            DamagedError: other columns, a line of another length, or one that does not begin with a point's number.
         """
-        for part in parts:
-            path = part.path
-            for line in islice(parsing.csv_lines(path), 1, None) if self.types is None else parquet.lines(path):
+        for path, *_ in parts:
+            lines = parsing.csv_lines(path)
+            if next(lines, None) != list(self.head):
+                raise DamagedError(f"{path.name} has other columns")
+            for line in lines:
                 if len(line) != len(self.head):
                     raise DamagedError(f"{path.name} has a line of {len(line)} cells; expected {len(self.head)}")
                 if not (line[0].isdecimal() and len(line[0]) < MOST_DIGITS):
                     raise DamagedError(f"{path.name} has a line of no point")
                 yield line
 
-    def good_lines(self, part: Part) -> dict[int, list[list[str]]]:
+    def good_lines(self, part: Part) -> dict[int, Lines]:
         """Return the lines of those points of a part that did not fail."""
         status = self.head.index("status")
-        kept: dict[int, list[list[str]]] = {}
+        kept: dict[int, Lines] = {}
         for line in self.cells([part]):
             if line[status] == OK:
                 kept.setdefault(int(line[0]), []).append(line)
@@ -116,24 +117,85 @@ class Shelf:
 
     def joined(self, parts: Sequence[Part]) -> Iterator[bytes]:
         """Yield the table of the results, a part at a time."""
-        yield as_csv([self.head[: self.shown]])
+        yield as_csv([self.head[:-1]])
         for part in parts:
-            if self.shown == len(self.head):
-                yield machine.read(part.path, MOST_BYTES).partition(b"\n")[2]
-            else:
-                yield as_csv([line[: self.shown] for line in self.cells([part])])
+            yield as_csv([line[:-1] for line in self.cells([part])])
+
+    def find_shared(self, plan: Plan) -> dict[int, Lines]:
+        """Return the lines of points that earlier sweeps have computed, by their numbers in a plan.
+
+        Raises:
+            ValueError: a part of an earlier sweep cannot be read.
+        """
+        own, shared = set(plan.names), dict[int, Lines]()
+        others = [(path, match) for path, match in find_parts(self.folder) if match[1] not in own]
+        if not others or plan.points > MOST_POINTS:
+            return shared
+        numbers = {plan.key(number): number for number in range(plan.points)}
+        names = self.head[1 + len(plan.space.axes) :]
+        for path, match in others:
+            head, *lines = parsing.csv_lines(path) if is_whole(path, match) else [[]]
+            found: dict[int, Lines] = {}
+            for line in lines if set(names) <= set(head) else []:
+                row = dict(zip(head, line, strict=True))
+                if row["status"] == OK and row["key"] in numbers:
+                    number = numbers[row["key"]]
+                    cells = [*settings_cells(plan, number), *(row[name] for name in names)]
+                    found.setdefault(number, []).append(cells)
+            shared |= found
+        return shared
 
 
-def find_parts(folder: Path) -> dict[Path, re.Match[str]]:
+def create_folder(folder: Path) -> None:
+    """Create `output_dir/sweeps/<name>/parts`.
+
+    Raises:
+        OSError: a link or a file is in the way, or a folder cannot be made.
+    """
+    ours.check_sweep(folder)
+    folder.parent.parent.mkdir(parents=True, exist_ok=True)
+    for path in (folder.parent, folder, folder / "parts"):
+        machine.own_folder(path)
+        system.sync_folder(path.parent)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock the sweep in `folder` until the block or the process ends, and remove the drafts that a kill left.
+
+    Raises:
+        UserError: another driver holds it, named by process and machine.
+    """
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        with system.locked(folder / "lock", f"process {os.getpid()} on {socket.gethostname()} (since {since})"):
+            for place in (folder, *(path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())):
+                drafts.sweep_up(place, older=0.0)
+            yield
+    except HeldError as error:
+        raise UserError(f"{folder}: {describe(error)} is running this sweep; wait for it or end it") from error
+
+
+def describe(holder: object) -> str:
+    return plain(str(holder), 100) or "another process"
+
+
+def running_driver(folder: Path) -> str | None:
+    """Return who runs the sweep in `folder`; None if nobody does."""
+    text = system.read_holder(folder / "lock")
+    return None if text is None else describe(text)
+
+
+def find_parts(folder: Path) -> list[tuple[Path, re.Match[str]]]:
     """Return the files in a folder that are named like parts; none if the folder is a link or missing."""
-    paths = folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ()
-    return {path: match for path in paths if (match := NAME.fullmatch(path.name))}
+    paths = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else ()
+    return [(path, match) for path in paths if (match := NAME.fullmatch(path.name))]
 
 
-def is_whole(path: Path, chunk: str, digest: str) -> bool:
+def is_whole(path: Path, match: re.Match[str]) -> bool:
     """Return whether the hash of a part matches its name."""
     try:
-        return digest_of(chunk, machine.read(path, MOST_BYTES)) == digest
+        return digest_of(match[1], machine.read(path, MOST_BYTES)) == match[3]
     except OSError:
         return False
 
@@ -143,9 +205,7 @@ def digest_of(chunk: str, data: bytes) -> str:
     return hashlib.sha256(f"{chunk}\n".encode() + data).hexdigest()[:16]
 
 
-def merged(pieces: Sequence[bytes], kept: Mapping[int, Sequence[Sequence[str]]]) -> bytes:
-    """Merge the lines of several pieces and of points kept from before, in the order of the points."""
-    lines = [line for point in kept.values() for line in point]
-    for piece in pieces:
-        lines += parsing.parse_csv(piece.decode("utf-8"), most=MOST_BYTES)
+def merged(pieces: Sequence[bytes]) -> bytes:
+    """Merge the lines of several pieces in the order of the points."""
+    lines = [line for piece in pieces for line in parsing.parse_csv(piece.decode("utf-8"), most=MOST_BYTES)]
     return as_csv(sorted(lines, key=lambda line: int(line[0])))

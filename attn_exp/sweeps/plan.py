@@ -1,7 +1,7 @@
 """Cut a sweep into chunks, reproducibly, each named by everything that determines its results, to find parts again.
 
-A point has a key as well: the sum, modulo 2^128, of a hash of each of its settings. It does not depend on which
-settings are swept, in which order, and over how many values, so other sweeps find the point again.
+A point has a key as well: the sum, modulo 2^128, of a hash of the program and of each of its settings. It does not
+depend on which settings are swept, in which order, and over how many values, so other sweeps find the point again.
 """
 
 from __future__ import annotations
@@ -36,9 +36,6 @@ SEEDS = 16
 
 NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
 """Settings that change no row: changing them keeps a sweep's folder and parts."""
-
-MOST_SPELLED = 100_000
-"""Values of a range that are hashed one by one for the name of a sweep's folder."""
 
 KEYS = 2**128
 
@@ -76,9 +73,8 @@ class Plan:
     def names(self) -> tuple[str, ...]:
         """The name of each chunk: a hash of the whole sweep, of the program and of the chunk's number."""
         kept = self.kept if isinstance(self.kept, range) else hashlib.sha256(np.asarray(self.kept).tobytes()).digest()
-        axes = [(axis.sign, axis.key, list_values(axis, self.files)) for axis in self.space.axes]
-        whole = repr((self.version, self.chunk, kept, self.space.dimensions, axes, self.base_keys)).encode()
-        digest = hashlib.sha256(whole).hexdigest()
+        space = self.space.axes, self.space.dimensions, self.files, self.base_keys
+        digest = hashlib.sha256(repr((self.version, self.chunk, kept, space)).encode()).hexdigest()
         chunks = -(-self.points // self.chunk)
         return tuple(hashlib.sha256(f"{digest} {chunk}".encode()).hexdigest()[:24] for chunk in range(chunks))
 
@@ -87,6 +83,15 @@ class Plan:
         """The contribution of each composed base, and of the members from outside, to the keys of its points."""
         own = hash_setting("own members", ",".join(origin.sha256 for origin in self.own))
         return {place: (hash_base(base, self.space) + own) % KEYS for place, base in self.space.bases.items()}
+
+    def key(self, number: int) -> str:
+        """Return the key of a point: of the program and of each of its settings."""
+        places = self.space.places(self.kept[number])
+        total = self.base_keys[self.space.base_key(places)] + hash_setting("version", self.version)
+        for axis, place in zip(self.space.axes, places, strict=True):
+            if not axis.composed:
+                total += hash_setting(axis.key, self.files.get(axis.word(place), axis.value_word(place)))
+        return f"{total % KEYS:032x}"
 
     @cached_property
     def files(self) -> dict[str, str]:
@@ -106,13 +111,6 @@ class Plan:
         fixed = [variant["form"] for variant in variants if isinstance(variant, Mapping) and is_code(variant["form"])]
         swept = [value for axis in self.space.axes for _, value in named_code(axis)]
         return tuple(dict.fromkeys(map(str, (*fixed, *swept))))
-
-
-def list_values(axis: Axis, files: Mapping[str, str]) -> Any:
-    """Return the values of an axis for hashing: a range, or each word with the hash of its file."""
-    if isinstance(axis.values, range):
-        return axis.values
-    return [files.get(word, word) for word in map(axis.word, range(len(axis.values)))]
 
 
 def hash_setting(key: str, text: str) -> int:
@@ -170,32 +168,22 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
 
 def choose_chunk(space: Space, points: int) -> int:
     """Return the number of points per chunk, for `points` points left of a space."""
-    usual = max(USUAL, min(MOST, SEEDS * seed_stride(space)))
+    usual = max(USUAL, min(MOST, SEEDS * space.seeds[1])) if space.seeds else USUAL
     last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
     # at least a quarter of a model's layers, if consecutive points differ only in the layer and share a forward pass
     layers = -(-len(last.values) // 4) if last is not None and last.key == "model.layer" else 1
     return max(1, -(-points // FILES), min(usual, points // SHARES), layers)
 
 
-def seed_stride(space: Space) -> int:
-    """Return the distance between points that differ only in the next seed; 0 if seeds have no axis alone."""
-    stride = space.size
-    for length, together in zip(space.lengths, space.dimensions, strict=True):
-        stride //= length
-        if len(together) == 1 and space.axes[together[0]].key == "seed":
-            return stride
-    return 0
-
-
 def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
     """Return the default folder name of a sweep: a hash of its command, whatever the engine."""
-    axes = [(axis.key, tell_apart(axis)) for axis in space.axes]
-    fixed = sorted(word for word in space.fixed if key_of(word).split(".")[0] not in NO_RESULT)
+    spelt = (values if isinstance(values := axis.values, range) else list(map(spelled, values)) for axis in space.axes)
+    axes = [(axis.key, values) for axis, values in zip(space.axes, spelt, strict=True)]
+    fixed = sorted(filter(is_deciding, space.fixed))
     deciding = (axes, space.dimensions, fixed, sweep.skip, list(folders), *registry.files())
     return hashlib.sha256(repr(deciding).encode()).hexdigest()[:12]
 
 
-def tell_apart(axis: Axis) -> Any:
-    """Return the values of an axis for hashing, however typed: all of them, or the steps of a long range."""
-    long = isinstance(axis.values, range) and len(axis.values) > MOST_SPELLED
-    return repr(axis.values) if long else [spelled(value) for value in axis.values]
+def is_deciding(word: str) -> bool:
+    """Return whether a word of a command determines results."""
+    return key_of(word).split(".")[0] not in NO_RESULT

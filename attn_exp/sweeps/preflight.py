@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -15,26 +14,22 @@ from attn_exp.experiment import checks, metrics, number_types, patterns
 from attn_exp.experiment.compare import prepared
 from attn_exp.patience import spoken_time
 from attn_exp.problem.left_to_model import ask_model
-from attn_exp.report.sweep.plotted import refuse_plots, refuse_unknown
+from attn_exp.report.sweep.plotted import refuse_plots
 from attn_exp.runs import recorded_code
-from attn_exp.runs.rendering import check_figures
 from attn_exp.runs.store import check_writable
-from attn_exp.sweeps import manifest, parquet
+from attn_exp.sweeps import collect, manifest, overview, parquet
 from attn_exp.sweeps.answers.totals import LAYER, head_column
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.parts import Part
 from attn_exp.sweeps.plan import Job, Plan
-from attn_exp.sweeps.space import Axis, Space
+from attn_exp.sweeps.space import Space
 from attn_exp.sweeps.task import compute, dtype_of, row_columns
 
-MOST_TRIED, FEW = 1024, 16
-"""Points that are tried before a sweep is refused, if they fail for at most the second number of reasons."""
+MOST_TRIED = 1024
+"""Points that are tried before a sweep is refused."""
 
-SHOWN = 6
-"""Axes with more values show only the first ones and the last."""
-
-MOST_TIMED, PATIENCE = 256, 2.0
-"""Maximum number of points of a chunk that are timed, and seconds that this may take."""
+COUNTS, PATIENCE = (1, 16, 256), 0.2
+"""Points of a chunk that are timed, the next number if the last took fewer seconds than this."""
 
 
 def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
@@ -44,9 +39,7 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
         UserError: the reason.
     """
     engine.chosen(config.sweep)
-    if config.figures.font is not None:
-        check_figures(replace(config.figures, only=()))
-    refuse_unknown(config.figures.only)
+    collect.check_plots(config.figures)
     refuse_plots(config.sweep.plot, [manifest.describe_axis(axis) for axis in plan.space.axes])
     if config.sweep.format == "parquet":
         parquet.library()
@@ -112,9 +105,7 @@ def check_points(plan: Plan) -> None:
             return
         else:
             return
-    reasons = len(set(messages))
-    if reasons <= FEW or len(messages) == plan.points:
-        raise UserError(messages[0] + "; no other point of the sweep can be computed either" * (reasons > 1))
+    raise UserError(messages[0] + "; no other point of the sweep can be computed either" * (len(set(messages)) > 1))
 
 
 def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part]) -> str:
@@ -123,7 +114,7 @@ def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part])
     `whole` are the existing parts, by chunk name.
     """
     done = sum(len(plan.numbers(chunk)) - whole[name].failed for chunk, name in enumerate(plan.names) if name in whole)
-    lines = [f"{axis.key}: {len(axis.values):,} values ({values_shown(axis)})" for axis in plan.space.axes]
+    lines = [overview.axis_told(manifest.describe_axis(axis)) for axis in plan.space.axes]
     lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} done already")
     if plan.space.size > plan.points:
         lines.append(f"{plan.space.size - plan.points:,} combinations left out: {config.sweep.skip}")
@@ -133,28 +124,16 @@ def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part])
     return "\n".join([*lines, str(folder)])
 
 
-def values_shown(axis: Axis) -> str:
-    """Format the values of an axis as they are typed; of many, the first ones and the last."""
-    count = len(axis.values)
-    words = [axis.value_word(place) for place in range(min(SHOWN, count))]
-    return ", ".join(words if count <= SHOWN else [*words[:-1], "...", axis.value_word(count - 1)])
-
-
 def time_points(plan: Plan) -> float:
-    """Return the seconds per point, timing points from all over the sweep.
+    """Return the seconds per point, timing chunks from all over the sweep.
 
-    Points that a chunk computes together cost less than alone, so as many are timed as take about two seconds.
+    Points that a chunk computes together cost less than alone, so as many are timed as take little time.
     """
     compute(plan, Job(0, [0]))  # warm-up
-    chunks = sorted({0, len(plan.names) // 2, len(plan.names) - 1})
-    alone = time_jobs(plan, chunks, 1)
-    together = min(MOST_TIMED, int(PATIENCE / len(chunks) / max(alone, 1e-6)))
-    return time_jobs(plan, chunks, together) if together > 1 else alone
-
-
-def time_jobs(plan: Plan, chunks: Sequence[int], most: int) -> float:
-    """Return the seconds per point, timing the first points of some chunks."""
-    jobs = [Job(chunk, plan.numbers(chunk)[:most]) for chunk in chunks]
-    started = time.perf_counter()
-    done = [compute(plan, job).computed for job in jobs]
-    return (time.perf_counter() - started) / sum(done)
+    chunks, seconds, computed = sorted({0, len(plan.names) // 2, len(plan.names) - 1}), 0.0, 1
+    for count in COUNTS:
+        if seconds < PATIENCE:
+            started = time.perf_counter()
+            computed = sum(compute(plan, Job(chunk, plan.numbers(chunk)[:count])).computed for chunk in chunks)
+            seconds = time.perf_counter() - started
+    return seconds / computed

@@ -107,10 +107,7 @@ def recorded_members(
     files = recorded_code.files_asked_for(records, forms, folder, own)
     for sentence in recorded_code.changes_of_files(records):
         print(f"attn_exp: {printable(sentence)}", file=sys.stderr)
-    if not files:
-        yield ()
-        return
-    from attn_exp.plugins import members_known  # noqa: PLC0415 - few runs know any
+    from attn_exp.plugins import members_known  # noqa: PLC0415 - slow to import
 
     with members_known(files):
         yield tuple(files)

@@ -11,12 +11,11 @@ from typing import Any
 from attn_exp import machine, parsing
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import bare, key_of
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError, chosen
 from attn_exp.runs import folders, records
 from attn_exp.runs.folders import Entry
 from attn_exp.sweeps.plan import flatten
 
-OPTIONS = ("--json", "--csv")
 NO_PARAMETER = ("output_dir", "report", "figures", "sweep")
 """Settings that change no number."""
 NO_METRIC = ("head", "kv_head", "multiplier", "checked")
@@ -33,29 +32,29 @@ def list_runs(words: Sequence[str]) -> str:
         UserError: no such folder, an unknown setting, other options, or a run that cannot be read.
     """
     options = [word for word in words if word.startswith("-")]
-    settings = [word for word in words if "=" in word]
-    places = [word for word in words if word not in (*options, *settings)]
-    if len(places) > 1 or len(options) > 1 or not set(options) <= set(OPTIONS):
+    wanted = {key_of(word): word.partition("=")[2] for word in words if "=" in word}
+    places = [word for word in words if "=" not in word and word not in options]
+    if len(places) > 1 or options not in ([], ["--json"], ["--csv"]):
         usage = "attn-exp runs [DIR] [head=2 mask=causal] [--json | --csv]"
         raise UserError(f"attn-exp runs {' '.join(words)}: expected {usage}")
     known = ["experiment", *(field.name for field in fields(Config))]
-    for name in (key_of(word).partition(".")[0] for word in settings):
-        if name not in known:
-            raise UserError(unknown(name, known, "setting"))
+    for key in wanted:
+        chosen(key.partition(".")[0], known, "setting")
     output_dir = folders.named_output_dir(places)
     entries = folders.read_entries(output_dir)
-    if not settings and not options:
-        return folders.format_entries(output_dir, entries)
-    wanted = [(f"params.{key_of(word)}", word.partition("=")[2]) for word in settings]
-    readable = ((entry, make_record(output_dir, entry)) for entry in entries if not entry.problem)
-    found = [(entry, record) for entry, record in readable if all(has_value(record, *pair) for pair in wanted)]
-    if options == ["--json"]:
-        return "\n".join(json.dumps(record, ensure_ascii=False) for _, record in found)
-    if options == ["--csv"]:
-        return format_csv([record for _, record in found])
-    if not found:
-        return f"{output_dir}: none of {len(entries):,} runs and sweeps has {' '.join(settings)}"
-    return folders.format_entries(output_dir, [entry for entry, _ in found])
+    if wanted or options:
+        readable = {entry: make_record(output_dir, entry) for entry in entries if not entry.problem}
+        found = {entry: record for entry, record in readable.items() if has_values(record, wanted)}
+        if options == ["--json"]:
+            return "\n".join(json.dumps(record, ensure_ascii=False) for record in found.values())
+        if options:
+            return format_csv(list(found.values()))
+        if not found:
+            return (
+                f"{output_dir}: none of {len(entries):,} runs and sweeps has {' '.join(map('='.join, wanted.items()))}"
+            )
+        entries = list(found)
+    return folders.format_entries(output_dir, entries)
 
 
 def make_record(output_dir: Path, entry: Entry) -> dict[str, Any]:
@@ -95,10 +94,10 @@ def list_metrics(lines: Sequence[Sequence[str]]) -> Iterator[tuple[str, float]]:
                 yield f"metrics.{line[0]}.{name}", float(cell)
 
 
-def has_value(record: Record, key: str, value: str) -> bool:
-    """Return whether a setting has this value, or is swept over it."""
-    text = bare(record[key]) if key in record else ""
-    return value in (text, *text.split(","))
+def has_values(record: Record, wanted: Mapping[str, str]) -> bool:
+    """Return whether each setting has its value, or is swept over it."""
+    texts = {key: bare(record.get(f"params.{key}", "")) for key in wanted}
+    return all(value in (texts[key], *texts[key].split(",")) for key, value in wanted.items())
 
 
 def format_csv(found: Sequence[Record]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,18 +20,13 @@ from attn_exp.sweeps.space import Axis, Space
 MOST_DECIDED = 1_000_000
 """Maximum number of combinations for which an expression is evaluated, some microseconds each."""
 
-DEEPEST = 100
-"""Maximum nesting of an expression: Python itself crashes at thousands of levels."""
-
-ARITHMETIC: dict[type, Callable[..., Any]] = {
+OPERATIONS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-}
-OPERATIONS: dict[type, Callable[..., Any]] = ARITHMETIC | {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -43,7 +39,8 @@ OPERATIONS: dict[type, Callable[..., Any]] = ARITHMETIC | {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
-ALLOWED = (ast.List, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.And, ast.Or, ast.Load, *OPERATIONS)
+ALLOWED = {ast.List, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.And, ast.Or, ast.Load, *OPERATIONS}
+DOTTED = re.compile(r"\w+(\.\w+)*")
 WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -63,7 +60,7 @@ class Condition:
         """
         try:
             return bool(evaluate(self.tree, {**WORDS, **values}))
-        except (TypeError, ZeroDivisionError, OverflowError) as error:
+        except (TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
             shown = ", ".join(f"{name}={values[name]}" for name in self.names)
             raise UserError(f"sweep.skip={brief(self.text)}: cannot be decided for {shown} ({error})") from error
 
@@ -79,33 +76,23 @@ def parse_condition(text: str) -> Condition:
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
+        return Condition(text, tree, frozenset(find_names(tree, text)) - WORDS.keys())
+    except UserError:
+        raise
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UserError(f"sweep.skip={brief(text)}: not an expression such as head > d_model") from error
-    level, levels = [tree], list[Any]()
-    while level:
-        levels.append(level)
-        level = [child for node in level for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
-    if len(levels) > DEEPEST:
-        raise UserError(f"sweep.skip={brief(text)}: nested more than {DEEPEST} deep")
-    return Condition(text, tree, frozenset(find_names(tree, text)) - WORDS.keys())
 
 
 def find_names(node: ast.AST, text: str) -> Iterator[str]:
     """Yield the names in an expression, and refuse syntax that is not allowed."""
-    if isinstance(node, ast.Name | ast.Attribute):
-        yield join_name(node, text)
+    if isinstance(node, ast.Name | ast.Attribute) and DOTTED.fullmatch(name := ast.unparse(node)):
+        yield name
     elif not (isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None)):
-        children = list(ast.iter_child_nodes(node))
-        if (
-            not all(isinstance(part, ast.expr) or type(part) in ALLOWED for part in children)
-            or type(node) not in ALLOWED
-        ):
-            raise UserError(
-                f"sweep.skip={brief(text)}: {brief(ast.unparse(node))!r} is not part of what an expression may hold"
-            )
-        for child in children:
-            if isinstance(child, ast.expr):
-                yield from find_names(child, text)
+        if type(node) not in ALLOWED:
+            what = type(node).__name__
+            raise UserError(f"sweep.skip={brief(text)}: {what} is not part of what an expression may hold")
+        for child in ast.iter_child_nodes(node):
+            yield from find_names(child, text)
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a case for each kind of node
@@ -127,16 +114,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:  # noqa: PLR0911
         case ast.Compare(left=left, ops=signs, comparators=others):
             pairs = pairwise(evaluate(side, values) for side in (left, *others))
             return all(OPERATIONS[type(sign)](*pair) for sign, pair in zip(signs, pairs, strict=True))
-    return values[join_name(node)]
-
-
-def join_name(node: ast.expr, text: str = "") -> str:
-    """Return a dotted name such as `embeddings.tokens`."""
-    if isinstance(node, ast.Attribute):
-        return f"{join_name(node.value, text)}.{node.attr}"
-    if isinstance(node, ast.Name):
-        return node.id
-    raise UserError(f"sweep.skip={brief(text)}: {brief(ast.unparse(node))!r} is no setting")
+    return values[ast.unparse(node)]
 
 
 def look_up(name: str, settings: Mapping[str, Any], choices: Mapping[str, Any]) -> Any:

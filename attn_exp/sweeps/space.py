@@ -60,6 +60,20 @@ class Space:
         """The number of values of each dimension."""
         return tuple(len(self.axes[places[0]].values) for places in self.dimensions)
 
+    @cached_property
+    def seeds(self) -> tuple[int, int] | None:
+        """The axis of the seeds, and the distance between points that differ only in the next seed.
+
+        None if seeds are not plain values, or vary with another setting.
+        """
+        stride = self.size
+        for length, together in zip(self.lengths, self.dimensions, strict=True):
+            stride //= length
+            axis = self.axes[together[0]]
+            if len(together) == 1 and axis.key == "seed" and not axis.composed:
+                return together[0], stride
+        return None
+
     @property
     def size(self) -> int:
         """The number of combinations."""

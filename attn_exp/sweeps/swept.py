@@ -1,22 +1,26 @@
-"""A sweep from Python: its table as a DataFrame, its answers and its plots; loaded from a folder, or computed now."""
+"""A sweep from Python: its table as a DataFrame, its answers and its plots; and `attn-exp plot`, one figure of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from attn_exp.errors import UserError, unknown
+from attn_exp import drafts, machine
+from attn_exp.errors import UserError, chosen, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
 from attn_exp.report.notebook import Drawing, html
+from attn_exp.report.sweep.plotted import Plotted
+from attn_exp.runs.rendering import FIGURES, said_anew
 from attn_exp.sweeps import collect, manifest, overview
-from attn_exp.sweeps.answers.answers import EFFECT, SHARE, effect_records, effects_table, share_records, shares_table
+from attn_exp.sweeps.answers.answers import list_records
+from attn_exp.sweeps.answers.cube import VARIANT
+from attn_exp.sweeps.answers.effect import shorten
 from attn_exp.sweeps.answers.totals import Summary
+from attn_exp.sweeps.manifest import About
 from attn_exp.sweeps.parquet import kinds
 from attn_exp.sweeps.sweep import sweep
 from attn_exp.sweeps.task import row_columns
@@ -24,8 +28,11 @@ from attn_exp.sweeps.task import row_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-TYPES: dict[str, Any] = {"int64": "Int64", "bool": "boolean", "string": "string"}
-"""Nullable types of pandas, by the kind of a column."""
+USAGE = "attn-exp plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]"
+
+TYPES: dict[str, Any] = {"int64": "Int64", "bool": "boolean", "string": "string", "double": "float64"}
+"""Types of pandas by the kind of a column, nullable ones but for numbers."""
+READERS: dict[str, Callable[[str], Any]] = {"int64": int, "bool": "true".__eq__, "string": str, "double": float}
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Swept:
     """
 
     folder: Path
-    about: Mapping[str, Any]
+    about: About
 
     @cached_property
     def summary(self) -> Summary:
@@ -53,24 +60,15 @@ class Swept:
         Raises:
             UserError: parts that cannot be read.
         """
-        with collect.refuse_damaged(self.folder, OSError):
-            return self.frame()
-
-    def frame(self) -> pd.DataFrame:
-        """Return the table; damaged parts raise a ValueError."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
-        parts, columns = collect.find_whole(self.folder, self.about), self.about["columns"]
-        lines = collect.shelf_of(self.folder, self.about).lines(list(parts.values()))
-        cells = list(zip(*(line[: len(columns)] for line in lines), strict=True)) or [()] * len(columns)
-        types = kinds(columns, self.about["axes"], self.about["metrics"])
-        held = {name: (read_cells(texts, types[name]), types[name]) for name, texts in zip(columns, cells, strict=True)}
-        frame = pd.DataFrame(
-            {
-                name: pd.array(values, dtype=TYPES[kind]) if kind in TYPES else np.array(values)
-                for name, (values, kind) in held.items()
-            }
-        )
+        columns, shelf = self.about["columns"], collect.shelf_of(self.folder, self.about)
+        with collect.refuse_damaged(self.folder, OSError):
+            lines = shelf.lines(list(collect.find_whole(self.folder, self.about).values()))
+            frame: pd.DataFrame = pd.DataFrame(lines, columns=list(shelf.head), dtype=object)[columns]
+            for name, kind in kinds(columns, self.about["axes"], self.about["metrics"]).items():
+                values = [READERS[kind](text) if text else None for text in frame[name]]
+                frame[name] = pd.array(values, dtype=TYPES[kind])
         named = zip(row_columns(), (field.name for field in fields(Row)), strict=True)
         units = {name: COLUMNS[field].unit for name, field in named if name in frame}
         frame.attrs["units"] = {name: unit for name, unit in units.items() if unit}
@@ -79,12 +77,19 @@ class Swept:
     @property
     def effects(self) -> pd.DataFrame:
         """The paired effect of each setting on each metric of each variant, in full digits."""
-        return frame_of(effect_records(self.summary.answers), EFFECT)
+        return self.records("effects")
 
     @property
     def shares(self) -> pd.DataFrame:
         """The share of each metric's variance that each setting, and each pair of settings, explains."""
-        return frame_of(share_records(self.summary.answers), SHARE)
+        return self.records("shares")
+
+    def records(self, name: str) -> pd.DataFrame:
+        """Return the effects or the shares in full digits."""
+        import pandas as pd  # noqa: PLC0415 - slow to import
+
+        head, lines = list_records(self.summary.answers)[name]
+        return pd.DataFrame(lines, columns=list(head))
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -105,14 +110,8 @@ class Swept:
         Raises:
             UserError: there is no such table.
         """
-        made = {
-            "effects": lambda: effects_table(self.summary.answers),
-            "shares": lambda: shares_table(self.summary.answers),
-            "means": lambda: overview.means_table(self.about, self.summary, overview.depth_of(self.about)),
-        }
-        if name not in made:
-            raise UserError(unknown(name, list(made), "table"))
-        return made[name]()
+        tables = overview.paper_tables(self.about, self.summary)
+        return tables[chosen(name, tables, "table")]
 
     def figure(self, name: str = "effects") -> Drawing:
         """Return a plot, which shows itself in a notebook; its `figure` is Matplotlib's own.
@@ -123,31 +122,14 @@ class Swept:
         from attn_exp.report.sweep import plots  # noqa: PLC0415 - Matplotlib is slow to import
 
         drawn = plots.draw(overview.plotted(self.about, self.summary, overview.depth_of(self.about)))
-        if name not in drawn:
-            raise UserError(unknown(name, list(drawn), "plot"))
-        return Drawing(drawn[name])
+        return Drawing(drawn[chosen(name, drawn, "plot")])
 
     def __repr__(self) -> str:
         return overview.terminal(self.about, self.summary)
 
     def _repr_html_(self) -> str:
         shown = overview.table(self.about, self.summary, overview.IN_TERMINAL, overview.depth_of(self.about))
-        lines = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
-        return html("sweep", self.sentences, shown.titles, lines, overview.closing(self.about, self.summary))
-
-
-def read_cells(texts: Sequence[str], kind: str) -> list[Any]:
-    """Parse the cells of a column, with None or NaN for empty ones."""
-    if kind == "double":  # Python reads every digit that was written
-        return [float(text) if text else np.nan for text in texts]
-    read: dict[str, Callable[[str], Any]] = {"int64": int, "bool": lambda text: text == "true", "string": str}
-    return [read[kind](text) if text else None for text in texts]
-
-
-def frame_of(lines: Sequence[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415 - slow to import
-
-    return pd.DataFrame(lines, columns=list(columns))
+        return html("sweep", self.sentences, shown.titles, shown.lines, overview.closing(self.about, self.summary))
 
 
 def compute(words: Sequence[str], folders: Sequence[str]) -> Swept:
@@ -170,3 +152,42 @@ def load(folder: Path) -> Swept:
         UserError: no sweep there that can be read.
     """
     return Swept(folder, manifest.load_manifest(folder))
+
+
+def plot(words: Sequence[str]) -> str:
+    """Draw one figure of a sweep, and return the paths of its files.
+
+    Raises:
+        UserError: no sweep there, or a setting or a metric that it does not have.
+    """
+    drawn = {key: value for key, _, value in (word.partition("=") for word in words[1:]) if key in ("x", "y", "by")}
+    if not {"x", "y"} <= set(drawn):
+        raise UserError(f"attn-exp plot {' '.join(words)}: expected {USAGE}")
+    others = [word for word in words[1:] if word.partition("=")[0] not in drawn]
+    anew = said_anew(others, "attn-exp plot", [key for key in FIGURES if key != "figures.only"])
+    swept = load(machine.folder(words[0]))
+    about = {**swept.about, "figures": {**swept.about["figures"], **anew.figures}}
+    metric = chosen(drawn["y"], swept.summary.most, "metric in y")
+    plotted = overview.plotted(about, swept.summary, "all")
+    places = [find_place(plotted, key, drawn[key]) for key in ("x", "by") if key in drawn]
+    from attn_exp.report.sweep import plots  # noqa: PLC0415 - Matplotlib is slow to import
+
+    figure = plots.draw_along(plotted, metric, places)
+    name = "-".join(shorten(drawn[key]) for key in ("y", "x", "by") if key in drawn)
+    paths = [machine.own_folder(swept.folder / "plots") / f"{name}.{form}" for form in manifest.figures(about).format]
+    for path in paths:
+        drafts.write(path, plots.encoded(figure, path.suffix[1:]))
+    return "\n".join(map(str, paths))
+
+
+def find_place(plotted: Plotted, key: str, name: str) -> int:
+    """Return the index of a setting, or of the variant, which comes last.
+
+    Raises:
+        UserError: the sweep has no such setting.
+    """
+    names = [*plotted.axes, VARIANT]
+    known = [place for place, axis in enumerate(names) if name in (axis, shorten(axis))]
+    if len(known) != 1:
+        raise UserError(unknown(name, names, f"setting in {key}"))
+    return known[0]

@@ -26,9 +26,9 @@ from attn_exp.own_code import staying_here
 from attn_exp.problem.left_to_model import Pass
 from attn_exp.runs import recorded_code, records
 from attn_exp.runs.records import cell
-from attn_exp.sweeps.answers.cube import OK
-from attn_exp.sweeps.answers.totals import TALLY, head_and_pattern
-from attn_exp.sweeps.plan import Job, Plan, seed_stride, task_version
+from attn_exp.sweeps.answers.rows import OK
+from attn_exp.sweeps.answers.totals import head_and_pattern
+from attn_exp.sweeps.plan import Job, Plan, task_version
 
 Line = Sequence[str]
 FAILED, CRASHED = "failed", "crashed"
@@ -47,14 +47,12 @@ class Done:
 
 
 def columns(plan: Plan) -> list[str]:
-    """Return the columns of the results: the point, the swept settings, its status, and the row of each variant."""
+    """Return the columns of the results: the point, the swept settings, its status, and the row of each variant.
+
+    The lines of a part end with the key of the point, which the results leave out.
+    """
     swept = [axis.column for axis in plan.space.axes]
     return ["point", *swept, "status", "message", "agree", *row_columns(), *plan.metrics]
-
-
-def tally_columns(plan: Plan) -> list[str]:
-    """Return the extra columns of parts; none if there are no published figures."""
-    return list(TALLY) if any(base.get("published") for base in plan.space.bases.values()) else []
 
 
 @cache
@@ -105,7 +103,8 @@ def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
     report their errors.
     """
     ready: dict[int, list[Line]] = {}
-    if plan.metrics or plan.fail_fast or tally_columns(plan):
+    has_published = any(base.get("published") for base in plan.space.bases.values())
+    if plan.metrics or plan.fail_fast or has_published:
         return ready
     for points, seeds in group_seeds(plan, job.numbers):
         try:
@@ -121,34 +120,27 @@ def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
 
 
 def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the points and seeds of each group that differs only in its seeds.
-
-    Points whose seeds are not plain integers, or vary with another setting, are in no group.
-    """
-    stride, axis = seed_stride(plan.space), seed_axis(plan)
+    """Yield the points and seeds of each group that differs only in its seeds, if these are plain integers."""
     members: dict[int, list[tuple[int, int]]] = {}
-    for number in numbers if stride and axis is not None else ():
-        seeds = plan.space.axes[axis or 0].values
-        which = plan.kept[number] // stride % len(seeds)
-        members.setdefault(plan.kept[number] - which * stride, []).append((number, seeds[which]))
+    if plan.space.seeds is not None:
+        axis, stride = plan.space.seeds
+        values = plan.space.axes[axis].values
+        for number in numbers:
+            which = plan.kept[number] // stride % len(values)
+            members.setdefault(plan.kept[number] - which * stride, []).append((number, values[which]))
     for group in members.values():
-        points, drawn = map(list, zip(*group, strict=True))
-        if len(points) > 1 and all(type(seed) is int and seed >= 0 for seed in drawn):
-            yield points, drawn
-
-
-def seed_axis(plan: Plan) -> int | None:
-    """Return the index of the axis of plain seeds, if there is one."""
-    axes = enumerate(plan.space.axes)
-    return next((place for place, axis in axes if axis.key == "seed" and not axis.composed), None)
+        points, seeds = map(list, zip(*group, strict=True))
+        if len(points) > 1 and all(type(seed) is int and seed >= 0 for seed in seeds):
+            yield points, seeds
 
 
 def stack_lines(plan: Plan, variants: Sequence[Rows], points: list[int], seeds: list[int]) -> Iterator[list[Line]]:
     """Yield the lines of each point of a batch."""
-    shared = [*settings_cells(plan, points[0]), OK, "", ""]
-    common = [[text] * len(points) for text in shared]
-    common[0], common[1 + (seed_axis(plan) or 0)] = list(map(str, points)), list(map(str, seeds))
-    for of_point in zip(*(zip(*common, *column_cells(rows), strict=True) for rows in variants), strict=True):
+    axis, _ = plan.space.seeds or (0, 0)
+    common = [[text] * len(points) for text in (*settings_cells(plan, points[0]), OK, "", "")]
+    common[0], common[1 + axis] = list(map(str, points)), list(map(str, seeds))
+    keys = list(map(plan.key, points))
+    for of_point in zip(*(zip(*common, *column_cells(rows), keys, strict=True) for rows in variants), strict=True):
         yield list(of_point)
 
 
@@ -211,10 +203,10 @@ def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[s
     start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
     names = [field.name for field in fields(Row)]
     more = more_numbers(plan, comparison) if plan.metrics else {}
-    tally = [str(agreeing), str(printed)] if tally_columns(plan) else []
+    key = plan.key(number)
     for row in comparison.rows:
         numbers = (cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
-        yield [*start, *(cell(getattr(row, name)) for name in names), *numbers, *tally]
+        yield [*start, *(cell(getattr(row, name)) for name in names), *numbers, key]
 
 
 def more_numbers(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], float]:
@@ -244,8 +236,8 @@ def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
     """Return the line of a point without results."""
-    empty = [""] * (1 + len(row_columns()) + len(plan.metrics) + len(tally_columns(plan)))
-    return [*settings_cells(plan, number), status, cell(message), *empty]
+    empty = [""] * (1 + len(row_columns()) + len(plan.metrics))
+    return [*settings_cells(plan, number), status, cell(message), *empty, plan.key(number)]
 
 
 def settings_cells(plan: Plan, number: int) -> list[str]:

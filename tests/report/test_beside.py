@@ -9,7 +9,7 @@ import pytest
 
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.versus import Versus, versus_page
-from attn_exp.sweeps.versus import two_runs
+from attn_exp.sweeps import two_runs
 from tests.compose import comparison
 from tests.report.tab import Tab
 from tests.report.test_explore import VISIBLE, texts

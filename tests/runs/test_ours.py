@@ -9,7 +9,7 @@ import pytest
 from attn_exp.runs import folders, store
 from attn_exp.runs.classroom.grades import grade_answers
 from attn_exp.runs.classroom.sheets import write_sheets
-from attn_exp.sweeps.versus.command import compare
+from attn_exp.sweeps.compare import compare
 from tests.refusal import refusal
 from tests.runs.test_classroom import home
 from tests.runs.test_store import a_run

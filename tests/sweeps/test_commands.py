@@ -64,19 +64,6 @@ def test_rerun_asks_for_a_point_that_there_is(tmp_path: Path) -> None:
         assert err == "attn_exp: error: outputs/sweeps/mine is a sweep; name one of its points, 0 to 1\n"
 
 
-def test_runs_lists_runs_and_sweeps_newest_first(tmp_path: Path) -> None:
-    quickly(tmp_path, "head=1", "report=none", "bias=true")
-    quickly(tmp_path, "-m", "head=2,3", "report=none", "bias=true", "sweep.engine=serial", code=1)
-    out, _ = quickly(tmp_path, "runs")
-    lines = out.splitlines()
-    assert lines[0] == "all: bias=true report=none"
-    assert [line.split()[1:3] for line in lines[2:]] in (
-        [["sweep", "complete"], ["run", "complete"]], [["run", "complete"], ["sweep", "complete"]]
-    )  # fmt: skip
-    assert "head=2,3" in out
-    assert "head=1" in out
-
-
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     for words in (
         ("status", "nowhere"),

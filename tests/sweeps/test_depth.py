@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from pathlib import Path
 
 import pytest
 
-import attn_exp
 from attn_exp.report.sweep.page import sweep_page
-from attn_exp.report.versus import Versus, versus_page
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.rerun import render_again
 from attn_exp.sweeps.swept import load
-from attn_exp.sweeps.versus.command import compare
-from attn_exp.sweeps.versus.command import side_by_side as versus_of
 from tests.refusal import refused
 from tests.report.browser import need_chromium
 from tests.report.tab import visit
@@ -58,16 +53,6 @@ def test_a_sweep_is_shown_again_at_another_depth_and_back(swept: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_same_sweep_with_the_setting_is_written_again_without_being_computed(tmp_path: Path) -> None:
-    words = ("-m", "seed=0,1,2", "sweep.engine=serial", "report=tables")
-    first, _ = quickly(tmp_path, *words)
-    second, _ = quickly(tmp_path, *words, "report.depth=reading")
-    assert DEEP.search(first) and not DEEP.search(second)
-    with (the_sweep(tmp_path) / "results.csv").open(encoding="utf-8") as file:
-        assert "error_ulp" in next(csv.reader(file))
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("depth", ["all", "reading"])
 def test_the_button_of_a_page_changes_what_is_seen_and_back(depth: str, swept: Path, tmp_path: Path) -> None:
     need_chromium()
@@ -88,36 +73,6 @@ def test_the_button_of_a_page_changes_what_is_seen_and_back(depth: str, swept: P
     assert found.console == [] and first == third
     assert all(map(DEEP.search, whole)) and not any(map(DEEP.search, brief))
     assert "largest weight" in brief[0] and "largest weight" in brief[1]
-
-
-def moved(tmp_path: Path) -> tuple[Path, Path]:
-    """Return the folders of two runs that differ in their scale."""
-    first, second = (attn_exp.run("report=none", f"scale={scale}") for scale in ("true", "0.4"))
-    return first.save(tmp_path), second.save(tmp_path)
-
-
-def test_two_runs_are_compared_at_the_depth_that_is_asked_for(tmp_path: Path) -> None:
-    places = [str(place) for place in moved(tmp_path)]
-    whole, brief = (compare([*places, *more])[0] for more in ([], ["report.depth=reading"]))
-    assert "error_ulp" in whole and "largest_weight" in whole
-    assert not DEEP.search(brief) and "largest_weight" in brief
-    page = Path(brief.splitlines()[-1]).read_text(encoding="utf-8")
-    assert '<html lang="en" data-depth="reading">' in page and "error ulp" in page
-
-
-@pytest.mark.long
-def test_the_page_of_two_runs_has_the_button_too(tmp_path: Path) -> None:
-    need_chromium()
-    found = visit(versus_page(versus_of(*moved(tmp_path))), SEEN, tmp_path)
-    (whole, _), (brief, _), _ = found.answer
-    assert found.console == []
-    assert DEEP.search(whole) and not DEEP.search(brief) and "largest weight" in brief
-
-
-def test_a_page_without_such_numbers_has_no_button() -> None:
-    """No control that does nothing."""
-    page = versus_page(Versus("a", "b", False, ("No number moved.",), ()))
-    assert "<button" not in page and "<script" not in page
 
 
 @pytest.mark.parametrize(

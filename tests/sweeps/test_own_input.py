@@ -39,25 +39,6 @@ def entropy(*words: str) -> float:
     return comparison("variant=matrix", *words).rows[0].entropy
 
 
-def test_a_sweep_over_sentences_and_seeds() -> None:
-    texts = ("she likes tea", "the tea likes her", "a, b")
-    found = rows("embeddings=words", "embeddings.text=she likes tea,the tea likes her,'a, b'", "seed=0,1")
-    assert [(row["embeddings.text"], row["seed"], row["status"]) for row in found] == [
-        (text, seed, "ok") for text in texts for seed in "01"
-    ]
-    for row in found:
-        words = (f"embeddings.text={row['embeddings.text']}", f"seed={row['seed']}")
-        assert float(row["entropy"]) == entropy("embeddings=words", *words)
-
-
-def test_a_sweep_over_files_of_projections() -> None:
-    found = rows("projections=file", "projections.file=one.npz,other.npz", "projections.turned=true,false")
-    assert len({row["entropy"] for row in found}) == 4
-    for row in found:
-        words = (f"projections.{name}={row[f'projections.{name}']}" for name in ("file", "turned"))
-        assert float(row["entropy"]) == entropy("projections=file", *words)
-
-
 CHANGING = [("projections.file=one.npz,other.npz", "seed=0"), ("projections.file=one.npz", "seed=0,1")]
 
 
@@ -76,11 +57,3 @@ def test_a_file_that_has_changed_is_read_anew(words: tuple[str, ...], capsys: py
     write("one", 3)
     assert cli.obey(["rerun", "outputs/sweeps/it", "0"]) == cli.DONE
     assert capsys.readouterr().err == "attn_exp: one.npz has changed since; a sweep keeps no arrays\n"
-
-
-def test_a_point_that_does_not_fit_is_a_row() -> None:
-    assert cli.obey([*START, "projections=file", "projections.file=one.npz,gone.npz"]) == cli.FAILED
-    with Path("outputs/sweeps/it/results.csv").open(encoding="utf-8", newline="") as file:
-        found = list(csv.DictReader(file))
-    assert [row["status"] for row in found] == ["ok", "failed"]
-    assert found[1]["message"] == "projections.file=gone.npz: cannot be read (No such file or directory)"

@@ -64,33 +64,6 @@ def test_nothing_is_wider_than_the_screen(opened: Tab, width: int, letters: str)
     assert opened.overflow() <= 0
 
 
-@pytest.mark.parametrize("letters", WIDTHS)
-def test_the_results_fit_a_laptop(opened: Tab, letters: str) -> None:
-    set_in(opened, letters)
-    assert opened.overflow("#results .scroll") == 0
-    assert opened.overflow("#extremes .scroll") == 0
-
-
-BROKEN = """(() => {
-  const texts = [...document.querySelectorAll("#results tbody td:not(.again)")].flatMap((cell) => [...cell.childNodes]);
-  const lines = (text) => {
-    const range = document.createRange();
-    range.selectNodeContents(text);
-    return new Set([...range.getClientRects()].map((box) => box.top)).size;
-  };
-  return texts.filter((text) => lines(text) > 1).map((text) => text.textContent);
-})()"""
-TALLEST = "Math.max(...[...document.querySelectorAll('#results tbody tr')].map((row) => row.clientHeight))"
-
-
-def test_a_mean_is_parted_from_its_interval_where_room_is_scarce_and_no_number_is_broken(opened: Tab) -> None:
-    set_in(opened, "narrow")
-    one_line = opened.ask(TALLEST)
-    set_in(opened, "wide")
-    assert opened.ask(TALLEST) > 1.5 * one_line
-    assert opened.ask(BROKEN) == []
-
-
 def test_a_command_opens_by_mouse_and_by_keyboard(opened: Tab) -> None:
     assert opened.ask(SHOWN) == 0
     opened.click("#results summary")

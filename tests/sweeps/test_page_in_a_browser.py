@@ -11,9 +11,8 @@ import attn_exp
 from attn_exp.report.sweep.page import sweep_page
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.swept import Swept
-from tests.letters import WIDTHS, set_in
 from tests.report.browser import need_chromium
-from tests.report.tab import tab, visit
+from tests.report.tab import visit
 
 WORDS = ("scale=true,false", "head=1,2", "embeddings.d_model=8,16,32", "seed=range(0,3)")
 
@@ -63,51 +62,3 @@ def test_a_chosen_metric_is_drawn_from_the_means_of_the_table(page: str, swept: 
     expected = {f"scale={scale}: {mean:.3g} (36 numbers)" for scale, mean in means.mean().items()}
     assert set(answer["told"]) == expected
     assert "Means over the seeds and over head, embeddings.d_model, variant, without intervals;" in answer["note"]
-
-
-@pytest.mark.long
-def test_two_metrics_are_drawn_against_each_other_on_round_ticks(page: str, tmp_path: Path) -> None:
-    script = """
-    const [metric, x] = document.querySelectorAll("#explore select");
-    const choose = (list, text) => {
-      list.value = Array.from(list.options).find((option) => option.textContent === text).value;
-      list.dispatchEvent(new Event("change"));
-    };
-    choose(metric, "entropy (nats)"); choose(x, "largest weight");
-    return { dots: document.querySelectorAll("#explore circle").length,
-             lines: document.querySelectorAll("#explore path.line").length,
-             ticks: Array.from(document.querySelectorAll("#explore svg text"), (text) => text.textContent) };
-    """
-    answer = visit(page, script, tmp_path).answer
-    assert (answer["dots"], answer["lines"]) == (2 * 2 * 3 * 2, 0)  # each combination of each variant
-    numbers = [tick for tick in answer["ticks"] if tick.replace(".", "").isdigit()]
-    assert len(numbers) >= 6 and all(len(tick) <= 5 for tick in numbers)
-
-
-def test_what_explains_most_has_the_colours(swept: Swept) -> None:
-    data = overview.explorable(swept.about, swept.summary)
-    assert data is not None
-    names = [axis["name"] for axis in data["axes"]]
-    assert names[data["start"]["x"]] == "embeddings.d_model"
-    assert names[data["start"]["colour"]] == "scale"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int) -> None:
-    script = f"""
-    document.body.style.width = "{width - 32}px";
-    return document.querySelector("#explore").scrollWidth - document.querySelector("#explore").clientWidth;
-    """
-    assert visit(page, script, tmp_path).answer <= 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("letters", WIDTHS)
-def test_results_fit_a_laptop_in_wide_letters_and_narrow_ones(page: str, tmp_path: Path, letters: str) -> None:
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    with tab(tmp_path) as opened:
-        opened.screen(1100)
-        opened.open(tmp_path / "page.html")
-        set_in(opened, letters)
-        assert opened.overflow() <= 0 and opened.overflow("#results .scroll") <= 0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from attn_exp import system
 from tests.sweeps.command import quickly, the_sweep
 
 SWEEP = ("-m", "variant=[matrix,multi_head]", "report=none", "sweep.engine=serial")
@@ -38,47 +36,6 @@ def test_points_of_both_are_not_computed_again(words: tuple[str, ...], cached: i
     fresh.mkdir()
     quickly(fresh, *NAMED, *words, code=code)
     assert again == (the_sweep(fresh) / "results.csv").read_bytes()
-
-
-def test_points_of_a_sweep_before_the_last_one_are_not_computed_again(tmp_path: Path) -> None:
-    quickly(tmp_path, *NAMED, "head=1,2", "seed=range(0,5)")
-    quickly(tmp_path, *NAMED, "head=1", "seed=range(0,2)")
-    words = ("head=1,2", "seed=range(0,6)")
-    _, told = quickly(tmp_path, *NAMED, *words)
-    assert " 10 cached" in told.splitlines()[-1]
-    fresh = tmp_path / "fresh"
-    fresh.mkdir()
-    quickly(fresh, *NAMED, *words)
-    assert (the_sweep(tmp_path) / "results.csv").read_bytes() == (the_sweep(fresh) / "results.csv").read_bytes()
-
-
-def test_an_end_while_parts_are_set_aside_loses_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quickly(tmp_path, *NAMED, "head=1,2", "seed=range(0,5)")
-    left, replace = [4], system.replace
-
-    def replace_a_few(source: Path, target: Path) -> None:
-        left[0] -= "parts-of-other-versions" in str(target) and target.suffix == ".csv"
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        replace(source, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(system, "replace", replace_a_few)
-        quickly(tmp_path, *NAMED, "head=1,2", "seed=range(0,6)", code=130)
-    _, told = quickly(tmp_path, *NAMED, "head=1,2", "seed=range(0,6)")
-    assert " 10 cached" in told.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    "keys",
-    ['{"bases": {}, "composed": [false, false], "files": {}}', '{"bases": {"": "x"}, "composed": [], "files": {}}'],
-)
-def test_keys_that_somebody_else_wrote_reuse_nothing(keys: str, tmp_path: Path) -> None:
-    quickly(tmp_path, *NAMED, "head=1,2", "seed=0,1")
-    path = the_sweep(tmp_path) / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"keys": json.loads(keys)}))
-    _, told = quickly(tmp_path, *NAMED, "head=1,2", "seed=0,1,2")
-    assert " 0 cached" in told.splitlines()[-1]
 
 
 def test_another_sweep_under_the_same_name_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.sweeps.skip import find_d_model, look_up, parse_condition
+from attn_exp.sweeps.skip import find_d_model, parse_condition
 
 NAMES = {"head": 4, "scale": True, "seed": 7, "title": "a b", "kv_head": None}
 
@@ -49,19 +49,6 @@ def test_what_cannot_be_parsed_is_told(text: str) -> None:
 def test_what_cannot_be_decided_names_the_values(text: str) -> None:
     with pytest.raises(UserError, match=r"cannot be decided for .*="):
         parse_condition(text).holds(NAMES)
-
-
-def test_names_are_settings_choices_and_d_model() -> None:
-    settings: dict[str, Any] = {
-        "embeddings": {"tokens": 3, "vectors": [[1, 2], [3, 4], [5, 6]], "columns": False},
-        "head": 2,
-    }
-    choices = {"embeddings": "inline"}
-    assert look_up("embeddings", settings, choices) == "inline"
-    assert look_up("embeddings.tokens", settings, choices) == 3
-    assert look_up("d_model", settings, choices) == 2
-    with pytest.raises(UserError, match=r"unknown name in sweep\.skip 'heads'; did you mean head"):
-        look_up("heads", settings, choices)
 
 
 @pytest.mark.parametrize(

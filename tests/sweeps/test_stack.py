@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 
-import attn_exp
 from attn_exp import registry
-from attn_exp.forms import form
-from attn_exp.forms.form import Form
 from attn_exp.reference import loops, stack
-from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks.mask import Mask
-from attn_exp.rules.scores.score import Score
-from attn_exp.sweeps import parts, preflight
+from attn_exp.sweeps import parts
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.plan import Job, Plan, make_plan
-from attn_exp.sweeps.task import Done, compute, compute_stacks
+from attn_exp.sweeps.task import compute, compute_stacks
 
 RANDOM, MEMORY = "embeddings=random embeddings.tokens=5", "embeddings.memory"
 CASES = {
@@ -138,7 +130,7 @@ def test_a_job_that_goes_on_after_an_interruption_has_the_same_lines() -> None:
     whole = compute(plan, Job(0, range(12)))
     shares = [3, 4, 9], [0, 1, 2, 5, 6, 7, 8, 10, 11]
     pieces = [compute(plan, Job(0, numbers)).lines for numbers in shares]
-    assert parts.merged(pieces, {}) == whole.lines
+    assert parts.merged(pieces) == whole.lines
 
 
 @pytest.mark.long
@@ -161,30 +153,6 @@ def test_what_a_stack_has_no_answer_to_is_computed_alone(words: str) -> None:
     assert not ready(planned(words))
 
 
-def test_members_of_ones_own_need_not_know_of_many_points() -> None:
-    @attn_exp.register
-    @dataclass(frozen=True)
-    class EvenKeys(Mask):
-        def allows(self, grid: Grid) -> Any:
-            return (grid.key % 2 == 0) | (grid.key == grid.query)
-
-    @attn_exp.register
-    @dataclass(frozen=True)
-    class Bent(Score):
-        def bend(self, logits: Any) -> Any:
-            return logits / 2
-
-    def attend(q: Any, k: Any, v: Any, rules: Any) -> Any:
-        assert q.ndim == 3
-        return form("matrix").attend(q, k, v, rules)
-
-    attn_exp.register(Form(attend), name="mine")
-    words = f"{RANDOM} mask=even_keys score=none,bent variant=[matrix,mine]"
-    plan = planned(words)
-    assert compute(plan, Job(0, range(plan.points))).lines == alone(plan)
-    assert ready(plan) == set(range(plan.points))
-
-
 @pytest.mark.parametrize(
     ("words", "chunk"),
     [
@@ -199,28 +167,3 @@ def test_members_of_ones_own_need_not_know_of_many_points() -> None:
 )
 def test_a_chunk_holds_several_seeds_of_each_setting(words: str, chunk: int) -> None:
     assert planned(words).chunk == chunk
-
-
-def test_a_preview_times_whole_chunks_where_that_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs: list[int] = []
-
-    def counted(plan: Plan, job: Job) -> Done:
-        jobs.append(len(job.numbers))
-        return Done(job, b"", len(job.numbers), 0)
-
-    monkeypatch.setattr(preflight, "compute", counted)
-    plan = planned("seed=range(2000)")
-    preflight.time_points(plan)
-    assert jobs == [
-        1,
-        1,
-        1,
-        1,
-        32,
-        32,
-        16,
-    ]  # one for a start, three alone, and their chunks, of which the last is short
-    jobs.clear()
-    monkeypatch.setattr(preflight, "PATIENCE", 0.0)
-    preflight.time_points(plan)
-    assert jobs == [1, 1, 1, 1]

@@ -14,15 +14,14 @@ import pytest
 import attn_exp
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Run
-from attn_exp.report.papers import Table
-from attn_exp.report.versus import Versus, versus_page, versus_text
+from attn_exp.report.versus import Versus, versus_text
 from attn_exp.runs import store
-from attn_exp.sweeps import manifest
+from attn_exp.sweeps import manifest, two_runs, two_sweeps
+from attn_exp.sweeps.answers.rows import read_rows
+from attn_exp.sweeps.compare import compare, side_by_side
+from attn_exp.sweeps.differences import settings_apart
 from attn_exp.sweeps.sweep import sweep
-from attn_exp.sweeps.versus import two_runs, two_sweeps
-from attn_exp.sweeps.versus.command import compare, side_by_side
-from attn_exp.sweeps.versus.two_sweeps import Side
-from attn_exp.sweeps.versus.versus import settings_apart
+from attn_exp.sweeps.two_sweeps import Side
 
 
 @pytest.fixture(scope="module")
@@ -68,42 +67,12 @@ def test_a_number_that_moved_is_found_in_its_cell(saved: Path) -> None:
     )
 
 
-def test_a_rule_that_one_run_lacks_is_one_setting(tmp_path: Path) -> None:
-    other = attn_exp.run("report=none", "mask=causal").save(tmp_path)
-    plain = attn_exp.run("report=none").save(tmp_path / "plain")
-    versus = side_by_side(plain, other)
-    (settings,) = [table for table in versus.tables if table.name == "settings"]
-    assert settings.lines == (("mask.causal", "-", "yes"),)
-    assert "1 setting differs: mask.causal." in versus.sentences
-
-
-def test_a_place_of_masked_logits_is_named_by_its_key(saved: Path, tmp_path: Path) -> None:
-    other = attn_exp.run("report=none", "mask=causal", variant=["matrix"], head=1).save(tmp_path)
-    run, masked = store.load(saved), store.load(other)
-    first, last = (masked.comparison.problem.tokens[place] for place in (0, 1))
-    logits = run.comparison.traces["matrix"].logits
-    assert logits is not None
-    number = logits[0, 0, 1]
-    sentence = two_runs.versus(("a", "b"), run, masked).sentences[1]
-    assert sentence.startswith("matrix first differs in the masked logits, most at head 1, ")
-    assert sentence.endswith(f"{first}, {last}: {number:.6g} and −inf.")
-
-
 def test_the_last_bit_is_rounding_and_no_move(saved: Path) -> None:
     run = store.load(saved)
     versus = two_runs.versus(("a", "b"), run, bent(run, "matrix", "logits", lambda array: np.nextafter(array, 9.0)))
     assert not versus.moved
     assert versus.sentences[0] == "No number moved beyond rounding, in 2 variants."
     assert versus.sentences[1] == "matrix: within 1 ulp, from the logits on; before that the same to the bit."
-
-
-def test_settings_that_differ_are_listed_by_name(saved: Path, tmp_path: Path) -> None:
-    other = attn_exp.run("report=none", variant=["matrix", "looped"], seed=3).save(tmp_path)
-    versus = side_by_side(saved, other)
-    (settings,) = [table for table in versus.tables if table.name == "settings"]
-    assert ("seed", "0", "3") in settings.lines
-    assert {"multi_head is in the first alone.", "looped is in the second alone."} <= set(versus.sentences)
-    assert not [line for line in settings.lines if line[0].startswith(("output_dir", "report"))]
 
 
 def swept(folder: Path, *words: str) -> Path:
@@ -125,8 +94,9 @@ def changed(folder: Path, change: Callable[[dict[str, str]], None]) -> Versus:
     others = [dict(zip(head, line, strict=True)) for line in lines]
     for line in others:
         change(line)
-    second = Side("b", about, head, iter([list(line.values()) for line in others]))
-    return two_sweeps.versus(Side("a", about, head, iter(lines)), second)
+    sides = (lines, [list(line.values()) for line in others])
+    first, second = (Side("a", about, read_rows(head, each, about["axes"], ())) for each in sides)
+    return two_sweeps.versus(first, second)
 
 
 def test_a_sweep_and_itself_are_the_same_to_the_bit(table: Path) -> None:
@@ -143,11 +113,6 @@ def test_a_cell_that_moved_is_named_with_its_point(table: Path) -> None:
     assert versus.sentences[0] == "Numbers moved in 1 of 6 rows that both have: entropy."
     (line,) = versus.tables[0].lines
     assert line[:6] == ("entropy", "6", "5", "1", "0.5000", "seed=1 head=2 variant=multi_head")
-
-
-def test_rounding_of_a_sweep_is_no_move(table: Path) -> None:
-    versus = changed(table, lambda line: line.update(entropy=repr(float(np.nextafter(float(line["entropy"]), 9)))))
-    assert (versus.moved, versus.sentences[0]) == (False, "No number moved beyond rounding, in 6 rows that both have.")
 
 
 def test_points_of_one_side_alone_are_counted(table: Path, tmp_path: Path) -> None:
@@ -183,15 +148,6 @@ def test_a_run_is_not_compared_with_a_sweep(saved: Path, table: Path) -> None:
         compare([str(saved)])
 
 
-def test_a_page_calls_columns_as_the_page_of_a_run_does_and_a_terminal_as_files_do() -> None:
-    table = Table(
-        "rows", "Cells.", ("variant", "column", "first", "second"), (("multi_head", "effective_keys", "1", "2"),)
-    )
-    versus = Versus("a", "b", True, ("One number differs.",), (table,))
-    assert "effective keys</td>" in versus_page(versus) and "multi_head" in versus_text(versus)
-    assert "effective_keys" in versus_text(versus)
-
-
 def test_another_layer_of_a_model_is_one_setting() -> None:
     model = {"family": "bert", "layer": 0}
     first = {"model": model, "embeddings": {"vectors": [[1.0]]}, "projections": {"given": {"W_q": [[2.0]]}}}
@@ -200,14 +156,3 @@ def test_another_layer_of_a_model_is_one_setting() -> None:
     assert settings_apart(first, second) == {"model.layer": (0, 5)}
     changed = {**first, "embeddings": {"vectors": [[3.0]]}}
     assert list(settings_apart(first, changed)) == ["embeddings.vectors"]
-
-
-def test_other_shapes_are_said_in_a_sentence(tmp_path: Path) -> None:
-    few, more = (
-        attn_exp.run("report=none", "variant=[matrix]", "embeddings=random", f"embeddings.tokens={count}").save(
-            tmp_path
-        )
-        for count in (3, 5)
-    )
-    told = " ".join(side_by_side(few, more).sentences)
-    assert "matrix first differs in the queries, whose shapes are [1, 3, 8] and [1, 5, 8]." in told

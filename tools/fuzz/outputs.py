@@ -88,7 +88,7 @@ def link(chance: random.Random, outputs: Path) -> None:
     """Let a name that is written to lead to somebody else's file or folder."""
     folders = [path for path in outputs.rglob("*") if path.is_dir() and not path.is_symlink()]
     places = [*files(outputs), *folders]
-    names = ["lock", "parts", "plots", "figures", "tables", "parts-of-other-versions", ".manifest.json.part",
+    names = ["lock", "parts", "plots", "figures", "tables", ".manifest.json.part",
              ".results.csv.part", "index.html", "latest"]  # fmt: skip
     places += [folder / name for folder in folders for name in names]
     path = chance.choice(places)

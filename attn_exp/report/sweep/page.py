@@ -43,7 +43,7 @@ def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: s
 
 def has_deep(both: Mapping[str, Any]) -> bool:
     """Say whether there is anything that is left out for reading."""
-    tables = any(both[name].deep for name in ("effects", "shares", "percentiles"))
+    tables = any(both[name].deep for name in ("effects", "shares"))
     return tables or any(both["deep"]) or any(extreme["deep"] for extreme in both["extremes"])
 
 

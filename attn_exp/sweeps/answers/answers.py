@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from itertools import groupby, product
+from dataclasses import dataclass, fields
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,24 +12,17 @@ import numpy as np
 from attn_exp.experiment.column import spoken
 from attn_exp.experiment.row import titled
 from attn_exp.report import words
-from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table, deep_places
-from attn_exp.report.sweep.plotted import FEW, Change
+from attn_exp.report.sweep.plotted import Change
 from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.digits import short, shorten
+from attn_exp.sweeps.answers.effect import RATIOS, Effect, format_effects, format_size, short, shorten
 from attn_exp.sweeps.answers.effects import (
-    RATIOS,
     SPOKEN,
-    Effect,
     Share,
-    find_inert,
-    find_levels,
-    find_same_functions,
     measure_effects,
     measure_shares,
 )
-from attn_exp.sweeps.answers.phrases import format_effect, format_size
 
 WRONG = 1e6
 """Units in the last place beyond which rounding cannot explain an error."""
@@ -39,45 +32,28 @@ WRONG = 1e6
 class Answers:
     """The effect of each setting: `effects` are rows of one table, sorted by explained variance.
 
-    `notes` qualify the verdicts and say what could not be compared. `inert` lists, for each setting, the variants in
-    which it changes nothing. `shares` are shares of the variance.
+    `notes` qualify the verdicts and say what could not be compared, `shares` are shares of the variance, and `warnings`
+    say that outputs are wrong.
     """
 
     effects: Sequence[Effect] = ()
     notes: Sequence[str] = ()
     shares: Sequence[Share] = ()
-    inert: Mapping[str, list[str]] = field(default_factory=dict)
-    cube: Cube | None = None
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Warnings that outputs are wrong."""
-        return () if self.cube is None else tuple(find_wrong(self.cube))
+    warnings: Sequence[str] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The warnings, and a sentence for the rows of each change of a metric."""
-        said = {""}
-
-        def is_new(note: str) -> bool:
-            return note not in said and not said.add(note)  # type: ignore[func-returns-value]
-
-        rows = [list(rows) for _, rows in groupby(self.effects, lambda effect: effect.key)]
-        return (*self.warnings, *(format_effect(each, is_new) for each in rows))
-
-
-NONE = Answers()
-"""The answers of a sweep without results, or with too many combinations."""
+        return (*self.warnings, *(format_effects(list(rows)) for _, rows in groupby(self.effects, lambda row: row.key)))
 
 
 def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = False) -> Answers:
     """Analyse a sweep; `thresholds` are the smallest differences that matter."""
     if cube is None:
-        return NONE
+        return Answers()
     shares = list(measure_shares(cube))
-    inert = find_inert(cube)
-    effects, tests = measure_effects(cube, thresholds, shares, inert, exact)
-    return Answers(effects, list(find_notes(cube, tests)), shares, inert, cube)
+    effects, tests = measure_effects(cube, thresholds, shares, exact)
+    return Answers(effects, list(find_notes(cube, tests)), shares, list(find_wrong(cube)))
 
 
 def find_wrong(cube: Cube) -> Iterator[str]:
@@ -90,15 +66,12 @@ def find_wrong(cube: Cube) -> Iterator[str]:
 
 def find_notes(cube: Cube, tests: int) -> Iterator[str]:
     """Yield notes that apply to all effects."""
-    for group in find_same_functions(cube):
-        yield f"{listed(group)} give the same result in every point."
     apart = []
     for metric in (name for name in SPOKEN if name in cube.numbers):
         groups = cube.find_groups(metric)[cube.resolved >= 0]
         lost = int((np.isnan(cube.numbers[metric]) & (cube.resolved >= 0)).sum())
         if lost:
-            where = find_where(cube, metric)
-            yield f"The {spoken(metric)} is missing in {lost:,} of {(cube.resolved >= 0).sum():,} rows{where}."
+            yield f"The {spoken(metric)} is missing in {lost:,} of {(cube.resolved >= 0).sum():,} rows."
         apart += [f"the {spoken(metric)}"] if (groups != groups[:1]).any() else []
     if apart:
         yield f"Only rows of the same queries, whose weights sum alike, are compared in {listed(apart)}."
@@ -107,15 +80,6 @@ def find_notes(cube: Cube, tests: int) -> Iterator[str]:
         yield f"{holm}; ± is half of a 95% interval over {len(cube.seeds):,} seeds."
     if cube.left_out:
         yield f"The first {len(cube.seeds):,} of {len(cube.seeds) + cube.left_out:,} seeds are compared."
-
-
-def find_where(cube: Cube, metric: str) -> str:
-    """Name the values of settings for which no row has this metric."""
-    found = []
-    for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
-        levels = find_levels(cube.numbers[metric], axis)
-        found += [f"{shorten(name)}={label}" for label, some in zip(labels, levels, strict=True) if not some]
-    return f": all with {listed(found)}" if found else ""
 
 
 MOST_DRAWN = 24
@@ -151,14 +115,11 @@ EFFECT = tuple(each.name for each in fields(Effect) if each.name != "sign")
 SHARE = ("metric", "explained_by", "share")
 
 
-def effect_records(answers: Answers) -> list[tuple[Any, ...]]:
-    """Return every effect, in the columns `EFFECT`, in full digits."""
-    return [tuple(getattr(effect, column) for column in EFFECT) for effect in answers.effects]
-
-
-def share_records(answers: Answers) -> list[tuple[Any, ...]]:
-    """Return every share of the variance, in the columns `SHARE`, in full digits."""
-    return [(share.metric, " x ".join(share.settings), share.share) for share in answers.shares]
+def list_records(answers: Answers) -> dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]]:
+    """Return the columns and the rows, in full digits, of the effects and of the shares of the variance."""
+    effects = [tuple(getattr(effect, column) for column in EFFECT) for effect in answers.effects]
+    shares = [(share.metric, " x ".join(share.settings), share.share) for share in answers.shares]
+    return {"effects": (EFFECT, effects), "shares": (SHARE, shares)}
 
 
 def effects_table(answers: Answers) -> Table:
@@ -189,28 +150,3 @@ def shares_table(answers: Answers) -> Table:
     head = (words.METRIC, "explained by", words.SHARE)
     caption = "The share of each metric's variance that each setting explains, and each pair beyond both alone."
     return Table("shares", caption, head, lines, deep_places(share.metric for share in large))
-
-
-SHARES = (5, 25, 50, 75, 95)
-"""Percentiles in the table, linearly interpolated (Hyndman & Fan 1996, type 7)."""
-
-
-def percentiles_table(cube: Cube | None) -> Table:
-    """Return a row for each combination, variant and metric that varies over the seeds, if there are enough seeds."""
-    pairs = () if cube is None or len(cube.seeds) < FEW else tuple(find_percentiles(cube))
-    names = () if cube is None else cube.names
-    head = (*names, words.METRIC, words.SEEDS, *(f"{share}%" for share in SHARES))
-    lines, deep = tuple(line for _, line in pairs), deep_places(metric for metric, _ in pairs)
-    caption = "Percentiles over the seeds, of every combination and metric that differs over them."
-    return Table("percentiles", caption, head, lines, deep)
-
-
-def find_percentiles(cube: Cube) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the rows, each after its metric, in the order of the points."""
-    for places in product(*(range(len(levels)) for levels in cube.levels)):
-        labels = tuple(levels[place] for levels, place in zip(cube.levels, places, strict=True))
-        for metric, numbers in cube.numbers.items():
-            seeds = numbers[places][np.isfinite(numbers[places])]
-            if len(seeds) >= FEW and np.ptp(seeds) > 0:
-                shown = map(brief, map(float, np.percentile(seeds, SHARES)))
-                yield metric, (*labels, titled(metric), f"{len(seeds)}", *shown)

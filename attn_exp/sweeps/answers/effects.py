@@ -14,17 +14,13 @@ from attn_exp.config.schema import Matters
 from attn_exp.experiment import metrics
 from attn_exp.report.sweep.plotted import in_order, is_number
 from attn_exp.report.words import listed
-from attn_exp.sweeps.answers.cautions import find_cautions
-from attn_exp.sweeps.answers.cube import METRICS, OWN, VARIANT, Cube
-from attn_exp.sweeps.answers.digits import shorten, signed
+from attn_exp.sweeps.answers.cube import OWN, VARIANT, Cube
+from attn_exp.sweeps.answers.effect import FEW, NO, NOISE, RATIOS, YES, Effect, shorten, signed
+from attn_exp.sweeps.answers.rows import METRICS
 from attn_exp.sweeps.answers.student import LEVEL, Estimate, estimate_mean, find_level
 
 SPOKEN = ("entropy", "largest_weight", "shift")
-"""Built-in metrics to measure: the first two that a setting changes."""
-RATIOS = frozenset(
-    ("error", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
-)
-"""Metrics of rounding, which differ by powers of ten: their effects are differences of log10."""
+"""Built-in metrics to measure, beside `error` where it exceeds rounding: the first two that a setting changes."""
 MATTERS = asdict(Matters())
 RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
 """Default thresholds: for a difference of log10, and for other metrics as a share of their size."""
@@ -32,41 +28,17 @@ DEPENDS = 0.25
 """An effect is shown at each value of another setting if it varies over them by this share of the largest."""
 TURNS = 0.25
 """A metric counts as non-monotonic along a setting if it reverses by this share of its range."""
-NOISE, FLOOR = 1e-9, 1e-12
-"""Differences below this share of the numbers, or below this absolute value, are rounding."""
+FLOOR = 1e-12
+"""Differences below this, or below the share `NOISE` of the numbers, are rounding."""
 MOST_LEVELS = 12
 """Maximum number of values compared for a numeric setting; of more, evenly spaced ones are picked."""
-YES, NO, FEW = "yes", "no", "too few seeds"
-
-
-@dataclass(frozen=True)
-class Effect:
-    """The effect of changing a setting from `start` to `end` on a metric, overall or `at` a value of another setting.
-
-    `mean` is the mean over seeds of the paired differences, whose pairs share seed and all other settings; `low` and
-    `high` are its 95 % interval, NaN for one seed and where all seeds agree. `explains` is the share of the metric's
-    variance that the setting explains. `sign` is 0 unless the effect is significant.
-    """
-
-    setting: str
-    start: str
-    end: str
-    metric: str
-    at: str
-    mean: float
-    low: float
-    high: float
-    chance: float
-    seeds: int
-    explains: float
-    verdict: str
-    note: str
-    sign: int = 0
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Shared by the rows of an effect at several values of another setting."""
-        return self.setting, self.start, self.end, self.metric
+CHANGE_KEYS = ("mask", "past", "tokens")
+"""Settings that change the number of keys a query can attend to."""
+ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "shift", "cosine")
+"""Metrics that this alone does not change."""
+SCALES = ("scale", "multiplier", "logit_std")
+SPREAD = 0.05
+"""Smallest relative change of the logits' spread that is noted."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +70,6 @@ class Contrast:
         """The number of pairs of values from which this one was selected by effect size."""
         return self.tries if self.turn else 1
 
-    def at(self, axis: int, level: int) -> Array:
-        """Return the differences at one value of another setting."""
-        return np.take(self.differences, [level], axis=axis)
-
 
 @dataclass(frozen=True)
 class Dependence:
@@ -122,14 +90,13 @@ def measure_effects(
     cube: Cube,
     thresholds: Mapping[str, float],
     shares: Sequence[Share],
-    inert: Mapping[str, Sequence[str]],
     exact: bool = False,
 ) -> tuple[list[Effect], int]:
     """Return the effects, sorted by explained variance, and the number of tests behind their verdicts.
 
-    `thresholds` are the smallest differences of metrics that matter, `inert` the variants in which a setting does
-    nothing. `exact` means that no seed changes any number.
+    `thresholds` are the smallest differences of metrics that matter, `exact` means that no seed changes any number.
     """
+    inert = find_inert(cube)
     measured = [
         (contrast, overall, find_dependences(cube, contrast, exact))
         for contrast in find_contrasts(cube, inert)
@@ -180,27 +147,20 @@ def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresh
 
 
 def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[Contrast]:
-    """Yield the contrasts of each setting: all requested metrics, and the first two others that it changes."""
+    """Yield the contrasts of each setting in the metrics that it changes, or the first one of a setting that changes
+    none."""
     known = metrics.known() if any(name not in METRICS for name in cube.numbers) else {}
     rounded = float(np.nanmax(cube.numbers.get("error", np.zeros(1)), initial=0.0)) <= FLOOR
-    for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
-        asked = [metric for metric in cube.numbers if metric not in METRICS]
-        if name == VARIANT:  # relative metrics compare each variant with one of them anyway
-            asked = [metric for metric in asked if metric not in known or not known[metric].relative]
-        moved = 0
-        still: list[Contrast] = []
-        for metric in (*asked, *([] if rounded else ["error"]), *SPOKEN[: 2 if name == VARIANT else 3]):
-            if metric not in cube.numbers or len(labels) < 2 or (metric in SPOKEN and moved == 2):
-                continue
-            contrasts = list(contrast_levels(cube, axis, metric, inert.get(name, ())))
-            moves = any(np.nanmax(np.abs(each.differences)) > 0 for each in contrasts)
-            moved += moves and metric in SPOKEN
-            if moves or metric not in SPOKEN:
-                yield from contrasts
-            elif not still:
-                still = contrasts
-        if not moved:
-            yield from still[:1]
+    asked = [metric for metric in cube.numbers if metric not in METRICS]
+    wanted = [metric for metric in SPOKEN if metric in cube.numbers] + asked + ["error"] * (not rounded)
+    relative = {"shift", *(metric for metric in asked if metric in known and known[metric].relative)}
+    for axis, name in enumerate(cube.names):
+        # relative metrics compare each variant with one of them anyway
+        chosen = [metric for metric in wanted if name != VARIANT or metric not in relative]
+        contrasts = [each for metric in chosen for each in contrast_levels(cube, axis, metric, inert.get(name, ()))]
+        moved = {each.metric for each in contrasts if np.nanmax(np.abs(each.differences)) > 0}
+        moved -= set([metric for metric in SPOKEN if metric in moved][2:])
+        yield from [each for each in contrasts if each.metric in moved] or contrasts[:1]
 
 
 def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) -> Iterator[Contrast]:
@@ -213,8 +173,8 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
     moving = [variant not in inert for variant in cube.variants]
     values = np.where(np.array(moving)[:, None], values, np.nan) if any(moving) else values
     groups = cube.find_groups(metric)
-    there = find_levels(values, axis)
-    levels = [level for level in pick_levels(labels, cube.names[axis]) if there[level]]
+    ordered = pick_levels(labels, cube.names[axis])
+    levels = [level for level in ordered if np.isfinite(values.take(level, axis)).any()]
     from_first = {level: paired(values, groups, axis, levels[0], level) for level in levels[1:]}
     means = [0.0, *(float(np.nanmean(each)) if np.isfinite(each).any() else math.nan for each in from_first.values())]
     if not (len(levels) > 2 and all(is_number(labels[level]) or labels[level] == "all" for level in levels)):
@@ -230,11 +190,6 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
         differences = paired(values, groups, axis, start, end)
         if np.isfinite(differences).any():
             yield Contrast(axis, start, end, metric, differences, tries, turn)
-
-
-def find_levels(values: Array, axis: int) -> list[bool]:
-    """Return which levels along an axis have any number."""
-    return [bool(np.isfinite(values.take(level, axis)).any()) for level in range(values.shape[axis])]
 
 
 def values_of(cube: Cube, metric: str) -> Array:
@@ -282,7 +237,9 @@ def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Depend
     for axis, labels in enumerate(cube.levels):
         if axis == contrast.axis or len(labels) < 2:
             continue
-        parts = {level: contrast.at(axis, level) for level in pick_levels(labels, cube.names[axis])}
+        parts = {
+            level: np.take(contrast.differences, [level], axis=axis) for level in pick_levels(labels, cube.names[axis])
+        }
         at = {level: each for level, part in parts.items() if (each := estimate_of(part, exact, contrast.looks))}
         tests = [estimate_of(parts[level] - parts[next(iter(at))], exact) for level in [*at][1:]]
         if known := [test.chance for test in tests if test]:
@@ -327,28 +284,46 @@ def mean_along(centred: Array, kept: tuple[int, ...]) -> Array:
 
 
 def find_inert(cube: Cube) -> dict[str, list[str]]:
-    """Return, for each setting, the variants in which it changes nothing.
-
-    Either no metric changes with it, or the variant fixes the setting itself and only the baseline row has changed.
-    """
+    """Return, for each setting, the variants that fix it themselves: only the baseline row may change with it."""
     inert: dict[str, list[str]] = {name: [] for name in cube.names[:-1]}
     for axis, name in enumerate(cube.names[:-1]):
         for place, label in enumerate(cube.variants):
             settings = np.moveaxis(cube.resolved[..., place, :], axis, 0)
-            if (settings >= 0).reshape(len(settings), -1).any(axis=1).sum() < 2:  # fewer than two levels have results
-                continue
-            own = OWN if (settings == settings[:1]).all() else tuple(cube.numbers)
-            tables = (
-                np.moveaxis(cube.numbers[metric][..., place, :], axis, 0) for metric in own if metric in cube.numbers
-            )
-            if all(np.allclose(table, table[:1], rtol=NOISE, atol=FLOOR, equal_nan=True) for table in tables):
+            tables = [
+                settings,
+                *(np.moveaxis(cube.numbers[own][..., place, :], axis, 0) for own in OWN if own in cube.numbers),
+            ]
+            has_levels = (settings >= 0).reshape(len(settings), -1).any(axis=1).sum() > 1
+            if has_levels and all(
+                np.allclose(each, each[:1], rtol=NOISE, atol=FLOOR, equal_nan=True) for each in tables
+            ):
                 inert[name].append(label)
     return inert
 
 
-def find_same_functions(cube: Cube) -> list[list[str]]:
-    letters = np.moveaxis(cube.letters, -2, 0).reshape(len(cube.variants), -1)
-    groups: dict[bytes, list[str]] = {}
-    for row, name in zip(letters, cube.variants, strict=True):
-        groups.setdefault(row.tobytes() if (row >= 0).all() else name.encode(), []).append(name)
-    return [group for group in groups.values() if len(group) > 1]
+def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
+    """Yield the side effects of a setting's change that may explain its effect on a metric."""
+    name = cube.names[contrast.axis]
+    parts = {part for key in name.split(", ") for part in (key.split(".")[0], key.split(".")[-1])}
+    if parts & set(CHANGE_KEYS) and contrast.metric not in ALLOW_FOR_KEYS:
+        if "normalized_entropy" in cube.numbers:
+            apart = mean_change(cube, contrast, "normalized_entropy")
+            yield f"visible keys differ too: normalized entropy {signed(apart)}"
+        else:
+            yield "visible keys differ too: metrics=[normalized_entropy] allows for it"
+    if name == "head":
+        yield "d_head = d_model / head changes too"
+    if "logit_std" in cube.numbers and not parts & set(SCALES) and contrast.metric not in SCALES:
+        before = np.nanmean(np.take(cube.numbers["logit_std"], contrast.start, axis=contrast.axis))
+        ratio = mean_change(cube, contrast, "logit_std") / before
+        if abs(ratio) > SPREAD:
+            yield f"the standard deviation of the logits changes by {ratio:+.0%}".replace("-", "−")
+
+
+def mean_change(cube: Cube, contrast: Contrast, metric: str) -> float:
+    """Return the mean paired difference of another metric."""
+    first, second = (
+        np.take(cube.numbers[metric], level, axis=contrast.axis) for level in (contrast.start, contrast.end)
+    )
+    there = np.isfinite(second - first)
+    return float((second - first)[there].mean()) if there.any() else 0.0

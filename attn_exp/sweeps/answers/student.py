@@ -10,8 +10,6 @@ from functools import cache
 from attn_exp.arrays import Array
 
 LEVEL = 0.05
-MOST_SERIES = 200
-"""Degrees of freedom up to which Student's t is computed by its series; beyond them, by a normal approximation."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +40,7 @@ def estimate_mean(numbers: Array, exact: bool = False, tries: int = 1) -> Estima
 
 
 def student_tails(distance: float, freedom: int) -> float:
-    """Return the two-sided tail probability of Student's t; Abramowitz & Stegun 1964, 26.7.3, 4 and 8."""
-    if freedom > MOST_SERIES:
-        z = distance * (1 - 1 / (4 * freedom)) / math.sqrt(1 + distance**2 / (2 * freedom))
-        return math.erfc(z / math.sqrt(2))
+    """Return the two-sided tail probability of Student's t; Abramowitz & Stegun 1964, 26.7.3 and 4."""
     angle = math.atan2(distance, math.sqrt(freedom))
     sine, square = math.sin(angle), math.cos(angle) ** 2
     odd = freedom % 2

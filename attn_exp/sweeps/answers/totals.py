@@ -1,34 +1,31 @@
-"""Summary statistics of a sweep, streamed from its parts, with a cell per combination of settings and variant.
-
-Rows of the sweep's table that a setting cannot change are merged into one, in which that setting is `any`.
-"""
+"""Summary statistics of a sweep, with a cell per combination of settings and variant."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from attn_exp.arrays import Array
 from attn_exp.report.numbers import brief
-from attn_exp.report.sweep.plotted import FEW
-from attn_exp.sweeps.answers.answers import NONE, Answers, answer
-from attn_exp.sweeps.answers.cube import METRICS, OK, Gatherer, endless_text, label_of
-from attn_exp.sweeps.answers.digits import NOISE, from_to, with_interval
+from attn_exp.report.sweep.plotted import ALL, FEW
+from attn_exp.sweeps.answers.answers import Answers, answer
+from attn_exp.sweeps.answers.cube import make_cube
+from attn_exp.sweeps.answers.effect import NOISE, with_interval
+from attn_exp.sweeps.answers.rows import METRICS, Axes, Column, Failed, Rows, combine, read_rows
 from attn_exp.sweeps.answers.student import t_quantile
 
-TALLY = ("agreeing", "printed")
-"""Extra columns of parts: the number of published figures that agree, and their total."""
 LAYER = "model.layer"
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
-ANY = "any"
 MOST_CELLS = 20_000
-KEPT = 5
-"""How many of the best, the worst and the failed points are listed."""
 MOST_ERRORS = 100
-NAMED = 20
-"""How many points that disagree with a published figure are listed."""
+
+Key = tuple[str, ...]
+Extreme = tuple[float, int, str]
+"""A number, its point and its variant."""
 
 
 def head_column(head: int, pattern: str) -> str:
@@ -42,22 +39,15 @@ def head_and_pattern(name: str) -> tuple[int, str] | None:
     return (int(match[1]), match[2]) if match else None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Moments:
-    """Count, mean, sum of squared deviations and range of numbers, in one pass (Welford 1962)."""
+    """Count, mean, sum of squared deviations and range of numbers."""
 
-    count: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
-    least: float = math.inf
-    most: float = -math.inf
-
-    def add(self, number: float) -> None:
-        self.count += 1
-        step = number - self.mean
-        self.mean += step / self.count
-        self.squares += step * (number - self.mean)
-        self.least, self.most = min(self.least, number), max(self.most, number)
+    count: int
+    mean: float
+    squares: float
+    least: float
+    most: float
 
     @property
     def half_width(self) -> float:
@@ -68,81 +58,38 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Fold:
-    """How an axis value becomes a cell label: unchanged, or as one of `bins` equal intervals from `low` to `high`.
-
-    `endless` is the value that means no limit, if there is one.
-    """
-
-    column: int
-    bins: int = 0
-    low: float = 0.0
-    high: float = 0.0
-    endless: str | None = None
-
-    def label(self, text: str) -> str:
-        if not self.bins or text == self.endless:
-            return label_of(text, self.endless)
-        width = (self.high - self.low) / self.bins
-        place = min(self.bins - 1, int((float(text) - self.low) / width))
-        return f"{self.low + place * width:g}..{self.low + (place + 1) * width:g}"
-
-
-@dataclass
 class Failure:
     """The points that failed with one error: their number, the first of them, and the settings they all share."""
 
     count: int
     first: int
-    shared: dict[str, str]
-
-    def add(self, settings: Mapping[str, str]) -> None:
-        """Count one more point."""
-        self.count += 1
-        self.shared = {name: value for name, value in self.shared.items() if settings[name] == value}
+    shared: Mapping[str, str]
 
 
-@dataclass
-class Tally:
-    """The number of published figures that agree with the computed ones, and their total."""
-
-    agree: int = 0
-    printed: int = 0
-
-    def add(self, other: Tally) -> None:
-        """Add another tally."""
-        self.agree += other.agree
-        self.printed += other.printed
-
-    def __str__(self) -> str:
-        return f"{self.agree:,} of {self.printed:,}"
-
-
-@dataclass
+@dataclass(frozen=True)
 class Summary:
     """The data for a sweep's report.
 
     `cells` maps the labels of each axis but the seed, and the variant, to the moments of each metric; `least` and
-    `most` hold the extreme rows of each metric as (number, point, variant); `first` holds the first point of each cell;
-    `failures` the points of each error. `tally` counts published figures, each point's once, and `tallies` those of
-    each cell; `disagreements` holds the first points with a disagreeing figure, `disagreeing` their total number.
+    `most` hold the extreme row of each metric; `first` holds the first point of each cell; `failures` the points of
+    each error. `tally` says how many published figures agree, each point's counted once, and `tallies` how many of each
+    cell, as in 6 of 6; `disagreements` holds the points with a disagreeing figure.
     """
 
     axes: tuple[str, ...]
-    seeds: int = 1
-    points: int = 0
-    failed: int = 0
-    variants: list[str] = field(default_factory=list)
-    cells: dict[tuple[str, ...], dict[str, Moments]] = field(default_factory=dict)
-    first: dict[tuple[str, ...], int] = field(default_factory=dict)
-    least: dict[str, list[tuple[float, int, str]]] = field(default_factory=dict)
-    most: dict[str, list[tuple[float, int, str]]] = field(default_factory=dict)
-    failures: dict[str, Failure] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
-    tallies: dict[tuple[str, ...], Tally] = field(default_factory=dict)
-    disagreeing: int = 0
-    disagreements: dict[int, Tally] = field(default_factory=dict)
-    answers: Answers = NONE
+    seeds: int
+    points: int
+    failed: int
+    variants: tuple[str, ...]
+    cells: Mapping[Key, Mapping[str, Moments]]
+    first: Mapping[Key, int]
+    least: Mapping[str, Extreme]
+    most: Mapping[str, Extreme]
+    failures: Mapping[str, Failure]
+    tally: str
+    tallies: Mapping[Key, str]
+    disagreements: Mapping[int, str]
+    answers: Answers
 
     @property
     def more(self) -> list[str]:
@@ -150,176 +97,123 @@ class Summary:
         return [name for name in self.most if name not in METRICS and not head_and_pattern(name)]
 
 
-def folds(head: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str, Fold]:
-    """Return the fold of each axis but the seed, so that there are at most `MOST_CELLS` cells for a variant.
-
-    An axis is described by its column, its number of values, and their range if all are numbers. The longest axes are
-    binned; a non-numeric axis that would have to be binned is left out.
-    """
-    shown = [axis for axis in axes if axis["key"] != "seed"]
-    counts = {axis["column"]: int(axis["count"]) for axis in shown}
-    while math.prod(counts.values()) > MOST_CELLS:
-        longest = max(counts, key=lambda name: counts[name])
-        counts[longest] = max(1, counts[longest] // 2)
-    folded = {}
-    for axis in shown:
-        name, bins = axis["column"], counts[axis["column"]]
-        if bins == axis["count"]:
-            folded[name] = Fold(head.index(name), endless=endless_text(axis))
-        elif axis.get("low") is not None:
-            folded[name] = Fold(head.index(name), bins, axis["low"], axis["high"], endless_text(axis))
-    return folded
-
-
 def summarized(
     head: Sequence[str],
     lines: Iterable[Sequence[str]],
-    axes: Sequence[Mapping[str, Any]],
+    axes: Axes,
     metrics: Sequence[str] = (),
     dimensions: Sequence[Sequence[int]] | None = None,
     matters: Mapping[str, float] | None = None,
     exact: bool = False,
 ) -> Summary:
-    """Summarise result lines in one pass without keeping them; `metrics` are those that are not built in.
+    """Summarise the lines of a sweep's table; `metrics` are those that are not built in.
 
     `dimensions` groups the indices of zipped axes; without it each axis is separate. `matters` holds the smallest
     difference of each metric that matters, `exact` means that no seed changes any number.
     """
+    rows = read_rows(head, lines, axes, metrics)
     together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
-    gatherer = Gatherer(head, axes, together, [name for name in metrics if not head_and_pattern(name)])
-    summary = totalled(head, gatherer.watching(lines), axes, metrics)
-    summary.answers = answer(gatherer.cube(), matters or {}, exact)
-    return summary
+    cube = make_cube(rows, axes, together, [name for name in metrics if not head_and_pattern(name)])
+    folded = fold_axes(rows, axes)
+    variants = rows.texts["variant"]
+    cells = combine([*folded.values(), variants])
+    measured = {name: measure_cells(cells, numbers) for name, numbers in rows.numbers.items()}
+    firsts = rows.points[np.unique(cells.codes, return_index=True)[1]].tolist()
+    finite = {name: np.isfinite(numbers) for name, numbers in rows.numbers.items()}
+
+    def find_extreme(name: str, sign: int) -> Extreme:
+        place = int(np.argmin(np.where(finite[name], sign * rows.numbers[name], np.inf)))
+        variant = variants.labels[variants.codes[place]]
+        return float(rows.numbers[name][place]), int(rows.points[place]), variant
+
+    tallies = count_agreement(rows)
+    each_once = np.diff(rows.points, prepend=-1) != 0
+    apart = np.flatnonzero(each_once & (tallies[:, 0] < tallies[:, 1]))
+    of_cells = np.stack([np.bincount(cells.codes, column, len(cells.labels)) for column in tallies.T], axis=1)
+    return Summary(
+        axes=tuple(folded),
+        seeds=math.prod(int(axis["count"]) for axis in axes if axis["key"] == "seed"),
+        points=int(each_once.sum()) + len(rows.failed),
+        failed=len(rows.failed),
+        variants=variants.labels,
+        cells={
+            key: {name: moments[place] for name, moments in measured.items() if moments[place].count}
+            for place, key in enumerate(cells.labels)
+        },
+        first=dict(zip(cells.labels, firsts, strict=True)),
+        least={name: find_extreme(name, 1) for name in finite if finite[name].any()},
+        most={name: find_extreme(name, -1) for name in finite if finite[name].any()},
+        failures=group_failures(rows.failed),
+        tally=format_tally(tallies[each_once].sum(axis=0)),
+        tallies={key: format_tally(pair) for key, pair in zip(cells.labels, of_cells, strict=True) if pair[1]},
+        disagreements={int(rows.points[place]): format_tally(tallies[place]) for place in apart},
+        answers=answer(cube, matters or {}, exact),
+    )
 
 
-def totalled(
-    head: Sequence[str], lines: Iterable[Sequence[str]], axes: Sequence[Mapping[str, Any]], metrics: Sequence[str]
-) -> Summary:
-    """Summarise result lines, without the analysis of effects."""
-    folded = folds(head, axes)
-    seeds = [int(axis["count"]) for axis in axes if axis["key"] == "seed"]
-    summary = Summary(tuple(folded), math.prod(seeds))
-    columns = [(name, head.index(name)) for name in (*METRICS, *metrics) if name in head]
-    swept = [(axis["column"], head.index(axis["column"])) for axis in axes]
-    status, message, variant = (head.index(name) for name in ("status", "message", "variant"))
-    tally_of = tally_reader(head)
-    last = ""
-    for line in lines:
-        new = line[0] != last
-        if new:
-            last = line[0]
-            summary.points += 1
-        if line[status] != OK:
-            settings = {name: line[column] for name, column in swept}
-            count_failure(summary, int(line[0]), f"{line[status]}: {line[message]}", settings)
-            continue
-        if line[variant] not in summary.variants:
-            summary.variants.append(line[variant])
-        key = (*(fold.label(line[fold.column]) for fold in folded.values()), line[variant])
-        cell = summary.cells.get(key)
-        if cell is None:
-            cell = summary.cells[key] = {}
-            summary.first[key] = int(last)
-        if (tally := tally_of(line)).printed:
-            note_agreement(summary, key, tally, int(last), new)
-        for name, column in columns:
-            number = float(line[column] or "nan")
-            if math.isfinite(number):
-                moments = cell.get(name) or cell.setdefault(name, Moments())
-                moments.add(number)
-                note_extremes(summary, name, number, last, line[variant])
-    return summary
+def fold_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
+    """Return the column of each axis but the seed, so that there are at most `MOST_CELLS` cells for a variant.
 
-
-def tally_reader(head: Sequence[str]) -> Callable[[Sequence[str]], Tally]:
-    """Return a function that reads the tally of a line, from columns that only parts have."""
-    if not set(TALLY) <= set(head):
-        return lambda line: Tally()
-    agreeing, printed = (head.index(name) for name in TALLY)
-    return lambda line: Tally(int(line[agreeing]), int(line[printed]))
-
-
-def note_agreement(summary: Summary, key: tuple[str, ...], tally: Tally, point: int, new: bool) -> None:
-    """Add a line's tally to its cell and, for a new point, to the total; list the point if a figure disagrees."""
-    summary.tallies.setdefault(key, Tally()).add(tally)
-    if not new:
-        return
-    summary.tally.add(tally)
-    if tally.agree < tally.printed:
-        summary.disagreeing += 1
-        if len(summary.disagreements) < NAMED:
-            summary.disagreements[point] = tally
-
-
-def note_extremes(summary: Summary, name: str, number: float, point: str, variant: str) -> None:
-    """Keep a row if it is among the `KEPT` largest or smallest of a metric; of equals, the first."""
-    most, least = summary.most.setdefault(name, []), summary.least.setdefault(name, [])
-    if len(most) < KEPT or number > most[-1][0]:
-        most.append((number, int(point), variant))
-        most.sort(key=lambda extreme: -extreme[0])
-        del most[KEPT:]
-    if len(least) < KEPT or number < least[-1][0]:
-        least.append((number, int(point), variant))
-        least.sort(key=lambda extreme: extreme[0])
-        del least[KEPT:]
-
-
-def count_failure(summary: Summary, point: int, message: str, settings: Mapping[str, str]) -> None:
-    """Count a failed point with its error; beyond `MOST_ERRORS` different errors, only the earlier ones."""
-    summary.failed += 1
-    if message in summary.failures:
-        summary.failures[message].add(settings)
-    elif len(summary.failures) < MOST_ERRORS:
-        summary.failures[message] = Failure(1, point, dict(settings))
-
-
-@dataclass(frozen=True)
-class MergedRow:
-    """A row of the sweep's table: its labels, its combination, its points, and how many figures agree."""
-
-    labels: tuple[str, ...]
-    key: tuple[str, ...]
-    count: int
-    tally: Tally | None
-    cell: Mapping[str, Moments]
-
-
-def merge_rows(summary: Summary, metrics: Sequence[str]) -> list[MergedRow]:
-    """Return the rows of the sweep's table, in the order of the points.
-
-    Rows of a variant are merged over a setting that is inert in it, if every value of the setting has its row and the
-    table shows the same for all of them.
+    The longest axes are binned; a non-numeric axis that would have to be binned is left out.
     """
-    rows = [
-        MergedRow(
-            key, key, max((moments.count for moments in cell.values()), default=0), summary.tallies.get(key), cell
-        )
-        for key, cell in summary.cells.items()
-    ]
-    for place, axis in enumerate(summary.axes):
-        still = summary.answers.inert.get(axis, ())
-        levels = len({row.labels[place] for row in rows})
-        groups: dict[tuple[str, ...], list[MergedRow]] = {}
-        for row in rows:
-            alone = row.labels[-1] not in still or levels < 2
-            shared = row.labels if alone else (*row.labels[:place], ANY, *row.labels[place + 1 :])
-            groups.setdefault(shared, []).append(row)
-        rows = [row for labels, group in groups.items() for row in as_one_row(labels, group, levels, metrics)]
-    order = {key: place for place, key in enumerate(summary.cells)}
-    return sorted(rows, key=lambda row: order[row.key])
+    shown = {axis["column"]: axis for axis in axes if axis["key"] != "seed"}
+    counts = {name: int(axis["count"]) for name, axis in shown.items()}
+    while math.prod(counts.values()) > MOST_CELLS:
+        longest = max(counts, key=lambda name: counts[name])
+        counts[longest] = max(1, counts[longest] // 2)
+    folded = {}
+    for name, axis in shown.items():
+        if counts[name] == axis["count"]:
+            folded[name] = rows.texts[name]
+        elif axis.get("low") is not None:
+            ends = np.linspace(axis["low"], axis["high"], counts[name] + 1)
+            folded[name] = rows.texts[name].relabel([bin_label(text, ends) for text in rows.texts[name].labels])
+    return folded
 
 
-def as_one_row(labels: tuple[str, ...], group: list[MergedRow], levels: int, metrics: Sequence[str]) -> list[MergedRow]:
-    """Merge a group into one row, unless its rows differ or one is missing."""
-    shown = {numbers_shown(row, metrics) for row in group}
-    if len(group) < max(2, levels) or len(shown) > 1:
-        return group
-    return [replace(group[0], labels=labels, count=sum(row.count for row in group))]
+def bin_label(text: str, ends: Array) -> str:
+    """Return the bin of a number as a label, such as `1..3`."""
+    if text == ALL:
+        return text
+    place = min(len(ends) - 2, max(0, int(np.searchsorted(ends, float(text), side="right")) - 1))
+    return f"{ends[place]:g}..{ends[place + 1]:g}"
 
 
-def numbers_shown(row: MergedRow, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the cells that the table shows of a row."""
-    return (str(row.tally or ""), *(mean_and_interval(row.cell.get(name)) for name in metrics))
+def measure_cells(cells: Column, numbers: Array) -> list[Moments]:
+    """Return the moments of a metric in each cell."""
+    count, there = len(cells.labels), np.isfinite(numbers)
+    codes, numbers = cells.codes[there], numbers[there]
+    counts = np.bincount(codes, minlength=count)
+    means = np.bincount(codes, numbers, count) / np.maximum(counts, 1)
+    squares = np.bincount(codes, (numbers - means[codes]) ** 2, count)
+    least, most = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(least, codes, numbers)
+    np.maximum.at(most, codes, numbers)
+    columns = (column.tolist() for column in (counts, means, squares, least, most))
+    return [Moments(*each) for each in zip(*columns, strict=True)]
+
+
+def count_agreement(rows: Rows) -> Array:
+    """Return how many published figures of each row's point agree, and their total, `[rows, 2]`."""
+    agree = rows.texts.get("agree", Column(("",), np.zeros_like(rows.points)))
+    pairs = [[int(number) for number in text.split(" of ")] if text else [0, 0] for text in agree.labels]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)[agree.codes]
+
+
+def format_tally(pair: Array) -> str:
+    """Format the number of published figures that agree, and their total; empty if there are none."""
+    return f"{int(pair[0]):,} of {int(pair[1]):,}" if pair[1] else ""
+
+
+def group_failures(failed: Sequence[Failed]) -> dict[str, Failure]:
+    """Group failed points by their error; beyond `MOST_ERRORS` different errors, only the earlier ones."""
+    found: dict[str, Failure] = {}
+    for point, message, settings in failed:
+        if message in found or len(found) < MOST_ERRORS:
+            last = found.get(message, Failure(0, point, settings))
+            shared = {name: value for name, value in last.shared.items() if settings[name] == value}
+            found[message] = Failure(last.count + 1, last.first, shared)
+    return found
 
 
 def mean_and_interval(moments: Moments | None) -> str:
@@ -332,5 +226,5 @@ def mean_and_interval(moments: Moments | None) -> str:
     if moments.most - moments.least <= NOISE * abs(moments.mean):
         return brief(moments.mean).rstrip("0").rstrip(".") if 1e-3 <= abs(moments.mean) < 1e5 else brief(moments.mean)
     if moments.count < FEW:
-        return from_to(moments.mean, moments.least, moments.most)
+        return f"{moments.mean:.3g} ({moments.least:.3g}..{moments.most:.3g})"
     return with_interval(moments.mean, moments.mean - moments.half_width, moments.mean + moments.half_width)

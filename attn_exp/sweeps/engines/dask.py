@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 from typing import Any
 
 from attn_exp.errors import UserError
-from attn_exp.sweeps.engines.engine import COUNT_EVERY, Died, Engine
+from attn_exp.sweeps.engines.engine import Died, Engine
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import Done, elsewhere
 
@@ -26,27 +25,21 @@ class OnDask:
         self.dask: Any = distributed
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         dask.config.set({"distributed.scheduler.allowed-failures": 0})  # the driver counts the deaths
-        self.cluster = None if address else self.local(workers)
+        alone = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+        self.cluster = None if address else distributed.LocalCluster(**alone, silence_logs=logging.CRITICAL)
         try:
             self.client = self.dask.Client(self.cluster or address, timeout=SECONDS_TO_ANSWER)
         except (OSError, ValueError) as error:
             raise UserError(f"sweep.address={address}: no Dask scheduler answers there ({error})") from error
         self.client.register_plugin(plugin(self.dask, plan), name=PLUGIN)
-        self.capacity, self.counted = 2 * workers, 0.0
+        self.capacity = 2 * workers
         self.jobs: dict[Any, Job] = {}
-
-    def local(self, workers: int) -> Any:
-        return self.dask.LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
-        )
 
     def submit(self, job: Job) -> None:
         self.jobs[self.client.submit(with_the_plan, job, pure=False)] = job
 
     def finished(self, seconds: float) -> list[Done | Died]:
-        if time.monotonic() - self.counted > COUNT_EVERY:
-            threads = sum(self.client.nthreads().values())
-            self.capacity, self.counted = max(2, 2 * threads), time.monotonic()
+        self.capacity = max(2, 2 * sum(self.client.nthreads().values()))  # a cluster may grow and shrink
         with suppress(TimeoutError, self.dask.CancelledError):
             self.dask.wait(list(self.jobs), timeout=seconds, return_when="FIRST_COMPLETED")
         return [self.ended(future) for future in list(self.jobs) if future.status != "pending"]

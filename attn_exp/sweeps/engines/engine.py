@@ -7,16 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from attn_exp import registry
+from attn_exp import errors, registry
 from attn_exp.config.schema import Sweep
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError
 from attn_exp.sweeps import engines
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import Done
 from attn_exp.system import usable_cores
-
-COUNT_EVERY = 5.0
-"""Seconds between two checks of the size of a cluster, which may grow and shrink."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +59,8 @@ def chosen(sweep: Sweep) -> Engine:
     Raises:
         UserError: there is no such engine, or its library is not installed.
     """
-    if sweep.engine not in engines.NAMES:
-        raise UserError(unknown(sweep.engine, engines.NAMES, "sweep.engine"))
-    engine: Engine = registry.module(engines.__name__, sweep.engine).ENGINE
+    name = errors.chosen(sweep.engine, engines.NAMES, "sweep.engine")
+    engine: Engine = registry.module(engines.__name__, name).ENGINE
     if engine.library and importlib.util.find_spec(engine.library) is None:
         raise UserError(f"sweep.engine={sweep.engine} is not installed; pip install 'attn-exp[{sweep.engine}]'")
     return engine

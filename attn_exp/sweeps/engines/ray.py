@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 from attn_exp.errors import UserError, first_line
-from attn_exp.sweeps.engines.engine import COUNT_EVERY, Died, Engine
+from attn_exp.sweeps.engines.engine import Died, Engine
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import Done, elsewhere
 
@@ -24,37 +23,26 @@ class OnRay:
         import ray  # noqa: PLC0415 - an extra
 
         self.ray: Any = ray
+        path = os.pathsep.join(filter(None, (str(HOME), os.environ.get("PYTHONPATH"))))
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        # without an address Ray would join whatever cluster runs on this machine or stands in RAY_ADDRESS
+        alone = {"address": "local", "num_cpus": workers, "include_dashboard": False}
+        chosen = {"address": address} if address else alone
         try:
-            self.ray.init(**({"address": address} if address else self.local(workers)), **self.quiet())
+            self.ray.init(**chosen, **quiet, runtime_env={"env_vars": {"PYTHONPATH": path}})
         except (ConnectionError, ValueError, RuntimeError) as error:
             where = f"sweep.address={address}: no Ray cluster answers there" if address else "Ray does not start here"
             raise UserError(f"{where} ({first_line(error)})") from error
         self.plan = self.ray.put(plan)
         self.task = self.ray.remote(num_cpus=1, max_retries=0)(elsewhere)
-        self.capacity, self.counted = 2 * workers, 0.0
+        self.capacity = 2 * workers
         self.jobs: dict[Any, Job] = {}
-
-    @staticmethod
-    def local(workers: int) -> dict[str, Any]:
-        # Without an address Ray would join whatever cluster runs on this machine or stands in RAY_ADDRESS.
-        return {"address": "local", "num_cpus": workers, "include_dashboard": False}
-
-    @staticmethod
-    def quiet() -> dict[str, Any]:
-        path = os.pathsep.join(filter(None, (str(HOME), os.environ.get("PYTHONPATH"))))
-        return {
-            "log_to_driver": False,
-            "logging_level": logging.ERROR,
-            "runtime_env": {"env_vars": {"PYTHONPATH": path}},
-        }
 
     def submit(self, job: Job) -> None:
         self.jobs[self.task.remote(self.plan, job)] = job
 
     def finished(self, seconds: float) -> list[Done | Died]:
-        if time.monotonic() - self.counted > COUNT_EVERY:
-            processors = int(self.ray.cluster_resources().get("CPU", 1))
-            self.capacity, self.counted = max(2, 2 * processors), time.monotonic()
+        self.capacity = max(2, 2 * int(self.ray.cluster_resources().get("CPU", 1)))  # a cluster may grow and shrink
         ready, _ = self.ray.wait(list(self.jobs), num_returns=1, timeout=seconds)
         if ready:
             ready, _ = self.ray.wait(list(self.jobs), num_returns=len(self.jobs), timeout=0)

@@ -11,9 +11,9 @@ from attn_exp.errors import UserError
 from attn_exp.report.versus import Versus, versus_page, versus_text
 from attn_exp.runs import folders, ours, store
 from attn_exp.runs.rendering import DEPTH, said_anew
-from attn_exp.sweeps import collect, manifest
-from attn_exp.sweeps.versus import two_runs, two_sweeps
-from attn_exp.sweeps.versus.two_sweeps import Side
+from attn_exp.sweeps import collect, manifest, two_runs, two_sweeps
+from attn_exp.sweeps.answers.rows import read_rows
+from attn_exp.sweeps.two_sweeps import Side
 
 OPTION = "--exit-code"
 PAGES, OUTPUTS = "comparisons", "outputs"
@@ -45,7 +45,8 @@ def side_by_side(first: Path, second: Path) -> Versus:
     Raises:
         UserError: one of a run and one of a sweep, or one that cannot be read.
     """
-    sweeps = [place for place in (first, second) if is_sweep(place)]
+    places = [place for place in (first, second) if not (place / "run.json").exists()]
+    sweeps = [place for place in places if (place / manifest.FILE).is_file()]
     if len(sweeps) == 1:
         run = second if sweeps == [first] else first
         raise UserError(f"{sweeps[0]} is a sweep and {run} is a run; compare two of a kind")
@@ -55,15 +56,12 @@ def side_by_side(first: Path, second: Path) -> Versus:
     return two_runs.versus((str(first), str(second)), store.load(first), store.load(second))
 
 
-def is_sweep(folder: Path) -> bool:
-    return (folder / manifest.FILE).is_file() and not (folder / "run.json").exists()
-
-
 def side(folder: Path) -> Side:
-    """Return a sweep as one side of a comparison; its lines are read lazily."""
+    """Return a sweep as one side of a comparison."""
     about = manifest.load_manifest(folder)
     shelf = collect.shelf_of(folder, about)
-    return Side(str(folder), about, shelf.head, shelf.lines(list(collect.find_whole(folder, about).values())))
+    lines = shelf.lines(list(collect.find_whole(folder, about).values()))
+    return Side(str(folder), about, read_rows(shelf.head, lines, about["axes"], about["metrics"]))
 
 
 def write(versus: Versus, places: Sequence[Path]) -> Path:

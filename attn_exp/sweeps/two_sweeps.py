@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,15 +12,16 @@ from attn_exp.report import words
 from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.versus import Versus
-from attn_exp.sweeps.answers.cube import METRICS, OK
-from attn_exp.sweeps.overview import depth_of
-from attn_exp.sweeps.versus.versus import (
+from attn_exp.sweeps.answers.rows import Rows, combine
+from attn_exp.sweeps.differences import (
     count_things,
     format_origins,
     format_settings,
     settings_apart,
     settings_table,
 )
+from attn_exp.sweeps.manifest import About
+from attn_exp.sweeps.overview import depth_of
 
 ROUNDING = ("error", "error_ulp", "row_sum_error")
 """Metrics of rounding error; a change in them is no fault."""
@@ -32,17 +32,13 @@ HEAD = (
     "mean difference",
 )  # fmt: skip
 
-Row = Mapping[str, str]
 
-
-@dataclass
-class Side:
-    """One sweep: its description, and the lines of its table without the header."""
+class Side(NamedTuple):
+    """One sweep: its folder, its description and its rows."""
 
     name: str
-    about: Mapping[str, Any]
-    head: Sequence[str]
-    lines: Iterable[Sequence[str]]
+    about: About
+    rows: Rows
 
     @property
     def swept(self) -> list[str]:
@@ -54,18 +50,13 @@ class Side:
         fixed = dict(word.lstrip("+").partition("=")[::2] for word in self.about["fixed"])
         return fixed | {axis["key"]: f"swept, {axis['count']:,} values" for axis in self.about["axes"]}
 
-    def rows(self, names: Sequence[str]) -> dict[str, Row]:
-        """Return the rows that did not fail, keyed by some columns; of several with the same key, the first."""
-        found: dict[str, Row] = {}
-        for line in self.lines:
-            row = dict(zip(self.head, line, strict=True))
-            if row["status"] == OK:
-                found.setdefault(" ".join(f"{name}={row[name]}" for name in names), row)
-        return found
+    def find_rows(self, names: Sequence[str]) -> dict[tuple[str, ...], int]:
+        """Return the first row of each combination of some columns."""
+        keys = combine([self.rows.texts[name] for name in names])
+        return dict(zip(keys.labels, np.unique(keys.codes, return_index=True)[1].tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(NamedTuple):
     """How one metric differs: rows compared, bit-identical rows, rows that differ beyond rounding, and its line of the
     table."""
 
@@ -79,53 +70,47 @@ class Move:
 def versus(one: Side, other: Side) -> Versus:
     """Compare two sweeps, matching rows by the settings that both sweep, the seed and the variant."""
     shared = [name for name in one.swept if name in other.swept]
-    first, second = (side.rows([*shared, "variant"]) for side in (one, other))
-    both = {key: (row, second[key]) for key, row in first.items() if key in second}
-    names = [name for name in (*METRICS, *one.about["metrics"]) if name in one.head and name in other.head]
-    moves = [move for name in names if (move := measure_move(name, both)) is not None]
+    first, second = (side.find_rows([*shared, "variant"]) for side in (one, other))
+    both = [key for key in first if key in second]
+    keys = [" ".join(map("=".join, zip((*shared, "variant"), key, strict=True))) for key in both]
+    moves = []
+    for name in [name for name in one.rows.numbers if name in other.rows.numbers]:
+        numbers = one.rows.numbers[name][[first[key] for key in both]]
+        others = other.rows.numbers[name][[second[key] for key in both]]
+        moves += [measure_move(name, keys, numbers, others)] if np.isfinite([*numbers, *others]).any() else []
+    changed = [move for move in moves if move.identical < move.rows]
+    lines, deep = tuple(move.line for move in changed), deep_places(move.metric for move in changed)
+    caption = "How each metric moved; the mean difference is the second minus the first."
     settings = settings_table(settings_apart(one.settings, other.settings))
     alone = {"first": len(first) - len(both), "second": len(second) - len(both)}
-    unshared = [name for name in (*one.swept, *other.swept) if name not in shared]
+    unshared = ", ".join(name for name in (*one.swept, *other.swept) if name not in shared)
+    only_one = f"Only one side sweeps {unshared}; of points that differ in nothing else, the first is compared."
     sentences = (
         format_verdict(len(both), moves),
         *(f"{count:,} rows are in the {which} alone." for which, count in alone.items() if count),
-        f"Only one side sweeps {', '.join(unshared)}; of points that differ in nothing else, the first is compared."
-        if unshared
-        else "",
+        only_one if unshared else "",
         format_settings(settings),
         format_origins(one.about, other.about),
     )
-    changed = [move for move in moves if move.identical < move.rows]
-    caption = "How each metric moved; the mean difference is the second minus the first."
-    lines = tuple(move.line for move in changed)
-    numbers = Table("numbers", caption, HEAD, lines, deep_places(move.metric for move in changed))
     is_moved = any(move.moved for move in moves if move.metric not in ROUNDING) or any(alone.values()) or not both
-    depth = depth_of(one.about) if depth_of(one.about) == depth_of(other.about) else "all"
-    shown = tuple(table for table in (numbers, settings) if table.lines)
+    shown = tuple(table for table in (Table("numbers", caption, HEAD, lines, deep), settings) if table.lines)
+    depths = {depth_of(side.about) for side in (one, other)}
+    depth = depths.pop() if len(depths) == 1 else "all"
     return Versus(one.name, other.name, is_moved, tuple(filter(None, sentences)), shown, depth)
 
 
-def measure_move(name: str, both: Mapping[str, tuple[Row, Row]]) -> Move | None:
-    """Compare a metric; None if neither side has a number of it."""
-    pairs = np.array([[float(row[name] or "nan") for row in rows] for rows in both.values()]).reshape(-1, 2)
-    places, keys = np.isfinite(pairs).any(axis=1), list(both)
-    if not places.any():
-        return None
-    first, second = pairs.T
-    identical = (first == second) | np.isnan(pairs).all(axis=1)
+def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> Move:
+    """Compare a metric in the rows of two sweeps."""
+    places = np.isfinite(first) | np.isfinite(second)
+    identical = (first == second) | (np.isnan(first) & np.isnan(second))
     far = ~np.isclose(first, second, rtol=NEAR, atol=NEAR, equal_nan=True)
-    apart = find_distances(first, second, identical)
+    with np.errstate(invalid="ignore"):  # infinite where only one side has a number
+        apart = np.where(identical, 0.0, np.nan_to_num(np.abs(second - first), nan=np.inf, posinf=np.inf))
     place = int(np.argmax(np.where(far, apart, 0.0) if far.any() else apart))
     counts = int(places.sum()), int((identical & places).sum()), int(far.sum())
     numbers = [brief(float(number)) for number in (apart[place], first[place], second[place])]
     mean = brief(float((second - first)[places].mean()))
     return Move(name, *counts, (name, *map(str, counts), numbers[0], keys[place], *numbers[1:], mean))
-
-
-def find_distances(first: Array, second: Array, identical: Array) -> Array:
-    """Return absolute differences; infinite where only one side has a number."""
-    with np.errstate(invalid="ignore"):
-        return np.where(identical, 0.0, np.nan_to_num(np.abs(second - first), nan=np.inf, posinf=np.inf))
 
 
 def format_verdict(count: int, moves: Sequence[Move]) -> str:

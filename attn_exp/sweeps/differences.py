@@ -1,8 +1,8 @@
-"""The result of comparing two runs or two sweeps, as plain data."""
+"""What comparing two runs and comparing two sweeps share: the settings and the programs that differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from attn_exp.report import words
@@ -15,7 +15,7 @@ NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""
 FROM_A_MODEL = ("embeddings.", "projections.")
 """Settings whose arrays come from a model, if one is configured."""
-LONGEST, SHORT = 60, 30
+LONGEST = 60
 
 
 def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -46,18 +46,6 @@ def settings_table(apart: Mapping[str, tuple[Any, Any]]) -> Table:
     return Table("settings", "Settings that differ.", (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
 
 
-def short_names(apart: Mapping[str, tuple[Any, Any]]) -> tuple[str, str]:
-    """Name each side by the only setting that differs, such as `model.layer=5`, or as the first and the second."""
-    plain_ones = [(name, pair) for name, pair in apart.items() if not is_array(pair)]
-    if len(plain_ones) == 1 and None not in plain_ones[0][1]:
-        name, pair = plain_ones[0]
-        texts = (str(value).lower() if isinstance(value, bool) else str(value) for value in pair)
-        one, other = (plain(f"{name}={text}", SHORT) for text in texts)
-        if one != other:
-            return one, other
-    return words.FIRST_ONE, words.SECOND_ONE
-
-
 def show_setting(value: Any) -> str:
     """Format a setting in few characters."""
     if isinstance(value, list | tuple) and value:
@@ -65,25 +53,19 @@ def show_setting(value: Any) -> str:
     return "-" if value in (None, [], ()) else plain(brief(value), LONGEST)
 
 
-def list_origins(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the differences between the programs or machines of two folders."""
-    one, other = first.get("versions") or {}, second.get("versions") or {}
-    for name in dict.fromkeys((*one, *other)):
-        if one.get(name) != other.get(name):
-            yield f"{name} {one.get(name, '-')} {words.AND} {other.get(name, '-')}"
-    if first.get("version") != second.get("version"):
-        yield "another version of this program"
-    if first.get("cpu") != second.get("cpu"):
-        yield f"{first.get('cpu')} {words.AND} {second.get('cpu')}"
-    commits = [(about.get("git") or {}).get("commit", "")[:10] or "-" for about in (first, second)]
-    if commits[0] != commits[1]:
-        yield f"commits {commits[0]} and {commits[1]}"
-
-
 def format_origins(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Return a sentence on the programs or machines that made the two, if they differ."""
-    lines = list(list_origins(first, second))
-    return f"Made by different programs or machines: {'; '.join(lines)}." if lines else ""
+    one, other = map(find_origin, (first, second))
+    names = (name for name in dict.fromkeys((*one, *other)) if one.get(name) != other.get(name))
+    apart = [f"{name} {one.get(name, '-')} {words.AND} {other.get(name, '-')}" for name in names]
+    return f"Made by different programs or machines: {'; '.join(apart)}." if apart else ""
+
+
+def find_origin(about: Mapping[str, Any]) -> dict[str, str]:
+    """Return what made a run or a sweep: versions of libraries and of this program, the processor and the commit."""
+    program = {"this program": about.get("version"), "commit": (about.get("git") or {}).get("commit")}
+    made = {**(about.get("versions") or {}), "processor": about.get("cpu")}
+    return {name: str(value)[: 10 if name in program else LONGEST] for name, value in (made | program).items() if value}
 
 
 def count_things(count: int, thing: str) -> str:

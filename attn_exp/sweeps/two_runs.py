@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,13 +20,12 @@ from attn_exp.report.numbers import brief, minus
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import spoken
 from attn_exp.report.versus import Versus
-from attn_exp.sweeps.versus.versus import (
+from attn_exp.sweeps.differences import (
     count_things,
     format_origins,
     format_settings,
     settings_apart,
     settings_table,
-    short_names,
 )
 
 ROUNDED = ("error", "error_ulp", "row_sum_error")
@@ -35,8 +34,7 @@ OVER_KEYS = ("scores", "logits", "capped", "masked", "weights")
 """Stages whose columns are keys."""
 
 
-@dataclass(frozen=True)
-class Parting:
+class Parting(NamedTuple):
     """How far a variant agrees in two runs: as a word, as a sentence, and the number of stages compared."""
 
     word: str
@@ -53,7 +51,7 @@ def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
     alone = [f"{name} is in the first alone." for name in a.traces if name not in b.traces]
     alone += [f"{name} is in the second alone." for name in b.traces if name not in a.traces]
     moved = bool(alone) or any(parting.word == DIFFERENT for parting in partings.values())
-    sides = dict(zip(short_names(apart), (a, b), strict=True))
+    sides = {words.FIRST_ONE: a, words.SECOND_ONE: b}
     why = why_not(sides) if moved else ""
     sentences = (
         format_verdict(list(partings.values()), bool(alone)),
@@ -77,18 +75,15 @@ def find_parting(name: str, one: Run, other: Run) -> Parting:
     types = (row.computed_in for run in (one, other) for row in run.comparison.rows if row.variant == name)
     kind = coarser(*map(np.dtype, types))
     near = {stage: compared(array, second[stage], kind) for stage, array in first.items() if stage in second}
-    far = [stage for stage, word in near.items() if word == DIFFERENT]
-    changed = [stage for stage, word in near.items() if word != IDENTICAL]
-    if not near:
-        return Parting(DIFFERENT, f"{name}: the two have no stage in common.", 0)
-    if not changed:
-        return Parting(IDENTICAL, f"{name}: the same to the bit.", len(near))
-    stage = (far or changed)[0]
-    label = spoken(stage) or stage
-    if not far:
-        text = f"{name}: {near[stage]}, from the {label} on; before that the same to the bit."
-        return Parting(near[stage], text, len(near))
-    return Parting(DIFFERENT, f"{name} first differs in the {label}, {where(one, stage, first, second)}.", len(near))
+    verdict, text = IDENTICAL, f"{name}: the same to the bit."
+    for stage, word in near.items():
+        label = spoken(stage) or stage
+        if word == DIFFERENT:
+            text = f"{name} first differs in the {label}, {where(one, stage, first, second)}."
+            return Parting(DIFFERENT, text, len(near))
+        if verdict == IDENTICAL != word:
+            verdict, text = word, f"{name}: {word}, from the {label} on; before that the same to the bit."
+    return Parting(verdict, text, len(near)) if near else Parting(DIFFERENT, f"{name}: no stage is in both.", 0)
 
 
 def where(run: Run, stage: str, first: Mapping[str, Array], second: Mapping[str, Array]) -> str:
