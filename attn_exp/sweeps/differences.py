@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from attn_exp.config.spelling import spelled
 from attn_exp.report import words
 from attn_exp.report.escapes import plain
 from attn_exp.report.numbers import brief
@@ -15,7 +16,7 @@ NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""
 FROM_A_MODEL = ("embeddings.", "projections.")
 """Settings whose arrays come from a model, if one is configured."""
-LONGEST = 60
+LONGEST, SHORT = 60, 30
 
 
 def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -44,6 +45,16 @@ def is_array(pair: tuple[Any, Any]) -> bool:
 def settings_table(apart: Mapping[str, tuple[Any, Any]]) -> Table:
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
     return Table("settings", "Settings that differ.", (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
+
+
+def short_names(apart: Mapping[str, tuple[Any, Any]]) -> tuple[str, str]:
+    """Name each side by the only setting that differs, such as `model.layer=5`, or as the first and the second."""
+    names = [name for name, pair in apart.items() if not is_array(pair)]
+    if len(names) == 1 and None not in apart[names[0]]:
+        one, other = (plain(f"{names[0]}={spelled(value)}", SHORT) for value in apart[names[0]])
+        if one != other:
+            return one, other
+    return words.FIRST_ONE, words.SECOND_ONE
 
 
 def show_setting(value: Any) -> str:

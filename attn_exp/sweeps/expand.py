@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import product
 from math import ceil, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -28,7 +28,7 @@ from attn_exp.config.schema import Config, Sweep, check_seed, read_config, read_
 from attn_exp.config.spelling import key_of, with_path_quoted
 from attn_exp.errors import UserError, brief, chosen
 from attn_exp.own_code import Named, is_code, mark_named
-from attn_exp.sweeps.space import Axis, Space, changed, holds
+from attn_exp.sweeps.space import Axis, Groups, Space, changed, holds
 
 OF_THE_WHOLE = ("sweep", "output_dir", "strict")
 """Settings that have one value for the whole sweep."""
@@ -56,14 +56,14 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         given = {override.get_key_element(): override for override in parse_words(words, hydra.config_loader)}
         fixed = tuple(str(override.input_line) for override in given.values() if not override.is_sweep_override())
         axes = tuple(make_axis(each, hydra.config_loader) for each in given.values() if each.is_sweep_override())
-        compose = make_composer(words)
-        first = compose((*fixed, *(axis.word(0) for axis in axes))).settings
+        compose = cache(composed_once)  # of the words of a choice
+        first = mark_named(plain(compose((*fixed, *(axis.word(0) for axis in axes)))), words)
         config = read_config(first)
         together = group_axes(axes, config.sweep)
         check_size(axes, together)
         check_repeats(axes, together)
         axes = tuple(axis if axis.composed or holds(first, axis.key.split(".")) else as_composed(axis) for axis in axes)
-        return compose_space(axes, together, fixed, compose), config
+        return compose_space(axes, together, fixed, words, compose), config
 
 
 def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
@@ -118,7 +118,7 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
     return Axis(key, tuple(Named(each) if is_form and is_code(each) else each for each in values), sign=sign)
 
 
-def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...]:
+def group_axes(axes: Sequence[Axis], sweep: Sweep) -> Groups:
     """Return the indices of zipped axes as one group, and those of the others alone, ordered by their first."""
     keys = [axis.key for axis in axes]
     for key in sweep.zip:
@@ -130,45 +130,30 @@ def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...
     return tuple(zipped if place in zipped else (place,) for place in range(len(axes)) if place not in zipped[1:])
 
 
-class Composed(NamedTuple):
-    """The settings of one choice of groups, the choices, and the config that Hydra composed."""
-
-    settings: dict[str, Any]
-    choices: dict[str, Any]
-    config: DictConfig
-
-
-def make_composer(typed: Sequence[str]) -> Callable[[Sequence[str]], Composed]:
-    """Return a cached function that composes `conf/` with some words; words in `typed` may name code."""
-
-    @cache
-    def compose(words: Sequence[str]) -> Composed:
-        config = composed_once(words)
-        choices = {name: choice for name, choice in config.hydra.runtime.choices.items() if "/" not in name}
-        return Composed(mark_named(plain(config), typed), choices, config)
-
-    return compose
-
-
 def compose_space(
     axes: tuple[Axis, ...],
-    together: tuple[tuple[int, ...], ...],
+    together: Groups,
     fixed: tuple[str, ...],
-    compose: Callable[[Sequence[str]], Composed],
+    typed: Sequence[str],
+    compose: Callable[[tuple[str, ...]], DictConfig],
 ) -> Space:
-    """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one."""
+    """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one.
+
+    Words in `typed` may name code.
+    """
     check_size(axes, together)
     bases, choices, read_by_others = {}, {}, set[int]()
     for places in base_places(axes, together):
         key = tuple(place for axis, place in zip(axes, places, strict=True) if axis.composed)
         composed = compose((*fixed, *(axis.word(place) for axis, place in zip(axes, places, strict=True))))
-        bases[key] = {name: value for name, value in composed.settings.items() if name != "sweep"}
-        choices[key] = composed.choices
+        settings, groups = mark_named(plain(composed), typed), composed.hydra.runtime.choices.items()
+        bases[key] = {name: value for name, value in settings.items() if name != "sweep"}
+        choices[key] = {name: choice for name, choice in groups if "/" not in name}
         read_config(bases[key])
-        read_by_others |= find_interpolated(composed.config, axes)
+        read_by_others |= find_interpolated(composed, axes)
     if read_by_others:
         axes = tuple(as_composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))
-        return compose_space(axes, together, fixed, compose)
+        return compose_space(axes, together, fixed, typed, compose)
     check_values(axes, next(iter(bases.values())))
     return Space(axes, together, bases, fixed, choices)
 
@@ -184,7 +169,7 @@ def as_composed(axis: Axis) -> Axis:
     return replace(axis, values=tuple(map(axis.value_word, range(len(axis.values)))), composed=True)
 
 
-def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+def base_places(axes: Sequence[Axis], together: Groups) -> Iterator[list[int]]:
     """Yield the axis positions of one point for each combination of choices, plain axes at their first value."""
     for places in product(*map(range, count_choices(axes, together))):
         of_axis = {number: place for group, place in zip(together, places, strict=True) for number in group}
@@ -210,7 +195,7 @@ def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
                     check_seed(settings["seed"], base["generator"])
 
 
-def check_size(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> None:
+def check_size(axes: Sequence[Axis], together: Groups) -> None:
     """Refuse a sweep of too many points, or of too many compositions by Hydra.
 
     Raises:
@@ -227,12 +212,12 @@ def check_size(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> None:
         )
 
 
-def count_choices(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> list[int]:
+def count_choices(axes: Sequence[Axis], together: Groups) -> list[int]:
     """Return how many values of each group of axes Hydra composes."""
     return [len(axes[group[0]].values) if any(axes[place].composed for place in group) else 1 for group in together]
 
 
-def check_repeats(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> None:
+def check_repeats(axes: Sequence[Axis], together: Groups) -> None:
     """Refuse values that are typed more than once: their rows would count as independent data.
 
     Raises:

@@ -23,7 +23,7 @@ from attn_exp.own_code import Named, fingerprint_of_function, is_code
 from attn_exp.problem import input_files
 from attn_exp.registry import Origin
 from attn_exp.sweeps.skip import points_left
-from attn_exp.sweeps.space import Axis, Space
+from attn_exp.sweeps.space import Axis, Places, Settings, Space
 
 FILES = 500
 """Number of parts of a large sweep, which keeps it under a thousand files with its tables and plots."""
@@ -79,7 +79,7 @@ class Plan:
         return tuple(hashlib.sha256(f"{digest} {chunk}".encode()).hexdigest()[:24] for chunk in range(chunks))
 
     @cached_property
-    def base_keys(self) -> dict[tuple[int, ...], int]:
+    def base_keys(self) -> dict[Places, int]:
         """The contribution of each composed base, and of the members from outside, to the keys of its points."""
         own = hash_setting("own members", ",".join(origin.sha256 for origin in self.own))
         return {place: (hash_base(base, self.space) + own) % KEYS for place, base in self.space.bases.items()}
@@ -118,7 +118,7 @@ def hash_setting(key: str, text: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{key}={text}".encode()).digest()[:16], "big")
 
 
-def hash_base(base: Mapping[str, Any], space: Space) -> int:
+def hash_base(base: Settings, space: Space) -> int:
     """Return the sum of hashes over all settings that no axis sets, and the files and functions that they name."""
     swept = tuple(f"{axis.key}." for axis in space.axes if not axis.composed)
     deciding = {name: value for name, value in base.items() if name not in NO_RESULT}

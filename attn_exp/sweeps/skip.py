@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.errors import UserError, brief, unknown
-from attn_exp.sweeps.space import Axis, Space
+from attn_exp.sweeps.space import Axis, Settings, Space
 
 MOST_DECIDED = 1_000_000
 """Maximum number of combinations for which an expression is evaluated, some microseconds each."""
@@ -52,7 +52,7 @@ class Condition:
     tree: ast.expr
     names: frozenset[str]
 
-    def holds(self, values: Mapping[str, Any]) -> bool:
+    def holds(self, values: Settings) -> bool:
         """Return whether the expression is true for these values of its names.
 
         Raises:
@@ -95,7 +95,7 @@ def find_names(node: ast.AST, text: str) -> Iterator[str]:
             yield from find_names(child, text)
 
 
-def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a case for each kind of node
+def evaluate(node: ast.expr, values: Settings) -> Any:  # noqa: PLR0911 - a case for each kind of node
     """Return the value of a parsed expression."""
     match node:
         case ast.Constant(value=value):
@@ -117,7 +117,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:  # noqa: PLR0911
     return values[ast.unparse(node)]
 
 
-def look_up(name: str, settings: Mapping[str, Any], choices: Mapping[str, Any]) -> Any:
+def look_up(name: str, settings: Settings, choices: Settings) -> Any:
     """Return the value of a name at one point: the choice of a group, or the value of a setting.
 
     Raises:
@@ -136,7 +136,7 @@ def look_up(name: str, settings: Mapping[str, Any], choices: Mapping[str, Any]) 
     return value
 
 
-def find_d_model(embeddings: Mapping[str, Any]) -> int | None:
+def find_d_model(embeddings: Settings) -> int | None:
     """Return the width of a token's vector, if the settings determine it."""
     if embeddings.get("d_model") is not None:
         return int(embeddings["d_model"])

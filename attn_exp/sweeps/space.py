@@ -11,6 +11,12 @@ from typing import Any
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import spelled
 
+Settings = Mapping[str, Any]
+Places = tuple[int, ...]
+"""For each axis, the index of its value."""
+Groups = tuple[tuple[int, ...], ...]
+"""Indices of axes: those of zipped ones together."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -50,13 +56,13 @@ class Space:
     """
 
     axes: tuple[Axis, ...]
-    dimensions: tuple[tuple[int, ...], ...]
-    bases: Mapping[tuple[int, ...], Mapping[str, Any]] = field(default_factory=dict)
+    dimensions: Groups
+    bases: Mapping[Places, Settings] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
-    choices: Mapping[tuple[int, ...], Mapping[str, Any]] = field(default_factory=dict)
+    choices: Mapping[Places, Settings] = field(default_factory=dict)
 
     @property
-    def lengths(self) -> tuple[int, ...]:
+    def lengths(self) -> Places:
         """The number of values of each dimension."""
         return tuple(len(self.axes[places[0]].values) for places in self.dimensions)
 
@@ -80,11 +86,11 @@ class Space:
         return prod(self.lengths)
 
     @cached_property
-    def configs(self) -> Mapping[tuple[int, ...], Config]:
+    def configs(self) -> Mapping[Places, Config]:
         """The bases as configurations, parsed once per worker."""
         return {key: read_config(base) for key, base in self.bases.items()}
 
-    def places(self, index: int) -> tuple[int, ...]:
+    def places(self, index: int) -> Places:
         """Return the index of a point's value on each axis."""
         places = [0] * len(self.axes)
         for length, together in zip(reversed(self.lengths), reversed(self.dimensions), strict=True):
@@ -97,11 +103,11 @@ class Space:
         """Return the value of each axis at a point."""
         return tuple(axis.values[place] for axis, place in zip(self.axes, self.places(index), strict=True))
 
-    def base_key(self, places: Sequence[int]) -> tuple[int, ...]:
+    def base_key(self, places: Sequence[int]) -> Places:
         """Return the indices of the composed axes alone."""
         return tuple(place for axis, place in zip(self.axes, places, strict=True) if axis.composed)
 
-    def settings(self, index: int) -> Mapping[str, Any]:
+    def settings(self, index: int) -> Settings:
         """Return the plain settings of one point."""
         places = self.places(index)
         settings = self.bases[self.base_key(places)]
@@ -115,7 +121,7 @@ class Space:
         return [*self.fixed, *(axis.word(place) for axis, place in zip(self.axes, self.places(index), strict=True))]
 
 
-def changed(settings: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+def changed(settings: Settings, path: Sequence[str], value: Any) -> dict[str, Any]:
     """Return a copy of the settings with one value replaced."""
     first, rest = path[0], path[1:]
     return {**settings, first: changed(settings[first], rest, value) if rest else value}

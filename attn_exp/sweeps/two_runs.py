@@ -26,6 +26,7 @@ from attn_exp.sweeps.differences import (
     format_settings,
     settings_apart,
     settings_table,
+    short_names,
 )
 
 ROUNDED = ("error", "error_ulp", "row_sum_error")
@@ -51,7 +52,7 @@ def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
     alone = [f"{name} is in the first alone." for name in a.traces if name not in b.traces]
     alone += [f"{name} is in the second alone." for name in b.traces if name not in a.traces]
     moved = bool(alone) or any(parting.word == DIFFERENT for parting in partings.values())
-    sides = {words.FIRST_ONE: a, words.SECOND_ONE: b}
+    sides = dict(zip(short_names(apart), (a, b), strict=True))
     why = why_not(sides) if moved else ""
     sentences = (
         format_verdict(list(partings.values()), bool(alone)),

@@ -57,26 +57,29 @@ def format_effects(rows: Sequence[Effect]) -> str:
     smallest."""
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
-    clauses = [format_effect(largest, f"the {spoken(largest.metric)}"), *(format_effect(row, "it") for row in others)]
-    text = f"{shorten(largest.setting)}={short(largest.end)} instead of {short(largest.start)} {' and '.join(clauses)}"
+    verb, size = format_effect(largest)
+    text = f"{shorten(largest.setting)}={short(largest.end)} instead of {short(largest.start)}"
+    text += f" {verb} the {spoken(largest.metric)}{size}"
+    for other, size in map(format_effect, others):
+        text += f" and{'' if other == verb else f' {other} it'}{size}"
     seeds = "1 seed is" if largest.seeds == 1 else f"{largest.seeds} seeds are"
     few = f"{seeds} too few to tell" if largest.verdict == FEW else ""
     return "; ".join(filter(None, (text, few, largest.note if largest.verdict != NO else ""))) + "."
 
 
-def format_effect(effect: Effect, what: str) -> str:
-    """Describe what a change does to a metric, by how much, and at which value of another setting."""
+def format_effect(effect: Effect) -> tuple[str, str]:
+    """Return what a change does to a metric, and by how much and at which value of another setting."""
     at = f" at {shorten(effect.at)}" if effect.at else ""
     unit = COLUMNS[effect.metric].small if effect.metric in COLUMNS and effect.metric not in RATIOS else ""
     size = f"{format_size(effect)} {unit}".rstrip()
     is_unclear = bool(effect.at) and not effect.sign and not math.isnan(effect.low)
     if effect.mean == 0:
-        return f"does not change {what}{at}"
+        return "does not change", at
     if effect.verdict == NO or is_unclear:
-        return f"does not {'change' if effect.verdict == NO else 'clearly change'} {what}{at} ({size})"
+        return f"does not {'change' if effect.verdict == NO else 'clearly change'}", f"{at} ({size})"
     verbs = ("raises", "lowers") if effect.sign else ("may raise", "may lower")
     factor = "a factor of " if effect.metric in RATIOS else ""
-    return f"{verbs[effect.mean < 0]} {what} by {factor}{size.lstrip('+−')}{at}"
+    return verbs[effect.mean < 0], f" by {factor}{size.lstrip('+−')}{at}"
 
 
 def format_size(effect: Effect) -> str:

@@ -62,13 +62,8 @@ class Contrast:
     end: int
     metric: str
     differences: Array
-    tries: int = 1
-    turn: str = ""
-
-    @property
-    def looks(self) -> int:
-        """The number of pairs of values from which this one was selected by effect size."""
-        return self.tries if self.turn else 1
+    tries: int
+    turn: str
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,7 @@ def measure_effects(
     measured = [
         (contrast, overall, find_dependences(cube, contrast, exact))
         for contrast in find_contrasts(cube, inert)
-        if (overall := estimate_of(contrast.differences, exact, contrast.looks))
+        if (overall := estimate_of(contrast.differences, exact, contrast.tries if contrast.turn else 1))
     ]
     chances: list[float] = []
     for contrast, overall, dependences in measured:
@@ -233,14 +228,14 @@ def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Esti
 
 def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Dependence]:
     """Return how an effect varies over each other setting, most significant first."""
-    found = []
+    found, looks = [], contrast.tries if contrast.turn else 1
     for axis, labels in enumerate(cube.levels):
         if axis == contrast.axis or len(labels) < 2:
             continue
         parts = {
             level: np.take(contrast.differences, [level], axis=axis) for level in pick_levels(labels, cube.names[axis])
         }
-        at = {level: each for level, part in parts.items() if (each := estimate_of(part, exact, contrast.looks))}
+        at = {level: each for level, part in parts.items() if (each := estimate_of(part, exact, looks))}
         tests = [estimate_of(parts[level] - parts[next(iter(at))], exact) for level in [*at][1:]]
         if known := [test.chance for test in tests if test]:
             found.append(Dependence(axis, min(1.0, min(known) * len(known)), at))

@@ -38,12 +38,8 @@ class Column(NamedTuple):
         return self._replace(labels=tuple(labels))
 
 
-class Failed(NamedTuple):
-    """A point that failed: its number, its error, and its swept settings."""
-
-    point: int
-    message: str
-    settings: Mapping[str, str]
+Failed = tuple[int, str, Mapping[str, str]]
+"""A point that failed: its number, its error, and its swept settings."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +69,11 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
     columns = [(places[name], known[name], codes[name]) for name in known]
     measured = [(places[name], numbers[name]) for name in numbers]
     combinations, settings, points = dict[tuple[str, ...], int](), array("q"), array("q")
-    failed = []
+    failed: list[Failed] = []
     for line in lines:
         if line[places["status"]] != OK:
             message = f"{line[places['status']]}: {line[places['message']]}"
-            failed.append(Failed(int(line[0]), message, {name: line[places[name]] for name in swept}))
+            failed.append((int(line[0]), message, {name: line[places[name]] for name in swept}))
             continue
         points.append(int(line[0]))
         for place, labels, column in columns:
