@@ -78,7 +78,7 @@ MUTANTS = [
     Mutant("colours of a chart by another power", "report/pixels.py", ", 0, 1) ** gamma", ", 0, 1)", ("tests/report/test_charts.py",)),
     Mutant("names of a chart's rows upside down", "report/charts/svg.py", "height * (1 - (place + 0.5) / down)", "height * (place + 0.5) / down", ("tests/report/test_charts.py",)),
     Mutant("a changed number forgets the scale", "report/templates/live.js", "score * plan.c)", "score)", ("tests/report/test_live.py",)),
-    Mutant("a page's keys before the past", "report/walk.py", "query=row + offset", "query=row", ("tests/report/test_closed.py",)),
+    Mutant("a page's keys before the past", "report/walk.py", "int(offset), heads)", "0, heads)", ("tests/report/test_closed.py",)),
     Mutant("W_o forgotten", "experiment/executing.py", "if settled.output_projection and", "if False and"),
     Mutant("one shared random stream", "arrays.py", "np.random.SeedSequence([seed, *name.encode()])", "seed"),
     Mutant("causal hides the query itself", "rules/masks/causal.py", "grid.key <= grid.query", "grid.key < grid.query", RULES),

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.report import words
 from attn_exp.report.page_data import panel_data, variant_data
 from attn_exp.report.sections.walks import functions
 from attn_exp.report.sections.weights import part_of
 from attn_exp.report.views import MOST_COARSE, Views, colours, labels, seen
+
+NO_MAPS = "The page shows no maps of the two runs:"
 
 
 class Explorer(NamedTuple):
@@ -24,10 +25,10 @@ def why_not(runs: Mapping[str, Comparison]) -> str:
     """Say why the weights of two runs are not shown beside each other; nothing where they are."""
     tokens = [labels(comparison.problem) for comparison in runs.values()]
     if any(each != tokens[0] for each in tokens):
-        return f"{words.NO_MAPS} {words.OTHER_TOKENS}"
-    for which, comparison in zip((words.FIRST_ONE, words.SECOND_ONE), runs.values(), strict=True):
+        return f"{NO_MAPS} their tokens differ, so that no weight of the one belongs to a weight of the other."
+    for which, comparison in zip(("first", "second"), runs.values(), strict=True):
         if all(trace.weights is None for trace in comparison.traces.values()):
-            return f"{words.NO_MAPS} {words.NEVER_FORMED.format(which=which)}"
+            return f"{NO_MAPS} the {which} never formed its weights."
     return ""
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from attn_exp.experiment.ladder import TOO_LARGE
 from attn_exp.experiment.row import Row, Step
 from attn_exp.experiment.sameness import DIFFERENT
-from attn_exp.report import words
 from attn_exp.report.words import listed
 
 MATTERS = 0.1
@@ -42,8 +41,7 @@ def why(members: Sequence[Row], steps: Sequence[Step]) -> str:
     if len(causes) < 2:
         return next(iter(causes), "")
     return ": " + "; ".join(
-        f"in {listed(names)} {said.removeprefix(f', {words.AND} ').removeprefix(': ')}"
-        for said, names in causes.items()
+        f"in {listed(names)} {said.removeprefix(', and ').removeprefix(': ')}" for said, names in causes.items()
     )
 
 
@@ -55,11 +53,11 @@ def cause(steps: Sequence[Step]) -> str:
     settings = {name for step in steps for name in step.setting.split(" + ")} - {"form"}
     if len(telling) == 1 and len(settings) < 2:
         alone = telling[0]
-        return f", {words.AND} {alone.change} alone {'do' if is_plural(alone) else 'does'} that"
+        return f", and {alone.change} alone {'do' if is_plural(alone) else 'does'} that"
     if len(telling) > MOST_STEPS:
         largest = sorted(telling, key=lambda step: -step.moved)[:2]
         said = (f"{step.change} (by up to {step.moved:.2g})" for step in largest)
-        return f": {len(telling)} settings move it, most of all {f' {words.AND} '.join(said)}"
+        return f": {len(telling)} settings move it, most of all {' and '.join(said)}"
     return ": " + ", then ".join(clauses(telling))
 
 
@@ -113,5 +111,5 @@ def nothing_else(members: Sequence[Row], steps: Sequence[Step] | None) -> str:
     if len(settings) > 1:
         return ""
     if len({row.form for row in members}) == 1:
-        return f", {words.AND} nothing in them differs"
-    return f", {words.AND} differ in nothing but how they compute it"
+        return ", and nothing in them differs"
+    return ", and differ in nothing but how they compute it"

@@ -7,12 +7,12 @@ templates, and what it says of a run is escaped here.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from string import Template
 from typing import NamedTuple
 from urllib.parse import quote
 
-from attn_exp.report import words
 from attn_exp.report.escapes import html
 from attn_exp.report.inline import policy, scripts, styles, template_text
 
@@ -43,30 +43,20 @@ def index_page(listed: Sequence[Listed]) -> str:
     common = {key: value for key, value in first.items() if all(values.get(key) == value for values in readable)}
     columns = differing(readable, common) if len(listed) > 1 else []
     titled = any(entry.title for entry in listed)
-    heads = [
-        "run",
-        *["title"] * titled,
-        *columns,
-        "other settings" if columns else words.SETTINGS,
-        "started",
-    ]
+    heads = ["run", *["title"] * titled, *columns, "other settings" if columns else "settings", "started"]
     rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
     rows = [line_of(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
-    remark = (
-        words.ALL_HAVE.format(settings=" ".join(map(word, common.items())))
-        if common
-        else ""
-        if listed
-        else "Nothing here yet: python -m attn_exp computes a first run."
-    )
-    style, script = styles(template_text("index.css")), scripts("index.js")
+    remark = "" if listed else "Nothing here yet: python -m attn_exp computes a first run."
+    if common:
+        remark = f"All with {' '.join(map(word, common.items()))}."
+    style, script = styles(template_text("report.css"), template_text("index.css")), scripts("index.js")
     return Template(template_text("index.html")).substitute(
         policy=policy(style, script),
         style=style,
         script=script,
         title="Runs and sweeps",
         filter="Show those that have all of these words",
-        count="{shown} of {all}.".format(shown=f'<output id="shown">{len(listed):,}</output>', all=f"{len(listed):,}"),
+        count=f'<output id="shown">{len(listed):,}</output> of {len(listed):,}.',
         common=html(remark, 1000),
         heads="".join(map(head_of, heads)),
         rows="\n".join(rows),
@@ -87,11 +77,7 @@ def word(setting: tuple[str, str]) -> str:
 
 def differing(settings: Sequence[Mapping[str, str]], common: Mapping[str, str]) -> list[str]:
     """Return the settings that most runs choose and not all alike, at most `MOST_COLUMNS`, most chosen first."""
-    counts: dict[str, int] = {}
-    for values in settings:
-        for key, value in values.items():
-            if value and key not in common:
-                counts[key] = counts.get(key, 0) + 1
+    counts = Counter(key for values in settings for key, value in values.items() if value and key not in common)
     return sorted(counts, key=lambda key: (-counts[key], key))[:MOST_COLUMNS]
 
 

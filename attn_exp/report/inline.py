@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from pathlib import Path
-
-from attn_exp.report import words
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -43,22 +40,14 @@ def styles(*texts: str) -> str:
 
 
 def scripts(*names: str) -> str:
-    """Return scripts as one, with the words that they say: `words.NAME` there is NAME in the file of words.
-
-    `fill(words.NAME, {place: value})` puts values where braces stand. Remarks and most spaces stay behind.
-    """
+    """Return scripts as one, without remarks and most spaces."""
     text = REMARK.sub("", inline(*map(template_text, names)))
-    text = WITHOUT_SPACES.sub(lambda line: AROUND.sub(kept, line[0]), text)
-    said = {name: getattr(words, name) for name in sorted(set(re.findall(r"\bwords\.([A-Z][A-Z_]*)", text)))}
-    return inline('"use strict";', f"const words = {json.dumps(said, ensure_ascii=False)};", FILL) + text
+    return inline('"use strict";') + WITHOUT_SPACES.sub(lambda line: AROUND.sub(kept, line[0]), text)
 
 
 def kept(found: re.Match[str]) -> str:
     """Return what was found without the spaces beside it."""
     return "".join(filter(None, found.groups()))
-
-
-FILL = r"const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);"
 
 
 def policy(style: str, script: str = "") -> str:

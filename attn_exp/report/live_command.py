@@ -1,18 +1,15 @@
-"""The command, and the YAML, that compute a run from numbers that a reader of its page has changed."""
+"""The command that computes a run from numbers that a reader of its page has changed."""
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from attn_exp.config.as_yaml import as_yaml
 from attn_exp.config.inputs import MEMORY, STREAMS, Draw, Embeddings, Projections
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import key_of, spelled
-from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem
@@ -33,29 +30,24 @@ def command(comparison: Comparison, about: Mapping[str, Any]) -> dict[str, Any] 
 
     `key` is the setting of each array, and `first` what has to be said before it. `inputs` and `projections` hold the
     words that leave out where those came from, and which arrays are then given whole. `together`: one change needs all.
-    `yaml` says the same as a file; None where it cannot, since a file does not say first one thing and then another.
     """
-    line, config = str(about.get("command", "")), comparison.config
-    spoken = [in_full(word, config) for word in parted(line)]
+    config = comparison.config
+    spoken = [in_full(word, config) for word in split_command(str(about.get("command", "")))]
     words = [word for word in spoken if LARGE not in word or not key_of(word).startswith(GROUPS)]
     if not words or any(LARGE in word for word in words):
         return None
-    single, is_large = is_single(config), len(words) < len(spoken)
-    keys = settings(comparison.problem)
-    given, projected = inputs(comparison), "" if single else shlex.join(unprojected(config))
-    first = {name: f"{key}=null" for name, key in keys.items() if is_described(config, name)}
-    words += ["published=[]"] if config.published else []
+    single, keys = is_single(config), settings(comparison.problem)
+    projections = {
+        "words": "" if single else shlex.join(unprojected(config)),
+        "whole": [] if single else list(comparison.problem.projections),
+    }
     return {
-        "line": shlex.join(words),
+        "line": shlex.join([*words, *(["published=[]"] if config.published else [])]),
         "key": keys,
-        "first": first,
-        "inputs": given,
-        "projections": {
-            "words": projected,
-            "whole": [] if single else list(comparison.problem.projections),
-        },
-        "together": not single or is_large,
-        "yaml": None if first else as_yaml_file(words, {"inputs": given["words"], "projections": projected}),
+        "first": {name: f"{key}=null" for name, key in keys.items() if is_described(config, name)},
+        "inputs": inputs(comparison, single),
+        "projections": projections,
+        "together": not single or len(words) < len(spoken),
     }
 
 
@@ -73,22 +65,21 @@ def is_described(config: Config, name: str) -> bool:
     return isinstance(value, Mapping | Draw)
 
 
-def inputs(comparison: Comparison) -> dict[str, Any]:
+def inputs(comparison: Comparison, single: bool) -> dict[str, Any]:
     """Return the words that leave out where the input came from, and the arrays that are then given."""
-    problem, as_yaml_file = comparison.problem, comparison.config.embeddings
-    named = (
-        as_yaml_file.text is not None or as_yaml_file.file is not None or bool(as_yaml_file.source)
-    )  # what says the tokens' names too
-    words = [spelled_word("embeddings.tokens", tokens(comparison))] if named else []
-    left = list(cleared(as_yaml_file, "embeddings", DRAWN))
-    if problem.memory is not None and as_yaml_file.memory is not None:
+    problem, given = comparison.problem, comparison.config.embeddings
+    words, left = list[str](), list(cleared(given, "embeddings", DRAWN))
+    if given.text is not None or given.file is not None or given.source:  # what says the tokens' names too
+        tokens = problem.tokens if problem.memory is not None else problem.key_tokens
+        words.append(spelled_word("embeddings.tokens", list(tokens)))
+    if problem.memory is not None and given.memory is not None:
         left.append(spelled_word("++embeddings.memory.tokens", list(problem.key_tokens)))
-        left += cleared(as_yaml_file.memory, "++embeddings.memory", DRAWN)
+        left += cleared(given.memory, "++embeddings.memory", DRAWN)
     whole = [name for name in settings(problem) if name not in problem.projections]
-    return {"words": shlex.join([*words, *left]), "whole": whole if left or not is_single(comparison.config) else []}
+    return {"words": shlex.join([*words, *left]), "whole": whole if left or not single else []}
 
 
-def parted(line: str) -> list[str]:
+def split_command(line: str) -> list[str]:
     """Return the words of a command; none where it is no line that a shell reads."""
     try:
         return shlex.split(line)
@@ -107,12 +98,6 @@ def in_full(word: str, config: Config) -> str:
 
 
 GROUPS = ("embeddings.", "projections.")
-
-
-def tokens(comparison: Comparison) -> list[str]:
-    """Return the names of the rows of the input."""
-    problem = comparison.problem
-    return list(problem.tokens if problem.memory is not None else problem.key_tokens)
 
 
 def is_single(config: Config) -> bool:
@@ -144,36 +129,3 @@ def unprojected(config: Config) -> Iterator[str]:
 def spelled_word(key: str, value: Any) -> str:
     """Return one word of a command."""
     return f"{key}={spelled(value)}"
-
-
-PROGRAM, FOLDER, NAME = ("python", "-m", "attn_exp"), "--config-dir", "changed"
-
-
-def as_yaml_file(line: Sequence[str], later: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return what the words of a command say as YAML: its `top`, its settings, and those of words that come `later`.
-
-    None where YAML cannot say them.
-    """
-    folders = [line[place + 1] for place, word in enumerate(line[:-1]) if word == FOLDER]
-    rest = list(line[len(PROGRAM) + 2 * len(folders) :])
-    if tuple(line[: len(PROGRAM)]) != PROGRAM or any(word.startswith("-") for word in rest):
-        return None
-    try:
-        parts = {name: as_yaml(shlex.split(text)) for name, text in later.items()}
-        start = as_yaml(rest, list(filter(os.path.isdir, folders)))
-    except UserError:  # a run from disk may come with any command
-        return None
-    if start is None or None in parts.values():
-        return None
-    trees = {name: part[1] for name, part in parts.items() if part is not None}
-    return {"top": top_of_file(start[0], folders), "start": start[1], **trees}
-
-
-def top_of_file(defaults: Sequence[str], folders: Sequence[str]) -> str:
-    """Return the first lines of the file: where it belongs, how it is run, and the files that it starts from."""
-    folder = folders[0] if folders else "mine"
-    told = "Save as {file}, then: {command}".format(
-        file=f"{folder}/experiment/{NAME}.yaml", command=shlex.join([*PROGRAM, FOLDER, folder, f"experiment={NAME}"])
-    )
-    lines = ["# @package _global_", f"# {told}", "defaults:", *(f"  {line}" for line in [*defaults, "- _self_"])]
-    return "\n".join(lines) + "\n\n"

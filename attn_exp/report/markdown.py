@@ -13,7 +13,6 @@ from attn_exp.report.sections import contents, templates_of
 from attn_exp.report.sections.section import Material
 from attn_exp.report.sentences import spoken
 from attn_exp.report.templating import templates
-from attn_exp.report.walk import sum_written
 
 if TYPE_CHECKING:
     from attn_exp.report.sections.own import Pair
@@ -25,7 +24,7 @@ def markdown(material: Material) -> str:
     environment = templates(autoescape=False, more=texts)
     environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
     environment.filters |= {"code": code, "beside": beside, "piped": lambda lines, head: piped(head, lines)}
-    environment.filters |= {"markdown_table": table_of, "written": sum_written}
+    environment.filters |= {"markdown_table": table_of}
     return tidy(environment.get_template("report.md").render(contents(material, texts)))
 
 
@@ -72,7 +71,7 @@ def longest_run(text: str) -> int:
 
 def beside(pair: Pair) -> str:
     """Return the two sides of a pair as text, a row to a line."""
-    sides = [[[cell for cell, _ in line] for line in lines] for lines in (pair.mine, pair.right) if lines]
+    sides = [lines for lines in (pair.mine, pair.right) if lines]
     wide = max(len(cell) for lines in sides for line in lines for cell in line)
     texts = [["  ".join(cell.rjust(wide) for cell in line) for line in lines] for lines in sides]
     count = max(map(len, texts))

@@ -13,9 +13,8 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.classroom.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.report import words
-from attn_exp.report.inline import policy, styles, template_text
-from attn_exp.report.templating import templates
-from attn_exp.report.worksheet import formula, written
+from attn_exp.report.templating import render_page, templates
+from attn_exp.report.worksheet import STYLES, formula, written
 
 MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: "–"}
 """What stands beside a number, so that a page without colours says the same."""
@@ -29,10 +28,7 @@ LONG = 1e6
 
 def page(title: str, parts: Sequence[str]) -> str:
     """Return a page of marked sheets, each on a page of its own when it is printed."""
-    style = styles(template_text("report.css"), template_text("worksheet.css"))
-    return templates(autoescape=True).get_template("marked.html").render(
-        title=title, parts=[Markup(part) for part in parts], style=Markup(style), policy=policy(style)
-    )  # fmt: skip
+    return render_page("marked.html", {"title": title, "parts": list(map(Markup, parts))}, STYLES)
 
 
 def marked(paper: Paper, student: str, grade: Grade, numbers: Mapping[str, Array], scored: Sequence[Score]) -> str:

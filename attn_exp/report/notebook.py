@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from attn_exp.errors import chosen
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.timing import Timing
-from attn_exp.report import sentences, words
+from attn_exp.report import sentences
 from attn_exp.report.escapes import label, plain
 from attn_exp.report.numbers import brief, minus
 from attn_exp.report.pixels import FULL, INK, picture
@@ -70,7 +70,7 @@ def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
     same = ", ".join(f"{column.words} {minus(value)}" for column, value in shown.shared)
     said = [
-        words.ALL_HAVE.format(settings=same),
+        f"All with {same}.",
         who_agrees(comparison.rows, comparison.causes, comparison.config.against),
     ]
     said += filter(None, [sentences.whose_tokens(comparison.problem)])

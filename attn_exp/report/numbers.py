@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
-
-from numpy.typing import NDArray
 
 NUMBER = r"-?[0-9.]+(e[+-]?[0-9]+)?"
 BLOCKS = "[█▒·]+"
@@ -61,8 +58,3 @@ def decimal(value: float, places: int) -> str:
     if not math.isfinite(value):
         return "−∞" if value < 0 else str(value)
     return f"{value:.{places}f}".replace("-", "−")
-
-
-def decimals_of(vector: NDArray[Any]) -> str:
-    """Write the numbers of a vector with four decimals each."""
-    return ", ".join(decimal(value, 4) for value in vector.tolist())

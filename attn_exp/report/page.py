@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from itertools import repeat
+from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 from markupsafe import Markup, escape
 
+from attn_exp.errors import printable
 from attn_exp.report import walk
 from attn_exp.report.flow import hue
-from attn_exp.report.inline import policy, scripts, styles, template_text
-from attn_exp.report.numbers import brief, decimal, decimals_of, kinds, minus
+from attn_exp.report.numbers import brief, decimal
 from attn_exp.report.page_data import live_plans, page_data
 from attn_exp.report.page_steps import carried
 from attn_exp.report.sections import comparison, contents, templates_of
 from attn_exp.report.sections.section import Material
 from attn_exp.report.sentences import spoken
-from attn_exp.report.templating import templates
+from attn_exp.report.templating import render_page
 from attn_exp.report.views import colours
 from attn_exp.report.walk import axes_of
 
 SCRIPTS = (
-    "report.js", "steps.js", "explore.js", "cells.js", "live.js", "again.js", "change.js", "rows.js", "hand.js",
-    "guide.js", "depth.js",
+    "maths.js", "report.js", "steps.js", "explore.js", "cells.js", "live.js", "again.js", "change.js", "rows.js",
+    "hand.js", "guide.js", "depth.js",
 )  # fmt: skip
 CHANGING = ("live.js", "again.js", "change.js", "rows.js", "hand.js", "guide.js")
 """Scripts of a page whose numbers can be changed; one of other numbers goes without."""
@@ -39,24 +42,26 @@ SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundre
 EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
 
 
-def cells(table: walk.Table, step: walk.Step) -> list[Markup]:
-    """Return the cells of each row of a table, coloured by their share of the stage's largest number."""
-    width = table.matrix.shape[1]
-    keys = [f' data-k="{place}"' for place in range(width)] if walk.by_key(step) else [""] * width
-    closed = None if step.closed is None else step.closed[table.head].tolist()
-    return [
-        Markup("".join(map(cell, line, repeat(step), keys, repeat(False) if closed is None else closed[row])))
-        for row, line in enumerate(table.matrix.tolist())
-    ]
+def table_rows(table: walk.Table, step: walk.Step) -> Markup:
+    """Return the rows of a table, tied to their tokens, each cell coloured by its share of the largest number."""
+    by_key, tokens = walk.by_key(step), "" if walk.is_projection(step) else "k" if step.rows_are_keys else "q"
+    closed = np.zeros(table.matrix.shape, bool) if step.closed is None else step.closed[table.head]
+    lines = list[str]()
+    for row, (name, numbers) in enumerate(zip(table.rows, table.matrix.tolist(), strict=True)):
+        marks = (f' data-k="{place}"' if by_key else "" for place in range(len(numbers)))
+        cells = "".join(map(cell, numbers, repeat(step), marks, closed[row].tolist()))
+        tie = f' data-{tokens}="{row}"' if tokens else ""
+        lines.append(f'<tr{tie}><th scope="row">{escape(printable(name))}</th>{cells}</tr>')
+    return Markup("\n".join(lines))
 
 
-def cell(value: float, step: walk.Step, key: str, closed: bool = False) -> str:
-    """Return one cell; numbers alone go into it, and `key`, the mark of its column."""
+def cell(value: float, step: walk.Step, mark: str, closed: bool = False) -> str:
+    """Return one cell; numbers alone go into it, and `mark`, which ties it to its key."""
     if closed or not math.isfinite(value):
-        return f'<td class="m"{key}>{decimal(value, step.decimals if closed else 0)}</td>'
+        return f'<td class="m"{mark}>{decimal(value, step.decimals if closed else 0)}</td>'
     kind = share_class(shade(value, step), "n" if value < 0 else "")
     classes = f' class="{kind}"' if kind else ""
-    return f"<td{classes}{key}>{decimal(value, step.decimals)}</td>"
+    return f"<td{classes}{mark}>{decimal(value, step.decimals)}</td>"
 
 
 def shade(value: float, step: walk.Step) -> float:
@@ -76,36 +81,20 @@ def share_class(share: float, kind: str = "") -> str:
     return f"{kind} w{hundredths}" if kind else f"w{hundredths}"
 
 
-def row_mark(step: walk.Step, place: int) -> Markup:
-    """Return what ties a row to its token: a query, or a key."""
-    if walk.is_projection(step):
-        return Markup("")
-    return Markup(f' data-{"k" if step.rows_are_keys else "q"}="{int(place)}"')
-
-
-def column_mark(step: walk.Step, place: int) -> Markup:
-    """Return what ties a column to its key, where columns are keys."""
-    return Markup(f' data-k="{int(place)}"') if walk.by_key(step) else Markup("")
-
-
 def unbroken(text: str) -> Markup:
     """Return a text for a page in which no line ends within a number such as 2e-16."""
     return Markup(EXPONENT.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
-FILTERS = {
+FILTERS: dict[str, Callable[..., Any]] = {
     "short": brief,
     "heads": comparison.heads,
     "spoken": spoken,
     "shape": walk.shape,
     "hue": hue,
-    "kinds": kinds,
-    "minus": minus,
     "unbroken": unbroken,
-    "cells": cells,
-    "row_mark": row_mark,
-    "column_mark": column_mark,
-    "numbers": decimals_of,
+    "table_rows": table_rows,
+    "by_key": walk.by_key,
     "share_class": share_class,
 }
 
@@ -113,29 +102,28 @@ FILTERS = {
 def page(material: Material) -> str:
     """Return the report as HTML; the address of each figure is the figure itself."""
     texts = templates_of("html")
-    environment = templates(autoescape=True, more=texts)
-    environment.filters |= FILTERS
     views, both = material.views, contents(material, texts)
-    style = styles(template_text("report.css"), template_text("flow.css"), SHARES)
     carries = page_data(views)
     panels = tuple(zip(views.panels, carries["panels"], strict=True))
     leaders, about = [walk["variant"] for walk in material.walks], {"command": both["command"]}
-    guided = is_default(both["command"])
     live = live_plans(views.comparison, leaders, about)
-    names = [name for name in SCRIPTS if live["arrays"] or name not in CHANGING]
-    script = scripts(*(name for name in names if guided or name != "guide.js"))
-    return environment.get_template("report.html").render(
-        both,
-        axes=axes_of(step for walk in material.walks for step in walk["steps"]),
-        data={
-            **carries,
-            **colours(views)._asdict(),
-            "walks": [carried(part["walk"], panels) for part in both["parts"] if "walk" in part],
-            "live": live,
-        },
-        style=Markup(style),
-        script=Markup(script),
-        policy=policy(style, script),
+    left_out = {"guide.js"} if not is_default(both["command"]) else set[str]()
+    left_out |= set() if live["arrays"] else set(CHANGING)
+    told = {
+        **carries,
+        **colours(views)._asdict(),
+        "walks": [carried(part["walk"], panels) for part in both["parts"] if "walk" in part],
+        "live": live,
+    }
+    axes = axes_of(step for walk in material.walks for step in walk["steps"])
+    return render_page(
+        "report.html",
+        both | {"axes": axes, "data": told},
+        ("report.css", "flow.css"),
+        [name for name in SCRIPTS if name not in left_out],
+        more_css=SHARES,
+        filters=FILTERS,
+        more=texts,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,8 @@ from attn_exp.experiment.sharpness import standard_multiplier
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN
-from attn_exp.report import words
 from attn_exp.report.live_command import command
-from attn_exp.report.page_numbers import as_text, many_numbers, one_head, packed
+from attn_exp.report.page_numbers import as_text, in_two_bytes, one_head, packed
 from attn_exp.report.pixels import picture
 from attn_exp.report.views import MOST_COARSE, MOST_NUMBERS, Colours, Panel, Views, colours, labels
 from attn_exp.report.walk import closed_by_mask, is_mixed
@@ -69,7 +69,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str
     if shut is not None and shut.any():
         told["shut"] = as_text(one_head(shut))
     if panel.weights.size > MOST_NUMBERS:
-        return told | many_numbers(panel)
+        return told | {"weights": in_two_bytes(panel.weights)}
     if split is None:
         return told | {"weights": packed(panel.weights)}
     added = np.where(np.isneginf(split.rest), 0, split.rest)
@@ -128,7 +128,7 @@ def row_of(comparison: Comparison, row: Row) -> dict[str, Any]:
     return {
         "variant": row.variant,
         "letter": row.same_as,
-        "plan": reason(comparison, settled) or plan(comparison, settled),
+        "plan": next(iter(reasons(comparison, settled)), None) or plan(comparison, settled),
         "spread": spread,
         "even": shares_by_rule(settled.rules) and (spread == "whole" or not normalizer.signed),
     }
@@ -142,63 +142,43 @@ def starts(problem: Problem) -> dict[str, Array]:
     return {name: array for name, array in named.items() if array is not None}
 
 
-def reason(comparison: Comparison, settled: Settled) -> str:
-    """Say why a page cannot compute a variant, in half a sentence; nothing where it can."""
-    if settled.own is not None or forms.is_own(settled.form):
-        return "this variant is code of your own, which a page does not run"
-    if settled.mistakes:
-        return f"this variant makes a mistake on purpose, {settled.mistake}"
-    if settled.form not in forms.NAMES:
-        return f"form={settled.form} comes from outside the package"
-    if settled.computed_in != np.float64:
-        return words.WHY_COARSE.format(whose="this variant rounds to", kinds=settled.computed_in)
-    return of_the_input(comparison) or of_the_rules(settled) or of_the_size(comparison.problem, settled)
-
-
-def of_the_input(comparison: Comparison) -> str:
-    """Say what of the input stands against it."""
-    if comparison.config.model.family is not None:
-        return "its numbers are those of a trained model"
-    coarse = {str(array.dtype) for array in starts(comparison.problem).values()} - {"float64"}
-    kinds = f" {words.AND} ".join(sorted(coarse))
-    return words.WHY_COARSE.format(whose="its numbers are", kinds=kinds) if coarse else ""
-
-
-def of_the_rules(settled: Settled) -> str:
-    """Say which rule a page cannot compute."""
-    rules = settled.rules
-    if rules.normalizer.name not in NORMALIZERS:
-        return words.WHY_PYTHON_ALONE.format(what=f"normalizer={rules.normalizer.name}")
-    if any(isinstance(mask, AbsentMask) for mask in rules.masks):
-        return "the code of its mask is not at hand"
-    if rules.bend_last or np.ndim(rules.offset):
-        return "its rules are in an order that a page does not know"
-    strange: list[Score | Position] = [rule for rule in rules.scores if not (rule.bends_as_known() and paired(rule))]
-    strange += [position for position in settled.positions if type(position) not in (Rope, Sinusoidal)]
-    named = f"the rule {registry.name_of(strange[0])}" if strange else ""
-    return words.WHY_PYTHON_ALONE.format(what=named) if named else ""
-
-
-def paired(rule: Score) -> bool:
-    """Say whether its scores are products, or sums as in additive attention."""
-    return not rule.pairs or isinstance(rule, Additive)
-
-
-def of_the_size(problem: Problem, settled: Settled) -> str:
-    """Say what is too large to be computed at each key that is pressed."""
+def reasons(comparison: Comparison, settled: Settled) -> list[str]:
+    """Return why a page cannot compute a variant, in half a sentence each; nothing where it can."""
+    problem, rules, normalizer = comparison.problem, settled.rules, settled.rules.normalizer.name
+    coarse = sorted({str(array.dtype) for array in starts(problem).values()} - {"float64"})
     numbers = sum(array.size for array in starts(problem).values())
     weights = settled.head * len(problem.tokens) * problem.keys
-    if numbers > MOST_STARTS:
-        return "the run starts from {count} numbers, and a page computes with up to {most}".format(
-            count=f"{numbers:,}", most=f"{MOST_STARTS:,}"
-        )
-    return (
-        "it has {count} weights, and a page computes up to {most}".format(
-            count=f"{weights:,}", most=f"{MOST_WEIGHTS:,}"
-        )
-        if weights > MOST_WEIGHTS
-        else ""
-    )
+    every: list[Score | Position] = [*rules.scores, *settled.positions]
+    strange = [registry.name_of(rule) for rule in every if not is_known(rule)]
+    is_own = settled.own is not None or forms.is_own(settled.form)
+    known = [
+        (is_own, "this variant is code of your own, which a page does not run"),
+        (settled.mistakes, f"this variant makes a mistake on purpose, {settled.mistake}"),
+        (settled.form not in forms.NAMES, f"form={settled.form} comes from outside the package"),
+        (
+            settled.computed_in != np.float64,
+            f"this variant rounds to {settled.computed_in}, and a page computes in float64",
+        ),
+        (comparison.config.model.family is not None, "its numbers are those of a trained model"),
+        (coarse, f"its numbers are {' and '.join(coarse)}, and a page computes in float64"),
+        (normalizer not in NORMALIZERS, f"normalizer={normalizer} is computed in Python alone"),
+        (any(isinstance(mask, AbsentMask) for mask in rules.masks), "the code of its mask is not at hand"),
+        (rules.bend_last or np.ndim(rules.offset), "its rules are in an order that a page does not know"),
+        (strange, f"the rule {' and '.join(strange)} is computed in Python alone"),
+        (
+            numbers > MOST_STARTS,
+            f"the run starts from {numbers:,} numbers, and a page computes with up to {MOST_STARTS:,}",
+        ),
+        (weights > MOST_WEIGHTS, f"it has {weights:,} weights, and a page computes up to {MOST_WEIGHTS:,}"),
+    ]
+    return [reason for holds, reason in known if holds]
+
+
+def is_known(rule: Score | Position) -> bool:
+    """Say whether a page can compute a rule: its scores are products, or sums as in additive attention."""
+    if isinstance(rule, Score):
+        return rule.bends_as_known() and (not rule.pairs or isinstance(rule, Additive))
+    return type(rule) in (Rope, Sinusoidal)
 
 
 def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
@@ -223,23 +203,18 @@ def marked(problem: Problem, settled: Settled) -> dict[str, Any]:
     """Return what positions add to x and to the memory, and the cosines and sines by which they turn q and k."""
     added = [position for position in settled.positions if position.changes_x]
     sources = {"x": problem.x, "memory": problem.memory} if added else {}
-    turns = [position for position in settled.positions if isinstance(position, Rope)]
-    if problem.q is None:
-        turns = []
+    marks = {
+        name: reduce(lambda total, position: position.embed(total), added, np.zeros_like(array))
+        for name, array in sources.items()
+        if array is not None
+    }
+    turns = [position for position in settled.positions if isinstance(position, Rope) and problem.q is not None]
     width = 0 if problem.q is None else problem.q.shape[1] // settled.head
     queries = np.arange(len(problem.tokens)) + (first_position(settled, problem) if turns else 0)
     return {
-        "marks": {name: packed(summed(added, array)) for name, array in sources.items() if array is not None},
+        "marks": {name: packed(array) for name, array in marks.items()},
         "turns": [angles(rope, width, queries, np.arange(problem.keys)) for rope in turns],
     }
-
-
-def summed(added: Sequence[Position], array: Array) -> Array:
-    """Return what positions add to an array."""
-    total = np.zeros_like(array)
-    for position in added:
-        total = position.embed(total)
-    return total
 
 
 def angles(rope: Rope, width: int, queries: Array, keys: Array) -> dict[str, Any]:
@@ -279,5 +254,4 @@ def vectors(rules: Rules, problem: Problem, heads: int) -> list[list[float]] | N
         return None
     size = problem.q.shape[1] // heads
     whole = rule.weights(size, np.arange(heads)[:, None, None])
-    listed: list[list[float]] = np.broadcast_to(whole.reshape(-1, size), (heads, size)).tolist()
-    return listed
+    return list(np.broadcast_to(whole.reshape(-1, size), (heads, size)).tolist())

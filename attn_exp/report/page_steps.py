@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.report import walk, words
+from attn_exp.report import walk
 from attn_exp.report.numbers import decimal
 from attn_exp.report.page_numbers import as_text, one_head, packed
 from attn_exp.report.views import Panel
-from attn_exp.report.walk import SIDE, Step, Table
+from attn_exp.report.walk import SIDE, Step
 
 FEW, MANY_TOKENS = 4, 8
 """Of more than 16 numbers of a vector a page shows four, and of each vector where there are more than eight tokens.
@@ -43,39 +43,31 @@ def on_page(step: Step, most: int) -> Step:
     """Return a step with what a page shows of it: the first head that it begins with, and four numbers of vectors that
     have more than `most`."""
     heads, rows, columns = step.corners.shape
-    tall = (1, 1, *step.shape)[-2] if step.stage != "lse" else step.shape[-1]
-    wide = step.shape[-1] if step.stage != "lse" else step.shape[0]
+    tall, wide = step.shape[::-1] if step.stage == "lse" else (1, 1, *step.shape)[-2:]
     if walk.is_projection(step):
         rows = min(rows, FEW if tall > most else SIDE)
     if not walk.by_key(step):
         columns = min(columns, FEW if wide > most else SIDE)
         rows = rows if heads * rows * columns <= MOST_CELLS else min(rows, SIDE)
     first = step.tables[0]
-    table = Table(
-        words.HEAD.format(number=1) if step.head_rows else first.title,
-        first.head,
-        first.rows[:rows],
-        first.columns[:columns],
-        first.matrix[:rows, :columns],
-        cut(first.parts, columns),
+    table = first._replace(
+        title="head 1" if step.head_rows else first.title,
+        rows=first.rows[:rows],
+        columns=first.columns[:columns],
+        matrix=first.matrix[:rows, :columns],
+        parts=cut(first.parts, columns),
     )
     kept = heads if walk.by_key(step) else max(1, min(heads, MOST_CELLS // max(1, rows * columns)))
-    said = [words.OF_HEADS.format(shown=kept, all=heads)] if kept < heads else []
-    shown = len(table.rows), len(table.columns)
-    said += [words.OF_LINES.format(shown=shown[0], all=tall, lines=words.ROWS)] if shown[0] < tall else []
-    said += [words.OF_LINES.format(shown=shown[1], all=wide, lines=words.COLUMNS)] if shown[1] < wide else []
-    corners = step.corners[:kept, :rows, :columns]
-    return step._replace(tables=(table,), corners=corners, left_out=words.listed(said) if said else "")
+    counts = ((kept, heads, "heads"), (len(table.rows), tall, "rows"), (len(table.columns), wide, "columns"))
+    left_out = ", ".join(f"{shown} of {whole} {what}" for shown, whole, what in counts if shown < whole)
+    return step._replace(tables=(table,), corners=step.corners[:kept, :rows, :columns], left_out=left_out)
 
 
 def cut(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[str, int], ...]:
     """Return which heads the first columns are for."""
-    kept, left = list[tuple[str, int]](), columns
-    for whom, count in parts:
-        if left > 0:
-            kept.append((whom, min(count, left)))
-        left -= count
-    return tuple(kept)
+    starts = np.cumsum([0, *(count for _, count in parts)]).tolist()
+    inside = [(whom, min(count, columns - start)) for (whom, count), start in zip(parts, starts, strict=False)]
+    return tuple((whom, count) for whom, count in inside if count > 0)
 
 
 def carried(shown: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[str, Any]]]) -> dict[str, Any]:
@@ -83,31 +75,31 @@ def carried(shown: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[str,
 
     `panels` are those of the page, each with what travels of it.
     """
-    every = [step for group in shown["groups"] for step in group]
-    maps = None if shown["panel"] == "" else panels[shown["panel"]]
-    made = {step.stage for step in every if maps and walk.by_key(step) and made_of(maps[0], maps[1], step)}
-    steps = {step.stage: carried_step(step, step.stage in made) for step in every}
+    known = {} if shown["panel"] == "" else known_arrays(*panels[shown["panel"]])
+    steps = {step.stage: carried_step(step, known.get(step.stage)) for group in shown["groups"] for step in group}
     return {"variant": shown["variant"], "title": shown["title"], "panel": shown["panel"], "steps": steps}
 
 
-def made_of(panel: Panel, told: Mapping[str, Any], step: Step) -> bool:
-    """Say whether a page makes the numbers of a step of those of a panel, of which it draws maps and lines."""
-    split = panel.split
-    closed = step.closed if step.closed is not None and step.closed.any() else None
-    if "pictures" in told or (closed is not None and as_text(one_head(closed)) != told.get("shut")):
-        return False
+def known_arrays(panel: Panel, told: Mapping[str, Any]) -> dict[str, tuple[Array, str]]:
+    """Return the stages that a page makes of the numbers of a panel, with which of their places it shows as masked."""
+    split, shut = panel.split, told.get("shut", "")
+    if "pictures" in told:
+        return {}
     known = {"weights": panel.weights}
     if split is not None and "scores" in told:
         logits = split.own * split.scores
         known |= {"scores": split.scores, "logits": logits, "masked": logits + split.rest}
-    array = known.get(step.stage)
-    return array is not None and array.shape == step.corners.shape and same_numbers(array, step.corners)
+    return {stage: (array, shut) for stage, array in known.items()}
 
 
-def same_numbers(one: Array, other: Array) -> bool:
-    """Say whether two arrays differ by rounding alone."""
-    least = 1e-12 * float(np.abs(other[np.isfinite(other)]).max(initial=0))
-    return np.allclose(one, other, rtol=1e-12, atol=least, equal_nan=True)
+def is_known(step: Step, known: tuple[Array, str] | None) -> bool:
+    """Say whether a step is, up to rounding, what the page makes of the numbers of a panel."""
+    if known is None or known[0].shape != step.corners.shape:
+        return False
+    if step.closed is not None and step.closed.any() and as_text(one_head(step.closed)) != known[1]:
+        return False
+    least = 1e-12 * float(np.abs(step.corners[np.isfinite(step.corners)]).max(initial=0))
+    return np.allclose(known[0], step.corners, rtol=1e-12, atol=least, equal_nan=True)
 
 
 def within(step: Step) -> Step:
@@ -122,11 +114,12 @@ def within(step: Step) -> Step:
     return step._replace(corners=step.corners[: max(1, MOST_CELLS // (rows * columns)), :rows, :columns])
 
 
-def carried_step(step: Step, made: bool) -> dict[str, Any]:
-    """Return the digits of all heads of a step unless they are `made` there, and what its tables are written with."""
-    step = within(step) if walk.by_key(step) and not made else step
-    table, heads, tokens = step.tables[0], len(step.corners), not walk.is_projection(step)
-    digits, wide = ("", False) if made else whole_numbers(step)
+def carried_step(step: Step, known: tuple[Array, str] | None) -> dict[str, Any]:
+    """Return the digits of all heads of a step unless they are `known` there, and what its tables are written with."""
+    is_made, tokens = is_known(step, known), not walk.is_projection(step)
+    step = within(step) if walk.by_key(step) and not is_made else step
+    table, heads = step.tables[0], len(step.corners)
+    digits, wide = ("", False) if is_made else whole_numbers(step)
     return {
         "rows": ("k" if step.rows_are_keys else "q") if tokens else list(table.rows),
         "columns": "k" if walk.by_key(step) else list(table.columns),

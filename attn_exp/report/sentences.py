@@ -24,7 +24,6 @@ from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.experiment.settling import pinned_or_run
 from attn_exp.experiment.variant import baseline
 from attn_exp.problem.problem import Problem
-from attn_exp.report import words
 from attn_exp.report.differences import departure, nothing_else
 from attn_exp.report.words import listed
 
@@ -63,8 +62,7 @@ def agreement(members: Sequence[Row], steps: Sequence[Step] | None) -> str:
 
 def agreed(agreements: Sequence[Agreement]) -> str:
     """Say how many published results a run agrees with, and which could not be compared."""
-    tally = f"{sum(result.agrees for result in agreements)} of {len(agreements)}"
-    sentence = words.PUBLISHED_AGREE.format(tally=tally)
+    sentence = f"{sum(result.agrees for result in agreements)} of {len(agreements)} published results agree."
     others = [
         f"{result.quantity} has {result.computed}" for result in agreements if math.isnan(result.largest_difference)
     ]
@@ -92,38 +90,32 @@ def spoken(stage: str) -> str:
 
 def whose_tokens(problem: Problem) -> str:
     """Say whose tokens ask and whose are looked at; nothing where they are the same."""
-    queries, keys = len(problem.tokens), problem.keys
+    queries, past = len(problem.tokens), problem.past
     if problem.memory is not None:
-        asking, asked = count_of(queries, words.TOKEN), count_of(keys, words.TOKEN)
+        asking, asked = count_of(queries, "token"), count_of(problem.keys, "token")
         return f"Queries come from x ({asking}), keys and values from the memory ({asked})."
-    if problem.past:
-        last = ("the last has a query" if queries == 1 else "the last {queries} have queries").format(queries=queries)
-        text = (
-            "The first of {keys} tokens is past: it has a key and a value, and only {last}."
-            if problem.past == 1
-            else "The first {past} of {keys} tokens are past: they have keys and values, and only {last}."
-        )
-        return text.format(past=problem.past, keys=keys, last=last)
-    return ""
+    if not past:
+        return ""
+    last = "the last has a query" if queries == 1 else f"the last {queries} have queries"
+    first = "first of" if past == 1 else f"first {past} of"
+    have = "is past: it has a key and a value" if past == 1 else "are past: they have keys and values"
+    return f"The {first} {problem.keys} tokens {have}, and only {last}."
 
 
 def usual_title(problem: Problem) -> str:
     """Return the heading of a report without one of its own."""
-    tokens = count_of(len(problem.tokens), words.TOKEN)
+    tokens = count_of(len(problem.tokens), "token")
     if problem.memory is not None:
         return f"Attention of {tokens} over a memory of {problem.keys}"
-    return ("Attention of {tokens} after {past} past" if problem.past else "Attention over {tokens}").format(
-        tokens=tokens, past=problem.past
-    )
+    return f"Attention of {tokens} after {problem.past} past" if problem.past else f"Attention over {tokens}"
 
 
 def name_of_columns(problem: Problem) -> str:
     """Return what the columns of a map are."""
     if problem.memory is not None:
         return "key (memory)"
-    if problem.past == 1:
-        return "key (the first is past)"
-    return ("key (the first {past} are past)" if problem.past else words.KEY).format(past=problem.past)
+    past = "first is" if problem.past == 1 else f"first {problem.past} are"
+    return f"key (the {past} past)" if problem.past else "key"
 
 
 NOT_A_PIN = ("form", "output_projection")
@@ -131,42 +123,27 @@ NOT_A_PIN = ("form", "output_projection")
 
 
 def why_letters_are_shared(comparison: Comparison) -> list[str]:
-    """Return why variants share their letter with one before them where more differs than their forms, in a sentence
-    each."""
-    config, problem = comparison.config, comparison.problem
-    leaders: dict[str, str] = {}
-    said = list[str]()
+    """Say which settings change nothing: those that a variant pins as the run has them, and those in which it differs
+    from the first variant with its letter."""
+    config, leaders, said = comparison.config, dict[str, str](), list[str]()
     for row in comparison.rows:
-        leader = leaders.setdefault(row.same_as, row.variant)
-        if not row.same_as or leader == row.variant:
+        name, leader = row.variant, leaders.setdefault(row.same_as, row.variant)
+        if not row.same_as or leader == name:
             continue
-        mine, first = (choices(settled_as(comparison, name), config, problem) for name in (row.variant, leader))
-        idle = [name for name in differing(first, mine) if name != "form"]
-        if pinned := pinned_alike(comparison, row.variant, leader, idle):
-            said.append(f"{row.variant} {pinned}.")
+        mine, first = (choices(settled_as(comparison, each), config, comparison.problem) for each in (name, leader))
+        words, others = settings_in_words(comparison, name), settings_in_words(comparison, leader)
+        idle = [key for key in differing(first, mine) if key != "form"]
+        pinned, had = pins(config.variant[name]), pinned_or_run(config.variant[name], config)
+        pinned = [key for key in pinned if key not in pins(config.variant[leader])]
+        already = [words[key] for key in pinned if key not in idle and had[key] == getattr(config, key)]
+        apart = [words[key] if key in pinned else f"{words[key]} where {leader} has {others[key]}" for key in idle]
+        parts = [f"sets {listed(already)}, as this run does anyway"] if already else []
+        if apart:
+            verb = "sets" if set(idle) <= set(pinned) else "has"
+            nothing = "which changes nothing here" if len(idle) == 1 else "which together change nothing here"
+            parts.append(f"{verb} {listed(apart)}, {nothing}")
+        said += [f"{name} {'; and '.join(parts)}."] if parts else []
     return said
-
-
-def pinned_alike(comparison: Comparison, name: str, leader: str, idle: Sequence[str]) -> str:
-    """Return what a variant pins that the run has already, and in which settings it differs from its letter's first.
-
-    What two variants of one function differ in changes nothing: each by itself where it is one, all together else.
-    """
-    config = comparison.config
-    known, pinned = pins(config.variant[leader]), pins(config.variant[name])
-    said = {side: settings_in_words(comparison, side) for side in (name, leader)}
-    mine = pinned_or_run(config.variant[name], config)
-    already = [
-        said[name][key] for key in pinned if key not in known and key not in idle and mine[key] == getattr(config, key)
-    ]
-    own = [said[name][key] for key in idle if key in pinned and key not in known]
-    rest = [f"{said[name][key]} where {leader} has {said[leader][key]}" for key in idle if said[name][key] not in own]
-    nothing = "which changes nothing here" if len(idle) == 1 else "which together change nothing here"
-    parts = [f"sets {listed(already)}, as this run does anyway"] if already else []
-    if own or rest:
-        both = [*([f"sets {listed(own)}"] if own else []), *([f"has {listed(rest)}"] if rest else [])]
-        parts.append(f"{listed(both)}, {nothing}")
-    return f"; {words.AND} ".join(parts)
 
 
 def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:
@@ -187,19 +164,13 @@ def where_functions_part(comparison: Comparison) -> list[str]:
 
     Where the heads of two are cut otherwise no stage is left to compare; what that does, the steps say.
     """
-    rows = [row for row in comparison.rows if row.same_as]
-    first = row_of(comparison, baseline(comparison.config, comparison.variants).name)
-    leaders = {row.same_as: row for row in reversed(rows)}
-    others = [row for row in rows if leaders[row.same_as] is row and row.same_as != first.same_as]
-    partings = [parting_sentence(comparison, first, row) for row in others if row.head == first.head]
-    checked = [row for row in rows if row.checked]
+    rows = {row.variant: row for row in comparison.rows if row.same_as}
+    first = rows[baseline(comparison.config, comparison.variants).name]
+    leaders = {row.same_as: row for row in reversed(rows.values()) if row.same_as != first.same_as}
+    others = [row for row in rows.values() if row in leaders.values() and row.head == first.head]
+    checked = [row for row in rows.values() if row.checked]
     last = accuracy(checked, len(comparison.problem.tokens)) if checked else "No variant was checked."
-    return [*partings[:3], last]
-
-
-def row_of(comparison: Comparison, name: str) -> Row:
-    """Return the row of a variant by its name."""
-    return next(row for row in comparison.rows if row.variant == name)
+    return [*(parting_sentence(comparison, first, row) for row in others[:3]), last]
 
 
 def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
@@ -216,41 +187,24 @@ def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
 def accuracy(rows: list[Row], queries: int = 0) -> str:
     """Say how right the variants are, apart by the types that they compute in, and at how many of so many queries."""
     wrong = [row for row in rows if row.error_ulp > SAME_FUNCTION]
-    right = [row for row in rows if row not in wrong]
-    kinds = list(dict.fromkeys(row.computed_in for row in right))
-    groups = [[row for row in right if row.computed_in == kind] for kind in kinds]
-    parts = [
-        near_reference(group, whom(group, bool(wrong), kind if kinds[1:] else ""), queries)
-        for kind, group in zip(kinds, groups, strict=True)
-    ]
-    for row in wrong:
-        text = (
-            "{variant} is wrong by up to {error:.2g}"
-            if row.mistake == "none"
-            else "{variant} is wrong by up to {error:.2g} (mistake={mistake})"
+    kinds: dict[str, list[Row]] = {}
+    for row in rows:
+        if row not in wrong:
+            kinds.setdefault(row.computed_in, []).append(row)
+    parts = list[str]()
+    for kind, group in kinds.items():
+        error, checked = max(row.error for row in group), min(row.checked for row in group)
+        named = group[0].variant if len(group) == 1 else "Every other variant" if wrong else "Every variant"
+        named += f" in {kind}" if len(kinds) > 1 else ""
+        near = (
+            f"is within {error:.1g} of the scalar reference" if error else "equals the scalar reference in every digit"
         )
-        parts.append(text.format(variant=row.variant, error=row.error, mistake=row.mistake))
+        few = f" ({checked:,} of {queries:,} queries were checked)" if checked < queries else ""
+        parts.append(f"{named} {near}{few}")
+    for row in wrong:
+        mistake = "" if row.mistake == "none" else f" (mistake={row.mistake})"
+        parts.append(f"{row.variant} is wrong by up to {row.error:.2g}{mistake}")
     return f"{'; '.join(parts)}."
-
-
-def near_reference(rows: list[Row], named: str, queries: int) -> str:
-    """Say how near the reference rows are, which to equal is no distance, and where it was asked if not everywhere."""
-    error, checked = max(row.error for row in rows), min(row.checked for row in rows)
-    sentence = (
-        "{whom} is within {error:.1g} of the scalar reference"
-        if error
-        else "{whom} equals the scalar reference in every digit"
-    ).format(whom=named, error=error)
-    if checked >= queries:
-        return sentence
-    return f"{sentence} ({checked:,} of {queries:,} queries were checked)"
-
-
-def whom(right: list[Row], others: bool, kind: str) -> str:
-    """Name the rows of one type that are right; `others` are wrong."""
-    alone = len(right) == 1
-    named = right[0].variant if alone else "Every other variant" if others else "Every variant"
-    return f"{named} in {kind}" if kind else named
 
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -260,10 +214,8 @@ def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "versions", ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
     git = about.get("git")
     if git:
-        commit = str(git.get("commit", ""))
-        yield "commit", f"{commit} with changes" if git.get("dirty") else commit
+        yield "commit", f"{git.get('commit', '')}{' with changes' if git.get('dirty') else ''}"
     yield "processor", str(about.get("cpu", ""))
     for pool in about.get("blas", ()):
         name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))
-        count = pool.get("num_threads")
-        yield "BLAS", ("{name}, 1 thread" if count == 1 else "{name}, {count} threads").format(name=name, count=count)
+        yield "BLAS", f"{name}, {count_of(pool.get('num_threads'), 'thread')}"

@@ -1,281 +1,216 @@
-"""What each stage of attention is: its symbol, its formula, what it means, and which settings made it so.
-
-A formula in MathML is written here and not by a template, so that it stands beside the same one in plain text.
-"""
+"""What each stage of attention is: its symbol, its axes, what it means, its formula, and which settings made it so."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from typing import NamedTuple
 
 import numpy as np
 
+from attn_exp import registry
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.heads import Heads
-from attn_exp.report import words
-from attn_exp.rules.normalizers.normalizer import Normalizer
+from attn_exp.report.escapes import ESCAPED
 from attn_exp.rules.scores.score import Score
 
 
 class Explained(NamedTuple):
-    """One stage in words: `formula` in plain text, `mathml` for pages, `axes` as letters of `[t d]`."""
+    """One stage in words: `axes` are the letters of `[t d]`, `formula` is plain text."""
 
     symbol: str
     axes: str
     meaning: str
     formula: str
-    mathml: str
+
+    @property
+    def mathml(self) -> str:
+        """The formula for pages; empty where it is a bare symbol."""
+        left, _, right = self.formula.partition(" = ")
+        above, _, below = right.partition(" / ")
+        fraction = f"<mfrac><mrow>{typeset(above)}</mrow><mrow>{typeset(below[1:-1])}</mrow></mfrac>"
+        made = fraction if below else typeset(right)
+        return f'<math display="block">{typeset(left)}<mo>=</mo>{made}</math>' if right else ""
 
 
-def math(inner: str) -> str:
-    """Return a formula in MathML."""
-    return f'<math display="block">{inner}</math>'
+PIECE = re.compile(
+    r"exp\((?P<power>[^)]*)\)|sum_(?P<over>\w)|(?P<text>right: |, .*)"
+    r"|(?P<symbol>[^\W_]+′?)(?:_(?P<below>[^\W_]+))?(?P<turned>\^T)?|(?P<sign>\.\.\.|[^\w\s])"
+)
 
 
-def name(symbol: str, *subscript: str) -> str:
-    """Return a symbol, with a subscript where given."""
-    bare = f"<mi>{symbol}</mi>"
-    return (
-        f"<msub>{bare}<mrow>{''.join(f'<mi>{letter}</mi>' for letter in subscript)}</mrow></msub>"
-        if subscript
-        else bare
-    )
+def typeset(formula: str) -> str:
+    """Return a side of a formula such as `A V` or `sum_k exp(L_ik)` in MathML."""
+    return "".join(map(piece_in_mathml, PIECE.finditer(formula)))
 
 
-def transposed(symbol: str) -> str:
-    """Return the formula of a transposed matrix."""
-    return f'<msup><mi>{symbol}</mi><mi mathvariant="normal">T</mi></msup>'
+def piece_in_mathml(piece: re.Match[str]) -> str:
+    """Return one symbol, power, sum or sign."""
+    if piece["power"]:
+        return f"<msup><mi>e</mi><mrow>{typeset(piece['power'])}</mrow></msup>"
+    if piece["over"]:
+        return f"<munder><mo>∑</mo><mi>{piece['over']}</mi></munder>"
+    if piece["text"]:
+        return f"<mtext>{piece['text'].replace('-inf', '−∞').replace(': ', ':&#160;')}</mtext>"
+    if piece["sign"]:
+        return f"<mo>{piece['sign'].replace('...', '…').translate(ESCAPED)}</mo>"
+    made, below = f"<mi>{piece['symbol']}</mi>", piece["below"]
+    if below:
+        letters = below if len(below) < 3 else [below]
+        made = f"<msub>{made}<mrow>{''.join(f'<mi>{letter}</mi>' for letter in letters)}</mrow></msub>"
+    return f'<msup>{made}<mi mathvariant="normal">T</mi></msup>' if piece["turned"] else made
 
 
-RIGHT = f"<mtext>{words.SHOULD_BE.format(what='').strip()}&#160;</mtext>"
-EQUALS, PLUS = "<mo>=</mo>", "<mo>+</mo>"
+STAGES = {
+    "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows of them.", "X"),
+    "memory": Explained("X′", "s n", "The memory as vectors: keys and values are made of them alone.", "X′"),
+    "W_q": Explained("W_q", "m d", "Turns a token's vector into its query: what it looks for.", "W_q"),
+    "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it can be found by.", "W_k"),
+    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it hands over when found.", "W_v"),
+    "W_o": Explained("W_o", "e m", "Mixes the heads, side by side, back into one vector.", "W_o"),
+    "b_q": Explained("b_q", "d", "Is added to every query.", "b_q"),
+    "b_k": Explained("b_k", "d", "Is added to every key.", "b_k"),
+    "b_v": Explained("b_v", "e", "Is added to every value.", "b_v"),
+    "b_o": Explained("b_o", "m", "Is added to every output.", "b_o"),
+    "q": Explained("Q", "t d", "A query says what its token looks for.", "Q, given"),
+    "k": Explained("K", "s d", "A key says what its token can be found by.", "K, given"),
+    "v": Explained("V", "s e", "A value is what a token hands to those who attend to it.", "V, given"),
+    "scores": Explained(
+        "S", "t s", "Every query meets every key: the larger the product, the better they fit.", "S = Q K^T"
+    ),
+    "logits": Explained(
+        "L",
+        "t s",
+        "The scores times one number, so that their spread does not grow with the size of a head.",
+        "L = c S",
+    ),
+    "capped": Explained("L′", "t s", "The logits after a rule that bends each of them by itself.", "L′ = bend(L)"),
+    "masked": Explained("M", "t s", "The logits after the rules.", "M = L"),
+    "weights": Explained("A", "t s", "Softmax turns each row into shares of attention that sum to 1.", ""),
+    "lse": Explained("Z", "h t", "The logarithm of each row's sum of exponentials", "Z"),
+    "context": Explained("C", "t e", "Each query receives the values, each as much as its weight says.", "C = A V"),
+    "output": Explained("Y", "t m", "What each token leaves with", ""),
+}
 
+AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
+"""The axes of stages that are others where the keys' tokens are not the queries'."""
 
-class Marked(NamedTuple):
-    """What else happens to a projection: marks are `added` to x, it is `turned` by a position, or `fewer` key/value
-    heads are used than it has."""
-
-    added: bool = False
-    turned: str = ""
-    fewer: Heads | None = None
-
-
-PLAIN = Marked()
 POOLED = {
     "first": "It uses the first {heads.shared} of its {heads.given} heads.",
     "mean": "Its {heads.given} heads are averaged in {heads.shared} groups of neighbors.",
 }
 
 
-def projected(result: str, meaning: str, bias: bool, apart: str, marked: Marked = PLAIN) -> Explained:
-    """Explain one of the three projections of x, or of the memory; after a past only new tokens have queries."""
-    small = result.lower()
-    memory, new = apart == "memory" and result != "Q", apart == "past" and result == "Q"
-    source, plain = (name("X", "new"), "X_new") if new else (name("X′"), "X'") if memory else (name("X"), "X")
-    if marked.added:
-        source, plain = f"<mo>(</mo>{source}{PLUS}{name('P')}<mo>)</mo>", f"({plain} + P)"
-    formula = f"{plain} W_{small}{f' + b_{small}' if bias else ''}"
-    inner = source + name("W", small) + (PLUS + name("b", small) if bias else "")
-    pools = list[str]()
-    if marked.fewer:
-        meaning = f"{meaning} {POOLED[marked.fewer.pool].format(heads=marked.fewer)}"
-        pools = [marked.fewer.pool]
-    for function in (*pools, *([marked.turned] if marked.turned else [])):
-        formula, inner = f"{function}({formula})", f"<mi>{function}</mi><mo>(</mo>{inner}<mo>)</mo>"
-    return Explained(
-        symbol=result,
-        axes="t d" if result == "Q" else "s e" if result == "V" else "s d",
-        meaning=meaning,
-        formula=f"{result} = {formula}",
-        mathml=math(name(result) + EQUALS + inner),
-    )
+UNSCALED = "The scores as they are. Without scaling their spread grows with the size of a head."
+SCALE_GIVEN = "The scores times one number, which the settings give."
+NEVER_HELD = "Each query receives the values, weighed. This form never holds the weights as a table."
+PAIRED = {"additive": "S_ij = sum_n w_n tanh(Q_in + K_jn)"}
 
 
-def concatenated(mixed: bool, bias: bool, alone: bool) -> Explained:
-    """Explain the output: the heads side by side, or the only one `alone`, mixed by W_o where the variant does."""
-    heads = name("C") if alone else "<mo>[</mo>" + name("C", "1") + "<mo>…</mo>" + name("C", "h") + "<mo>]</mo>"
-    after = name("W", "o") + (PLUS + name("b", "o") if bias else "") if mixed else ""
-    plain = f" W_o{' + b_o' if bias else ''}" if mixed else ""
-    parts = "its context" if alone else "the heads side by side"
-    return Explained(
-        symbol="Y",
-        axes="t m",
-        meaning=f"What each token leaves with: {parts}{', mixed by the output projection' if mixed else ''}.",
-        formula=f"Y = {'C' if alone else '[C_1 ... C_h]'}{plain}",
-        mathml=math(name("Y") + EQUALS + heads + after),
-    )
+def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
+    """Return the words for a stage of this variant."""
+    problem, rules, formed = comparison.problem, settled.rules, stages_of(comparison.traces[settled.name])
+    apart = "memory" if problem.memory is not None else "past" if problem.past else ""
+    stated, is_alone, scale = STAGES.get(stage, Explained(stage, "", "", "")), settled.head == 1, settled.scale
+    is_mixed = settled.output_projection and "W_o" in problem.projections
+    logit = "M" if "masked" in formed and stage != "masked" else "L′" if "capped" in formed else "L"
+    held = "" if "logits" in formed else ", of logits that this form never holds as a table"
+    meanings = {
+        "W_o": "Makes the output of the context." if is_alone else stated.meaning,
+        "scores": stated.meaning if rules.pairing is None else stated.meaning.replace("product", "score"),
+        "logits": stated.meaning if scale is True else UNSCALED if scale is False else SCALE_GIVEN,
+        "lse": f"{stated.meaning}{held}: with it, parts of an answer can be merged.",
+        "context": stated.meaning if "weights" in formed else NEVER_HELD,
+        "output": f"{stated.meaning}: {'its context' if is_alone else 'the heads side by side'}"
+        f"{', mixed by the output projection' if is_mixed else ''}.",
+    }
+    formulas = {
+        "scores": stated.formula if rules.pairing is None else PAIRED.get(registry.name_of(rules.pairing), "S"),
+        "logits": "L = S" if scale is False else stated.formula,
+        "lse": "Z" if held else f"Z_i = log sum_j exp({logit}_ij)",
+        "context": stated.formula if "weights" in formed else "C",
+        "output": f"Y = {'C' if is_alone else '[C_1 ... C_h]'}"
+        + (f" W_o{' + b_o' if 'b_o' in problem.projections else ''}" if is_mixed else ""),
+    }
+    more = {"q": explain_projection, "k": explain_projection, "v": explain_projection}
+    more |= {"masked": explain_masked, "weights": explain_weights}
+    meaning, formula = meanings.get(stage, stated.meaning), formulas.get(stage, stated.formula)
+    if stage in more:
+        meaning, formula = more[stage](stage, logit, comparison, settled)
+    return stated._replace(meaning=meaning, formula=formula, axes=AXES.get((apart, stage), stated.axes))
 
 
-def scaled(scale: bool | float) -> Explained:
-    """Explain the logits: the scores as they are, divided by the root of d, or times a number of the user's own."""
-    if scale is False:
-        return LOGITS._replace(
-            meaning="The scores as they are. Without scaling their spread grows with the size of a head.",
-            formula="L = S",
-            mathml=math(name("L") + EQUALS + name("S")),
-        )
-    return LOGITS if scale is True else LOGITS._replace(meaning="The scores times one number, which the settings give.")
+def explain_projection(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
+    """Return what queries, keys or values mean and their formula; after a past only new tokens have queries."""
+    problem, stated, shares = comparison.problem, STAGES[stage], settled.heads
+    if problem.x is None:
+        return stated.meaning, stated.formula
+    source = "X_new" if problem.past and stage == "q" else "X′" if problem.memory is not None and stage != "q" else "X"
+    if any(position.changes_x for position in settled.positions):
+        source = f"({source} + P)"
+    formula = f"{source} W_{stage}{f' + b_{stage}' if f'b_{stage}' in problem.projections else ''}"
+    is_pooled = stage != "q" and shares.shared < shares.given
+    turns = " ".join(registry.name_of(one) for one in settled.positions if not one.changes_x and stage != "v")
+    for function in filter(None, (shares.pool if is_pooled else "", turns)):
+        formula = f"{function}({formula})"
+    pooled = f" {POOLED[shares.pool].format(heads=shares)}" if is_pooled else ""
+    return f"{stated.meaning}{pooled}", f"{stated.symbol} = {formula}"
 
 
-def contexts(weighed: bool) -> Explained:
-    """Explain the context; without a formula of the weights where the form never holds them."""
-    if weighed:
-        return STAGES["context"]
-    meaning = "Each query receives the values, weighed. This form never holds the weights as a table."
-    return STAGES["context"]._replace(meaning=meaning, formula="C", mathml="")
-
-
-def weighted(logit: str, normalizer: Normalizer, extra: bool) -> Explained:
-    """Explain the weights: what the normalizer makes of the logits, whose symbol is `logit`."""
-    if not normalizer.exponential:
-        word = normalizer.name
-        return Explained(
-            symbol="A",
-            axes="t s",
-            meaning=f"{word} turns each row of logits into weights.",
-            formula=f"A = {word}({logit})",
-            mathml=math(name("A") + EQUALS + f"<mi>{word}</mi><mo>(</mo>" + name(logit) + "<mo>)</mo>"),
-        )
-    rest = PLUS + "<msup><mi>e</mi><mi>z</mi></msup>" if extra else ""
-    below = f"<mrow>{SUM.format('k')}{POWER.format(logit, 'k')}{rest}</mrow>"
-    plain = f"{logit}_ij) / (sum_k exp({logit}_ik){' + exp(z)' if extra else ''})"
-    return Explained(
-        symbol="A",
-        axes="t s",
-        meaning=(
-            "Softmax turns each row into shares of attention; one more logit z takes its share and gives no value."
-        )
-        if extra
-        else "Softmax turns each row into shares of attention that sum to 1.",
-        formula=f"A_ij = exp({plain}",
-        mathml=math(name("A", "i", "j") + EQUALS + f"<mfrac>{POWER.format(logit, 'j')}{below}</mfrac>"),
-    )
-
-
-def masked(logit: str, closes: bool, adds: bool, bends: bool) -> Explained:
-    """Explain the masked logits, made of those whose symbol is `logit`: what masks close and score rules add.
-
-    `bends`: a rule bends the logits after that, as old code did.
-    """
+def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
+    """Return what masks close and score rules add, and what a rule bends after that, as old code did."""
+    closes, adds = bool(settled.rules.masks), bool(scores_that(comparison, settled, "bias"))
+    bends = settled.rules.bend_last and bool(scores_that(comparison, settled, "bend"))
     closed = "minus infinity where a query may not look"
     meaning = {
         (True, True): f"The logits with what rules add to them: {closed}.",
         (True, False): f"The logits, {closed}.",
         (False, True): "The logits with what a rule adds to them.",
-    }.get((closes, adds), "The logits after the rules.")
-    sum_, shown = (f"{logit} + bias", name(logit) + PLUS + "<mi>bias</mi>") if adds else (logit, name(logit))
+    }.get((closes, adds), STAGES[stage].meaning)
+    formula = f"{logit} + bias" if adds else logit
+    less = f", -inf {'before the bend ' if bends else ''}where masked" if closes else ""
     if bends:
-        meaning, sum_ = f"{meaning} A rule bends them after that.", f"bend({sum_})"
-        shown = f"<mi>bend</mi><mo>(</mo>{shown}<mo>)</mo>"
-    less = (", -inf before the bend where masked" if bends else ", -inf where masked") if closes else ""
-    return Explained(
-        symbol="M",
-        axes="t s",
-        meaning=meaning,
-        formula=f"M = {sum_}{less}".replace("′", "'"),
-        mathml=math(name("M") + EQUALS + shown + (f"<mtext>{less.replace('-inf', '−∞')}</mtext>" if closes else "")),
-    )
+        return f"{meaning} A rule bends them after that.", f"M = bend({formula}){less}"
+    return meaning, f"M = {formula}{less}"
 
 
-def summed(logit: str, held: bool) -> Explained:
-    """Explain the logarithm of each row's sum; `held` says whether the form holds the logits that it is made of."""
-    of = "" if held else ", of logits that this form never holds as a table"
-    return Explained(
-        symbol="Z",
-        axes="h t",
-        meaning=f"The logarithm of each row's sum of exponentials{of}: with it, parts of an answer can be merged.",
-        formula=f"Z_i = log sum_j exp({logit.replace('′', chr(39))}_ij)" if held else "Z",
-        mathml=math(name("Z", "i") + EQUALS + "<mi>log</mi>" + SUM.format("j") + POWER.format(logit, "j"))
-        if held
-        else "",
-    )
+def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
+    """Return what the normalizer makes of the logits."""
+    meaning, normalizer = STAGES[stage].meaning, settled.rules.normalizer
+    if comparison.problem.weights is not None:
+        return "How much of each value a query receives, as given.", "A, given"
+    if not normalizer.exponential:
+        return f"{normalizer.name} turns each row of logits into weights.", f"A = {normalizer.name}({logit})"
+    has_more = any(rule.extra(0) is not None for rule in settled.rules.scores)
+    if has_more:
+        meaning = f"{meaning.removesuffix(' that sum to 1.')}; one more logit z takes its share and gives no value."
+    return meaning, f"A_ij = exp({logit}_ij) / (sum_k exp({logit}_ik){' + exp(z)' if has_more else ''})"
 
 
-def wrongly(stated: Explained, said: Sequence[tuple[str, str]]) -> Explained:
-    """Return the words for a stage that mistakes make otherwise: what each is, and what would be right."""
-    made = " ".join(words.MADE_BY.format(mistake=mistake, says=says) for mistake, says in said) or words.MADE_OTHERWISE
-    right = stated.mathml.replace(">", f">{RIGHT}", 1)
-    return stated._replace(meaning=made, formula=words.SHOULD_BE.format(what=stated.formula), mathml=right)
+def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explained:
+    """Return the words for a stage that is made otherwise: the mistakes that begin there, or all of them.
+
+    A function of the user's own has no mistakes to name, and an earlier version may have known others.
+    """
+    from attn_exp import mistakes  # noqa: PLC0415 - most runs make none
+
+    made = {name: mistakes.mistake(name) for name in settled.mistakes if name in mistakes.names()}
+    here = {name: mistake for name, mistake in made.items() if mistake.stage == stage} or made
+    said = " ".join(f"Made otherwise by mistake={name}: {mistake.says}" for name, mistake in here.items())
+    meaning = said or "This function makes it otherwise than the definition."
+    return stated._replace(meaning=meaning, formula=f"right: {stated.formula}")
 
 
-def paired(rule: str) -> Explained:
-    """Return the words for scores that are no products, but what a rule makes of a query and a key."""
-    return ADDED if rule == "additive" else ADDED._replace(formula="S", mathml="")
-
-
-def elsewhere(stated: Explained, stage: str, apart: str) -> Explained:
-    """Return the words for a stage where a `memory` or a `past` parts the keys' tokens from the queries'."""
-    return stated._replace(axes=AXES.get((apart, stage), stated.axes))
-
-
-POWER = "<msup><mi>e</mi><mrow><msub><mi>{}</mi><mrow><mi>i</mi><mi>{}</mi></mrow></msub></mrow></msup>"
-SUM = "<munder><mo>∑</mo><mi>{}</mi></munder>"
-
-STAGES = {
-    "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows of them.", "X", ""),
-    "memory": Explained("X′", "s n", "The memory as vectors: keys and values are made of them alone.", "X'", ""),
-    "W_q": Explained("W_q", "m d", "Turns a token's vector into its query: what it looks for.", "W_q", ""),
-    "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it can be found by.", "W_k", ""),
-    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it hands over when found.", "W_v", ""),
-    "W_o": Explained("W_o", "e m", "Mixes the heads, side by side, back into one vector.", "W_o", ""),
-    "b_q": Explained("b_q", "d", "Is added to every query.", "b_q", ""),
-    "b_k": Explained("b_k", "d", "Is added to every key.", "b_k", ""),
-    "b_v": Explained("b_v", "e", "Is added to every value.", "b_v", ""),
-    "b_o": Explained("b_o", "m", "Is added to every output.", "b_o", ""),
-    "scores": Explained(
-        "S",
-        "t s",
-        "Every query meets every key: the larger the product, the better they fit.",
-        "S = Q K^T",
-        math(name("S") + EQUALS + name("Q") + transposed("K")),
-    ),
-    "capped": Explained(
-        "L′",
-        "t s",
-        "The logits after a rule that bends each of them by itself.",
-        "L' = bend(L)",
-        math(name("L′") + EQUALS + "<mi>bend</mi><mo>(</mo>" + name("L") + "<mo>)</mo>"),
-    ),
-    "context": Explained(
-        "C",
-        "t e",
-        "Each query receives the values, each as much as its weight says.",
-        "C = A V",
-        math(name("C") + EQUALS + name("A") + name("V")),
-    ),
-}
-
-LOGITS = Explained(
-    "L",
-    "t s",
-    "The scores times one number, so that their spread does not grow with the size of a head.",
-    "L = c S",
-    math(name("L") + EQUALS + name("c") + name("S")),
-)
-"""The logits where scaling is that of the definition."""
-
-ADDED = Explained(
-    "S",
-    "t s",
-    "Every query meets every key: the larger the score, the better they fit.",
-    "S_ij = sum_n w_n tanh(Q_in + K_jn)",
-    math(
-        name("S", "i", "j") + EQUALS + SUM.format("n") + name("w", "n") + "<mi>tanh</mi><mo>(</mo>"
-        + name("Q", "i", "n") + PLUS + name("K", "j", "n") + "<mo>)</mo>"
-    ),
-)  # fmt: skip
-"""Scores that weigh sums, where those of others are products."""
-
-AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
-"""The axes of stages that are others where the keys' tokens are not the queries'."""
-
-PROJECTED = {
-    "q": "A query says what its token looks for.",
-    "k": "A key says what its token can be found by.",
-    "v": "A value is what a token hands to those who attend to it.",
-}
+def stages_of(trace: Trace) -> dict[str, Array]:
+    """Return the stages of a trace by name, without those that are equal to the stage before."""
+    found: dict[str, Array] = {}
+    last = None
+    for stage, array in trace.stages():
+        if stage not in ("capped", "masked") or last is None or not np.array_equal(array, last):
+            found[stage] = array
+        last = array
+    return found
 
 
 BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all alike"}
@@ -284,23 +219,22 @@ BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all alike"}
 
 def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
     """Say which settings made a stage what it is."""
-    settings = {key: f"{key}={word}" for key, word in settled.words.items() if word != "none"}
+    trace, positions = comparison.traces[settled.name], settled.words["position"]
     if stage == "logits":
-        return scaling(comparison, settled)
-    if stage in ("q", "k", "v") and "position" in settings:
-        named = zip(settled.positions, settled.words["position"].split(" + "), strict=False)
+        why = ": no scaling" if settled.scale is False else ""
+        size = trace.q.shape[-1] if trace.q is not None and settled.scale is True else 0
+        return f"c = {f'1/sqrt(d) = 1/sqrt({size}) = ' if size else ''}{settled.multiplier:.6g}{why}"
+    if stage in ("q", "k", "v") and positions != "none":
+        named = zip(settled.positions, positions.split(" + "), strict=False)
         here = [word for position, word in named if position.changes_x or stage != "v"]  # what turns q and k leaves v
         return f"with position={' + '.join(here)}" if here else ""
-    if stage == "scores":
-        return scores_that(comparison, settled, "pair")
-    if stage == "capped":
-        return scores_that(comparison, settled, "bend")
-    if stage == "weights":
-        masked = comparison.traces[settled.name].masked
-        blind = masked is not None and not settled.mistakes and bool(np.isneginf(masked).all(axis=-1).any())
-        return words.BLIND_ROW.format(gets=BLIND_GETS[settled.empty]) if blind and settled.empty in BLIND_GETS else ""
-    added = (settings.get("mask", ""), scores_that(comparison, settled, "bias"))
-    return ", ".join(filter(None, added)) if stage == "masked" else ""
+    if stage == "weights" and trace.masked is not None and not settled.mistakes and settled.empty in BLIND_GETS:
+        is_blind = bool(np.isneginf(trace.masked).all(axis=-1).any())
+        return f"{BLIND_GETS[settled.empty]} where a query may see no key" if is_blind else ""
+    act = {"scores": "pair", "capped": "bend", "masked": "bias"}.get(stage, "")
+    mask = settled.words["mask"] if stage == "masked" else "none"
+    acting = scores_that(comparison, settled, act) if act else ""
+    return ", ".join(filter(None, [f"mask={mask}" if mask != "none" else "", acting]))
 
 
 def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:
@@ -317,17 +251,7 @@ def acts(rule: Score, act: str, trace: Trace) -> bool:
     """
     if type(rule).__module__.startswith(Score.__module__.removesuffix("score")):
         return getattr(type(rule), act) is not getattr(Score, act)
-    pairs = {"bend": (trace.logits, trace.capped), "bias": (trace.capped, trace.masked)}
-    before, after = pairs.get(act, (None, None))
+    before, after = {"bend": (trace.logits, trace.capped), "bias": (trace.capped, trace.masked)}.get(act, (None, None))
     if before is None or after is None:
         return False
     return bool((np.isfinite(after) & (before != after)).any())
-
-
-def scaling(comparison: Comparison, settled: Settled) -> str:
-    """Say what the scores are multiplied by, and why."""
-    queries = comparison.traces[settled.name].q
-    if settled.scale is True and queries is not None:
-        size = queries.shape[-1]
-        return f"c = 1/sqrt(d) = 1/sqrt({size}) = {settled.multiplier:.6g}"
-    return ("c = {c:.6g}: no scaling" if settled.scale is False else "c = {c:.6g}").format(c=settled.multiplier)

@@ -62,13 +62,11 @@ def check_head(head: Any, count: int, whose: str) -> None:
     Raises:
         UserError: the head, and which there are.
     """
-    if isinstance(head, int | float | np.number) and head in range(1, count + 1):
-        return
     if not isinstance(head, int | float | np.number | str):
         raise UserError(f"head is {given(head)}; expected a whole number from 1 to {count}")
-    if count == 1:
-        raise UserError(f"head={shown(head)}: {whose} has one head; choose 1")
-    raise UserError(f"head={shown(head)}: {whose} has {count} heads, counted from 1; choose 1 to {count}")
+    if head not in range(1, count + 1):
+        known = "one head; choose 1" if count == 1 else f"{count} heads, counted from 1; choose 1 to {count}"
+        raise UserError(f"head={shown(head)}: {whose} has {known}")
 
 
 def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:

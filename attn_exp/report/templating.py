@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from pickle import UnpicklingError
@@ -16,8 +16,8 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from attn_exp.errors import printable
-from attn_exp.report import words
-from attn_exp.report.inline import TEMPLATES
+from attn_exp.report.inline import TEMPLATES, policy, scripts, styles, template_text
+from attn_exp.report.numbers import kinds, minus
 
 
 def templates(autoescape: bool, more: Mapping[str, str] = MappingProxyType({})) -> Environment:
@@ -30,8 +30,27 @@ def templates(autoescape: bool, more: Mapping[str, str] = MappingProxyType({})) 
         finalize=unobeyed,
         bytecode_cache=Compiled(TEMPLATES, Path(__file__)),
     )
-    environment.globals["words"] = words
+    environment.filters |= {"kinds": kinds, "minus": minus}
+    environment.globals |= {"depth": "", "data": None, "script": "", "title": ""}
     return environment
+
+
+def render_page(
+    template: str,
+    values: Mapping[str, Any],
+    css: Sequence[str] = (),
+    js: Sequence[str] = (),
+    *,
+    more_css: str = "",
+    filters: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return a page with its style sheets and scripts in it, and the policy that allows them alone."""
+    style, script = styles(*map(template_text, css), more_css), scripts(*js) if js else ""
+    environment = templates(autoescape=True, more=more)
+    environment.filters |= filters
+    page = environment.get_template(template)
+    return page.render(values, style=Markup(style), script=Markup(script), policy=policy(style, script))
 
 
 def unobeyed(value: Any) -> Any:

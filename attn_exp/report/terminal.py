@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from attn_exp.experiment.column import at_depth
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS, Agreement
-from attn_exp.report import sentences, words
+from attn_exp.report import sentences
 from attn_exp.report.escapes import plain, visible
 from attn_exp.report.numbers import brief
 from attn_exp.report.sentences import agreed, who_agrees
@@ -52,7 +52,7 @@ def published(agreements: Sequence[Agreement]) -> str:
         [result.quantity, brief(result.largest_difference), brief(result.tolerance), brief(result.agrees)]
         for result in agreements
     ]
-    head = ["published", "difference", words.TOLERANCE, words.AGREES]
+    head = ["published", "difference", "tolerance", "agrees"]
     return f"{table(head, cells)}\n\n{agreed(agreements)}"
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from markupsafe import Markup
-
 from attn_exp.experiment.column import spoken
 from attn_exp.report.beside import Explorer
-from attn_exp.report.inline import policy, scripts, styles, template_text
 from attn_exp.report.page import FILTERS, SHARES
 from attn_exp.report.papers import Table
 from attn_exp.report.sections import weights
-from attn_exp.report.templating import templates
+from attn_exp.report.templating import render_page
 from attn_exp.report.terminal import table
 
 MOST = 24
@@ -55,14 +52,16 @@ def versus_text(versus: Versus) -> str:
 
 def versus_page(versus: Versus) -> str:
     """Return the page."""
-    environment = templates(autoescape=True, more={"weights": weights.HTML})
-    environment.filters |= FILTERS
-    style = styles(template_text("report.css"), SHARES if versus.explorer else "")
-    names = (*(("report.js", "explore.js") if versus.explorer else ()), *(("depth.js",) if versus.deep else ()))
-    script = scripts(*names) if names else ""
     shown = replace(versus, tables=tuple(map(with_spoken_columns, versus.tables)))
-    return environment.get_template("versus.html").render(
-        versus=shown, style=Markup(style), script=Markup(script), policy=policy(style, script)
+    js = [*(["maths.js", "report.js", "explore.js"] if versus.explorer else []), *(["depth.js"] if versus.deep else [])]
+    return render_page(
+        "versus.html",
+        {"versus": shown, "depth": versus.depth, "data": versus.explorer and versus.explorer.data},
+        ["report.css"],
+        js,
+        more_css=SHARES if versus.explorer else "",
+        filters=FILTERS,
+        more={"weights": weights.HTML},
     )
 
 

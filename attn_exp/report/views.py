@@ -13,7 +13,6 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.sharpness import SAME_WEIGHTS, Split, split
 from attn_exp.problem.problem import Problem
-from attn_exp.report import words
 from attn_exp.report.charts.widths import BY_TABLE, Lettering
 from attn_exp.report.escapes import label
 
@@ -91,12 +90,7 @@ def gathered(named: Iterable[tuple[str, Array]]) -> tuple[Panel, ...]:
 
 def same(left: Array, right: Array) -> bool:
     """Say whether two arrays differ by rounding alone, with NaN at the same places."""
-    if left.shape != right.shape:
-        return False
-    apart = np.abs(left - right).max(initial=0)
-    if np.isnan(apart):
-        return np.allclose(left, right, rtol=0, atol=SAME_WEIGHTS, equal_nan=True)
-    return bool(apart <= SAME_WEIGHTS)
+    return left.shape == right.shape and np.allclose(left, right, rtol=0, atol=SAME_WEIGHTS, equal_nan=True)
 
 
 def maps_in(views: Views) -> int:
@@ -159,7 +153,7 @@ class Head(NamedTuple):
         """The variants and the number, in words."""
         if self.number is None:
             return self.variants
-        return words.HEAD_OF.format(variants=self.variants, number=self.number)
+        return f"{self.variants}, head {self.number}"
 
 
 def heads_of(panel: Panel) -> list[Head]:

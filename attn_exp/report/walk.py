@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from attn_exp import registry
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.trace import Trace
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
-from attn_exp.report import words
-from attn_exp.report.stages import (
-    PROJECTED,
-    STAGES,
-    Explained,
-    Marked,
-    concatenated,
-    contexts,
-    elsewhere,
-    masked,
-    paired,
-    projected,
-    remark,
-    scaled,
-    scores_that,
-    summed,
-    weighted,
-    wrongly,
-)
-from attn_exp.report.views import MOST_COARSE, labels
+from attn_exp.report.stages import Explained, explain, explain_mistake, remark, stages_of
+from attn_exp.report.views import labels
 from attn_exp.rules.from_outside import AbsentMask
-from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks.mask import AllOf
+from attn_exp.rules.rules import places as allowed_places
 
 SIDE = 16
 """A table shows at most this many rows and columns; the file of results has them all."""
@@ -109,12 +87,15 @@ def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
 
 
 def every(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
-    """Yield the stages of one variant; the output projection stands where it is used, and only if it is."""
-    mixes = is_mixed(comparison, variant)
-    yield from before(comparison)
-    for stage, array in during(comparison.traces[variant]):
-        if stage == "output" and mixes:
-            yield from (named for named in comparison.problem.projections.items() if named[0] in OUTWARD)
+    """Yield x, the memory, the projections and the stages of one variant; the output projection stands where it is
+    used, and only if it is."""
+    problem, outward = comparison.problem, is_mixed(comparison, variant)
+    if problem.x is not None:
+        sources = {"x": problem.x, "memory": problem.memory, **problem.projections}
+        yield from ((name, array) for name, array in sources.items() if array is not None and name not in OUTWARD)
+    for stage, array in stages_of(comparison.traces[variant]).items():
+        if stage == "output" and outward:
+            yield from (named for named in problem.projections.items() if named[0] in OUTWARD)
         yield stage, array
 
 
@@ -122,24 +103,6 @@ def is_mixed(comparison: Comparison, variant: str) -> bool:
     """Say whether a variant ends in W_o, as its row has it: a run that is opened again has no code to ask."""
     rows = (row for row in comparison.rows if row.variant == variant)
     return "W_o" in comparison.problem.projections and any(row.output_projection for row in rows)
-
-
-def before(comparison: Comparison) -> Iterator[tuple[str, Array]]:
-    """Yield x, the memory and the projections of x."""
-    if comparison.problem.x is not None:
-        yield "x", comparison.problem.x
-        if comparison.problem.memory is not None:
-            yield "memory", comparison.problem.memory
-        yield from (named for named in comparison.problem.projections.items() if named[0] not in OUTWARD)
-
-
-def during(trace: Trace) -> Iterator[tuple[str, Array]]:
-    """Yield the stages of a trace, without those that are equal to the stage before."""
-    last: Array | None = None
-    for stage, array in trace.stages():
-        if stage not in ("capped", "masked") or last is None or not np.array_equal(array, last):
-            yield stage, array
-        last = array
 
 
 def is_input(step: Step) -> bool:
@@ -185,109 +148,34 @@ def step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, 
     rows, columns = names(stage, comparison, heads.shape[1:], vector=array.ndim == 1)
     finite = np.abs(heads[np.isfinite(heads)])
     places = decimals(finite)
-    stated, note = in_words(stage, comparison, settled), remark(stage, comparison, settled)
+    stated, note = explain(stage, comparison, settled), remark(stage, comparison, settled)
     return Step(
         stage=stage,
-        explained=mistaken_words(stated, stage, settled) if wrong else stated,
-        note=words.SHOULD_BE.format(what=note) if wrong and stage == "logits" else note,
+        explained=explain_mistake(stated, stage, settled) if wrong else stated,
+        note=f"right: {note}" if wrong and stage == "logits" else note,
         shape=array.shape,
         tables=tuple(
-            Table(
-                words.HEAD.format(number=head + 1) if len(heads) > 1 else "",
-                head,
-                rows[:SIDE],
-                columns[:SIDE],
-                heads[head, :SIDE, :SIDE],
-            )
-            for head in range(shown)
+            Table(f"head {head + 1}" if len(heads) > 1 else "", head, rows[:SIDE], columns[:SIDE], matrix[:SIDE, :SIDE])
+            for head, matrix in enumerate(heads[:shown])
         ),
         largest=float(finite.max(initial=0.0)),
         decimals=places,
         left_out=left_out(heads.shape, shown),
         rows_are_keys=has_rows_of_keys(stage, comparison.problem),
-        closed=closed_by_mask(settled, heads, None if heads.size <= MOST_COARSE else SIDE)
-        if stage == "weights"
-        else None,
+        closed=closed_by_mask(settled, heads) if stage == "weights" else None,
         wrong=wrong,
         whole=is_exact(finite, places),
         corners=heads,
     )
 
 
-def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
-    """Return the words for a stage of this variant."""
-    problem = comparison.problem
-    apart = "memory" if problem.memory is not None else "past" if problem.past else ""
-    if stage in PROJECTED:
-        bias = f"b_{stage}" in problem.projections
-        stated = projected(stage.upper(), PROJECTED[stage], bias, apart, marks(stage, settled))
-    elif stage == "output":
-        mixed = settled.output_projection and "W_o" in problem.projections
-        stated = concatenated(mixed, "b_o" in problem.projections, settled.head == 1)
-    elif stage == "W_o" and settled.head == 1:
-        stated = STAGES["W_o"]._replace(meaning="Makes the output of the context.")
-    else:
-        stated = of_pairs(stage, comparison, settled)
-    if stage == "weights" and problem.weights is not None:
-        stated = Explained("A", "t s", "How much of each value a query receives, as given.", "A, given", "")
-    elif stage in PROJECTED and problem.x is None:
-        stated = stated._replace(formula=f"{stated.symbol}, given", mathml="")
-    return elsewhere(stated, stage, apart) if apart else stated
-
-
-def of_pairs(stage: str, comparison: Comparison, settled: Settled) -> Explained:
-    """Return the words for a stage from the scores to the context, and for what is the same in all variants."""
-    rules, formed = settled.rules, [name for name, _ in during(comparison.traces[settled.name])]
-    logit = logit_of(stage, formed)
-    adds, bends = (bool(scores_that(comparison, settled, act)) for act in ("bias", "bend"))
-    extra = any(rule.extra(0) is not None for rule in rules.scores)
-    of: dict[str, Callable[[], Explained]] = {
-        "logits": lambda: scaled(settled.scale),
-        "masked": lambda: masked(logit, bool(rules.masks), adds, bends and rules.bend_last),
-        "weights": lambda: weighted(logit, rules.normalizer, extra),
-        "lse": lambda: summed(logit, "logits" in formed),
-        "context": lambda: contexts("weights" in formed),
-    }
-    if stage == "scores" and rules.pairing is not None:
-        return paired(registry.name_of(rules.pairing))
-    return of[stage]() if stage in of else STAGES.get(stage, Explained(stage, "", "", "", ""))
-
-
-def mistaken_words(stated: Explained, stage: str, settled: Settled) -> Explained:
-    """Return the words for a stage that is made otherwise: the mistakes that begin there, or all of them.
-
-    A function of the user's own has no mistakes to name, and an earlier version may have known others.
-    """
-    from attn_exp import mistakes  # noqa: PLC0415 - most runs make none
-
-    made = [(name, mistakes.mistake(name)) for name in settled.mistakes if name in mistakes.names()]
-    here = [(name, mistake.says) for name, mistake in made if mistake.stage == stage]
-    return wrongly(stated, here or [(name, mistake.says) for name, mistake in made])
-
-
-def marks(stage: str, settled: Settled) -> Marked:
-    """Return what positions and shared heads do to queries, keys or values."""
-    turns = [registry.name_of(position) for position in settled.positions if not position.changes_x and stage != "v"]
-    shares = settled.heads
-    fewer = shares if stage != "q" and shares.shared < shares.given else None
-    return Marked(any(position.changes_x for position in settled.positions), " ".join(turns), fewer)
-
-
-def logit_of(stage: str, formed: Sequence[str]) -> str:
-    """Return the symbol of the logits that a stage is made of."""
-    if "masked" in formed and stage != "masked":
-        return "M"
-    return "L′" if "capped" in formed else "L"
-
-
 def left_out(shape: tuple[int, ...], shown: int) -> str:
     """Say what a step does not show."""
-    parts = [words.OF_HEADS.format(shown=shown, all=shape[0])] if shown < shape[0] else []
-    if max(shape[1:]) > SIDE:
-        _, rows, columns = shape
-        sizes = {"rows": min(SIDE, rows), "all_rows": rows, "columns": min(SIDE, columns), "all_columns": columns}
-        parts.append(words.OF_ROWS.format(**sizes))
-    return f" {words.AND} ".join(parts)
+    heads, rows, columns = shape
+    parts = [f"{shown} of {heads} heads"] if shown < heads else []
+    if max(rows, columns) > SIDE:
+        parts.append(f"{min(SIDE, rows)} of {rows} rows and {min(SIDE, columns)} of {columns} columns")
+    return " and ".join(parts)
 
 
 def names(
@@ -299,7 +187,7 @@ def names(
         return (("",) if vector else numbers[: shape[0]]), numbers[: shape[1]]
     queries, keys = labels(comparison.problem)
     if stage == "lse":
-        return queries, tuple(words.HEAD.format(number=number) for number in numbers[: shape[1]])
+        return queries, tuple(f"head {number}" for number in numbers[: shape[1]])
     rows = keys if has_rows_of_keys(stage, comparison.problem) else queries
     columns = keys if stage in BY_KEY else numbers[: shape[1]]
     return rows, columns
@@ -358,84 +246,47 @@ TERMS = 8
 """A sum writes out at most this many of its terms, the largest."""
 
 
-class Sum(NamedTuple):
-    """One query's answer as a sum of values: `name(token) = sum of weight v(key)`; `rest` is the share left out."""
+def sums(comparison: Comparison, settled: Settled) -> list[str]:
+    """Write each query's answer in each head as a sum: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`.
 
-    name: str
-    token: str
-    query: int
-    head: int
-    terms: tuple[tuple[float, str, int], ...]
-    rest: float
-    result: Array | None
-
-    @property
-    def is_number(self) -> bool:
-        """Whether there is such a sum: weights that are NaN, as a row without keys has in some libraries, give none."""
-        return not math.isnan(self.rest)
-
-
-def sums(comparison: Comparison, settled: Settled) -> tuple[Sum, ...]:
-    """Return each query's sum in each head; none where the variant departs from `context = weights v`."""
+    There is none where the variant departs from `context = weights v`.
+    """
     trace = comparison.traces[settled.name]
     if trace.weights is None or trace.context is None or settled.mistake != "none":
-        return ()
+        return []
     queries, keys = labels(comparison.problem)
-    alone = len(trace.weights) == 1
     name = "context" if settled.output_projection else "output"
     shown = max(1, CELLS // max(1, TERMS * len(queries)))
-    return tuple(
-        sum_of(row, keys, name if alone else f"context {head + 1}", token, query, head, trace.context)
+    return [
+        f"{name if len(trace.weights) == 1 else f'context {head + 1}'}({token}) = {sum_of(row, keys)}"
         for head, matrix in enumerate(trace.weights[:shown])
-        for query, (token, row) in enumerate(zip(queries, matrix, strict=True))
-        if query < SIDE
-    )
+        for token, row in zip(queries[:SIDE], matrix[:SIDE], strict=True)
+    ]
 
 
-def sum_of(row: Array, keys: Sequence[str], name: str, token: str, query: int, head: int, context: Array) -> Sum:
-    """Write one row of weights as a sum, its largest terms in the order of the keys."""
+def sum_of(row: Array, keys: Sequence[str]) -> str:
+    """Write a row of weights as a sum of values, its largest terms in the order of the keys."""
     if np.isnan(row).any():
-        return Sum(name, token, query, head, (), math.nan, None)
+        return "NaN, as its weights are"
     chosen = sorted(key for key in np.argsort(-row, kind="stable")[:TERMS].tolist() if row[key] != 0)
-    rest = float(row.sum() - row[chosen].sum()) if len(chosen) < np.count_nonzero(row) else 0.0
-    result = context[head, query] if context.shape[-1] <= 8 else None
-    return Sum(name, token, query, head, tuple((float(row[key]), keys[key], key) for key in chosen), rest, result)
-
-
-def sum_written(total: Sum) -> str:
-    """Return a sum as text: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`."""
-    if not total.is_number:
-        return f"{total.name}({total.token}) = {words.NAN_AS_WEIGHTS}"
-    terms = " + ".join(f"{weight:.2f} v({key})" for weight, key, _ in total.terms) or "0"
-    rest = f" {words.OTHER_VALUES.format(rest=f'{total.rest:.2f}')}" if total.rest else ""
-    return f"{total.name}({total.token}) = {terms}{rest}"
+    terms = " + ".join(f"{row[key]:.2f} v({keys[key]})" for key in chosen) or "0"
+    rest = row.sum() - row[chosen].sum()
+    return f"{terms} + {rest:.2f} of other values" if len(chosen) < np.count_nonzero(row) else terms
 
 
 MOST_PLACES = 1 << 22
-"""Of more places no mask is asked, nor one whose code is not at hand: a weight of exactly 0 counts as masked."""
 
 
-def closed_by_mask(settled: Settled, weights: Array, columns: int | None = None) -> Array | None:
-    """Return which of the weights `[h t s]`, or of their first `columns`, no query may give.
+def closed_by_mask(settled: Settled, weights: Array) -> Array | None:
+    """Return which of the weights `[h t s]` no query may give; None where there are no masks.
 
-    None where there are no masks. A weight above 0, such as one that a mistake leaks, is shown as what it is.
+    A weight above 0, such as one that a mistake leaks, is shown as what it is. Of very many places no mask is asked,
+    nor one whose code is not at hand: a weight of exactly 0 counts as masked.
     """
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):
         return None
+    if weights.size > MOST_PLACES or any(isinstance(mask, AbsentMask) for mask in masks):
+        return np.asarray(weights == 0)
     heads, rows, keys = weights.shape
-    shown = weights[:, :, :columns]
-    if shown.size > MOST_PLACES or any(isinstance(mask, AbsentMask) for mask in masks):
-        return np.asarray(shown == 0)
-    row = np.arange(shown.shape[1])[:, None]
-    grid = Grid(
-        batch=0,
-        head=np.arange(heads)[:, None, None],
-        row=row,
-        query=row + offset,
-        key=np.arange(shown.shape[2]),
-        heads=heads,
-        rows=rows,
-        keys=keys,
-    )
-    return np.asarray(~np.broadcast_to(AllOf(masks).allows(grid), shown.shape) & (shown == 0))
+    return np.asarray(~allowed_places(masks, rows, keys, int(offset), heads) & (weights == 0))

@@ -15,10 +15,10 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.classroom.foretold import Foretold, foretold
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.problem.matrices import BIASES, MATRICES
-from attn_exp.report import words
-from attn_exp.report.inline import policy, scripts, styles, template_text
-from attn_exp.report.numbers import decimal, kinds
-from attn_exp.report.templating import templates
+from attn_exp.report.numbers import decimal
+from attn_exp.report.templating import render_page, templates
+
+STYLES = ("report.css", "worksheet.css")
 
 
 def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
@@ -26,51 +26,44 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
 
     The page of an `exam` checks nothing, and nothing in it says what is right.
     """
-    style = styles(template_text("report.css"), template_text("worksheet.css"))
-    script = scripts("worksheet.js")
-    return rendered(
-        "worksheet.html", paper, student, filled=False, exam=exam, foretold=[], printed=False,
-        data=blank_data(paper, file) if exam else data(paper, file),
-        style=Markup(style), script=Markup(script), policy=policy(style, script),
-    )  # fmt: skip
+    blank = {"file": file, "digits": paper.digits, "turned": paper.turned, "exam": exam, "hides": bool(crossed(paper))}
+    known = blank if exam else blank | data(paper)
+    return render_page(
+        "worksheet.html", contents(paper, student) | {"exam": exam, "data": known}, STYLES, ("maths.js", "worksheet.js")
+    )
 
 
 def printed(paper: Paper, student: str) -> str:
     """Return a student's sheet as a part of the page that is printed: blanks to write into with a pencil."""
-    return rendered("worksheet_one.html", paper, student, filled=False, foretold=[], printed=True)
+    shown = contents(paper, student) | {"printed": True}
+    return templates(autoescape=True).get_template("worksheet_one.html").render(shown)
 
 
 def to_print(parts: Sequence[str]) -> str:
     """Return the page of all sheets of a class, each on pages of its own when it is printed."""
-    style = styles(template_text("report.css"), template_text("worksheet.css"))
-    return templates(autoescape=True).get_template("worksheets.html").render(
-        parts=[Markup(part) for part in parts], style=Markup(style), policy=policy(style)
-    )  # fmt: skip
+    return render_page("worksheets.html", {"parts": list(map(Markup, parts))}, STYLES)
 
 
 def key(paper: Paper, student: str) -> str:
     """Return the key: the same boxes with what is right, and what each mistake would give."""
-    style = styles(template_text("report.css"), template_text("worksheet.css"))
     mistakes = [mistake(paper, one) for one in foretold(paper)]
-    return rendered(
-        "worksheet.html",
-        paper,
-        student,
-        filled=True,
-        data=None,
-        foretold=mistakes,
-        printed=False,
-        style=Markup(style),
-        policy=policy(style),
-    )
+    return render_page("worksheet.html", contents(paper, student) | {"filled": True, "foretold": mistakes}, STYLES)
 
 
-def rendered(template: str, paper: Paper, student: str, **more: Any) -> str:
-    """Return a page of a sheet, or the part that says what is given and asked."""
-    return templates(autoescape=True).get_template(template).render(
-        student="" if student == "key" else student, digits=paper.digits, turned=paper.turned, given=given(paper),
-        boxes=[box(paper, blank) for blank in paper.blanks], **more,
-    )  # fmt: skip
+def contents(paper: Paper, student: str) -> dict[str, Any]:
+    """Return what a sheet gives and asks."""
+    return {
+        "student": "" if student == "key" else student,
+        "digits": paper.digits,
+        "turned": paper.turned,
+        "given": given(paper),
+        "boxes": [box(paper, blank) for blank in paper.blanks],
+        "filled": False,
+        "exam": False,
+        "printed": False,
+        "foretold": [],
+        "data": None,
+    }
 
 
 def grades(
@@ -82,14 +75,8 @@ def grades(
 ) -> str:
     """Return the page of a class: which mistake how often, the points by box, a line for each student, and the hash of
     its table."""
-    style = styles(template_text("report.css"), template_text("worksheet.css"))
-    most = max((int(count) for _, count, _ in overview), default=1)
-    environment = templates(autoescape=True)
-    environment.filters |= {"kinds": kinds}
-    return environment.get_template("grades.html").render(
-        heads=heads, lines=lines, overview=overview, boxes=boxes, seal=seal, most=most,
-        style=Markup(style), policy=policy(style),
-    )  # fmt: skip
+    shown = {"heads": heads, "lines": lines, "overview": overview, "boxes": boxes, "seal": seal}
+    return render_page("grades.html", shown, STYLES)
 
 
 def given(paper: Paper) -> list[dict[str, Any]]:
@@ -97,42 +84,41 @@ def given(paper: Paper) -> list[dict[str, Any]]:
 
     What a box needs and no box before it asks is given, so that every box can be filled in from the sheet alone.
     """
-    problem = paper.sheet.problem
-    asked = {blank.stage for blank in paper.blanks}
-    arrays: list[tuple[str, Array | None, Sequence[str]]] = []
-    if asked & {"q", "k", "v"}:
-        arrays += sources(paper, asked)
-    arrays += angles(paper, asked)
-    arrays += sides(paper, asked)
-    arrays += added(paper, asked)
-    arrays.append(("weights", problem.weights, problem.tokens))
-    for name in (*MATRICES, *BIASES):
-        last = "output" in asked and paper.sheet.settled.output_projection
-        projected = last if name[-1] == "o" else name[-1] in asked
-        arrays.append((name, problem.projections.get(name) if projected else None, ()))
-    return [matrix(name, np.atleast_2d(array), rows, paper) for name, array, rows in arrays if array is not None]
+    asked, problem = {blank.stage for blank in paper.blanks}, paper.sheet.problem
+    arrays = [*sources(paper, asked), *angles(paper, asked), *later_stages(paper, asked)]
+    if problem.weights is not None:
+        arrays.append(("weights", problem.weights, problem.tokens))
+    ends = {"o"} if "output" in asked and paper.sheet.settled.output_projection else set()
+    needed = [name for name in (*MATRICES, *BIASES) if name[-1] in asked | ends and name in problem.projections]
+    arrays += [(name, problem.projections[name], ()) for name in needed]
+    return [matrix(name, np.atleast_2d(array), rows, paper) for name, array, rows in arrays]
 
 
-def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
+Named = tuple[str, Array, Sequence[str]]
+"""An array, what it is called, and the names of its rows."""
+
+
+def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
     """Yield x, and the memory where keys and values are made of one, with their places marked as positions do."""
     problem, positions = paper.sheet.problem, [one for one in paper.sheet.settled.positions if one.changes_x]
-    arrays = {"x": (problem.x, problem.tokens if problem.memory is not None else problem.key_tokens)}
-    if problem.memory is not None:
-        arrays = {"x": arrays["x"]} if "q" in asked else {}
-        arrays |= {words.MEMORY: (problem.memory, problem.key_tokens)} if asked & {"k", "v"} else {}
-    for name, (array, tokens) in arrays.items():
-        if array is not None:
+    of_x = "q" if problem.memory is not None else "qkv"
+    tokens = problem.key_tokens if problem.memory is None else problem.tokens
+    for name, array, names, sides in (
+        ("x", problem.x, tokens, of_x),
+        ("memory", problem.memory, problem.key_tokens, "kv"),
+    ):
+        if array is not None and asked & set(sides):
             marked = reduce(lambda given, position: position.embed(given), positions, array)
-            yield f"{name} with positions" if positions else name, marked, tokens
+            yield f"{name} with positions" if positions else name, marked, names
 
 
-def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
+def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
     """Yield the cosines and sines by which the asked of q and k are turned, a column for each pair.
 
     Queries that stand among the keys have their rows there; those of other tokens have tables of their own.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
-    turned = {side: paper.turned_sides[side] for side in "qk" if side in asked and side in paper.turned_sides}
+    turned = {side: one for side, one in paper.turned_sides.items() if side in asked and side in tokens}
     shared = len(turned) == 2 and tokens["q"] == tokens["k"][-len(tokens["q"]) :]
     shared = shared and np.allclose(turned["q"].cos, turned["k"].cos[-len(tokens["q"]) :])
     for side, one in turned.items():
@@ -142,26 +128,22 @@ def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, 
             yield f"sin{of}", one.sin, tokens[side]
 
 
-def added(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
-    """Yield what is added to the logits, a head at a time where heads differ, as far as a box needs it."""
-    if paper.added is None or not asked & {"masked", "weights", "context", "output"}:
-        return
-    alike = all(np.array_equal(head, paper.added[0]) for head in paper.added)
-    for head, array in enumerate(paper.added[:1] if alike else paper.added, 1):
-        name = words.ADDED if alike else words.STAGE_OF_HEAD.format(stage=words.ADDED, number=head)
-        yield name, array, paper.sheet.problem.tokens
-
-
-def sides(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
-    """Yield q, k and v, a head at a time, as far as a sheet needs them and does not ask them."""
-    exact = paper.exact
+def later_stages(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
+    """Yield q, k and v, and what is added to the logits, as far as a sheet needs them and does not ask them."""
+    problem = paper.sheet.problem
     needed = "qkv" if asked & {"context", "output"} else "qk" if asked - {"q", "k", "v"} else ""
     for side in needed:
-        if side in asked or side not in exact:
-            continue
-        tokens = paper.sheet.problem.tokens if side == "q" else paper.sheet.problem.key_tokens
-        for head, array in enumerate(exact[side], 1):
-            yield words.STAGE_OF_HEAD.format(stage=side, number=head) if len(exact[side]) > 1 else side, array, tokens
+        if side not in asked and side in paper.exact:
+            yield from by_head(side, paper.exact[side], problem.tokens if side == "q" else problem.key_tokens)
+    if paper.added is not None and asked & {"masked", "weights", "context", "output"}:
+        alike = bool((paper.added == paper.added[:1]).all())
+        yield from by_head("added", paper.added[:1] if alike else paper.added, problem.tokens)
+
+
+def by_head(name: str, heads: Array, tokens: Sequence[str]) -> Iterator[Named]:
+    """Yield an array a head at a time."""
+    for number, array in enumerate(heads, start=1):
+        yield f"{name}, head {number}" if len(heads) > 1 else name, array, tokens
 
 
 def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[str, Any]:
@@ -184,8 +166,7 @@ def box(paper: Paper, blank: Blank) -> dict[str, Any]:
 
 def matrix_of(array: Array, paper: Paper) -> list[list[str]]:
     """Return the cells of one head, written to the decimals that are asked."""
-    shown = array.T if paper.turned else array
-    return [[written(number, paper.digits) for number in line] for line in shown.tolist()]
+    return [[written(number, paper.digits) for number in line] for line in (array.T if paper.turned else array)]
 
 
 def written(number: float, digits: int) -> str:
@@ -194,42 +175,28 @@ def written(number: float, digits: int) -> str:
 
 
 def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
-    """Return what one mistake gives in the first box that it changes."""
-    made = told.made.get(told.stage)
-    array = None if made is None else made if made.ndim == 3 else made[None]
-    blank = next(blank for blank in paper.blanks if blank.stage == told.stage)
-    fits = array is not None and array.shape == blank.right.shape
-    cells = [matrix_of(head, paper) for head in array] if fits and array is not None else []
+    """Return what one mistake gives in the first box that it changes; no numbers where it changes the shape."""
+    made, blank = told.made.get(told.stage), next(blank for blank in paper.blanks if blank.stage == told.stage)
+    heads = () if made is None else made if made.ndim == 3 else made[None]
+    cells = [matrix_of(head, paper) for head in heads] if np.shape(heads) == blank.right.shape else []
     return {"name": told.name, "says": told.says, "stage": told.stage, "tables": cells}
 
 
-def blank_data(paper: Paper, file: str) -> dict[str, Any]:
-    """Return what a page needs that only saves what is typed."""
-    return {"file": file, "digits": paper.digits, "turned": paper.turned, "exam": True, "hides": bool(crossed(paper))}
-
-
-def data(paper: Paper, file: str) -> dict[str, Any]:
+def data(paper: Paper) -> dict[str, Any]:
     """Return what the page checks with: every stage in full digits, and how each follows from the one before."""
     sheet = paper.sheet
-    arrays = {name: nested(array if array.ndim == 3 else array[None]) for name, array in paper.exact.items()}
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
     return {
-        "file": file,
-        "digits": paper.digits,
         "rooms": {stage: paper.room(stage) for stage in paper.turned_sides},
-        "turned": paper.turned,
-        "hides": bool(crossed(paper)),
         "order": [blank.stage for blank in paper.blanks],
         "scratch": list(sheet.scratch or ()),
-        "exact": arrays,
+        "exact": {name: nested(array if array.ndim == 3 else array[None]) for name, array in paper.exact.items()},
         "added": None if paper.added is None else nested(paper.added),
         "cap": paper.cap,
         "extra": paper.extra,
         "normalizer": sheet.settled.rules.normalizer.name,
         "scale": sheet.settled.multiplier,
-        "W_o": nested(projections["W_o"]) if "W_o" in projections else None,
-        "b_o": nested(projections["b_o"]) if "b_o" in projections else None,
-        "corners": {blank.stage: [list(blank.rows), list(blank.columns)] for blank in paper.blanks},
+        **{name: nested(projections[name]) if name in projections else None for name in ("W_o", "b_o")},
     }
 
 
@@ -246,88 +213,69 @@ def nested(array: Array) -> Any:
     return [nested(part) for part in array]
 
 
-HEADS_POOLED = {
-    "first": "cut into heads of {width} columns, of which the first {heads.shared} are used",
-    "mean": "cut into {heads.given} heads of {width} columns, then averaged in {heads.shared} groups of neighbors",
-}
-FORMULAS = {
-    "q": words.FORMULA_SIDE,
-    "k": words.FORMULA_SIDE,
-    "v": words.FORMULA_SIDE,
-    "scores": "scores = q kᵀ",
-    "logits": "logits = scores × {scale}",
-    "capped": "capped = {cap} tanh(logits / {cap})",
-    "masked": "masked = {logits} + {added}{hidden}",
-    "weights": "weights = exp({of}) / sum of exp({of}) over the row",
-    "context": "context = weights v",
-    "output": "output = context of all heads, side by side{projection}",
-}
-TURNED = {
-    "q": words.TURNED_SIDE,
-    "k": words.TURNED_SIDE,
-    "v": words.TURNED_SIDE,
-    "scores": "scores = kᵀ q: a column for each query",
-    "weights": "weights = exp({of}) / sum of exp({of}) over the column",
-    "context": "context = v weights",
-    "output": "output = context of all heads, one below the other",
-}
-OTHER_WEIGHTS = {
-    "sum": "weights = {of} / sum of {of} over the row",
-    "sigmoid": "weights = 1 / (1 + exp(−{of})), each by itself",
-}
 CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
 """Stages after q, k and v, each before the one that it is made of."""
 
 
 def formula(paper: Paper, blank: Blank) -> str:
     """Return how a box is computed, and how each stage is that lies between it and the box before."""
-    crossing = [words.WRITTEN_HIDDEN] if blank.stage == "masked" and crossed(paper) else []
-    parts = [of_stage(paper, blank.stage), *crossing]
-    asked = {other.stage for other in paper.blanks}
+    known, asked = formulas(paper), {other.stage for other in paper.blanks}
+    parts = [known[blank.stage]]
+    if blank.stage == "masked" and crossed(paper):
+        parts.append("written -inf or x")
     for stage in CHAIN[CHAIN.index(blank.stage) + 1 :] if blank.stage in CHAIN else ():
         if stage in asked or stage not in paper.exact or (stage == "weights" and paper.given_weights):
             break
-        parts += steps_between(paper, stage)
+        if not is_stage_before(paper, stage):
+            parts.append(known[stage].replace("logits = scores", "logit = score"))
     return ", ".join(parts)
 
 
-def steps_between(paper: Paper, stage: str) -> Iterator[str]:
-    """Yield how a stage that no box asks is computed, where it is not the stage before it again."""
-    if stage == "logits":
-        plain = paper.sheet.settled.multiplier == 1
-        yield "logit = score" if plain else f"logit = score × {scale_written(paper)}"
-    elif not (
+def is_stage_before(paper: Paper, stage: str) -> bool:
+    """Say whether a stage is the one before it again."""
+    return (
         (stage == "capped" and paper.cap is None)
         or (stage == "masked" and paper.added is None)
-        or (stage == "context" and lone(paper))
-    ):
-        yield of_stage(paper, stage)
+        or (stage == "context" and is_context_the_output(paper))
+    )
 
 
-def of_stage(paper: Paper, stage: str) -> str:
-    """Return how a stage is computed from the one before."""
-    settled, projections = paper.sheet.settled, paper.sheet.problem.projections
-    if stage == "output" and lone(paper):
-        return "output = v weights" if paper.turned else "output = weights v"
-    text = (TURNED if paper.turned else {}).get(stage, FORMULAS[stage])
-    if stage == "output" and paper.turned and settled.output_projection:
-        text = "output = W_oᵀ times the context of all heads, one below the other"
-    if stage == "weights":
-        extra = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
-        text = OTHER_WEIGHTS.get(settled.rules.normalizer.name, text)
-        text += f", one more logit in the sum: {extra}" if extra else ""
+def formulas(paper: Paper) -> dict[str, str]:
+    """Return how each stage is computed from the one before."""
+    settled, projections, turned = paper.sheet.settled, paper.sheet.problem.projections, paper.turned
     logits = "logits" if paper.cap is None else "capped"
-    weighed = logits if paper.added is None else "masked"
-    from_memory = stage in "kv" and paper.sheet.problem.memory is not None
-    cap = "" if paper.cap is None else f"{paper.cap:.10g}"
-    hidden = words.HIDDEN if crossed(paper) else ""
-    told = text.format(
-        side=stage, source=words.MEMORY if from_memory else "x", scale=scale_written(paper), cap=cap,
-        logits=logits, of=weighed, added=words.ADDED, hidden=hidden,
-        projection=", times W_o" if settled.output_projection else "",
-    )  # fmt: skip
-    bias = "b_o" if stage == "output" and settled.output_projection else f"b_{stage}" if stage in "qkv" else ""
-    return told + (f" + {bias}" if bias in projections else "") + parting(paper, stage) + turning(paper, stage)
+    of, line, cap = logits if paper.added is None else "masked", "column" if turned else "row", f"{paper.cap or 0:.10g}"
+    extra = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
+    weights = {
+        "sum": f"weights = {of} / sum of {of} over the row",
+        "sigmoid": f"weights = 1 / (1 + exp(−{of})), each by itself",
+    }.get(settled.rules.normalizer.name, f"weights = exp({of}) / sum of exp({of}) over the {line}")
+    stages = {
+        "scores": "scores = kᵀ q: a column for each query" if turned else "scores = q kᵀ",
+        "logits": "logits = scores" if settled.multiplier == 1 else f"logits = scores × {scale_written(paper)}",
+        "capped": f"capped = {cap} tanh(logits / {cap})",
+        "masked": f"masked = {logits} + added{', −∞ where a token may not look' if crossed(paper) else ''}",
+        "weights": weights + (f", one more logit in the sum: {extra}" if extra else ""),
+        "context": f"context = {'v weights' if turned else 'weights v'}",
+        "output": output_formula(paper),
+    }
+    for side in ("q", "k", "v"):
+        source = "x" if side == "q" or paper.sheet.problem.memory is None else "memory"
+        bias = f" + b_{side}" if f"b_{side}" in projections else ""
+        stages[side] = f"{side} = {f'W_{side}ᵀ {source}' if turned else f'{source} W_{side}'}{bias}"
+    return {stage: f"{text}{parting(paper, stage)}{turning(paper, stage)}" for stage, text in stages.items()}
+
+
+def output_formula(paper: Paper) -> str:
+    """Return how the output is computed of the heads."""
+    settled, turned = paper.sheet.settled, paper.turned
+    if is_context_the_output(paper):
+        return f"output = {'v weights' if turned else 'weights v'}"
+    heads = f"context of all heads, {'one below the other' if turned else 'side by side'}"
+    if not settled.output_projection:
+        return f"output = {heads}"
+    bias = " + b_o" if "b_o" in paper.sheet.problem.projections else ""
+    return f"output = {f'W_oᵀ times the {heads}' if turned else f'{heads}, times W_o'}{bias}"
 
 
 def turning(paper: Paper, stage: str) -> str:
@@ -335,11 +283,19 @@ def turning(paper: Paper, stage: str) -> str:
     one = paper.turned_sides.get(stage)
     if one is None or not one.pairs:
         return ""
-    lines = words.LINES_OF_TURNED if paper.turned else words.COLUMNS
     pairs = ", ".join(f"({left + 1}, {right + 1})" for left, right in one.pairs)
-    several = f" {words.IN_EACH_HEAD}" if len(paper.exact[stage]) > 1 else ""
-    text = words.PAIR_TURNED if len(one.pairs) == 1 else words.PAIRS_TURNED
-    return ", " + text.format(lines=lines, pairs=pairs, several=several)
+    lines, heads = "rows" if paper.turned else "columns", " of each head" if len(paper.exact[stage]) > 1 else ""
+    first, last = ("", "") if len(one.pairs) == 1 else ("the pairs of ", " and the pair")
+    return (
+        f", then {first}{lines} (a, b) = {pairs}{heads} turned: a cos − b sin and a sin + b cos, "
+        f"with the cos and sin of the token{last}"
+    )
+
+
+HEADS_POOLED = {
+    "first": "cut into heads of {width} columns, of which the first {heads.shared} are used",
+    "mean": "cut into {heads.given} heads of {width} columns, then averaged in {heads.shared} groups of neighbors",
+}
 
 
 def parting(paper: Paper, stage: str) -> str:
@@ -347,16 +303,17 @@ def parting(paper: Paper, stage: str) -> str:
     shares = paper.sheet.settled.heads
     if stage in ("scores", "context") and shares.shared < shares.query:
         one, other = ("q", "k") if stage == "scores" else ("weights", "v")
-        return ", " + words.HEADS_SHARE.format(count=shares.query // shares.shared, one=one, other=other)
-    matrix = paper.sheet.problem.projections.get(f"W_{stage}")
-    count, _, width = paper.exact[stage].shape if stage in "qkv" else (1, 0, 0)
-    if stage in ("k", "v") and matrix is not None and shares.shared < shares.given:
-        return ", " + HEADS_POOLED[shares.pool].format(width=width, heads=shares)
+        return f", {shares.query // shares.shared} heads of {one} with each head of {other}"
+    if stage not in ("q", "k", "v") or stage not in paper.exact:
+        return ""
+    matrix, (count, _, width) = paper.sheet.problem.projections.get(f"W_{stage}"), paper.exact[stage].shape
+    if stage != "q" and matrix is not None and shares.shared < shares.given:
+        return f", {HEADS_POOLED[shares.pool].format(width=width, heads=shares)}"
     parts = count > 1 and (matrix is None or matrix.shape[1] == count * width)
-    return ", " + words.INTO_HEADS.format(width=width) if parts else ""
+    return f", cut into heads of {width} columns" if parts else ""
 
 
-def lone(paper: Paper) -> bool:
+def is_context_the_output(paper: Paper) -> bool:
     """Say whether the output is the context of one head."""
     return paper.sheet.settled.head == 1 and not paper.sheet.settled.output_projection
 
@@ -365,9 +322,7 @@ def scale_written(paper: Paper) -> str:
     """Write the scale exactly: in few digits where these say all, else beside them as a root or in many digits."""
     multiplier = paper.sheet.settled.multiplier
     few = f"{multiplier:.4g}"
-    if float(few) == multiplier:
-        return few
     number = round(multiplier**-2) if multiplier else 0
-    if number and math.isclose(number**-0.5, multiplier):
+    if float(few) != multiplier and number and math.isclose(number**-0.5, multiplier):
         return f"{few} (1/√{number})"
-    return f"{multiplier:.10g}"
+    return few if float(few) == multiplier else f"{multiplier:.10g}"

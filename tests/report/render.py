@@ -7,7 +7,7 @@ import re
 from matplotlib.figure import Figure as Drawing
 
 from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.report import figures, words
+from attn_exp.report import figures
 from attn_exp.report.markdown import markdown
 from attn_exp.report.page import page
 from attn_exp.report.sections.section import Material
@@ -35,8 +35,7 @@ def complete(text: str) -> str:
 
 def find_braces(text: str) -> list[str]:
     """Return the placeholders that are left in a text, outside of scripts, which fill in their own."""
-    names = {name for word in vars(words).values() for name in re.findall(r"\{(\w+)\}", str(word))}
-    return [name for name in re.findall(r"\{(\w+)\}", re.sub(r"(?s)<script.*?</script>", "", text)) if name in names]
+    return re.findall(r"\{[a-z_]+\}", re.sub(r"(?s)<script.*?</script>", "", text))
 
 
 def drawings_of(comparison: Comparison) -> dict[str, Drawing]:

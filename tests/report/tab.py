@@ -9,7 +9,6 @@ import base64
 import importlib.util
 import json
 import os
-import resource
 import selectors
 import subprocess
 import time
@@ -90,19 +89,7 @@ class Browser:
         os.close(self.commands)
         os.close(self.answers)
         self.process.terminate()
-        before = of_children()
         self.process.wait()
-        ENDED.append(of_children() - before)
-
-
-ENDED: list[float] = []
-"""The seconds that a processor has worked for each browser that has ended: for all tests with a tab, not the last."""
-
-
-def of_children() -> float:
-    """Return the seconds that processors have worked for the processes that this one has started and ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 class Tab:

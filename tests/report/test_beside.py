@@ -29,9 +29,8 @@ def weights_of(run: Run, head: int) -> np.ndarray:
     return np.asarray(weights[head])
 
 
-def show(opened: Tab, folder: Path, versus: Versus, script: bool = True) -> None:
-    page = versus_page(versus)
-    (folder / "page.html").write_text(page if script else page.partition("<script>")[0], encoding="utf-8")
+def show(opened: Tab, folder: Path, versus: Versus) -> None:
+    (folder / "page.html").write_text(versus_page(versus), encoding="utf-8")
     opened.tell("Page.navigate", url="about:blank")
     opened.wait()
     opened.open(folder / "page.html")
@@ -55,12 +54,6 @@ def test_a_head_of_one_run_stands_beside_a_head_of_the_other(opened: Tab, tmp_pa
 
 
 @pytest.mark.long
-def test_without_a_script_both_runs_are_drawn(opened: Tab, tmp_path: Path) -> None:
-    show(opened, tmp_path, beside("mask=causal", "scale=false")[2], script=False)
-    assert texts(opened, "#large figcaption") == ["first: multi_head, head 1", "second: multi_head, head 1"]
-
-
-@pytest.mark.long
 def test_nan_in_one_run_alone_is_a_difference(opened: Tab, tmp_path: Path) -> None:
     """A library that gives NaN where a query sees no key, beside one that gives zeros."""
     blind = ("mask=padding", "mask.padding.lengths=[0]", "variant=[matrix]")
@@ -73,15 +66,6 @@ def test_nan_in_one_run_alone_is_a_difference(opened: Tab, tmp_path: Path) -> No
     opened.ask("attention.choose({ with: 0 })")
     assert "weights: none" in opened.ask("document.getElementById('told').textContent")
     assert opened.console == []
-
-
-def test_two_runs_are_called_by_the_setting_that_parts_them() -> None:
-    versus = beside("scale=false")[2]
-    assert versus.explorer is not None
-    assert [walk["variant"] for walk in versus.explorer.data["walks"]] == [
-        "scale=true: multi_head",
-        "scale=false: multi_head",
-    ]
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from tests.letters import WIDTHS, set_in
 from tests.report.browser import need_chromium
 from tests.report.render import page_of
 from tests.report.tab import tab, visit
-from tests.report.test_report import a_run, hostile
+from tests.report.test_report import a_run
 
 pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
@@ -28,12 +28,6 @@ SETTINGS = ("variant=[looped,unscaled,multi_head]", "mask=causal")
 def page() -> str:
     need_chromium()
     return page_of(a_run(comparison(*SETTINGS)))
-
-
-def test_the_page_opens_without_a_complaint_or_a_request(page: str, tmp_path: Path) -> None:
-    found = visit(page, "return performance.getEntriesByType('resource').map((each) => each.name)", tmp_path)
-    assert found.console == []
-    assert [name for name in found.answer if not name.startswith("data:")] == []
 
 
 MULTIPLIERS = [0.01, 0.5, 1 / math.sqrt(2), 1.0, 7.3, 400.0]
@@ -56,44 +50,25 @@ def test_the_slider_computes_what_numpy_does(page: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(weights, expected.ravel(), rtol=0, atol=1e-12)
 
 
-def test_the_most_that_an_entropy_can_be_knows_the_mask(page: str, tmp_path: Path) -> None:
+def test_moving_the_slider_moves_the_table_and_a_preset_takes_it_back(page: str, tmp_path: Path) -> None:
     """Three causal queries see one, two and three keys: (ln 1 + ln 2 + ln 3) / 3 = 0.5973."""
-    script = "return document.getElementById('told').textContent"
-    assert "of at most 0.5973 nats" in visit(page, script, tmp_path).answer
-
-
-def test_moving_the_slider_moves_the_table(page: str, tmp_path: Path) -> None:
     script = """
-    const slider = document.getElementById("touch-scale");
+    const slider = document.getElementById("touch-scale"), text = (id) => document.getElementById(id).textContent;
     const cells = () => Array.from(document.querySelectorAll("#large tbody td"), (cell) => cell.textContent);
-    const before = cells();
+    const states = [[cells(), text("touch-value"), text("told")]];
     slider.value = 8;
     slider.dispatchEvent(new Event("input"));
-    return { before, after: cells(), told: document.getElementById("touch-value").textContent };
-    """
-    found = visit(page, script, tmp_path).answer
-    assert found["before"] != found["after"]
-    assert found["told"] == "128.0 = 256/√d"
-
-
-@pytest.mark.parametrize("words", [("mask=window", "mask.window.left=0"), ("embeddings.tokens=1",)], ids=" ".join)
-def test_where_each_query_sees_one_key_no_slider_moves_its_weight(words: tuple[str, ...], tmp_path: Path) -> None:
-    alone = page_of(a_run(comparison("embeddings=random", *words)))
-    assert visit(alone, "return document.getElementById('touch').hidden", tmp_path).answer
-
-
-def test_presets_name_the_root(page: str, tmp_path: Path) -> None:
-    script = """
+    states.push([cells(), text("touch-value")]);
     document.querySelector('[data-preset="standard"]').click();
-    const marks = document.querySelectorAll("#touch-marks option");
-    return [
-      document.getElementById("touch-value").textContent,
-      Array.from(marks, (mark) => [mark.label, Number(mark.value)]),
-    ];
+    states.push([cells(), text("touch-value")]);
+    return states;
     """
-    told, marks = visit(page, script, tmp_path).answer
-    assert told == "0.5000 = 1/√d"
-    assert ["1/√d", 0] in marks
+    found = visit(page, script, tmp_path)
+    (before, _, told), (moved, value, *_), (after, standard, *_) = found.answer
+    assert moved != before == after
+    assert (value, standard) == ("128.0 = 256/√d", "0.5000 = 1/√d")
+    assert "of at most 0.5973 nats" in told
+    assert found.console == []
 
 
 FOLLOW = """
@@ -123,19 +98,6 @@ def check_followed(found: dict[str, Any]) -> None:
     np.testing.assert_allclose([float(share) for _, share in found["keys"][:3]], expected_shares(), atol=1e-12)
 
 
-def test_hovering_a_query_lights_its_rows_keys_and_terms(page: str, tmp_path: Path) -> None:
-    script = """
-    const cell = document.querySelector("#walk-1 tr[data-q='1'] td");
-    cell.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
-    const during = lit();
-    cell.dispatchEvent(new MouseEvent("mouseout", { bubbles: true }));
-    return [during, lit()];
-    """
-    during, after = visit(page, FOLLOW + script, tmp_path).answer
-    check_followed(during)
-    assert after == {"queries": [], "tables": 0, "sums": [], "keys": []}
-
-
 def test_focusing_a_query_does_the_same_and_escape_ends_it(page: str, tmp_path: Path) -> None:
     script = """
     const button = document.querySelectorAll("#follow button")[1];
@@ -150,31 +112,6 @@ def test_focusing_a_query_does_the_same_and_escape_ends_it(page: str, tmp_path: 
     focused, pressed, after, released = visit(page, FOLLOW + script, tmp_path).answer
     check_followed(focused)
     assert (pressed, after, released) == ("true", 0, "false")
-
-
-def test_two_variants_are_subtracted(page: str, tmp_path: Path) -> None:
-    script = """
-    attention.choose({ show: attention.choices.findIndex(({ name }) => name === "unscaled"), with: 0 });
-    return [document.getElementById("told").textContent, document.querySelectorAll("#large .minus table").length];
-    """
-    told, tables = visit(page, script, tmp_path).answer
-    rows = {row.variant: row for row in comparison(*SETTINGS).rows}
-    assert tables == 2
-    shown = re.search(r"output: ([0-9.e-]+)", told)
-    assert shown and float(shown[1].rstrip(".")) == pytest.approx(rows["unscaled"].shift, rel=1e-2)
-
-
-@pytest.mark.parametrize("width", [1280, 1760, 1920])
-def test_a_difference_of_twelve_tokens_is_seen_whole(tmp_path: Path, width: int) -> None:
-    need_chromium()
-    run = a_run(comparison("embeddings=random", "embeddings.tokens=12", "variant=[looped,multi_head]"))
-    (tmp_path / "page.html").write_text(page_of(run), encoding="utf-8")
-    with tab(tmp_path) as opened:
-        opened.screen(width)
-        opened.open(tmp_path / "page.html")
-        opened.ask("attention.choose({ show: 1, with: 0 })")
-        assert opened.ask("document.querySelector('.minus .wide tbody').rows.length") == 12
-        assert opened.overflow(".minus .scroll") <= 0
 
 
 @pytest.mark.parametrize("letters", WIDTHS)
@@ -240,18 +177,6 @@ def test_axe_finds_nothing_however_slight(words: tuple[str, ...], tmp_path: Path
         opened.screen(1100, scheme=scheme)
         opened.open(tmp_path / "page.html")
         assert opened.violations() == []
-
-
-def test_hostile_tokens_run_nothing(tmp_path: Path) -> None:
-    need_chromium()
-    page = page_of(a_run(hostile()))
-    script = """
-    const all = (name) => document.querySelectorAll(name);
-    return [all("#follow button")[0].textContent, all("script").length];
-    """
-    found = visit(page, script, tmp_path)
-    assert found.console == []
-    assert found.answer == ["<script>f(1)</script>", 2]
 
 
 def test_paper_keeps_the_glossary_and_breaks_no_word(tmp_path: Path) -> None:

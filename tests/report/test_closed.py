@@ -12,10 +12,9 @@ import pytest
 from PIL import Image
 
 from attn_exp.experiment.comparison import settled_as
-from attn_exp.report.charts.chart import Heat
 from attn_exp.report.charts.matplotlib_figure import figure_of
 from attn_exp.report.charts.svg import chart_as_svg
-from attn_exp.report.figures import overview, weights
+from attn_exp.report.figures import weights
 from attn_exp.report.views import seen
 from attn_exp.report.walk import closed_by_mask
 from tests.compose import comparison
@@ -78,19 +77,6 @@ def test_masked_cells_of_a_figure_are_grey_and_hold_no_number() -> None:
     assert len(shown.texts) == 6
 
 
-def test_masked_cells_of_many_heads_are_grey_in_their_overview() -> None:
-    words = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=10", "head=10", "variant=[multi_head]")
-    heats = [
-        part for part in overview.plan(seen(comparison(*words, "mask=causal")), 6.3).parts if isinstance(part, Heat)
-    ]
-    for heat in heats:
-        assert heat.closed is not None
-        assert (heat.closed[:, :5] == np.triu(np.ones((5, 5), bool), 1)).all()
-        assert not heat.closed[np.isnan(heat.matrix)].any()
-    plain = [part for part in overview.plan(seen(comparison(*words)), 6.3).parts if isinstance(part, Heat)]
-    assert len(heats) == len(plain) and {heat.closed is None for heat in plain} == {True}
-
-
 def test_without_a_mask_nothing_is_closed_and_a_leak_is_not_hidden() -> None:
     plain = comparison("variant=[matrix]")
     weights = np.zeros((1, 3, 3))
@@ -107,19 +93,6 @@ def test_a_long_run_has_no_control_without_effect(opened: Tab, tmp_path: Path) -
     show(opened, tmp_path, "variant=[matrix,blockwise]", "embeddings=random", "embeddings.tokens=800")
     shown = f"{SHOWN.format('button, select, input')}.map((each) => each.id)"
     assert set(opened.ask(shown)) <= {"choice-token", "all-rows", "depth"}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("words", "buttons"), [((), ["1/√d", "no scaling"]), (("scale=0.3",), ["1/√d", "this run", "no scaling"])], ids=str
-)
-def test_buttons_of_the_slider_lead_to_different_scales(
-    opened: Tab, tmp_path: Path, words: tuple[str, ...], buttons: list[str]
-) -> None:
-    show(opened, tmp_path, "variant=[matrix]", *words)
-    shown = f"{SHOWN.format('[data-preset]')}.map((each) => each.textContent)"
-    assert opened.ask(shown) == buttons
-    assert opened.ask("document.getElementById('choice-show').checkVisibility()") is False
 
 
 def test_queries_after_a_past_see_it() -> None:

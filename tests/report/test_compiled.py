@@ -42,12 +42,6 @@ def test_a_template_is_compiled_once(folder: Path) -> None:
     assert Watched.compilations == 1
 
 
-def test_another_text_is_compiled_anew(folder: Path) -> None:
-    rendered(folder)
-    (folder / "page").write_text("now {{ word }}")
-    assert rendered(folder) == "now said"
-
-
 @pytest.mark.parametrize("what", ["options", "jinja"])
 def test_other_options_and_another_jinja_compile_anew(what: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rendered(folder)
@@ -72,9 +66,3 @@ def test_what_was_kept_in_part_is_compiled_anew(length: int, folder: Path) -> No
     kept.write_bytes(kept.read_bytes()[:length])
     assert [rendered(folder), rendered(folder)] == ["said", "said"]
     assert Watched.compilations == 2
-
-
-def test_nothing_is_kept_where_python_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert rendered(folder) == "said"
-    assert not (folder / "__pycache__").exists()

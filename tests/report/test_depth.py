@@ -55,13 +55,6 @@ def test_one_button_of_the_page_changes_what_is_seen_and_back(depth: str, tmp_pa
     assert (brief[1], whole[1]) == ("true", "false")
 
 
-def test_without_a_script_the_page_shows_what_the_setting_says() -> None:
-    """A style sheet hides what is left out, by an attribute that the page is written with."""
-    page = page_of(a_run(comparison("report.depth=reading")))
-    assert page.count('data-depth="reading"') == 2  # the element's, and the rule's
-    assert '<th scope="col" class="number deep" data-column="error_ulp">error ulp</th>' in page
-
-
 def test_files_have_every_number_whatever_is_shown() -> None:
     (head, *_) = csv.reader(io.StringIO(records.written(Row, comparison("report.depth=reading").rows)))
     assert {"error_ulp", "flops", "row_sum_error", "differs_at"} <= set(head)

@@ -100,12 +100,6 @@ def test_the_row_compared_with_is_the_one_that_is_named() -> None:
     assert "1 head moves it by up to" in text and "then leaving out W_o by up to" in text
 
 
-def test_a_run_of_an_earlier_version_names_no_cause() -> None:
-    found = replace(comparison("embeddings=she_likes_coffee"), taken_apart=False)
-    assert said(found).startswith("looped, matrix and scaled compute the same function (A); multi_head differs from")
-    assert said(found).endswith(" in the output.")
-
-
 def test_a_run_too_large_names_what_differs_and_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attn_exp.experiment.ladder.LARGE", 1)
     assert said(comparison()).endswith(": form=matrix and 2 heads and W_o; the run is too large to tell them apart.")

@@ -12,10 +12,11 @@ import pytest
 
 from tests.compose import comparison
 from tests.report.render import markdown_of, page_of
-from tests.report.tab import DRAWN, Tab
+from tests.report.tab import Tab
 from tests.report.test_report import a_run
 
 SCREEN = 900
+DEFAULT = "python -m attn_exp"
 VISIBLE = "Array.from(document.querySelectorAll('%s')).filter((each) => each.checkVisibility())"
 LINES = """Array.from(document.querySelectorAll('#large .lines .all path'), (path) =>
   [Number(path.getAttribute('stroke-width')), (path.getAttribute('d').match(/M/g) || []).length])"""
@@ -31,9 +32,11 @@ MASKED = ("mask=causal", "head=2")
 TWELVE = ("embeddings=random", "embeddings.tokens=16", "embeddings.d_model=96", "head=12", "variant=[multi_head]")
 
 
-def show(opened: Tab, folder: Path, *words: str, address: str = "") -> None:
+def show(opened: Tab, folder: Path, *words: str, address: str = "", command: str = "") -> None:
     """Open the page of a run with these words as a reader does, at an address within it."""
-    (folder / "page.html").write_text(page_of(a_run(comparison(*words))), encoding="utf-8")
+    run = a_run(comparison(*words))
+    run = replace(run, about={**run.about, "command": command}) if command else run
+    (folder / "page.html").write_text(page_of(run), encoding="utf-8")
     opened.screen(1280, SCREEN)
     opened.tell("Page.navigate", url="about:blank")
     opened.wait()
@@ -45,10 +48,6 @@ def texts(opened: Tab, selector: str) -> list[str]:
     return list(opened.ask(f"{VISIBLE % selector}.map((each) => each.innerText.trim())"))
 
 
-SEVEN = "variant=[looped,scaled,linear,decode,blockwise,multi_head,multi_query]"
-MANY = ("embeddings=random", "embeddings.tokens=12", "mask=causal", "scale=false", SEVEN)
-
-
 def test_the_default_page_is_no_larger_than_it_was_and_a_layer_goes_without_what_it_cannot_use() -> None:
     run = a_run(comparison())
     default = page_of(replace(run, about={**run.about, "command": "python -m attn_exp"}))
@@ -56,18 +55,6 @@ def test_the_default_page_is_no_larger_than_it_was_and_a_layer_goes_without_what
     layer = page_of(a_run(comparison(*TWELVE)))
     assert len(layer.encode()) <= 220 * 1024
     assert "live.compute" not in layer and "live.compute" in default
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("words", "screens"),
-    [((), 5), (MASKED, 5), (TWELVE, 6), (MANY, 6)],
-    ids=["default", "causal", "twelve", "seven variants"],
-)
-def test_a_page_is_short(opened: Tab, tmp_path: Path, words: tuple[str, ...], screens: int) -> None:
-    show(opened, tmp_path, *words)
-    assert opened.ask("document.documentElement.scrollHeight") <= screens * SCREEN
-    assert opened.console == []
 
 
 @pytest.mark.long
@@ -157,13 +144,6 @@ def test_an_address_that_names_nothing_says_so(opened: Tab, tmp_path: Path, addr
 
 
 @pytest.mark.long
-def test_an_address_that_names_what_is_there_says_nothing(opened: Tab, tmp_path: Path) -> None:
-    for right in ("", "#weights", "#walk-2", "#show=multi_head.2&with=looped&query=2&view=lines"):
-        show(opened, tmp_path, *MASKED, address=right)
-        assert texts(opened, "#weights > [role=status]") == []
-
-
-@pytest.mark.long
 def test_lines_are_as_thick_as_weights_and_a_query_shows_its_own(opened: Tab, tmp_path: Path) -> None:
     """Three queries that see one, two and three keys have six lines; the first gives all to itself."""
     show(opened, tmp_path, *MASKED)
@@ -245,35 +225,6 @@ def test_the_walk_of_y_shows_what_it_is_made_of(opened: Tab, tmp_path: Path) -> 
 
 
 @pytest.mark.long
-def test_a_number_of_another_head_is_changed_where_it_stands(opened: Tab, tmp_path: Path) -> None:
-    """Of ten tokens a page shows four columns of W: those of head 2 begin with the fifth."""
-    words = ("embeddings=random", "embeddings.tokens=10", "embeddings.d_model=8", "head=2", "variant=[multi_head]")
-    show(opened, tmp_path, *words, address="#show=multi_head.2")
-    cell = "document.querySelector('#walk-1-W_q [data-head=\"1\"] tbody tr:nth-child(2) td:nth-of-type(2)')"
-    before = comparison(*words).problem
-    assert before.x is not None
-    matrix = before.projections["W_q"].copy()
-    assert opened.ask(f"{cell}.textContent").replace("\u2212", "-") == f"{matrix[1, 5]:.4f}"
-    opened.ask(f"{cell}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
-    opened.ask("document.querySelector('.edit').value = '2'")
-    opened.ask("document.querySelector('.edit').dispatchEvent(new InputEvent('input', {bubbles: true}))")
-    opened.press("Enter")
-    matrix[1, 5] = 2
-    assert opened.ask(f"{cell}.querySelector('ins').textContent").startswith("2.0")
-    assert len(texts(opened, "#walk-1-W_q ins")) == 1
-    opened.ask("document.querySelector('#walk-1-W_o [data-head=\"1\"] tbody td').click()")
-    opened.ask("document.querySelector('.edit').value = '3'")
-    opened.ask("document.querySelector('.edit').dispatchEvent(new InputEvent('input', {bubbles: true}))")
-    opened.press("Enter")
-    assert opened.ask("attention.live.now.W_o[4][0]") == 3
-    shown = opened.ask("Array.from(document.querySelectorAll('#walk-1-q [data-head=\"1\"] tr.now td'), "
-                       "(cell) => (cell.querySelector('ins') || cell).textContent)")  # fmt: skip
-    expected = before.x[0] @ matrix[:, 4:8]
-    np.testing.assert_allclose([float(text.replace("\u2212", "-")) for text in shown], expected, atol=0.0006)
-    assert "W_q[2, 6]" in opened.ask("document.querySelector('.changed p').textContent")
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [MASKED, ("convention=udl", "mask=padding", "mask.padding.lengths=[0]"), ("scale=40000", "variant=[matrix]")],
@@ -292,30 +243,6 @@ def test_what_is_written_later_has_the_digits_of_the_report(
 
 
 @pytest.mark.long
-def test_an_explorer_with_two_choices_is_sound_in_either_light(opened: Tab, tmp_path: Path) -> None:
-    show(opened, tmp_path, *MASKED, address="#show=looped&with=multi_head.2")
-    for scheme in ("light", "dark"):
-        opened.screen(1280, SCREEN, scheme)
-        assert opened.violations() == []
-    for width in (390, 1920):
-        opened.screen(width, SCREEN)
-        opened.ask(DRAWN)
-        assert opened.overflow() <= 0
-
-
-def guided(opened: Tab, folder: Path, address: str = "") -> None:
-    """Open the page of the default run, as its command names it."""
-    run = a_run(comparison())
-    run = replace(run, about={**run.about, "command": "python -m attn_exp"})
-    (folder / "page.html").write_text(page_of(run), encoding="utf-8")
-    opened.screen(1280, SCREEN)
-    opened.tell("Page.navigate", url="about:blank")
-    opened.wait()
-    opened.tell("Page.navigate", url=(folder / "page.html").absolute().as_uri() + address)
-    opened.wait()
-
-
-@pytest.mark.long
 def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab, tmp_path: Path) -> None:
     """Each step is a run of its own, which says the same."""
     steps = [
@@ -325,7 +252,7 @@ def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab,
         ("mask=causal", "head=2", "variant=[multi_head]"),
         ("head=2", "variant=[multi_head]"),
     ]
-    guided(opened, tmp_path)
+    show(opened, tmp_path, command=DEFAULT)
     assert opened.ask("document.documentElement.scrollHeight") <= 5 * SCREEN
     framed = []
     for place, words in enumerate(steps):
@@ -360,9 +287,9 @@ def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab,
     opened.screen(1280, SCREEN)
     assert texts(opened, "#large figcaption") == ["no scale"]
     assert opened.console == []
-    guided(opened, tmp_path, "#show=multi_head.2")
+    show(opened, tmp_path, address="#show=multi_head.2", command=DEFAULT)
     assert texts(opened, ".guide") == []
-    guided(opened, tmp_path)
+    show(opened, tmp_path, command=DEFAULT)
     opened.click("#overview button[aria-label='multi_head, head 1']")
     assert texts(opened, ".guide") == [] and texts(opened, "#large figcaption") == ["multi_head, head 1"]
 

@@ -190,7 +190,7 @@ def walks_of(*words: str) -> list[dict[str, Any]]:
 
 def parts_of(walk: dict[str, Any]) -> dict[str, tuple[tuple[str, int], ...]]:
     """Return what stands below the columns of each matrix that a walk shows."""
-    return {step.stage: step.tables[0].parts for step in walk["steps"] if step.stage[:2] == "W_"}
+    return {step.stage: step.tables[0].parts for step in walk["new"] if step.stage[:2] == "W_"}
 
 
 def test_several_heads_show_the_input_in_place_with_their_columns() -> None:

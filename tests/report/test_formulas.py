@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.classroom.paper import Paper, of_side
+from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError
 from attn_exp.report import worksheet
 from attn_exp.report.worksheet import formula
-from attn_exp.rules.positions.position import Position
 from tests.report.browser import need_chromium
 from tests.report.tab import visit
 
@@ -109,12 +108,6 @@ def test_what_no_line_can_say_makes_no_sheet(rule: str) -> None:
         attn_exp.sheet("variant=[matrix]", rule)
 
 
-def test_what_is_given_is_not_asked() -> None:
-    paper = attn_exp.sheet("experiment=attention_times_value", "variant=[matrix]").paper
-    assert [blank.stage for blank in paper.blanks] == ["output"]
-    assert [matrix["name"] for matrix in worksheet.given(paper)] == ["v", "weights"]
-
-
 def turned_by_hand(rows: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairs: list[tuple[int, int]]) -> np.ndarray:
     """Turn pairs of columns, numbered from 1, as the line of a sheet says."""
     made = rows.copy()
@@ -196,30 +189,11 @@ def test_the_scores_of_heads_that_share_keys_follow_from_the_sheet(pool: str) ->
     assert lines["scores"] == "scores = q kᵀ, 2 heads of q with each head of k"
 
 
-def test_a_position_that_turns_no_pairs_is_given_turned() -> None:
-    class Stretched(Position):
-        def turn(self, heads: np.ndarray, positions: np.ndarray) -> np.ndarray:
-            return np.asarray(heads * (1 + positions[:, None]))
-
-    class Bent(Position):
-        def turn(self, heads: np.ndarray, positions: np.ndarray) -> np.ndarray:
-            return np.asarray(heads**2)
-
-    for position in (Stretched(), Bent()):
-        assert of_side([position], "q", 4, np.arange(3)) is None
-
-
 def test_a_memory_is_given_too() -> None:
     paper = attn_exp.sheet("variant=[matrix]", "embeddings.memory=2").paper
     given = shown(paper)
     assert np.abs(given["memory"] @ given["W_k"] - paper.blanks[1].right[0]).max() < 1e-4
     assert formula(paper, paper.blanks[1]) == "k = memory W_k"
-
-
-def test_as_many_digits_are_given_as_are_asked() -> None:
-    paper = attn_exp.sheet("variant=[matrix]", "digits=6").paper
-    given = shown(paper)
-    assert np.abs(given["x"] @ given["W_q"] - paper.blanks[0].right[0]).max() < 5e-9
 
 
 @pytest.mark.long
@@ -241,27 +215,3 @@ def test_what_no_box_holds_may_be_rounded_too(tmp_path: Path) -> None:
     return sheet.inputs.map((input) => input.className);
     """
     assert set(visit(worksheet.page(exercise.paper, "", "a.csv"), script, tmp_path).answer) == {"right"}
-
-
-def test_a_row_left_empty_may_have_been_rounded() -> None:
-    exercise = attn_exp.sheet("variant=[matrix]", "digits=1")
-    right = {blank.stage: blank.right[0] for blank in exercise.paper.blanks}
-    boxes = {stage: np.round(right[stage], 1) for stage in "qkv"}
-    boxes["scores"] = np.round(boxes["q"] @ boxes["k"].T, 1)
-    boxes["logits"] = np.round(boxes["scores"] / 2, 1)
-    powers = np.exp(boxes["logits"])
-    boxes["weights"] = np.round(powers / powers.sum(axis=1, keepdims=True), 1)
-    boxes["output"] = np.round(boxes["weights"] @ boxes["v"], 1)
-    assert np.abs(boxes["output"] - right["output"]).max() > 0.05
-    for stage in ("weights", "v"):
-        some = {**boxes, stage: np.where(np.arange(len(boxes[stage]))[:, None] == 0, np.nan, boxes[stage])}
-        assert exercise.check(some).passed
-        assert exercise.check({name: box for name, box in boxes.items() if name != stage}).passed
-
-
-@pytest.mark.long
-def test_mistakes_of_another_shape_are_tried_on_a_sheet_that_asks_some_stages() -> None:
-    exercise = attn_exp.sheet("variant=[multi_head]", "head=2", "stages=[context]")
-    checked = exercise.check(context=exercise.paper.blanks[0].right + 1.0)
-    assert checked.mistakes == ()
-    assert not checked.passed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import random
 import shlex
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attn_exp.config.compose import composed
-from attn_exp.experiment.compare import compare
 from attn_exp.forms.trace import Trace
 from tests.compose import comparison
 from tests.report.live_page import CELLS, show, table, type_into
 from tests.report.tab import DRAWN, Tab
-from tests.report.test_live import COMMANDS, changed, start_of
 
 pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
@@ -31,7 +27,6 @@ BOXES = "Array.from(document.querySelectorAll('.nudge button'), (one) => one.get
 EDGE = "document.querySelector('%s').getBoundingClientRect().%s"
 STILL = "document.querySelectorAll('.still, .of-run, ins').length"
 NOW = "JSON.stringify(attention.live.now, (_, value) => (Object.is(value, -0) ? '-0' : value))"
-NUMBERS = ("x", "memory", "q", "k", "v", "weights")
 
 
 def middle(opened: Tab, selector: str) -> dict[str, float]:
@@ -74,15 +69,6 @@ def test_a_finger_opens_the_editor_and_buttons_beside_it_change_the_number(opene
     opened.screen(1280)
 
 
-def test_buttons_stand_beside_their_cell_also_when_the_table_grows(opened: Tab, tmp_path: Path) -> None:
-    show(opened, tmp_path, "variant=[looped]")
-    opened.click(X % (1, 2))
-    opened.type("1.123456")
-    assert 0 <= opened.ask(f"{EDGE % ('.nudge', 'top')} - {EDGE % ('.edit', 'bottom')}") <= 6
-    opened.click(NUDGE % 2)
-    assert opened.ask(FIRST_X) == 1.133456
-
-
 GIVEN = (
     "embeddings=inline", "projections=none", "embeddings.q=[[0.5,0.5,1,2],[1,2,3,4]]",
     "embeddings.k=[[1,2,0,1],[3,4,1,1]]", "embeddings.v=[[1,2,0,3],[3,4,1,1]]",
@@ -106,25 +92,6 @@ def test_only_tables_that_show_what_was_given_ask_to_be_typed_into(
     assert opened.ask(HINTS) == tables
     type_into(opened, opened.ask(CELLS) - 1, "2.125")
     assert sum(2.125 in row for rows in json.loads(opened.ask(NOW)).values() for row in rows) == 1
-
-
-def test_where_no_table_shows_what_was_given_the_page_says_so(opened: Tab, tmp_path: Path) -> None:
-    show(opened, tmp_path, *GIVEN, "variant=[multi_head]", "kv_head=1", "position=rope")
-    assert opened.ask(HINTS) == [""]
-    assert "Numbers cannot be changed in the page here" in opened.ask(
-        "document.querySelector('.walk .note').textContent"
-    )
-    assert opened.ask(CELLS) == 0
-
-
-def test_a_pen_drags(opened: Tab, tmp_path: Path) -> None:
-    show(opened, tmp_path, "variant=[looped]")
-    where = middle(opened, X % (1, 2))
-    for kind, down in (("mousePressed", 0), ("mouseMoved", -20), ("mouseMoved", -40), ("mouseReleased", -40)):
-        opened.tell("Input.dispatchMouseEvent", type=kind, x=where["x"], y=where["y"] + down, button="left", buttons=1,
-                    clickCount=1, pointerType="pen")  # fmt: skip
-    assert opened.ask(FIRST_X) == 0.3
-    assert opened.ask("document.querySelectorAll('.edit').length") == 0
 
 
 def test_what_cannot_follow_is_said_to_be_the_runs_own_until_the_numbers_are_back(opened: Tab, tmp_path: Path) -> None:
@@ -189,33 +156,4 @@ def test_large_pictures_of_weights_are_drawn_anew_as_the_program_draws_them(
     assert opened.console == []
 
 
-DESCRIBED = (("experiment=attention_times_value",), ("experiment=udl_self_attention",))
 """Runs whose settings say how an array is drawn: a command takes that back first, which a file has no way to say."""
-
-
-@pytest.mark.parametrize("words", COMMANDS[1::2], ids=" ".join)
-def test_yaml_in_a_folder_of_ones_own_runs_to_exactly_these_numbers(
-    opened: Tab, tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    found, source = show(opened, tmp_path, *words), random.Random(11)
-    for cell, text in zip(source.sample(range(opened.ask(CELLS)), 4), ("-0", "1e-320", "-2.125", "7e9"), strict=True):
-        type_into(opened, cell, text)
-    if words in DESCRIBED:
-        buttons = "Array.from(document.querySelectorAll('.changed button'), (button) => button.textContent)"
-        assert opened.ask(buttons) == ["Back to the run's numbers", "Command", "Copy"]
-        return
-    opened.click(".changed button:nth-of-type(3)")
-    text = opened.ask("document.querySelector('.changed textarea').value")
-    assert "# Save as mine/experiment/changed.yaml" in text
-    (tmp_path / "mine" / "experiment").mkdir(parents=True)
-    (tmp_path / "mine" / "experiment" / "changed.yaml").write_text(text, encoding="utf-8")
-    again = compare(composed(("experiment=changed",), (str(tmp_path / "mine"),)))
-    wanted = changed(found.problem, json.loads(opened.ask(NOW)))
-    assert (again.problem.tokens, again.problem.key_tokens) == (wanted.tokens, wanted.key_tokens)
-    assert [row.variant for row in again.rows] == [row.variant for row in found.rows]
-    assert [row.multiplier for row in again.rows] == [row.multiplier for row in found.rows]
-    for name in (*NUMBERS, *wanted.projections):
-        one, other = start_of(again.problem, name), start_of(wanted, name)
-        assert (one is None) == (other is None), name
-        if one is not None:
-            assert np.asarray(one, float).tobytes() == np.asarray(other, float).tobytes(), name

@@ -45,7 +45,7 @@ def folder(function: str = "attention", *words: str) -> Path:
 
 
 @pytest.mark.long
-def test_the_mistake_its_stage_and_the_smallest_case_are_told(here: Path) -> None:
+def test_the_mistake_its_stage_and_the_smallest_case_are_told_without_the_code_too(here: Path) -> None:
     run = folder()
     for name in ("report.html", "report.md"):
         text = (run / name).read_text().replace("\\_", "_")
@@ -65,6 +65,15 @@ def test_the_mistake_its_stage_and_the_smallest_case_are_told(here: Path) -> Non
     size = len(verdict.smallest.stages[0].right[0][0])
     mine, right = (float(sorted(sum(side[0], ()), key=float)[-1]) for side in (logits.mine, logits.right))
     assert mine == pytest.approx(right * size**0.5, rel=1e-3)
+    before = {name: (run / name).read_bytes() for name in ("report.html", "report.md")}
+    (here / "mine.py").unlink()
+    cli.obey(["report", str(run)])
+    assert {name: (run / name).read_bytes() for name in before} == before
+    for value in ({"verdicts": [{"variant": "mine"}]}, [], {"verdicts": 3}):
+        (run / "own.json").write_text(json.dumps(value))
+        reseal(run)
+        with pytest.raises(UserError, match=r"^[^\n]*own\.json[^\n]*$"):
+            store.load(run)
 
 
 def test_a_right_function_is_said_to_be_right(here: Path) -> None:
@@ -105,27 +114,7 @@ def test_a_function_that_fails_is_told_without_harm_to_the_page() -> None:
     assert "&lt;b&gt;no&lt;/b&gt;" in page
 
 
-@pytest.mark.long
-def test_an_old_run_says_the_same_without_the_code(here: Path) -> None:
-    run = folder()
-    before = {name: (run / name).read_bytes() for name in ("report.html", "report.md")}
-    (here / "mine.py").unlink()
-    cli.obey(["report", str(run)])
-    assert {name: (run / name).read_bytes() for name in before} == before
-
-
 def test_the_settings_of_the_run_are_asked_of_the_function() -> None:
     (verdict,) = store.load(folder("attention", "mask=causal", "scale=false")).comparison.verdicts.values()
     assert verdict.mistakes == ("causal_ignored",)
     assert verdict.asked == "mask=[causal] scale=false"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("value", [{"verdicts": [{"variant": "mine"}]}, [], {"verdicts": 3}])
-def test_a_damaged_verdict_is_refused_in_one_line(value: object) -> None:
-    run = folder()
-    (run / "own.json").write_text(json.dumps(value))
-    reseal(run)
-    with pytest.raises(UserError, match=r"own\.json") as refused:
-        store.load(run)
-    assert "\n" not in str(refused.value)

@@ -10,7 +10,6 @@ import pytest
 from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.row import Agreement, Row
 from attn_exp.report import sentences, terminal
-from attn_exp.report.escapes import plain
 from attn_exp.report.numbers import brief
 from attn_exp.runs.execution import run
 from tests.compose import comparison
@@ -71,11 +70,6 @@ def test_the_sentence_says_what_agrees(rows: list[Row], expected: str) -> None:
     assert sentences.who_agrees(rows) == expected
 
 
-def test_the_table_lines_up() -> None:
-    lines = terminal.table(["name", "n"], [["a", "1"], ["longer", "23"]]).splitlines()
-    assert lines == ["name     n", "a        1", "longer  23"]
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -90,11 +84,6 @@ def test_the_table_lines_up() -> None:
 )
 def test_numbers_are_short(value: object, expected: str) -> None:
     assert brief(value) == expected
-
-
-def test_words_cannot_drive_the_terminal() -> None:
-    assert plain("a\x1b[31mb\nc\ud800") == "a\\x1b[31mb\\nc\\ud800"
-    assert len(plain("x" * 10_000)) == 48
 
 
 def test_published_results_are_counted() -> None:
@@ -119,12 +108,6 @@ def test_names_in_the_head_are_those_of_the_file_and_broken_where_a_terminal_is_
     ]
     assert len(narrow) == 3 and max(map(len, narrow)) <= 40
     assert {narrow[0].index("same_") + 5, narrow[1].index("as") + 2, narrow[2].index("A") + 1} == {14}
-
-
-def test_a_run_fits_a_terminal_of_100_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    table = terminal.summary(comparison()).split("\n\n")[0]
-    assert max(map(len, table.splitlines())) <= 100
 
 
 def test_reading_leaves_out_what_a_student_has_no_use_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,19 +20,12 @@ UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 """The units of time, with how many of them are a second; the longest time is at least 1 in its unit."""
 
 
-class Shared(NamedTuple):
-    """What is the same for all variants: its column and its value."""
-
-    column: Column
-    value: str
-
-
 class Table(NamedTuple):
     """The comparison as text: heads, a line per variant, and what all variants share."""
 
     head: tuple[Column, ...]
     lines: tuple[tuple[str, ...], ...]
-    shared: tuple[Shared, ...]
+    shared: tuple[tuple[Column, str], ...]
 
     def part(self, aside: bool) -> Table:
         """Return the columns that stand aside, or the others, after the variants' names."""
@@ -48,7 +41,7 @@ class Table(NamedTuple):
         if depth == "all":
             return self
         table = self.chosen([place for place, head in enumerate(self.head) if not head.deep])
-        return table._replace(shared=tuple(shared for shared in self.shared if not shared.column.deep))
+        return table._replace(shared=tuple((column, value) for column, value in self.shared if not column.deep))
 
     def chosen(self, places: Sequence[int]) -> Table:
         """Return some of the columns."""
@@ -80,7 +73,7 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     return Table(
         tuple(described[name] for name in apart),
         tuple(tuple(line.get(name, "") for name in apart) for line in values),
-        tuple(Shared(described[name], values[0][name]) for name in shared),
+        tuple((described[name], values[0][name]) for name in shared),
     )
 
 
@@ -121,14 +114,14 @@ HTML = """\
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
 {{ depth_button(depth) }}
-{{ compared(part.table.part(false), words.ALL_VARIANTS) }}
+{{ compared(part.table.part(false), "All variants") }}
 {% set more, brief = part.table.part(true), part.table.at_depth("reading") -%}
-{% if part.table.shared %}<p class="note{{ " deep" if not brief.shared }}">{{ words.SAME_FOR_ALL }} {#
+{% if part.table.shared %}<p class="note{{ " deep" if not brief.shared }}">The same for all: {#
 #}{{ at_depths(shared(part.table), shared(brief)) }}.</p>{% endif %}
 {% set brief_more = brief.part(true) -%}
 {% if more.head|length > 1 %}<details class="more{{ " deep" if brief_more.head|length == 1 }}"><summary>{#
 #}More columns: {{ at_depths(more|heads, brief_more|heads) }}</summary>
-{{ compared(more, words.ALL_VARIANTS_MORE) }}
+{{ compared(more, "All variants, more columns") }}
 </details>
 {% endif -%}
 <details class="glossary"><summary>What the columns mean</summary>
@@ -145,7 +138,7 @@ MARKDOWN = """\
 {{ comparison.lines|piped(comparison.head|map(attribute="title")|list) }}
 
 {% if comparison.shared -%}
-{{ words.SAME_FOR_ALL }} {% for column, value in comparison.shared %}{{ column.words|md }} {{ value|md }}{#
+The same for all: {% for column, value in comparison.shared %}{{ column.words|md }} {{ value|md }}{#
 #}{{ ", " if not loop.last else "." }}{% endfor %}
 
 {% endif -%}

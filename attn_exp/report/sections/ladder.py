@@ -11,28 +11,18 @@ import numpy as np
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.row import Row, Step
 from attn_exp.forms.trace import Trace
-from attn_exp.report import walk, words
+from attn_exp.report import walk
 from attn_exp.report.differences import order_matters, ranged, tells
-from attn_exp.report.pixels import picture
+from attn_exp.report.drawn import Drawn, draw_picture
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import Colours, colours
+from attn_exp.report.words import listed
 
 SMALL, WIDE = 6, 8
 """Outputs of at most so many rows, and columns, are tables of numbers; larger ones are pictures, as weights are."""
 
 MOST_HEADS = 4
 """Of more heads the first are shown."""
-
-
-class Drawn(NamedTuple):
-    """An array of a rung: a small table, or the address of a picture of so many pixels."""
-
-    title: str
-    step: walk.Step | None = None
-    table: walk.Table | None = None
-    picture: str = ""
-    width: int = 0
-    height: int = 0
 
 
 class Rung(NamedTuple):
@@ -85,7 +75,7 @@ def ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], s
     drawn = [tuple(arrays(comparison, rows[0].variant, trace, scale, largest)) for trace in traces]
     first = Rung(start, "", "", 0.0, drawn[0])
     others = [rung(step, most, each) for step, each in zip(steps, drawn[1:], strict=True)]
-    ends = words.listed([row.variant for row in rows])
+    ends = listed([row.variant for row in rows])
     return Ladder(start, ends, "" if math.isnan(far) else f"{far:.2g}", (first, *others))
 
 
@@ -110,23 +100,20 @@ def arrays(comparison: Comparison, variant: str, trace: Trace, scale: Colours, l
     """Yield a picture of the weights of each head, coloured as everywhere on the page, and the output."""
     heads = () if trace.weights is None else tuple(trace.weights)
     for number, matrix in enumerate(heads[:MOST_HEADS], start=1):
-        count = len(heads)
-        title = words.WEIGHTS_ALONE if count == 1 else words.HEAD.format(number=number)
-        if count > MOST_HEADS and number == MOST_HEADS:
-            title += f" of {count}"
-        yield Drawn(title, picture=picture(matrix, scale.shares), width=matrix.shape[1], height=matrix.shape[0])
+        title = "weights" if len(heads) == 1 else f"head {number}"
+        title += f" of {len(heads)}" if len(heads) > MOST_HEADS == number else ""
+        yield draw_picture(title, matrix, scale)
     if trace.output is not None:
-        step = walk.step("output", trace.output, comparison, settled_as(comparison, variant))._replace(largest=largest)
         rows, columns = trace.output.shape
         if rows <= SMALL and columns <= WIDE:
-            yield Drawn(words.OUTPUT, step, step.tables[0]._replace(title="", parts=()))
+            step = walk.step("output", trace.output, comparison, settled_as(comparison, variant))
+            yield Drawn("output", step._replace(largest=largest))
         else:
-            sizes = picture(np.abs(trace.output), Colours(largest or 1.0, 1.0).shares)
-            yield Drawn(words.OUTPUT, None, None, sizes, columns, rows)
+            yield draw_picture("output", np.abs(trace.output), Colours(largest or 1.0, 1.0))
 
 
 HTML = """\
-{% from "tables.html" import matrix -%}
+{% from "tables.html" import draw -%}
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
 <p>From one variant to another, one setting is changed after the other. Each step says how far it moves the output: {#
@@ -141,9 +128,7 @@ HTML = """\
 {% if rung.moved %}<p class="{{ rung.share|share_class("bar") }}">{{ rung.moved|unbroken }}</p>{% endif %}
 {% if rung.note %}<p class="note">{{ rung.note|unbroken }}</p>{% endif %}
 <div class="tables">
-{% for drawn in rung.arrays %}<figure><figcaption>{{ drawn.title }}</figcaption>{#
-#}{% if drawn.table %}{{ matrix(drawn.table, drawn.step) }}{% else %}<img class="map" src="{{ drawn.picture }}" {#
-#}alt="{{ drawn.title }}, {{ rung.title }}" width="{{ drawn.width }}" height="{{ drawn.height }}">{% endif %}</figure>
+{% for drawn in rung.arrays %}{{ draw(drawn, drawn.title ~ ", " ~ rung.title) }}
 {% endfor -%}
 </div>
 </li>

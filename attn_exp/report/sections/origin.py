@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from attn_exp.report import sentences, words
+from attn_exp.report import sentences
 from attn_exp.report.sections.section import Material, Section
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
     """Return when and with what a run was made."""
     origin = list(sentences.origin(material.run.about))
-    return [{"anchor": "origin", "title": words.WHERE_IT_COMES_FROM, "origin": origin}]
+    return [{"anchor": "origin", "title": "Where it comes from", "origin": origin}]
 
 
 HTML = """\

@@ -8,20 +8,17 @@ from typing import Any, NamedTuple
 from attn_exp import mistakes
 from attn_exp.errors import NOT_VERIFIED, RIGHT, WRONG
 from attn_exp.experiment.verdict import BROKEN, Stage, Verdict
-from attn_exp.report import words
 from attn_exp.report.sections.section import Material, Section
 
 Matrix = tuple[tuple[str, ...], ...]
-Marked = list[list[tuple[str, bool]]]
-"""Cells with whether each differs from the one in its place on the other side."""
 
 
 class Pair(NamedTuple):
     """One head of a stage: the function's own numbers, or none where they are not known, beside the right ones."""
 
     head: str
-    mine: Marked
-    right: Marked
+    mine: Matrix
+    right: Matrix
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -61,8 +58,8 @@ def sentence(verdict: Verdict) -> str:
     if verdict.outcome == NOT_VERIFIED:
         return f"{verdict.name}: {'; '.join(verdict.not_verified) or verdict.reason.rstrip('.')}."
     if verdict.mistakes and verdict.is_wrong:
-        names = f" {words.AND} ".join(verdict.mistakes)
-        return words.MISTAKES_OF.format(name=verdict.name, names=names, several="s" * (len(verdict.mistakes) > 1))
+        several = "s" if len(verdict.mistakes) > 1 else ""
+        return f"The function {verdict.name} makes the mistake{several} {' and '.join(verdict.mistakes)}."
     return f"The function {verdict.name} computes {verdict.computes.rstrip('.')}."
 
 
@@ -87,51 +84,39 @@ def parting(stages: tuple[Stage, ...]) -> str:
 def pairs(stage: Stage) -> list[Pair]:
     """Return the heads of a stage."""
     heads = list(zip_longest(stage.mine, stage.right, fillvalue=()))
-    return [
-        Pair(words.HEAD.format(number=number) if len(heads) > 1 else "", marked(mine, right), marked(right, mine))
-        for number, (mine, right) in enumerate(heads, start=1)
-    ]
-
-
-def marked(cells: Matrix, others: Matrix) -> Marked:
-    """Return cells with whether each differs from the one in its place on the other side, if there is another side."""
-    if not others:
-        return [[(cell, False) for cell in line] for line in cells]
-    return [
-        [(cell, cell != other) for cell, other in zip_longest(line, beside[: len(line)], fillvalue="")]
-        for line, beside in zip_longest(cells, others[: len(cells)], fillvalue=())
-    ]
+    return [Pair(f"head {head + 1}" if len(heads) > 1 else "", *both) for head, both in enumerate(heads)]
 
 
 HTML = """\
-{% macro side(whose, name, head, lines) -%}
-{% if lines %}<div class="scroll"><table class="plain {{ whose }}-side"><caption>{{ name }}{{ ", " ~ head if head }}{#
-#}</caption>
-<tbody>{% for line in lines %}<tr>{% for cell, differs in line %}<td>{% if differs %}<strong>{{ cell|minus }}{#
-#}</strong>{% else %}{{ cell|minus }}{% endif %}</td>{% endfor %}</tr>{% endfor %}</tbody>
+{% macro side(name, pair, lines, others) -%}
+{% if lines %}<div class="scroll"><table class="plain {{ name }}-side"><caption>{#
+#}{{ name }}{{ ", " ~ pair.head if pair.head }}</caption>
+<tbody>{% for line in lines %}<tr>{% set other = others[loop.index0]|default(()) %}{% for cell in line %}<td>{#
+#}{% if others and cell != other[loop.index0]|default("") %}<strong>{{ cell|minus }}</strong>{#
+#}{% else %}{{ cell|minus }}{% endif %}</td>{% endfor %}</tr>{% endfor %}</tbody>
 </table></div>{% endif %}
 {%- endmacro -%}
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
 <p>{{ part.sentence|unbroken }}</p>
 {% for name, says, fix in part.named %}<p><strong>{{ name }}</strong>{% if says %}: {{ says }} {#
-#}{{ words.TO_MEND_IT }} <code>{{ fix }}</code>{% endif %}</p>
+#}To mend it: <code>{{ fix }}</code>{% endif %}</p>
 {% endfor -%}
 {% if part.parting %}<p>{{ part.parting }}</p>{% endif %}
 {% if part.broken %}<dl class="legend">{% for rung, said in part.broken %}<div><dt>{{ rung }}</dt><dd>{#
-#}{{ said or words.DOES_NOT_HOLD }}</dd></div>{% endfor %}</dl>{% endif %}
+#}{{ said or "does not hold" }}</dd></div>{% endfor %}</dl>{% endif %}
 {% if part.python %}
-<h3>{{ words.SMALLEST_INPUT }}</h3>
-<div class="scroll" tabindex="0" role="group" aria-label="{{ words.SMALLEST_INPUT }}"><pre>{{ part.python }}</pre>{#
+<h3>The smallest input that fails</h3>
+<div class="scroll" tabindex="0" role="group" aria-label="The smallest input that fails"><pre>{{ part.python }}</pre>{#
 #}</div>
-{% if part.command %}<p>{{ words.SAME_IN_A_RUN }} <code>{{ part.command }}</code></p>{% endif %}
+{% if part.command %}<p>The same in a run: <code>{{ part.command }}</code></p>{% endif %}
 <div class="grid stages">
 {% for name, parts, heads in part.stages %}
 <article{% if parts %} class="parts"{% endif %}>
 <h3>{{ name }}</h3>
 {% for pair in heads %}<div class="tables">
-{{ side("mine", words.MINE, pair.head, pair.mine) }}
-{{ side("right", words.RIGHT, pair.head, pair.right) }}
+{{ side("mine", pair, pair.mine, pair.right) }}
+{{ side("right", pair, pair.right, pair.mine) }}
 </div>
 {% endfor -%}
 </article>
@@ -147,29 +132,29 @@ MARKDOWN = """\
 {{ part.sentence|md }}
 
 {% for name, says, fix in part.named %}
-- **{{ name|md }}**{% if says %}: {{ says|md }} {{ words.TO_MEND_IT }} {{ fix|code }}{% endif %}
+- **{{ name|md }}**{% if says %}: {{ says|md }} To mend it: {{ fix|code }}{% endif %}
 
 {% endfor %}
 {{ part.parting|md }}
 
 {% for rung, said in part.broken -%}
-- {{ rung|md }}: {{ (said or words.DOES_NOT_HOLD)|md }}
+- {{ rung|md }}: {{ (said or "does not hold")|md }}
 {% endfor %}
 
 {% if part.python %}
-### {{ words.SMALLEST_INPUT }}
+### The smallest input that fails
 
 {{ part.python|fenced }}
 
 {% if part.command %}
-{{ words.SAME_IN_A_RUN }}
+The same in a run:
 
 {{ part.command|fenced }}
 {% endif %}
 
 {% for name, parts, heads in part.stages %}
 {% for pair in heads %}
-{{ [name, pair.head]|select|join(", ")|md }}{{ ", " ~ words.MINE_BESIDE_RIGHT if pair.mine }}:
+{{ [name, pair.head]|select|join(", ")|md }}{{ ", mine beside right" if pair.mine }}:
 
 {{ pair|beside|fenced }}
 

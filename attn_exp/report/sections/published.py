@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from attn_exp.experiment.row import Agreement
-from attn_exp.report import words
 from attn_exp.report.numbers import brief
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sentences import agreed
 
-PUBLISHED = (
-    words.QUANTITY, "printed", "computed", words.LARGEST_DIFFERENCE, words.TOLERANCE, words.AGREES, "note",
-)  # fmt: skip
+PUBLISHED = ("quantity", "printed", "computed", "largest difference", "tolerance", "agrees", "note")
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -44,9 +41,9 @@ HTML = """\
 <p>{{ part.sentence }}</p>
 <div class="scroll" tabindex="0" role="group" aria-label="All published figures">
 <table class="plain">
-<thead><tr><th scope="col">{{ words.QUANTITY }}</th><th scope="col">{{ words.AGREES }}</th>{#
-#}<th scope="col" class="number">{{ words.LARGEST_DIFFERENCE }}</th><th scope="col" class="number">{#
-#}{{ words.TOLERANCE }}</th><th scope="col">numbers and notes</th></tr></thead>
+<thead><tr><th scope="col">quantity</th><th scope="col">agrees</th>{#
+#}<th scope="col" class="number">largest difference</th><th scope="col" class="number">{#
+#}tolerance</th><th scope="col">numbers and notes</th></tr></thead>
 <tbody>
 {% for each in part.agreements -%}
 <tr class="{{ 'right' if each.agrees else 'wrong' }}"><th scope="row">{{ each.quantity }}</th><td class="word">{#

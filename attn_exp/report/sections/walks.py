@@ -2,69 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
 from attn_exp import registry
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
 from attn_exp.report.flow import Flow, by_head, flow, parted, rows_by_head, splitting
 from attn_exp.report.page_steps import most_numbers, on_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import Colours, Views, colours
-from attn_exp.report.walk import sums
 from attn_exp.rules.scores.score import Score
-
-Way = tuple[tuple[tuple[str, int], ...], ...]
-"""Into which heads the columns of the projections part."""
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    """Return the walks of a run."""
+    """Return the walks of a run; the page shows one at a time."""
     scale, problem = colours(material.views), material.views.comparison.problem
     return [
         {
             "anchor": f"walk-{place + 1}",
-            "title": f"{walk['title']}, step by step",
+            "title": f"{each['title']}, step by step",
             "place": place,
             "nav": "Step by step",
-            "hidden": place > 0,  # the page shows one at a time
-            "walk": shown_walk(walk, scale, problem),
+            "hidden": place > 0,
+            "walk": {**each, "groups": groups_of(each, scale, problem)},
         }
-        for place, walk in enumerate(material.walks)
+        for place, each in enumerate(material.walks)
     ]
 
 
-def shown_walk(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> dict[str, Any]:
-    """Return a walk as a page shows it, its weights in the colours of the maps, and wide projections by heads."""
-    most = most_numbers(len(problem.tokens))
+def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> list[list[walk.Step]]:
+    """Return the steps of a walk as a page shows them, those side by side together: the weights in the colours of the
+    maps, and wide projections by heads."""
+    most, split = most_numbers(len(problem.tokens)), shown["split"]
 
     def on_screen(step: walk.Step) -> walk.Step:
         if step.stage in problem.projections:
-            step = by_head(step, shown["split"], problem.projections[step.stage], most)
+            step = by_head(step, split, problem.projections[step.stage], most)
         if step.stage == "W_o":
-            step = rows_by_head(step, shown["split"].heads, problem.projections["W_o"], most)
+            step = rows_by_head(step, split.heads, problem.projections["W_o"], most)
         return on_page(step._replace(largest=scale.top, power=scale.power) if step.stage == "weights" else step, most)
 
-    return {**shown, "groups": [[on_screen(step) for step in group] for group in shown["groups"]]}
+    return [list(map(on_screen, group)) for _, group in groupby(shown["steps"], key=walk.beside)]
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute.
-
-    The input stands in the first of them, and once more where its columns part into other heads.
-    """
-    made = list[dict[str, Any]]()
-    places: dict[str, str] = {}
-    ways = set[Way]()
-    for title, variant in functions(views.comparison):
-        made.append(walk_of(views, variant, title, f"walk-{len(made) + 1}", places, ways))
-        places |= made[-1]["places"]
-        ways.add(made[-1]["way"])
+    """Return one walk for each function that the variants compute; `new` are the steps that no walk before it has."""
+    made, known = list[dict[str, Any]](), set[Any]()
+    for number, (title, variant) in enumerate(functions(views.comparison), start=1):
+        made.append(walk_of(views, variant, title, f"walk-{number}"))
+        inputs = {(step.stage, step.tables[0].parts): step for step in made[-1]["steps"] if walk.is_input(step)}
+        repeated = {step.stage for key, step in inputs.items() if key in known and step.stage not in walk.OUTWARD}
+        made[-1]["new"] = [step for step in made[-1]["steps"] if step.stage not in repeated]
+        known |= set(inputs)
     return made
 
 
@@ -89,59 +82,46 @@ def order(letter: str) -> tuple[int, str]:
     return len(letter), letter
 
 
-def walk_of(
-    views: Views, variant: str, title: str, name: str, shown: Mapping[str, str], ways: Collection[Way]
-) -> dict[str, Any]:
-    """Return the walk through one variant.
-
-    What `shown` has of the input, by its place, is not shown again, unless its columns part in none of the `ways` so
-    far; W_o always stands where it is used.
-    """
+def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]:
+    """Return the walk through one variant."""
     comparison, settled = views.comparison, settled_as(views.comparison, variant)
-    split = splitting(comparison.problem, settled, comparison.traces[variant])
-    whole = tuple(parted(step, split) for step in walk.steps(comparison, variant))
-    way = tuple(step.tables[0].parts for step in whole if walk.is_projection(step) and step.tables[0].parts)
-    known = shown if not way or way in ways else {}
-    steps = [step for step in whole if step.stage not in known or step.stage in walk.OUTWARD or not walk.is_input(step)]
-    places = {**shown, **{step.stage: f"{name}-{step.stage}" for step in steps}}
-    groups = [list(group) for _, group in groupby(steps, key=walk.beside)]
-    panel = next((place for place, panel in enumerate(views.panels) if variant in panel.variants), "")
-    told = sums(comparison, settled)
+    trace = comparison.traces[variant]
+    split = splitting(comparison.problem, settled, trace)
+    steps = [parted(step, split) for step in walk.steps(comparison, variant)]
+    places = {step.stage: f"{name}-{step.stage}" for step in steps}
     return {
         "title": title,
         "variant": variant,
-        "panel": panel,
-        "way": way,
+        "panel": next((place for place, panel in enumerate(views.panels) if variant in panel.variants), ""),
         "split": split,
         "steps": steps,
-        "groups": groups,
-        "sums": told,
+        "sums": walk.sums(comparison, settled),
         "places": places,
-        "facts": facts(comparison, settled, comparison.traces[variant], bool(told))
-        | {"wrong": " ".join(step.stage for step in steps if step.wrong)},
-        "flow": flow(comparison.problem, settled, comparison.traces[variant], whole, places),
+        "facts": facts(comparison, settled) | {"wrong": " ".join(step.stage for step in steps if step.wrong)},
+        "flow": flow(comparison.problem, settled, trace, steps, places),
     }
 
 
-def facts(comparison: Comparison, settled: Settled, trace: Trace, told: bool) -> dict[str, Any]:
+def facts(comparison: Comparison, settled: Settled) -> dict[str, Any]:
     """Return what a page needs to say how a cell came about: `share` is how many query heads read the same keys.
 
     `extra` says whether more than keys take a share, `caps` by which bounds logits are bent, `pair` which rule makes
-    scores that are no products, `sums` what a sum of values is, where it is `told`.
+    scores that are no products, `sums` what a sum of values is.
     """
-    share = 1 if trace.q is None or trace.k is None else len(trace.q) // len(trace.k)
-    mixed = "yes" if walk.is_mixed(comparison, settled.name) else ""
-    name, past = settled.rules.normalizer.name, comparison.problem.past
-    rules = settled.rules
+    trace, rules = comparison.traces[settled.name], settled.rules
     bounds = [rule.bound() for rule in rules.scores if type(rule).bend is not Score.bend]
     return {
-        "sums": "" if not told else "context" if settled.output_projection else "output",
-        "c": settled.multiplier, "normalizer": name, "share": share, "mixed": mixed, "past": past,
+        "sums": "context" if settled.output_projection else "output",
+        "c": settled.multiplier,
+        "normalizer": rules.normalizer.name,
+        "share": 1 if trace.q is None or trace.k is None else len(trace.q) // len(trace.k),
+        "mixed": "yes" if walk.is_mixed(comparison, settled.name) else "",
+        "past": comparison.problem.past,
         "convention": settled.words["convention"],
         "extra": "yes" if any(rule.extra(0) is not None for rule in rules.scores) else "",
         "caps": "" if None in bounds or rules.bend_last else " ".join(map(str, bounds)),
         "pair": "" if rules.pairing is None else registry.name_of(rules.pairing),
-    }  # fmt: skip
+    }
 
 
 HTML = """\
@@ -155,14 +135,14 @@ HTML = """\
 #}</span>{% endif %}</p>{% endif %}
 {{ step.explained.mathml|safe }}
 <div class="tables">{% if written %}{{ matrix(step.tables[0], step) }}{% endif %}</div>
-{% if step.left_out %}<p class="note">{{ words.SHOWN.format(left_out=step.left_out) }}</p>{% endif %}
+{% if step.left_out %}<p class="note">Shown: {{ step.left_out }}; results.npz holds all.</p>{% endif %}
 </div>
 {%- endmacro -%}
 <section id="{{ part.anchor }}" class="walk{{ " chosen" if not part.hidden }}" data-panel="{{ part.walk.panel }}"{#
 #}{% for name, value in part.walk.facts.items() %} data-{{ name }}="{{ value }}"{% endfor %}>
 <h2>{{ part.title }}</h2>
 {% set why = data.live.plans[data.live.walks[part.place]] -%}
-{% if why is string %}<p class="note">{{ words.NOT_CHANGED_HERE.format(why=why) }}</p>
+{% if why is string %}<p class="note">Numbers cannot be changed in the page here: {{ why }}.</p>
 {% endif -%}
 {{ picture.draw(part.walk.flow, part.walk.title) }}
 <div class="steps">
@@ -172,18 +152,10 @@ HTML = """\
 {% endfor -%}
 </article>
 {% endfor %}
-{% if part.walk.sums %}{% set sum = part.walk.sums[0] %}
+{% if part.walk.sums %}
 <article class="sums-of">
-<h3>{{ words.SUM_OF_VALUES }}</h3>
-<ul class="sums">{% if not part.hidden %}
-<li data-q="{{ sum.query }}" data-head="{{ sum.head }}"><span class="sum">{{ sum.name }}({{ sum.token }}) =
-{%- for weight, key, place in sum.terms %} {% if not loop.first %}+ {% endif %}{#
-#}<span class="{{ weight|share_class("term") }}" data-k="{{ place }}">{{ '%.2f' % weight }} v({{ key }})</span>{#
-#}{% endfor %}
-{%- if not sum.is_number %} {{ words.NAN_AS_WEIGHTS }}{% elif not sum.terms %} 0{% elif sum.rest %} {#
-#}{{ words.OTHER_VALUES.format(rest='%.2f' % sum.rest) }}{% endif %}</span>
-{%- if sum.result is not none %} <span class="result">= ({{ sum.result|numbers }})</span>{% endif %}</li>
-{% endif %}</ul>
+<h3>Each token as a sum of values</h3>
+<ul class="sums"><li>{{ part.walk.sums[0] }}</li></ul>
 </article>
 {% endif %}
 </div>
@@ -192,7 +164,7 @@ HTML = """\
 
 MARKDOWN = """\
 ## {{ part.title|md }}
-{% for step in part.walk.steps %}
+{% for step in part.walk.new %}
 ### {{ [step.explained.symbol, step.stage|spoken, step|shape]|select|join(' ')|md }}
 
 {{ step.explained.meaning|md }} `{{ step.explained.formula }}`{% if step.note %} ({{ step.note|md }}){% endif %}
@@ -206,21 +178,21 @@ MARKDOWN = """\
 
 {% if table.parts %}
 Columns, from the left: {% for whom, count in table.parts %}{#
-#}{{ words.COLUMNS_FOR.format(count=count, whom=whom)|md }}{{ ", " if not loop.last else "." }}{% endfor %}
+#}{{ count }} for {{ whom|md }}{{ ", " if not loop.last else "." }}{% endfor %}
 
 
 {% endif %}
 {% endfor %}
 {%- if step.left_out %}
-{{ words.SHOWN.format(left_out=step.left_out) }}
+Shown: {{ step.left_out }}; results.npz holds all.
 
 {% endif %}
 {%- endfor %}
 {%- if part.walk.sums %}
-### {{ words.SUM_OF_VALUES }}
+### Each token as a sum of values
 
 {% for sum in part.walk.sums -%}
-- {{ sum|written|md }}
+- {{ sum|md }}
 {% endfor %}
 {% endif %}
 """

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from attn_exp.experiment.comparison import settled_as
-from attn_exp.report import sentences, walk, words
-from attn_exp.report.pixels import picture
+from attn_exp.report import sentences, walk
+from attn_exp.report.drawn import Drawn, draw_picture
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import FINE, Colours, Views, colours, heads_of
 from attn_exp.report.walk import closed_by_mask
 
 SMALL = 16
 """Weights with at most this many rows and columns are shown as a table with numbers; larger ones as a picture."""
-
-
-class Map(NamedTuple):
-    """The weights of one head: a small table, or the address of a `picture` of so many pixels.
-
-    `coarse` pictures are shown wider.
-    """
-
-    title: str
-    step: walk.Step | None = None
-    table: walk.Table | None = None
-    picture: str = ""
-    width: int = 0
-    height: int = 0
-    coarse: bool = False
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -70,49 +55,42 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
     }
 
 
-def first_map(views: Views, scale: Colours, run: str = "") -> Map:
+def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
     """Return the weights of the first head of the first variant that has any, under the name of its run if given."""
     panel = views.panels[0]
-    head, variant = heads_of(panel)[0], panel.variants[0]
+    head, settled = heads_of(panel)[0], settled_as(views.comparison, panel.variants[0])
     title = f"{run}: {head.title}" if run else head.title
     if max(head.weights.shape) <= SMALL:
-        step = walk.step("weights", panel.weights, views.comparison, settled_as(views.comparison, variant))
-        step = step._replace(largest=scale.top, power=scale.power, decimals=2)
-        return Map(title, step, step.tables[0]._replace(title=""))
-    shut = closed_by_mask(settled_as(views.comparison, variant), panel.weights[:1])
-    queries, keys = head.weights.shape
-    source = picture(head.weights, scale.shares, None if shut is None else shut[0])
-    return Map(title, None, None, source, keys, queries)
+        step = walk.step("weights", panel.weights, views.comparison, settled)
+        return Drawn(title, step._replace(largest=scale.top, power=scale.power, decimals=2))
+    closed = closed_by_mask(settled, panel.weights[:1])
+    return draw_picture(title, head.weights, scale, None if closed is None else closed[0])
 
 
-def block_maps(views: Views, scale: Colours) -> Iterator[Map]:
+def block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
     """Yield the mean weights over blocks, for variants that never form their weights whole, on the same scale."""
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
+        is_masked = bool(settled_as(views.comparison, variant).rules.masks)
         for head, matrix in enumerate(heads):
-            name = words.HEAD_OF.format(variants=variant, number=head + 1) if len(heads) > 1 else variant
-            shut = matrix == 0 if settled_as(views.comparison, variant).rules.masks else None
-            source, (rows, columns) = picture(matrix, scale.shares, shut), matrix.shape
-            yield Map(name, None, None, source, columns, rows, max(rows, columns) > FINE)
+            name = f"{variant}, head {head + 1}" if len(heads) > 1 else variant
+            closed = matrix == 0 if is_masked else None
+            yield draw_picture(name, matrix, scale, closed, coarse=max(matrix.shape) > FINE)
 
 
 HTML = """\
-{% from "tables.html" import matrix -%}
-{% macro image(map) -%}
-<img class="map{{ " coarse" if map.coarse }}" src="{{ map.picture }}" {#
-#}alt="weights of {{ map.title }}" width="{{ map.width }}" height="{{ map.height }}">
-{%- endmacro -%}
+{% from "tables.html" import draw -%}
 {% if part.first or part.blocks or part.several %}
 <section id="weights">
 <h2>Weights</h2>
 {% if part.first or part.blocks %}<p id="scale">A row is a query, a column a {{ part.column }}. {#
-#}{{ words.SCALE.format(top=part.scale.top|short) }}{% if part.scale.power < 1 %} {#
-#}{{ words.WITH_POWER.format(power=part.scale.power) }}{% endif %}{#
-#}{% if part.masked %} {{ words.GREY }}{% endif %}</p>{% endif %}
+#}The stronger a colour, the larger the weight: no colour is 0, the full colour is {{ part.scale.top|short }}, {#
+#}on the whole page.{% if part.scale.power < 1 %} Small weights are coloured stronger than in proportion {#
+#}(to the power {{ part.scale.power }}), so that they can be seen.{% endif %}{#
+#}{% if part.masked %} Grey places are masked.{% endif %}</p>{% endif %}
 <div id="overview" class="overview"></div>
 <div id="choice" class="controls touch" hidden></div>
-<div id="large" class="large">{% for map in part.first %}<figure><figcaption>{{ map.title }}</figcaption>{#
-#}{% if map.table %}{{ matrix(map.table, map.step) }}{% else %}{{ image(map) }}{% endif %}</figure>{% endfor %}</div>
+<div id="large" class="large">{% for map in part.first %}{{ draw(map, "weights of " ~ map.title) }}{% endfor %}</div>
 <p id="told" class="note" aria-live="polite"></p>
 <div id="touch" class="controls touch" hidden>
 <label for="touch-scale">Multiplier of the scores</label> {#
@@ -120,15 +98,15 @@ HTML = """\
 #}<datalist id="touch-marks"></datalist>
 <output id="touch-value" for="touch-scale"></output>
 <span class="presets"><button type="button" data-preset="standard">1/√d</button> {#
-#}<button type="button" data-preset="own">{{ words.THIS_RUN }}</button> <button type="button" data-preset="one">{#
+#}<button type="button" data-preset="own">this run</button> <button type="button" data-preset="one">{#
 #}no scaling</button></span>
 </div>
-{% if part.other_layer %}<p class="note">{{ words.ANOTHER_LAYER }} {#
-#}<code>{{ part.other_layer }}</code>{{ words.THEN }} <code>attn-exp compare RUN RUN</code>.</p>
+{% if part.other_layer %}<p class="note">To see another layer beside this one, run {#
+#}<code>{{ part.other_layer }}</code>, then with the folders of both runs <code>attn-exp compare RUN RUN</code>.</p>
 {% endif -%}
 {% if part.blocks %}<details class="more"{{ " open" if not part.first }}>{#
-#}<summary>{{ words.MEANS_OF_BLOCKS }}</summary><div class="grid">
-{% for map in part.blocks %}<figure><figcaption>{{ map.title }}</figcaption>{{ image(map) }}</figure>
+#}<summary>Means over blocks of weights, where they are never formed whole</summary><div class="grid">
+{% for map in part.blocks %}{{ draw(map, "weights of " ~ map.title) }}
 {% endfor -%}
 </div></details>{% endif %}
 </section>

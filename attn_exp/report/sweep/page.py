@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
-
 from attn_exp.report.escapes import md
-from attn_exp.report.inline import policy, scripts, styles, template_text
 from attn_exp.report.markdown import code, fenced, piped, tidy
-from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.page import svg_source
 from attn_exp.report.sweep.plotted import CAPTIONS
-from attn_exp.report.templating import templates
+from attn_exp.report.templating import render_page, templates
 from attn_exp.report.views import Shown
 
 
@@ -23,22 +19,10 @@ def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: s
     `drawn` are figures by file name, of which the page holds the SVG ones.
     """
     figures = shown({name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")})
-    environment = templates(autoescape=True)
-    environment.filters |= {"kinds": kinds, "minus": minus}
-    style = styles(template_text("report.css"), template_text("sweep.css"))
     deep = has_deep(both)
     names = [name for name, used in (("depth.js", deep), ("sweep.js", data)) if used]
-    script = scripts(*names) if names else ""
-    return environment.get_template("sweep.html").render(
-        both,
-        figures=figures,
-        data=data,
-        depth=depth,
-        has_deep=deep,
-        style=Markup(style),
-        script=Markup(script),
-        policy=policy(style, script),
-    )
+    said = {**both, "figures": figures, "data": data, "depth": depth, "has_deep": deep}
+    return render_page("sweep.html", said, ("report.css", "sweep.css"), names)
 
 
 def has_deep(both: Mapping[str, Any]) -> bool:

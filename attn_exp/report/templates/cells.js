@@ -5,21 +5,12 @@
   said.className = "why touch";
   said.setAttribute("role", "status");
 
-  const stepAt = (walk, stage) => {
-    const back = /^(x|memory|[Wb]_.)$/.test(stage); // shown once, in the first walk that uses it
-    for (let number = walk; number > 0; number--) {
-      const step = document.getElementById(`walk-${number}-${stage}`);
-      if (step || !back) return step;
-    }
-    return null;
-  };
-  const { steps } = window.attention;
-  const tableAt = (walk, stage, head) => { const step = stepAt(walk, stage); return step && steps.table(/\d+/.exec(step.id)[0] - 1, stage, head)?.querySelector("table"); };
-  /** At which row and column of a stage its table begins. */
-  const beginOf = (table) => (table?.parentNode.dataset.from ?? "0 0").split(" ").map(Number);
+  const { steps, beside, enter } = window.attention, { beginOf } = steps;
+  const stepAt = (walk, stage) => steps.stepOf(walk - 1, stage);
+  const tableAt = (walk, stage, head) => steps.table(walk - 1, stage, head)?.querySelector("table");
   const cellAt = (walk, stage, head, row, column) => { const table = tableAt(walk, stage, head), [top, left] = beginOf(table); return table?.tBodies[0].rows[row - top]?.cells[column - left + 1]; };
   const sizes = (walk, stage) => stepAt(walk, stage).dataset.shape.split(" ").map(Number);
-  const sizesShown = (walk, stage) => window.attention.data.walks[/\d+/.exec(stepAt(walk, stage).id)[0] - 1].steps[stage].shape;
+  const sizesShown = (walk, stage) => window.attention.data.walks[walk - 1].steps[stage].shape;
   const text = (cell) => (cell.querySelector("ins") || cell).textContent; // the new number of a changed cell
   const value = (cell) => Number(text(cell).replace("−", "-").replace("∞", "Infinity"));
   /** Whether a cell shows all digits of its number: as the run has them, or as somebody typed them. */
@@ -46,8 +37,7 @@
     const first = (one, place) => (marks.length ? `(${joined([text(one), short(marks[place])])})` : text(one));
     const terms = pairs.map(([one, other], place) => `${first(one, place)} × ${inBrackets(value(other), text(other))}`);
     if (added) terms.push(text(added));
-    const hidden = { rest: short(value(cell) - total), count: count - pairs.length };
-    if (pairs.length < count) terms.push(fill(words.REST_OF_MORE, hidden));
+    if (pairs.length < count) terms.push(`${short(value(cell) - total)} of ${count - pairs.length} more that are not shown`);
     const apart = pairs.length >= count && Math.abs(total - value(cell)) > slack;
     return { sum: joined(terms), lit: [...pairs.flat(), ...(added ? [added] : [])], apart: apart && total };
   }
@@ -90,10 +80,10 @@
     column -= line.first;
     const own = numbers[column];
     if (own === undefined) return null; // its logit does not travel with the page
-    if (!seen.length && !left && value(cell) !== 0) return { why: fill(words.BLIND_GETS, facts), lit };
-    if (own === -Infinity && seen.length && facts.normalizer !== "sum") return { why: words.MAY_NOT_SEE, lit: [lit[column]] };
+    if (!seen.length && !left && value(cell) !== 0) return { why: `that is what convention=${facts.convention} gives a query that may see no key`, lit };
+    if (own === -Infinity && seen.length && facts.normalizer !== "sum") return { why: "this query may not see this key", lit: [lit[column]] };
     if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${shown[column]})))`, lit: [lit[column]] };
-    if (!seen.length && !left) return { why: words.SEES_NO_KEY, lit };
+    if (!seen.length && !left) return { why: "this query may see no key, and 0 / 0 counts as 0", lit };
     if (facts.normalizer === "sparsemax") return lowered(line, column);
     return shared(line, column, facts.normalizer === "softmax");
   }
@@ -107,8 +97,8 @@
     const sharing = more && seen.find((key) => weight(key) !== 0), known = !left && extra?.reduce((sum, logit) => sum + (powers ? Math.exp(logit - (less ? most : 0)) : logit), 0);
     const rest = typeof known === "number" ? known : sharing === undefined || !more ? 0 : part(sharing) / weight(sharing) - total;
     const further = Math.abs(rest) > 1e-9 * Math.abs(total) ? rest : 0, above = mine === 0 && !powers ? "0" : named(column);
-    if (total + further === 0) return { sum: fill(words.NO_SUM, { number: above }), lit };
-    const others = fill(left ? words.REST_OF_KEYS : words.REST_OF_ELSE, { rest: short(further) });
+    if (total + further === 0) return { sum: `${above} / 0, which counts as 0`, lit };
+    const others = `${short(further)} of ${left ? "keys that are not shown" : "what else takes a share"}`;
     return { sum: `${above} / (${joined([...seen.map(named), ...(further ? [others] : [])])}) = ${short(mine)} / ${inBrackets(total + further, short(total + further))}`, lit };
   }
 
@@ -131,7 +121,7 @@
 
   function why(walk, stage, head, row, column, cell, facts, note) {
     const key = Math.floor(head / Number(facts.share));
-    if ((facts.wrong || "").split(" ").includes(stage)) return { why: words.IS_MADE_OTHERWISE, lit: [] };
+    if ((facts.wrong || "").split(" ").includes(stage)) return { why: "this stage is made otherwise than the definition, as the line above it says", lit: [] };
     if (["q", "k", "v"].includes(stage)) return projected(walk, stage, head, row, column, cell, facts);
     if (stage === "scores") {
       const many = sizes(walk, "q").at(-1);
@@ -153,7 +143,7 @@
         return product(cell, terms, heads * width, cellAt(walk, "b_o", 0, 0, column));
       }
       const own = from(column);
-      return own && { sum: heads > 1 ? fill(words.C_OF_HEAD, { number: Math.floor(column / width) + 1 }) : `C`, lit: [own] };
+      return own && { sum: heads > 1 ? `C of head ${Math.floor(column / width) + 1}` : "C", lit: [own] };
     }
     const before = lastOf(walk, stage), own = before && cellAt(walk, before, head, row, column);
     if (!own) return null;
@@ -163,9 +153,9 @@
     }
     if (stage === "capped") {
       const bent = facts.caps.split(" ").filter(Boolean).reduce((inner, cap) => `${cap} × tanh(${inner} / ${cap})`, text(own));
-      return { sum: facts.caps ? bent : fill(words.FUNCTION_OF, { function: note, number: text(own) }), lit: [own] };
+      return { sum: facts.caps ? bent : `${note} of ${text(own)}`, lit: [own] };
     }
-    if (value(cell) === -Infinity) return { why: words.MAY_NOT_SEE, lit: [own] };
+    if (value(cell) === -Infinity) return { why: "this query may not see this key", lit: [own] };
     return { sum: joined([text(own), biasAt(walk, head, row, column) ?? short(value(cell) - value(own))].map(unsigned)), lit: [own] };
   }
 
@@ -188,10 +178,10 @@
     const found = why(Number(walk), stage, head, row, column, cell, section.dataset, note);
     const symbol = step.querySelector("h3 var").textContent, at = table.tHead.rows[0].cells[cell.cellIndex].textContent;
     const place = `${symbol}[${cell.parentNode.cells[0].textContent}, ${at}]`, number = text(cell);
-    const name = table.caption ? fill(words.CELL_OF_TABLE, { place, table: table.caption.textContent }) : place;
-    const apart = typeof found?.apart === "number", sentence = apart ? words.CELL_IS_APART : found?.why ? words.IS_BECAUSE : words.CELL_IS;
-    const parts = { cell: name, sum: found?.sum, why: found?.why, apart: apart && short(found.apart), number: number + (apart && note ? `, ${note}` : "") };
-    said.textContent = fill(found ? sentence : words.CELL_IS_GIVEN, parts);
+    const name = table.caption ? `${place} of ${table.caption.textContent}` : place;
+    if (!found) said.textContent = `${name} = ${number}; what it is made of is not shown here.`;
+    else if (typeof found.apart === "number") said.textContent = `${name} = ${found.sum} = ${short(found.apart)}; the table has ${number}${note && `, ${note}`}`;
+    else said.textContent = found.why ? `${name} = ${number}, because ${found.why}` : `${name} = ${found.sum} = ${number}`;
     for (const each of found ? found.lit : []) {
       each.classList.add("source");
       each.closest(".other")?.classList.add("needed"); // a table of another head
@@ -201,13 +191,6 @@
   }
 
   window.attention.explain = () => { const cell = document.querySelector(".asked"); if (cell) show(cell); };
-
-  function enter(cell) {
-    if (!cell) return;
-    cell.closest("table").querySelectorAll("td[tabindex='0']").forEach((each) => { each.tabIndex = -1; });
-    cell.tabIndex = 0;
-    cell.focus();
-  }
 
   const explained = (element) => element.closest?.(".why-table tbody td");
   function asked(table, step) {
@@ -222,18 +205,16 @@
   document.querySelectorAll(".flow figcaption").forEach((caption) => {
     const hint = document.createElement("span");
     hint.className = "touch"; // not on paper
-    hint.textContent = ` ${words.CLICK_A_NUMBER}`;
+    hint.textContent = " Click a number to see how it was computed; the arrow keys move to its neighbours, Escape closes.";
     caption.append(hint);
   });
   document.addEventListener("click", (event) => enter(explained(event.target)));
   document.addEventListener("focusin", (event) => { const cell = explained(event.target); if (cell) show(cell); });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") { clear(); return; }
-    const cell = explained(event.target), rows = cell && cell.closest("tbody").rows;
-    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] || [0, 0];
-    if (!cell || !(down || right)) return;
+    const cell = explained(event.target), next = cell && beside(cell, event.key);
+    if (!next) return;
     event.preventDefault();
-    const next = rows[cell.parentNode.sectionRowIndex + down]?.cells[cell.cellIndex + right];
-    if (next && next.tagName === "TD") enter(next);
+    enter(next);
   });
 })();

@@ -1,21 +1,18 @@
 (() => {
   // A number that the run starts from can be changed: what follows is computed anew, beside the run's own numbers.
-  const { data, panels, variants, live, shade } = window.attention;
+  const { data, panels, variants, live, shade, element, steps: tables } = window.attention;
   if (!live) return;
-  const { own, now, plans, before } = live, tables = window.attention.steps, steps = (selector) => Array.from(document.querySelectorAll(selector));
-  const made = (name, attributes = {}, text = "") => { const element = Object.assign(document.createElement(name), attributes); if (text) element.textContent = text; return element; };
+  const { own, now, plans, before } = live, { placeOf, beginOf } = tables, steps = (selector) => Array.from(document.querySelectorAll(selector));
   const same = (one, other) => Object.is(one, other) || Math.abs(one - other) <= 1e-12 * Math.max(1, Math.abs(other));
   const written = (value, digits) => (Number.isFinite(value) ? value.toFixed(digits).replace("-", "−") : Number.isNaN(value) ? "nan" : value < 0 ? "−∞" : "inf");
   const shownIn = (cell) => (cell.querySelector("del") || cell).textContent;
   const digitsIn = (text) => (text.split(".")[1] || "").length;
   const tablesOf = (step) => Array.from(step.querySelectorAll("[data-head]"), (region) => [Number(region.dataset.head), region.querySelector("table")]);
   const cellsOf = (table) => Array.from(table.tBodies[0].rows, (row) => Array.from(row.cells).slice(1));
-  /** At which row and column of its stage a table begins: of long texts it shows those around the query that is followed. */
-  const beginOf = (table) => (table.parentNode.dataset.from ?? "0 0").split(" ").map(Number);
   const sections = plans.map((_, place) => document.getElementById(`walk-${place + 1}`));
   /** At which columns the tables of a step start, where each is of the columns that one head reads. */
-  const startsOf = (step) => data.walks[/\d+/.exec(step.id)[0] - 1].steps[stageOf(step)].owners.map(([, start]) => start);
-  const stageOf = (step) => /^walk-\d+-(.*)$/.exec(step.id)[1];
+  const startsOf = (step) => data.walks[placeOf(step)[0]].steps[stageOf(step)].owners.map(([, start]) => start);
+  const stageOf = (step) => placeOf(step)[1];
 
   /** A script that parts from the run would teach something wrong: such a walk stays as it is. */
   const agrees = (walk, stages) => Object.entries(data.walks[walk].steps).every(([stage, { shape }]) => {
@@ -28,7 +25,7 @@
   });
   const moving = plans.map((plan, place) => (plan && agrees(place, before(plan)) ? plan : null));
   plans.forEach((plan, place) => {
-    if (plan && !moving[place]) sections[place].querySelector("h2").after(made("p", { className: "note" }, words.OTHERS_THAN_THE_RUN));
+    if (plan && !moving[place]) sections[place].querySelector("h2").after(element("p", { class: "note" }, "Numbers cannot be changed here: this page would compute others than the run."));
   });
   for (const row of live.rows) {
     const answer = variants.find(({ name }) => name === row.variant)?.answer, output = row.plan && before(row.plan).output?.flat(2);
@@ -46,7 +43,7 @@
     if (name.endsWith("_o") && !moving.some((plan) => plan?.mixed)) continue;
     data.walks.forEach(({ steps: all }, walk) => all[name]?.shape[0] && Array.from({ length: all[name].shape[0] }, (_, head) => tables.table(walk, name, head)));
     for (const step of steps(`.walk article [id$="-${name}"]`)) {
-      if (late && !asGiven(moving[Number(/\d+/.exec(step.id)[0]) - 1], name)) continue;
+      if (late && !asGiven(moving[placeOf(step)[0]], name)) continue;
       for (const [head, table] of tablesOf(step)) open(step, name, head, table);
     }
   }
@@ -57,7 +54,7 @@
     cellsOf(table).forEach((row, place) => row.forEach((cell, column) => places.set(cell, { name, row: top + place, column: column + from, table, step })));
     table.classList.add("changing");
     table.setAttribute("role", "grid");
-    table.setAttribute("aria-label", fill(words.TYPE_TO_CHANGE, { name: `${step.querySelector("h3 var").textContent}${table.caption ? `, ${table.caption.textContent}` : ""}` }));
+    table.setAttribute("aria-label", `${step.querySelector("h3 var").textContent}${table.caption ? `, ${table.caption.textContent}` : ""}: type to change a number, Escape takes it back`);
     cellsOf(table)[0][0].tabIndex = 0;
   }
   const valueOf = ({ name, row, column }, arrays = now) => arrays[name][row][column];
@@ -66,9 +63,9 @@
   // A cell with the run's own number and the new one.
   function beside(cell, text) {
     if (!cell.querySelector("ins")) {
-      const old = made("del");
+      const old = element("del");
       old.append(...Array.from(cell.childNodes).filter((node) => node.tagName !== "INPUT"));
-      cell.prepend(old, " ", made("ins"));
+      cell.prepend(old, " ", element("ins"));
       cell.dataset.classes = cell.className;
     }
     cell.querySelector("ins").textContent = text;
@@ -146,19 +143,8 @@
     const [row, head] = [Number(item.dataset.q), Number(item.dataset.head)], weights = stages.weights[head][row];
     if (!sums.has(item)) sums.set(item, Array.from(item.childNodes));
     if (weights.every((weight, key) => same(weight, old.weights[head][row][key])) && stages.context[head][row].every((value, place) => same(value, old.context[head][row][place]))) return item.replaceChildren(...sums.get(item));
-    const kept = sums.get(item).find((node) => node.className === "sum"), line = made("span", { className: "sum" }, `${kept.textContent.split(" =")[0]} =`);
-    const terms = weights.map((weight, key) => [weight, key]).filter(([weight]) => weight !== 0).sort((a, b) => b[0] - a[0]).slice(0, 8).sort((a, b) => a[1] - b[1]);
-    terms.forEach(([weight, key], place) => {
-      const term = made("span", { className: "term" }, `${written(weight, 2)} v(${data.keys[key]})`);
-      term.dataset.k = key;
-      term.style.setProperty("--w", Math.min(1, Math.max(0, weight)));
-      line.append(place ? " + " : " ", term);
-    });
-    const rest = weights.reduce((sum, weight) => sum + weight, 0) - terms.reduce((sum, [weight]) => sum + weight, 0);
-    if (!terms.length) line.append(` ${weights.some(Number.isNaN) ? words.NAN_AS_WEIGHTS : 0}`);
-    else if (weights.filter((weight) => weight !== 0).length > terms.length) line.append(` ${fill(words.OTHER_VALUES, { rest: written(rest, 2) })}`);
-    const result = sums.get(item).find((node) => node.className === "result"), values = stages.context[head][row].map((value) => written(value, 4)).join(", ");
-    item.replaceChildren(line, ...(result ? [" ", made("del", { className: "result" }, result.textContent), " ", made("ins", { className: "result" }, `= (${values})`)] : []));
+    const [kept, result] = ["sum", "result"].map((name) => sums.get(item).find((node) => node.className === name)), values = stages.context[head][row].map((value) => written(value, 4)).join(", ");
+    item.replaceChildren(tables.sumOf(kept.textContent.split(" =")[0], weights), ...(result ? [" ", element("del", { class: "result" }, result.textContent), " ", element("ins", { class: "result" }, `= (${values})`)] : []));
   }
 
   function follow(plan, place) {
@@ -211,5 +197,5 @@
     window.attention.explain?.();
   }
 
-  Object.assign(live, { late, moving, sections, places, valueOf, called, made, same, shownIn, digitsIn, typed, beside, restore, show });
+  Object.assign(live, { late, moving, sections, places, valueOf, called, same, shownIn, digitsIn, typed, beside, restore, show });
 })();

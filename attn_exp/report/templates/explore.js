@@ -7,7 +7,7 @@
 
   // What there is to choose: each head of each function, or the function where its weights were never formed.
   const heads = (walk) => panels[data.walks[walk].panel]?.shape[0] ?? 1;
-  const choices = data.walks.flatMap((about, walk) => Array.from({ length: heads(walk) }, (_, head) => ({ walk, head, panel: panels[about.panel], name: heads(walk) > 1 ? fill(words.HEAD_OF, { variants: about.variant, number: head + 1 }) : about.variant, key: heads(walk) > 1 ? `${about.variant}.${head + 1}` : about.variant })));
+  const choices = data.walks.flatMap((about, walk) => Array.from({ length: heads(walk) }, (_, head) => ({ walk, head, panel: panels[about.panel], name: heads(walk) > 1 ? `${about.variant}, head ${head + 1}` : about.variant, key: heads(walk) > 1 ? `${about.variant}.${head + 1}` : about.variant })));
   const state = { show: 0, with: data.beside ? choices.findIndex(({ walk }) => walk === data.beside) : -1, token: 0, view: "both" };
   const weightsOf = ({ panel, head }, multiplier) => {
     const size = panel.shape[1] * panel.shape[2];
@@ -33,7 +33,7 @@
         if (choice.walk !== walk) return;
         const button = element("button", { type: "button", "aria-label": choice.name });
         if (choice.panel) button.append(element("span", { class: "small" }));
-        button.append(element("span", {}, choice.panel ? (heads(walk) > 1 ? String(choice.head + 1) : "") : words.NO_WEIGHTS));
+        button.append(element("span", {}, choice.panel ? (heads(walk) > 1 ? String(choice.head + 1) : "") : "its weights were never formed"));
         button.addEventListener("click", (event) => choose(event.shiftKey ? { with: place } : { show: place }));
         buttons[place] = button;
         line.append(button);
@@ -54,16 +54,16 @@
   };
   const all = choices.map(({ name }, place) => [place, name]);
   const controls = {
-    show: labelled("show", words.SHOW, all),
-    with: labelled("with", words.BESIDE, [[-1, words.NOTHING], ...all]),
-    token: labelled("token", words.QUERY, data.tokens.map((token, place) => [place, token || words.EMPTY_TOKEN])),
-    view: labelled("view", words.AS, [["both", words.MAP_AND_LINES], ["map", words.MAP], ["lines", words.LINES_ALONE]]),
+    show: labelled("show", "Show", all),
+    with: labelled("with", "beside it", [[-1, "nothing"], ...all]),
+    token: labelled("token", "query", data.tokens.map((token, place) => [place, token || "(empty)"])),
+    view: labelled("view", "as", [["both", "map and lines"], ["map", "map"], ["lines", "lines"]]),
   };
   const choice = byId("choice");
   let rows = null; // steps show one query of many, or all
   choice.append(...Object.values(controls).map(({ label }) => label));
   if (data.tokens.length > 8 && steps.sections.length) {
-    const [label, box] = [element("label", {}, ` ${words.ALL_QUERIES}`), element("input", { type: "checkbox", id: "all-rows" })];
+    const [label, box] = [element("label", {}, " the rows of all queries"), element("input", { type: "checkbox", id: "all-rows" })];
     box.addEventListener("change", () => choose({}));
     label.prepend(box);
     document.querySelectorAll(".walk > h2").forEach((title) => title.after(element("p", { class: "touch of-rows" })));
@@ -96,7 +96,7 @@
       .filter((pair) => share(...pair) > 0).sort((one, other) => share(...other) - share(...one)).slice(0, STRONGEST);
     const every = Math.ceil(12 / pitch), label = (text, place, count, left) => {
       const short = text.length > 15 ? `${text.slice(0, 14)}…` : text;
-      const word = draw("text", { x: left ? SIDE - 6 : WIDE - SIDE + 6, y: at(place, count) + 4, class: `${left ? "left" : ""}${place % every ? " rare" : ""}` }, short || words.EMPTY_TOKEN);
+      const word = draw("text", { x: left ? SIDE - 6 : WIDE - SIDE + 6, y: at(place, count) + 4, class: `${left ? "left" : ""}${place % every ? " rare" : ""}` }, short || "(empty)");
       word.setAttribute(left ? "data-q" : "data-key", place);
       return word;
     };
@@ -126,9 +126,9 @@
   function figure(each, title, turned) {
     const made = element("figure", { "data-panel": data.walks[each.walk].panel });
     made.append(element("figcaption", {}, title));
-    if (!each.panel) { made.append(element("p", { class: "note" }, words.NO_WEIGHTS)); return made; }
+    if (!each.panel) { made.append(element("p", { class: "note" }, "its weights were never formed")); return made; }
     if (each.panel.pictures) {
-      made.append(named(element("img", { class: "map", src: each.panel.pictures[each.head], alt: title }), data.tokens, data.keys), element("p", { class: "note" }, words.TOO_MANY_FOR_LINES));
+      made.append(named(element("img", { class: "map", src: each.panel.pictures[each.head], alt: title }), data.tokens, data.keys), element("p", { class: "note" }, "There are too many weights to draw lines or to turn the scale."));
       return made;
     }
     const weights = weightsOf(each, turned), both = element("div", { class: "both" });
@@ -142,7 +142,7 @@
     if (state.view !== "map") {
       both.append(lines(weights, title));
       const least = FAINTEST * data.top, left = weights.some((weight) => weight > 0 && weight < least);
-      if (left && data.keys.length > STRONGEST) both.append(element("p", { class: "note" }, fill(words.LINES_FROM, { least: least.toPrecision(1), count: STRONGEST })));
+      if (left && data.keys.length > STRONGEST) both.append(element("p", { class: "note" }, `Lines begin at a weight of ${least.toPrecision(1)}; a query that is followed shows its ${STRONGEST} strongest keys.`));
     }
     made.append(both);
     return made;
@@ -155,7 +155,7 @@
       const row = Math.min(data.tokens.length - 1, Math.floor((event.offsetY / canvas.clientHeight) * data.tokens.length)), key = Math.min(keys - 1, Math.floor((event.offsetX / canvas.clientWidth) * keys));
       if (row < 0 || key < 0) return;
       follow.mark(row);
-      byId("told").textContent = fill(words.FROM_TO, { query: data.tokens[row], key: data.keys[key], weight: weights[row * keys + key].toFixed(4) });
+      byId("told").textContent = `${data.tokens[row]} → ${data.keys[key]}: ${weights[row * keys + key].toFixed(4)}`;
     });
     canvas?.addEventListener("mouseleave", () => follow.mark(follow.pinned()));
   }
@@ -167,21 +167,22 @@
       const minus = mine.map((value, place) => (Object.is(value, yours[place]) ? 0 : value - yours[place]));
       const largest = minus.reduce((most, value) => (Number.isNaN(value) ? most : Math.max(most, Math.abs(value))), 0), unlike = minus.some(Number.isNaN);
       const rounding = !unlike && largest <= 1e-12 * Math.max(1, mine.reduce((most, value) => Math.max(most, Math.abs(value)), 0));
-      differences.push(fill(unlike ? words.NAN_IN : !largest ? words.NONE_IN : rounding ? words.ROUNDING_IN : words.AT_MOST_IN, { what, largest: largest ? largest.toPrecision(3) : 0 }));
+      const size = largest ? largest.toPrecision(3) : "none";
+      differences.push(`${what}: ${unlike ? `NaN in one alone, elsewhere ${largest ? size : 0}` : size}${rounding && largest ? ", which is rounding" : ""}`);
       if (rounding) return;
       const shown = element("figure", { class: "minus" });
-      const title = fill(words.ONE_MINUS, { one: one.name, other: other.name, what });
+      const title = `${one.name} minus ${other.name}: ${what}`;
       shown.append(heat(title, minus, rows, columns, largest, marks));
       made.push(shown);
     };
     if (one.panel?.weights && other.panel?.weights) {
       const shut = (place) => one.panel.closed(place, one.head) && other.panel.closed(place, other.head);
-      compare(words.WEIGHTS_ALONE, weightsOf(one, multiplier ?? undefined), weightsOf(other), data.tokens, data.keys, { rows: true, columns: true, digits: 2, shut });
-    } else if (one.panel && other.panel) differences.push(words.TOO_MANY_WEIGHTS);
+      compare("weights", weightsOf(one, multiplier ?? undefined), weightsOf(other), data.tokens, data.keys, { rows: true, columns: true, digits: 2, shut });
+    } else if (one.panel && other.panel) differences.push("weights: too many for a page to subtract");
     const [mine, yours] = [one, other].map(({ walk }) => variants.find(({ name }) => name === data.walks[walk].variant));
     if (one.walk !== other.walk && mine.size && mine.answer.length === yours.answer.length) {
-      compare(one.panel?.shape[0] > 1 || other.panel?.shape[0] > 1 ? words.OUTPUT_OF_ALL : words.OUTPUT, mine.answer, yours.answer, data.tokens, Array.from({ length: mine.size }, (_, place) => String(place + 1)), { rows: true, digits: 4 });
-    } else if (one.walk !== other.walk && mine.size && yours.size) differences.push(words.DIFFERENT_SHAPES);
+      compare(one.panel?.shape[0] > 1 || other.panel?.shape[0] > 1 ? "output of all heads" : "output", mine.answer, yours.answer, data.tokens, Array.from({ length: mine.size }, (_, place) => String(place + 1)), { rows: true, digits: 4 });
+    } else if (one.walk !== other.walk && mine.size && yours.size) differences.push("their outputs have different shapes");
     return { made, said: differences.join("; ") };
   }
 
@@ -220,11 +221,11 @@
     if (other) {
       const { made, said: far } = difference(one, other);
       parts.push(figure(other, other.name), ...made);
-      if (far) said = fill(words.LARGEST_DIFFERENCES, { differences: far });
+      if (far) said = `Largest difference: ${far}.`;
     }
     if (movable) {
       const weights = weightsOf(one, multiplier ?? undefined), [mean, most] = [meanEntropy(weights, one.panel.shape[2]), mostEntropy(one.panel, one.head)].map((value) => value.toFixed(4));
-      said = [said, fill(words.MEAN_ENTROPY, { mean, most, largest: weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4) })].filter(Boolean).join(" ");
+      said = [said, `Mean entropy ${mean} of at most ${most} nats; the largest of all weights is ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`].filter(Boolean).join(" ");
     }
     large.replaceChildren(...parts);
     byId("told").textContent = said;
@@ -242,7 +243,7 @@
     byId("touch-value").textContent = `${value.toPrecision(4)}${named}`;
     slider.setAttribute("aria-valuetext", byId("touch-value").textContent);
     for (const [name, each] of [["own", panel.own], ["one", 1]]) document.querySelector(`[data-preset=${name}]`).hidden = !apart(each);
-    byId("touch-marks").replaceChildren(element("option", { value: 0, label: "1/√d" }), element("option", { value: panel.own > 0 ? Math.log2(panel.own / panel.standard) : 0, label: words.THIS_RUN }));
+    byId("touch-marks").replaceChildren(element("option", { value: 0, label: "1/√d" }), element("option", { value: panel.own > 0 ? Math.log2(panel.own / panel.standard) : 0, label: "this run" }));
   }
   function turn(value) { multiplier = value; draw_large(); }
   slider.addEventListener("input", () => turn(choices[state.show].panel.standard * 2 ** Number(slider.value)));
@@ -279,7 +280,7 @@
   const missing = element("p", { class: "note touch", role: "status" });
   choice.before(missing);
   function tellLost(lost) {
-    missing.textContent = lost.length ? [fill(words.NOT_IN_THIS_PAGE, { names: lost.join(", ") }), /^(#|show=)/.test(lost[0]) ? words.FIRST_INSTEAD : ""].join(" ") : "";
+    missing.textContent = lost.length ? [`The address names what is not in this page: ${lost.join(", ")}.`, /^(#|show=)/.test(lost[0]) ? "The first choice is shown instead." : ""].join(" ") : "";
     missing.hidden = !lost.length;
     if (lost.length) byId("weights").scrollIntoView();
   }

@@ -11,17 +11,18 @@
   const largest = (row) => row.indexOf(Math.max(...row)), two = (number) => number.toFixed(2).replace("-", "−");
   const entropy = ({ weights }) => two(weights.flat().reduce((sum, row) => sum - row.reduce((part, weight) => part + (weight > 0 ? weight * Math.log(weight) : 0), 0), 0) / weights.flat().length);
   const move = (step) => two(Math.max(...stages[step].output.flat(2).map((value, place) => Math.abs(value - stages[2].output.flat(2)[place])))); // the heads alone
-  const row = stages[0].weights[0][0], key = largest(row), seconds = stages[2].weights.map((head) => head[0]);
-  const known = {
-    query: data.tokens[0], key: data.keys[key], weight: two(row[key]), low: two(Math.min(...stages[0].scores[0][0])), high: two(Math.max(...stages[0].scores[0][0])),
-    entropy: entropy(stages[0]), even: two(Math.log(count)), size: width, scaled: two(stages[1].weights[0][0][key]), after: entropy(stages[1]),
-    heads: whole.heads[0], part: width / whole.heads[0], one: data.keys[largest(seconds[0])], first: two(Math.max(...seconds[0])), other: data.keys[largest(seconds[1])], second: two(Math.max(...seconds[1])),
-    masked: move(3), mixed: move(4), variant: data.walks[last].variant,
-  };
-  const told = [[words.STEP_NO_SCALE, words.NO_SCALE], [words.STEP_SCALE, words.SCALED], [words.STEP_HEADS, words.HEADS_PART], [words.STEP_MASK, words.MASK_HIDES], [words.STEP_MIX, words.MIXES]];
+  const row = stages[0].weights[0][0], seconds = stages[2].weights.map((head) => head[0]);
+  const query = data.tokens[0], key = data.keys[largest(row)], heads = whole.heads[0];
+  const told = [
+    ["no scale", `Without scaling, which is no row of this run, the query of ${query} meets every key, with scores from ${two(Math.min(...stages[0].scores[0][0]))} to ${two(Math.max(...stages[0].scores[0][0]))}, and their softmax gives ${key} ${two(Math.max(...row))}. The weights have a mean entropy of ${entropy(stages[0])} nats, where even shares would have ${two(Math.log(count))}.`],
+    ["scale", `The scores are divided by the square root of d = ${width}, and ${query} gives ${key} ${two(stages[1].weights[0][0][largest(row)])} instead of ${two(Math.max(...row))}. The mean entropy goes from ${entropy(stages[0])} to ${entropy(stages[1])} nats.`],
+    [`${heads} heads`, `The ${width} columns of Q, K and V part into ${heads} heads of ${width / heads}, and each head attends by itself. Of ${query}, ${seconds.slice(0, 2).map((line, head) => `head ${head + 1} gives the most to ${data.keys[largest(line)]} (${two(Math.max(...line))})`).join(", ")}.`],
+    ["a mask", `A causal mask hides the keys that come later, so “${query}” attends only to itself. That moves the output by up to ${move(3)}.`],
+    ["W_o", `Without the mask again, W_o mixes the heads, which stood side by side, into a vector for each token: that moves the output by up to ${move(4)}. This is ${data.walks[last].variant}, the last variant of this run.`],
+  ];
 
-  const box = element("aside", { class: "guide touch", "aria-label": words.FIRST_READING }), title = element("h3"), said = element("p", { "aria-live": "polite" });
-  const [back, next, leave, again] = [words.BACK, words.NEXT, words.LEAVE, words.FIRST_READING].map((text) => element("button", { type: "button" }, text)), buttons = element("p"), into = element("p", { class: "touch" });
+  const box = element("aside", { class: "guide touch", "aria-label": "A first reading" }), title = element("h3"), said = element("p", { "aria-live": "polite" });
+  const [back, next, leave, again] = ["Back", "Next", "Leave the reading", "A first reading"].map((text) => element("button", { type: "button" }, text)), buttons = element("p"), into = element("p", { class: "touch" });
   const section = document.getElementById("weights"), paper = matchMedia("print");
   let step = 0, open = !location.hash, printing = paper.matches;
   buttons.append(back, " ", next, " ", leave);
@@ -34,11 +35,11 @@
     const { weights } = stages[step], whole = Float64Array.from(weights.flat(2));
     if (step === told.length - 1) return [2, step].map((place) => ({ made: () => outputs(place) }));
     const panel = { weights: whole, shape: [weights.length, count, data.keys.length], closed: (place) => step > 2 && place % data.keys.length > Math.floor(place / data.keys.length) };
-    return weights.map((_, head) => ({ walk: last, head, panel, name: weights.length > 1 ? fill(words.HEAD, { number: head + 1 }) : fill(told[step][0], known) }));
+    return weights.map((_, head) => ({ walk: last, head, panel, name: weights.length > 1 ? `head ${head + 1}` : told[step][0] }));
   }
   function outputs(place) {
     const made = element("figure"), [rows] = stages[place].output, largest = Math.max(...[stages[2], stages[4]].flatMap(({ output }) => output.flat(2)).map(Math.abs));
-    made.append(element("figcaption", {}, place === 2 ? words.BEFORE_MIXING : words.AFTER_MIXING), heat("", rows.flat(), data.tokens, rows[0].map((_, column) => String(column + 1)), largest, { rows: true, digits: 3 }));
+    made.append(element("figcaption", {}, place === 2 ? "output, the heads side by side" : "output, mixed by W_o"), heat("", rows.flat(), data.tokens, rows[0].map((_, column) => String(column + 1)), largest, { rows: true, digits: 3 }));
     return made;
   }
   function show() {
@@ -46,11 +47,11 @@
     box.hidden = !reading;
     into.hidden = open;
     section.classList.toggle("guided", reading);
-    title.textContent = fill(words.STEP_OF, { step: step + 1, of: told.length, name: fill(told[step][0], known) });
-    said.textContent = fill(told[step][1], known);
+    title.textContent = `A first reading, ${step + 1} of ${told.length}: ${told[step][0]}`;
+    said.textContent = told[step][1];
     back.disabled = step === 0;
     next.hidden = step === told.length - 1;
-    explore.guide(reading ? parts() : null, step === told.length - 1 ? words.OUTPUTS_OF_READING : words.SCALE_OF_READING + (step > 2 ? ` ${words.GREY}` : ""));
+    explore.guide(reading ? parts() : null, step === told.length - 1 ? "A row is a token, a column a number of its output: blue is above 0, brown below." : "A row is a query, a column a key. The stronger a colour, the larger the weight: no colour is 0, the full colour is 1." + (step > 2 ? " Grey places are masked." : ""));
   }
   function end() {
     if (!open) return;

@@ -1,21 +1,21 @@
 (() => {
   // A reader's hand: the bar that says what was changed, typing, arrows, dragging, and buttons beside the editor.
-  const { data, live } = window.attention;
+  const { live, element, beside, enter } = window.attention;
   if (!live?.show) return;
-  const { own, now, late, moving, sections, places, valueOf, called, made, shownIn, digitsIn, typed, show } = live;
-  const button = (text, label) => { const one = made("button", { type: "button" }, text); if (label) one.setAttribute("aria-label", label); return one; };
+  const { own, now, late, moving, sections, places, valueOf, called, shownIn, digitsIn, typed, show } = live;
+  const button = (text, label) => element("button", { type: "button", ...(label && { "aria-label": label }) }, text);
 
   // What was changed, the way back, and how to say it again.
-  const bar = made("aside", { className: "changed", hidden: true }), said = made("p");
-  const again = made("textarea", { readOnly: true, rows: 4, hidden: true, spellcheck: false });
-  const [back, copy] = [words.BACK_TO_THE_RUN, words.COPY].map((text) => button(text));
-  const ways = [[words.AS_A_COMMAND, live.line, words.COMMAND_OF_THESE], [words.AS_YAML, live.yaml, words.YAML_OF_THESE]]
-    .filter(([, says]) => says).map(([text, says, label]) => ({ choose: button(text), says, label }));
-  let way = null;
-  bar.setAttribute("aria-label", words.CHANGED_NUMBERS);
-  said.setAttribute("role", "status");
-  copy.hidden = true;
-  bar.append(said, back, ...ways.map(({ choose }) => choose), ...(ways.length ? [copy] : []), again);
+  const bar = element("aside", { class: "changed", hidden: "", "aria-label": "Changed numbers" }), said = element("p", { role: "status" });
+  const again = element("textarea", { readonly: "", rows: 4, hidden: "", spellcheck: "false" });
+  const [back, command, copy] = ["Back to the run's numbers", "Command", "Copy"].map((text) => button(text));
+  const toggle = (open) => {
+    again.hidden = copy.hidden = !open;
+    command.setAttribute("aria-expanded", String(open));
+  };
+  again.setAttribute("aria-label", "The command that computes these numbers");
+  toggle(false);
+  bar.append(said, back, ...(live.line ? [command, copy] : []), again);
   document.getElementById("dock").prepend(bar);
   const isChanged = (cell) => !Object.is(valueOf(places.get(cell)), valueOf(places.get(cell), own));
   const nameOf = ([cell, { name, row, column }]) => [`${name} ${row} ${column}`, cell];
@@ -25,33 +25,24 @@
     const cells = changed(), numbers = (cell) => `${called(cell)} ${shownIn(cell)} → ${typed(valueOf(places.get(cell)), digitsIn(shownIn(cell)))}`;
     const first = cells.slice(0, 3).map(numbers).join("; "), walks = sections.filter((_, place) => !moving[place]).map((section) => section.querySelector("h2").textContent);
     bar.hidden = !cells.length;
-    said.textContent = fill(words.CHANGED, {
-      numbers: cells.length > 3 ? fill(words.NUMBERS_AND_MORE, { numbers: first, count: cells.length - 3 }) : first,
-      still: fill(words.STAYS, { what: [...live.still, ...walks].join(", ") }),
-    });
-    if (way) again.value = way.says();
+    const more = cells.length > 3 ? ` and ${cells.length - 3} more` : "", stays = [...live.still, ...walks].join(", ");
+    said.textContent = `Changed: ${first}${more}. Old numbers are struck out. Grey parts are still those of the run, from before the change: ${stays}.`;
+    if (!again.hidden) again.value = live.line();
   }
   live.after.push(report);
 
-  for (const one of ways) {
-    one.choose.setAttribute("aria-expanded", "false");
-    one.choose.addEventListener("click", () => say(one));
-  }
-  function say(chosen) {
-    way = way === chosen ? null : chosen;
-    again.hidden = copy.hidden = !way;
-    for (const one of ways) one.choose.setAttribute("aria-expanded", String(one === way));
-    if (!way) return;
-    again.setAttribute("aria-label", way.label);
+  command.addEventListener("click", () => {
+    toggle(again.hidden);
+    if (again.hidden) return;
     report();
     again.focus();
     again.select();
-  }
+  });
   copy.addEventListener("click", () => {
     again.select();
-    document.execCommand("copy");
-    copy.textContent = words.COPIED;
-    setTimeout(() => { copy.textContent = words.COPY; }, 1500);
+    document.execCommand("copy"); // works in a file, where navigator.clipboard may not
+    copy.textContent = "Copied";
+    setTimeout(() => { copy.textContent = "Copy"; }, 1500);
   });
 
   function change(cell, value) {
@@ -79,12 +70,6 @@
     const finest = Math.max(digitsIn(before), drawn ? 0 : -Math.floor(Math.log10(step)), 0);
     return finest > 20 ? start + count * step : Number((start + count * step).toFixed(finest));
   };
-  function enter(cell) {
-    places.get(cell).table.querySelectorAll("td[tabindex='0']").forEach((other) => { other.tabIndex = -1; });
-    cell.tabIndex = 0;
-    cell.focus();
-  }
-
   function place(box, cell, step) {
     const [at, from] = [cell.getBoundingClientRect(), step.getBoundingClientRect()];
     box.style.top = `${at.bottom - from.top + 3}px`;
@@ -93,7 +78,7 @@
 
   /** Buttons below a cell, for fingers and for keyboards without a minus; the editor keeps the focus. */
   function buttonsFor(cell, hands) {
-    const box = made("span", { className: "nudge touch" }), { step } = places.get(cell);
+    const box = element("span", { class: "nudge touch" }), { step } = places.get(cell);
     box.append(...hands.map(([text, label, act]) => { const one = button(text, label); one.tabIndex = -1; one.onclick = act; return one; }));
     box.onpointerdown = box.onmousedown = box.onclick = (event) => { event.preventDefault(); event.stopPropagation(); };
     step.append(box);
@@ -103,8 +88,8 @@
 
   function edit(cell, text) {
     enter(cell);
-    const spot = places.get(cell), start = valueOf(spot), input = made("input", { className: "edit", value: text ?? String(start), inputMode: "decimal", autocomplete: "off" });
-    input.setAttribute("aria-label", fill(words.IN_THE_RUN, { cell: called(cell), number: valueOf(spot, own) }));
+    const spot = places.get(cell), start = valueOf(spot), input = element("input", { class: "edit", value: text ?? String(start), inputmode: "decimal", autocomplete: "off" });
+    input.setAttribute("aria-label", `${called(cell)}, in the run ${valueOf(spot, own)}`);
     const take = () => {
       const value = number(input.value);
       input.setAttribute("aria-invalid", String(Number.isNaN(value)));
@@ -126,7 +111,7 @@
       if (count || ["Enter", "Escape"].includes(event.key)) event.preventDefault();
     };
     cell.append(input);
-    const hands = buttonsFor(cell, [["−", words.LESS, () => nudge(-1)], ["+", words.MORE, () => nudge(1)], ["±", words.OTHER_SIGN, turn]]);
+    const hands = buttonsFor(cell, [["−", "less", () => nudge(-1)], ["+", "more", () => nudge(1)], ["±", "other sign", turn]]);
     input.focus();
     if (text === undefined) input.select(); else take();
   }
@@ -135,10 +120,9 @@
   const cellAt = (event) => { const cell = event.target.closest?.("td"); return places.has(cell) ? cell : null; };
   let dragged = null;
   function onKey(event) {
-    const cell = cellAt(event), rows = cell?.closest("tbody").rows;
-    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] || [0, 0];
+    const cell = cellAt(event);
     if (!cell || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (down || right) { const next = rows[cell.parentNode.sectionRowIndex + down]?.cells[cell.cellIndex + right]; if (places.has(next)) enter(next); }
+    if (event.key.startsWith("Arrow")) enter(beside(cell, event.key));
     else if (["Enter", "F2"].includes(event.key)) edit(cell);
     else if (["Backspace", "Delete"].includes(event.key)) change(cell, valueOf(places.get(cell), own));
     else if (/^[-−+.,\d]$/.test(event.key)) edit(cell, event.key);
@@ -175,7 +159,7 @@
   sections.forEach((section, place) => {
     const caption = moving[place] && section.querySelector(".flow figcaption");
     const given = Array.from(section.querySelectorAll(".step:has(.changing) h3 var"), (symbol) => symbol.textContent).join(", ");
-    if (late && !given) { if (moving[place]) section.querySelector("h2").after(made("p", { className: "note" }, fill(words.NOT_CHANGED_HERE, { why: words.WHY_BECAME }))); return; }
-    caption?.append(made("span", { className: "touch" }, ` ${fill(words.TYPE_OVER, { tables: late ? given : words.X_OR_W })}`));
+    if (late && !given) { if (moving[place]) section.querySelector("h2").after(element("p", { class: "note" }, "Numbers cannot be changed in the page here: its tables show what became of the given queries, keys and values, not themselves.")); return; }
+    caption?.append(element("span", { class: "touch" }, ` Type over a number of ${late ? given : "X or W"}, or drag it up or down, and all that follows is computed anew.`));
   });
 })();

@@ -6,12 +6,10 @@
   const matrix = ({ shape, data: text }) => rowsOf(floats(text), shape.at(-1)); // a bias is one row
   const own = Object.fromEntries(Object.entries(data.live.arrays).map(([name, array]) => [name, matrix(array)]));
   const each = (matrices, change) => matrices.map((rows, head) => rows.map((row, place) => row.map((value, column) => change(value, head, place, column))));
-  const product = (a, b) => a.map((row) => b[0].map((_, column) => row.reduce((sum, value, inner) => sum + value * b[inner][column], 0)));
   const mixed = (a, b) => a.map((row) => b[0].map((_, column) => row.reduce((sum, weight, key) => (weight === 0 ? sum : sum + weight * b[key][column]), 0))); // 0 times NaN is 0 here
   const added = (rows, other) => (other ? rows.map((row, place) => row.map((value, column) => value + (other[place] || other[0])[column])) : rows);
   const projected = (rows, arrays, letter) => added(product(rows, arrays[`W_${letter}`]), arrays[`b_${letter}`]);
   const apart = (rows, count) => Array.from({ length: count }, (_, head) => rows.map((row) => row.slice((head * row.length) / count, ((head + 1) * row.length) / count)));
-  const of = (heads, groups) => (head) => Math.floor((head * groups) / heads);
 
   /** The first heads, or the mean of each group of them. */
   function pooled(heads, shared, pool) {
@@ -33,29 +31,6 @@
       return result;
     }));
   }
-
-  const NORMALIZERS = {
-    softmax(row, extra) {
-      const largest = Math.max(...row, ...extra), anchor = largest === -Infinity ? 0 : largest;
-      const powers = row.map((logit) => Math.exp(logit - anchor));
-      const total = [...powers, ...extra.map((logit) => Math.exp(logit - anchor))].reduce((a, b) => a + b, 0);
-      return powers.map((power) => power / (total || 1));
-    },
-    sigmoid: (row) => row.map((logit) => (logit < 0 ? Math.exp(logit) / (1 + Math.exp(logit)) : 1 / (1 + Math.exp(-logit)))),
-    sum(row, extra) {
-      const scores = row.map((logit) => (logit === -Infinity ? 0 : logit)), total = [...scores, ...extra].reduce((a, b) => a + b, 0);
-      return scores.map((score) => (total ? score / total : 0));
-    },
-    sparsemax(row, extra) {
-      const sorted = [...row, ...extra].filter((logit) => logit > -Infinity).sort((a, b) => b - a), largest = sorted[0] ?? 0;
-      let total = 0, tau = 0;
-      sorted.forEach((logit, place) => {
-        total += logit - largest;
-        if (1 + (place + 1) * (logit - largest) > total) tau = (total - 1) / (place + 1);
-      });
-      return row.map((logit) => (logit === -Infinity ? 0 : Math.max(logit - largest - tau, 0)));
-    },
-  };
 
   const above = (x) => (x > 0 ? x + 1 : Math.exp(x));
   function kernel(q, k, seen, share) {
@@ -107,7 +82,7 @@
     for (const name of ["k", "v"]) if (stages[name]) stages[name] = pooled(apart(stages[name], given), shared, plan.pool);
     for (const turn of plan.turns) for (const name of ["q", "k"]) stages[name] = turned(stages[name], turn, turn[name]);
     if (plan.tiled) for (const name of ["k", "v"]) if (stages[name]) stages[name] = stages.q.map((_, head) => stages[name][head % shared]);
-    const share = of(heads, (stages.k || stages.v).length);
+    const share = sharing(heads, (stages.k || stages.v).length);
     if (arrays.weights) stages.weights = Array.from({ length: heads }, () => arrays.weights);
     else weighed(plan, stages, share);
     if (!stages.v) return stages;

@@ -19,23 +19,10 @@
   const variants = data.variants.map((variant) => ({ ...variant, answer: floats(variant.answer) }));
 
   /** The weights softmax(multiplier * scores + rest) of a panel, heads, queries and keys in one array. */
-  function weightsAt(panel, multiplier) {
-    const [heads, rows, keys] = panel.shape;
-    const weights = new Float64Array(heads * rows * keys);
-    for (let start = 0; start < weights.length; start += keys) {
-      let largest = -Infinity;
-      for (let key = start; key < start + keys; key++) {
-        weights[key] = multiplier * panel.scores[key] + (panel.rest ? panel.rest[key] : 0);
-        if (panel.rest && panel.rest[key] === -Infinity) weights[key] = -Infinity;
-        largest = Math.max(largest, weights[key]);
-      }
-      let total = 0;
-      for (let key = start; key < start + keys; key++) {
-        weights[key] = largest === -Infinity ? 0 : Math.exp(weights[key] - largest);
-        total += weights[key];
-      }
-      for (let key = start; total && key < start + keys; key++) weights[key] /= total;
-    }
+  function weightsAt({ shape, scores, rest }, multiplier) {
+    const [heads, rows, keys] = shape, weights = new Float64Array(heads * rows * keys);
+    const logit = (place) => (rest?.[place] === -Infinity ? -Infinity : multiplier * scores[place] + (rest ? rest[place] : 0));
+    for (let start = 0; start < weights.length; start += keys) weights.set(NORMALIZERS.softmax(Array.from({ length: keys }, (_, key) => logit(start + key))), start);
     return weights;
   }
 
@@ -72,39 +59,42 @@
   /** How strong a colour is: of weights by one scale in the whole page, else a share of the largest number. */
   const shade = (value, largest, weights) => (weights ? Math.min(1, Math.max(value, 0) / data.top) ** data.power : largest ? Math.abs(value) / largest : 0);
 
-  function heat(caption, values, rowNames, columnNames, largest, marks) {
-    const wide = columnNames.length > 6 ? { tabindex: "0", role: "group", "aria-label": caption } : {};
-    const region = element("div", { class: "scroll", ...wide });
-    if (rowNames.length > 16 || columnNames.length > 16) {
-      if (caption) region.append(element("p", { class: "note" }, caption));
-      region.append(named(picture(caption, values, rowNames.length, columnNames.length, largest, marks), rowNames, columnNames));
-      return region;
-    }
-    const table = element("table", { class: columnNames.length > 9 ? "heat wide" : "heat" });
+  /** A table of numbers, each `cellAt(row, column)` with its text, kind and share; rows and columns may be tokens, which begin `from` some place. */
+  function grid(caption, rowNames, columnNames, cellAt, { label = caption, row = "", byKey = false, from = [0, 0], parts = [] }) {
+    const region = element("div", { class: "scroll", ...(columnNames.length > 6 && { tabindex: "0", role: "group", "aria-label": label }) }), table = element("table", { class: columnNames.length > 9 ? "heat wide" : "heat" });
     if (caption) table.append(element("caption", {}, caption));
-    const head = table.createTHead().insertRow();
-    head.append(element("td"));
-    columnNames.forEach((name, place) => head.append(element("th", marks.columns ? { scope: "col", "data-k": place } : { scope: "col" }, name)));
-    const body = table.createTBody();
-    rowNames.forEach((name, row) => {
+    const head = table.createTHead().insertRow(), body = table.createTBody(), key = (place) => byKey && { "data-k": from[1] + place };
+    head.append(element("td"), ...columnNames.map((name, place) => element("th", { scope: "col", ...key(place) }, name)));
+    rowNames.forEach((name, place) => {
       const line = body.insertRow();
-      if (marks.rows) line.dataset.q = row;
-      line.append(element("th", { scope: "row" }, name));
-      columnNames.forEach((_, column) => {
-        const value = values[row * columnNames.length + column];
-        const shut = marks.shut?.(row * columnNames.length + column), kind = shut ? "m" : value < 0 ? "n" : "";
-        const cell = element("td", kind ? { class: kind } : {}, number(value, marks.digits));
-        cell.style.setProperty("--w", shade(value, largest, marks.weights));
-        line.append(cell);
-      });
+      if (row) line.dataset[row] = from[0] + place;
+      line.append(element("th", { scope: "row" }, name), ...columnNames.map((_, column) => {
+        const { text, kind, share } = cellAt(place, column), cell = element("td", { ...(kind && { class: kind }), ...key(column) }, text);
+        if (share) cell.style.setProperty("--w", share);
+        return cell;
+      }));
     });
+    if (parts.length) table.createTFoot().insertRow().append(element("td"), ...parts.map(([whom, count]) => element("th", { colspan: count }, whom)));
     region.append(table);
     return region;
   }
 
+  function heat(caption, values, rowNames, columnNames, largest, marks) {
+    if (rowNames.length > 16 || columnNames.length > 16) {
+      const region = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption });
+      if (caption) region.append(element("p", { class: "note" }, caption));
+      region.append(named(picture(caption, values, rowNames.length, columnNames.length, largest, marks), rowNames, columnNames));
+      return region;
+    }
+    return grid(caption, rowNames, columnNames, (row, column) => {
+      const place = row * columnNames.length + column, value = values[place];
+      return { text: number(value, marks.digits), kind: marks.shut?.(place) ? "m" : value < 0 ? "n" : "", share: shade(value, largest, marks.weights) };
+    }, { row: marks.rows ? "q" : "", byKey: marks.columns });
+  }
+
   /** A picture with the names of its rows and columns, of as many as there is room for. */
   function named(drawn, rowNames, columnNames) {
-    const made = element("div", { class: "named" }), short = (name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name || words.EMPTY_TOKEN);
+    const made = element("div", { class: "named" }), short = (name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name || "(empty)");
     for (const [kind, names, side] of [["down", rowNames, "top"], ["across", columnNames, "left"]]) {
       const line = element("div", { class: kind, "aria-hidden": "true" }), every = Math.ceil(names.length * 14 / 416);
       line.style[kind === "down" ? "width" : "height"] = `${Math.max(...names.map((name) => short(name).length)) * 0.62 + 0.5}em`;
@@ -130,6 +120,20 @@
     });
     canvas.getContext("2d").putImageData(pixels, 0, 0);
     return canvas;
+  }
+
+  /** The cell beside another one to which an arrow key leads. */
+  function beside(cell, key) {
+    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[key] || [0, 0];
+    const next = cell.closest("tbody").rows[cell.parentNode.sectionRowIndex + down]?.cells[cell.cellIndex + right];
+    return (down || right) && next?.tagName === "TD" ? next : null;
+  }
+  /** Moves the focus of a table to one of its cells. */
+  function enter(cell) {
+    if (!cell) return;
+    cell.closest("table").querySelectorAll("td[tabindex='0']").forEach((each) => { each.tabIndex = -1; });
+    cell.tabIndex = 0;
+    cell.focus();
   }
 
   // Following one query: its rows, its keys and its terms light up wherever they are.
@@ -158,7 +162,7 @@
   }
 
   data.tokens.forEach((token, place) => {
-    const button = element("button", { type: "button", "aria-pressed": "false", "data-query": place }, token || words.EMPTY_TOKEN);
+    const button = element("button", { type: "button", "aria-pressed": "false", "data-query": place }, token || "(empty)");
     button.addEventListener("click", () => pin(pinned === place ? null : place));
     button.addEventListener("focus", () => mark(place));
     button.addEventListener("blur", () => mark(pinned));
@@ -172,5 +176,5 @@
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") pin(null); });
 
   bar.hidden = data.tokens.length > 256; // what needs this script appears only now
-  window.attention = { data, floats, panels, variants, weightsAt, meanEntropy, mostEntropy, shade, element, heat, picture, named, follow };
+  window.attention = { data, floats, panels, variants, weightsAt, meanEntropy, mostEntropy, shade, element, number, grid, heat, picture, named, beside, enter, follow };
 })();

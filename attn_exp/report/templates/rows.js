@@ -1,8 +1,8 @@
 (() => {
   // The comparison follows changed numbers; what this page cannot compute is marked as the run's own.
-  const { live, data } = window.attention;
+  const { live, data, element } = window.attention;
   if (!live?.show) return;
-  const { rows, beside, restore, made, shownIn } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
+  const { rows, beside, restore, shownIn } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
   const computed = rows.filter((row) => row.letter), against = computed.find((row) => row.variant === live.against), FOLLOWING = ["shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"];
   const ends = ({ output, weights }) => output || weights || [[[]]];
   const shape = (matrices) => `${matrices.length} ${matrices[0].length} ${matrices[0][0].length}`;
@@ -17,11 +17,7 @@
 
   function cosine(one, other) {
     const length = (numbers) => Math.sqrt(total(numbers.map((value) => value * value))), lengths = length(one) * length(other);
-    if (lengths > 0 && lengths < Infinity) return total(one.map((value, place) => value * other[place])) / lengths;
-    const [most, most_other] = [size(one), size(other)];
-    if (!Number.isFinite(most + most_other) && ![...one, ...other].every(Number.isFinite)) return NaN;
-    if (!most || !most_other) return Number(!most && !most_other);
-    return cosine(one.map((value) => value / most), other.map((value) => value / most_other));
+    return lengths ? total(one.map((value, place) => value * other[place])) / lengths : Number(!size(one) && !size(other));
   }
 
   const entropy = (line) => -total(line.map((weight) => (weight > 0 ? weight * Math.log(weight) : 0)));
@@ -107,11 +103,11 @@
   const stays = (variant) => !rows.find((row) => row.variant === variant)?.plan;
   const captions = () => steps("#overview .line").filter((_, walk) => stays(data.walks[walk].variant));
   const sentences = steps("header .lead").filter((line) => line.textContent.trim());
-  live.still = [words.THE_SENTENCES, ...named, ...sections.map(([, title]) => title.textContent)];
+  live.still = ["the sentences at the top", ...named, ...sections.map(([, title]) => title.textContent)];
   function mark(element, on, place = (label) => element.prepend(label, " ")) {
     const label = element.querySelector(".of-run");
     element.classList.toggle("still", on);
-    if (on && !label) place(made("span", { className: "note of-run" }, words.OF_THE_RUN));
+    if (on && !label) place(element("span", { class: "note of-run" }, "Of the run, before the change."));
     if (!on && label) { if (label.nextSibling?.data === " ") label.nextSibling.remove(); label.remove(); }
   }
   function markAll(on) {

@@ -1,9 +1,13 @@
 (() => {
   // The tables of a walk, written when somebody looks at them: one head of one variant at a time.
-  const { data, panels, shade, element, follow } = window.attention;
+  const { data, panels, grid, element, follow } = window.attention;
   const MARKS = new Map([[-32768, "m"], [-32767, "−∞"], [-32766, "nan"], [32767, "inf"]]);
   const sections = data.walks.map((_, place) => document.getElementById(`walk-${place + 1}`));
   const stepOf = (walk, stage) => document.getElementById(`walk-${walk + 1}-${stage}`);
+  /** The place of a step's walk, and its stage. */
+  const placeOf = (step) => { const [, walk, stage] = /^walk-(\d+)-(.*)$/.exec(step.id); return [walk - 1, stage]; };
+  /** At which row and column of its stage a table begins: of long texts it shows those around the query that is followed. */
+  const beginOf = (table) => (table?.parentNode.dataset.from ?? "0 0").split(" ").map(Number);
   const made = []; // what follows when a table is written
 
   /** A number in so many decimals; one half way between two of them becomes the even one, as in the report. */
@@ -54,87 +58,76 @@
 
   /** Says which of its rows, columns and heads a step shows. */
   function tell(step, about, many, head) {
-    const sizes = step.dataset.shape.split(" ").map(Number), [heads, tall, wide] = step.id.endsWith("-lse") ? [1, ...sizes.reverse()] : [1, 1, 1, ...sizes].slice(-3), keys = about.columns === "k";
+    const sizes = step.dataset.shape.split(" ").map(Number), [heads, tall, wide] = step.id.endsWith("-lse") ? [1, ...sizes.reverse()] : [1, 1, 1, ...sizes].slice(-3), [kept, rows, columns] = about.shape;
     const line = (which, all, here, lines) => {
-      if (which === "o") return fill(words.OF_WINDOW, { first: head * about.headRows + 1, last: head * about.headRows + here, all, lines });
-      if (which !== "q" && which !== "k") return here < all ? fill(words.OF_LINES, { shown: here, all, lines }) : "";
+      if (which !== "q" && which !== "k") return here < all ? `${here} of ${all} ${lines}` : "";
       const from = begins(which, here), said = names(which, from, Math.min(SIDE, here));
-      if (which === "q" && many && around.q < here) return all > 1 ? fill(words.OF_ROW, { name: data.tokens[around.q], all }) : "";
-      return said.length < all ? fill(words.OF_WINDOW, { first: said[0], last: said.at(-1), all, lines }) : "";
+      if (which === "q" && many && around.q < here) return all > 1 ? `the row of ${data.tokens[around.q]}, of ${all}` : "";
+      return said.length < all ? `${lines} ${said[0]} to ${said.at(-1)} of ${all}` : "";
     };
-    const shown = [about.shape[0] < heads && !about.owners.length && !about.headRows ? fill(words.OF_HEADS, { shown: about.shape[0], all: heads }) : "", line(about.headRows ? "o" : Array.isArray(about.rows) ? "" : about.rows, tall, about.shape[1], words.ROWS), line(keys ? "k" : "", wide, about.shape[2], words.COLUMNS)].filter(Boolean);
+    const shown = [
+      kept < heads && !about.owners.length && !about.headRows ? `${kept} of ${heads} heads` : "",
+      about.headRows ? `rows ${head * about.headRows + 1} to ${head * about.headRows + rows} of ${tall}` : line(about.rows, tall, rows, "rows"),
+      line(about.columns, wide, columns, "columns"),
+    ].filter(Boolean);
     let note = step.querySelector(":scope > .note");
     if (!note && shown.length) step.append(note = element("p", { class: "note" }));
-    if (note) { note.textContent = shown.length ? fill(words.SHOWN, { left_out: shown.join(", ") }) : ""; note.hidden = !shown.length; }
+    if (note) { note.textContent = `Shown: ${shown.join(", ")}; results.npz holds all.`; note.hidden = !shown.length; }
   }
 
   /** The table of one head of a stage in its step; written if it is not there yet, or shows other keys. */
   function table(walk, stage, head) {
     const step = stepOf(walk, stage), about = data.walks[walk].steps[stage];
     if (!step || !about || head >= about.shape[0]) return null;
-    const there = step.querySelector(`[data-head="${head}"]`), byKey = about.columns === "k";
-    const above = about.headRows * head, from = byKey ? [begins(about.rows, about.shape[1]), begins("k", about.shape[2])] : [0, 0], shape = [1, byKey ? Math.min(SIDE, about.shape[1]) : about.shape[1], byKey ? Math.min(SIDE, about.shape[2]) : about.shape[2]];
-    if (there && (there.dataset.from ?? "0 0") === `${above + from[0]} ${from[1]}` && there.querySelector("tbody").rows.length === shape[1]) return there;
-    const { rows, columns, titled, largest, power, owners } = about, [owner, start] = owners[head] || [], parts = owner ? [[owner, shape[2]]] : about.parts, caption = titled ? fill(words.HEAD, { number: head + 1 }) : "";
-    const wide = shape[2] > 6 ? { tabindex: "0", role: "group", "aria-label": `${step.querySelector("h3 var").textContent} ${caption}` } : {};
-    const region = element("div", { class: there ? there.className : "scroll other", "data-head": head, "data-from": `${above + from[0]} ${from[1]}`, ...wide }), grid = element("table", { class: shape[2] > 9 ? "heat wide" : "heat" });
-    if (caption) grid.append(element("caption", {}, caption));
-    const top = grid.createTHead().insertRow(), tokens = !Array.isArray(rows);
-    top.append(element("td"));
-    names(owner ? Array.from({ length: shape[2] }, (_, place) => String(start + place + 1)) : columns, from[1], shape[2]).forEach((name, place) => top.append(element("th", byKey ? { scope: "col", "data-k": from[1] + place } : { scope: "col" }, name)));
-    const body = grid.createTBody(), heading = above ? Array.from({ length: shape[1] }, (_, row) => String(above + row + 1)) : names(rows, from[0], shape[1]);
-    cellsOf(walk, stage)(head, from, shape.slice(1)).forEach((line, row) => {
-      const each = body.insertRow();
-      if (tokens) each.dataset[rows] = from[0] + row;
-      each.append(element("th", { scope: "row" }, heading[row]));
-      line.forEach(({ text, value, closed }, column) => {
-        const share = largest && !closed ? Math.min(1, Math.abs(value) / largest) ** power : 0, kind = closed ? "m" : share && value < 0 ? "n" : "";
-        const cell = element("td", { ...(kind && { class: kind }), ...(byKey && { "data-k": from[1] + column }) }, text);
-        if (share) cell.style.setProperty("--w", Math.round(100 * share) / 100);
-        each.append(cell);
-      });
+    const { rows, columns, owners, largest, power, headRows } = about, byKey = columns === "k", side = (count) => (byKey ? Math.min(SIDE, count) : count);
+    const above = headRows * head, from = byKey ? [begins(rows, about.shape[1]), begins("k", about.shape[2])] : [0, 0], [tall, wide] = about.shape.slice(1).map(side);
+    const there = step.querySelector(`[data-head="${head}"]`), start = `${above + from[0]} ${from[1]}`;
+    if (there && (there.dataset.from ?? "0 0") === start && there.querySelector("tbody").rows.length === tall) return there;
+    const [owner, first] = owners[head] || [], caption = about.titled ? `head ${head + 1}` : "", numbered = (count, begin) => Array.from({ length: count }, (_, place) => String(begin + place + 1));
+    const cells = cellsOf(walk, stage)(head, from, [tall, wide]);
+    const cellAt = (row, column) => {
+      const { text, value, closed } = cells[row][column], share = largest && !closed ? Math.min(1, Math.abs(value) / largest) ** power : 0;
+      return { text, kind: closed ? "m" : share && value < 0 ? "n" : "", share: Math.round(100 * share) / 100 };
+    };
+    const region = grid(caption, headRows ? numbered(tall, above) : names(rows, from[0], tall), owner ? numbered(wide, first) : names(columns, from[1], wide), cellAt, {
+      label: `${step.querySelector("h3 var").textContent} ${caption}`, row: Array.isArray(rows) ? "" : rows, byKey, from, parts: owner ? [[owner, wide]] : about.parts,
     });
-    if (parts.length) {
-      const foot = grid.createTFoot().insertRow();
-      foot.append(element("td"));
-      parts.forEach(([whom, count]) => foot.append(element("th", { colspan: count }, whom)));
-    }
-    region.append(grid);
+    region.classList.toggle("other", !there || there.classList.contains("other"));
+    Object.assign(region.dataset, { head, from: start });
     if (there) there.replaceWith(region); else step.querySelector(".tables").append(region);
-    made.forEach((next) => next(grid, step, head));
+    made.forEach((next) => next(region.querySelector("table"), step, head));
     return region;
   }
 
-  /** A query's answer in a head as a sum of values: the largest eight terms, and what they come to. */
-  function sum(walk, head, query) {
-    const { panel, title } = data.walks[walk], about = sections[walk].dataset, weights = panels[panel]?.weights, list = sections[walk].querySelector(".sums");
-    if (!list) return;
-    if (!weights) { list.replaceChildren(element("li", { class: "note" }, words.TOO_MANY_FOR_SUMS)); return; }
-    const [heads, rows, keys] = panels[panel].shape, line = Array.from(weights.subarray((head * rows + query) * keys, (head * rows + query + 1) * keys));
-    const item = element("li", { "data-q": query, "data-head": head }), said = element("span", { class: "sum" }, `${about.sums}${heads > 1 ? ` ${head + 1}` : ""}(${data.tokens[query]}) =`);
+  /** A row of weights as a sum of values: the largest eight terms, and what the others have. */
+  function sumOf(name, line) {
+    const said = element("span", { class: "sum" }, `${name} =`), two = (number) => number.toFixed(2).replace("-", "−");
     const seen = line.map((weight, key) => [weight, key]).filter(([weight]) => weight !== 0), terms = seen.slice().sort((a, b) => b[0] - a[0]).slice(0, 8).sort((a, b) => a[1] - b[1]);
-    if (line.some(Number.isNaN)) said.append(` ${words.NAN_AS_WEIGHTS}`);
-    else {
-      terms.forEach(([weight, key], place) => {
-        const term = element("span", { class: "term", "data-k": key }, `${weight.toFixed(2)} v(${data.keys[key]})`.replace(/^-/, "−"));
-        term.style.setProperty("--w", Math.min(1, Math.max(0, weight)));
-        said.append(place ? " + " : " ", term);
-      });
-      const rest = seen.reduce((total, [weight]) => total + weight, 0) - terms.reduce((total, [weight]) => total + weight, 0);
-      if (!terms.length) said.append(" 0");
-      else if (seen.length > terms.length) said.append(` ${fill(words.OTHER_VALUES, { rest: rest.toFixed(2) })}`);
-    }
-    item.append(said);
+    if (line.some(Number.isNaN)) said.append(" NaN, as its weights are");
+    else if (!terms.length) said.append(" 0");
+    else terms.forEach(([weight, key], place) => {
+      const term = element("span", { class: "term", "data-k": key }, `${two(weight)} v(${data.keys[key]})`);
+      term.style.setProperty("--w", Math.min(1, Math.max(0, weight)));
+      said.append(place ? " + " : " ", term);
+    });
+    const total = (pairs) => pairs.reduce((sum, [weight]) => sum + weight, 0);
+    if (terms.length && seen.length > terms.length) said.append(` + ${two(total(seen) - total(terms))} of other values`);
+    return said;
+  }
+
+  /** A query's answer in a head as a sum of values, and what it comes to. */
+  function sum(walk, head, query) {
+    const { panel } = data.walks[walk], weights = panels[panel]?.weights, list = sections[walk].querySelector(".sums");
+    if (!list) return;
+    if (!weights) { list.replaceChildren(element("li", { class: "note" }, "This page carries too many weights to write a sum.")); return; }
+    const [heads, rows, keys] = panels[panel].shape, line = Array.from(weights.subarray((head * rows + query) * keys, (head * rows + query + 1) * keys));
+    const item = element("li", { "data-q": query, "data-head": head });
+    item.append(sumOf(`${sections[walk].dataset.sums}${heads > 1 ? ` ${head + 1}` : ""}(${data.tokens[query]})`, line));
     const context = data.walks[walk].steps.context, whole = context && stepOf(walk, "context").dataset.shape.split(" ").at(-1) <= 8;
     if (whole && query < context.shape[1] && head < context.shape[0] && !line.some(Number.isNaN)) item.append(" ", element("span", { class: "result" }, `= (${cellsOf(walk, "context")(head)[query].map(({ text }) => text).join(", ")})`));
     list.replaceChildren(item);
     made.forEach((next) => next(null, item, head));
   }
-
-  // Steps of the input stand in the first walk that has them, and are read in whichever is shown.
-  const stagesOf = (article) => Array.from(article.querySelectorAll(".step"), (step) => step.id.replace(/^walk-\d+-/, ""));
-  const inputs = sections.map((section) => Array.from(section.querySelectorAll(".steps > article")).filter((article) => stagesOf(article).some((stage) => /^(x|memory|[Wb]_[^o])$/.test(stage))));
-  const lists = sections.map((section) => section.querySelector(".steps"));
 
   let shown = null;
   follow.marked.push((query) => { if (shown && sections[shown[0]].querySelector(".sums")) sum(shown[0], shown[1], query ?? shown[2]); });
@@ -144,17 +137,10 @@
     shown = [walk, head, query];
     const section = sections[walk], share = Number(section.dataset.share) || 1, many = data.tokens.length > 8 && !document.getElementById("all-rows")?.checked;
     look(walk, head, query);
-    let owner = walk;
-    while (owner > 0 && !inputs[owner].length) owner -= 1;
-    inputs.forEach((articles, place) => { // an article that stands where it belongs keeps the focus
-      const home = lists[place === owner ? walk : place];
-      if (articles.length && articles[0].parentNode !== home) home.prepend(...articles);
-    });
     sections.forEach((each, place) => each.classList.toggle("chosen", place === walk));
     for (const step of section.querySelectorAll(".step")) {
-      const [, number, stage] = /^walk-(\d+)-(.*)$/.exec(step.id), about = data.walks[number - 1].steps[stage], count = about.shape[0];
-      const wanted = count === 1 ? 0 : /[kv]$/.test(stage) ? Math.floor(head / share) : head;
-      table(number - 1, stage, wanted);
+      const [, stage] = placeOf(step), about = data.walks[walk].steps[stage], count = about.shape[0], wanted = count === 1 ? 0 : /[kv]$/.test(stage) ? Math.floor(head / share) : head;
+      table(walk, stage, wanted);
       for (const region of step.querySelectorAll("[data-head]")) {
         region.classList.toggle("other", Number(region.dataset.head) !== wanted);
         region.classList.toggle("fixed", about.rows === "q" && query >= about.shape[1]); // of very many numbers the first rows are here
@@ -162,11 +148,11 @@
       if (about.shape[1] > SIDE && about.columns !== "k" && !Array.isArray(about.rows)) for (const row of step.querySelectorAll("tbody tr")) row.hidden = !(row.rowIndex - 1 >= begins(about.rows, about.shape[1]) && row.rowIndex - 1 < begins(about.rows, about.shape[1]) + SIDE);
       tell(step, about, many, wanted);
     }
-    lists[walk].classList.toggle("many", many);
+    section.querySelector(".steps").classList.toggle("many", many);
     sum(walk, head, query);
     for (const row of section.querySelectorAll(".steps tr[data-q]")) row.classList.toggle("now", Number(row.dataset.q) === query);
     follow.remark();
   }
 
-  window.attention.steps = { sections, stepOf, cellsOf, table, show, made, head: () => shown?.[1] ?? 0 };
+  window.attention.steps = { sections, stepOf, placeOf, beginOf, cellsOf, table, sumOf, show, made, head: () => shown?.[1] ?? 0 };
 })();

@@ -1,7 +1,7 @@
 (() => {
   const home = document.getElementById("explore");
   if (!home) return;
-  const data = JSON.parse(document.getElementById("cells").textContent);
+  const data = JSON.parse(document.getElementById("data").textContent);
   const VARIANT = data.axes.length - 1;
   const SVG = "http://www.w3.org/2000/svg";
   const WIDTH = 360, HEIGHT = 230, LEFT = 58, RIGHT = 12, TOP = 12, BOTTOM = 44, COLOURS = 7;
@@ -52,11 +52,11 @@
     return list;
   };
   const places = names.map((name, place) => [String(place), name]);
-  const metrics = select(words.METRIC, data.metrics.map((metric, place) => [String(place), metric]), "metric");
+  const metrics = select("metric", data.metrics.map((metric, place) => [String(place), metric]), "metric");
   const asX = data.metrics.map((metric, place) => [String(names.length + place), metric]);
-  const xs = select(words.ALONG_X, [...places, ...asX], "x");
-  select(words.COLOUR, [["-1", words.NO_SETTING], ...places], "colour");
-  select(words.PANELS, [["-1", words.NO_SETTING], ...places], "panel");
+  const xs = select("along x", [...places, ...asX], "x");
+  select("colour", [["-1", "none"], ...places], "colour");
+  select("panels", [["-1", "none"], ...places], "panel");
 
   /** Two metrics against each other: a dot for each combination. */
   const across = () => (chosen.x >= names.length ? chosen.x - names.length : -1);
@@ -103,7 +103,7 @@
   function draw() {
     const shown = [...new Set([chosen.x, chosen.colour, chosen.panel].filter((place) => place >= 0 && place < names.length))];
     const groups = grouped(shown), hidden = across() >= 0 ? [] : names.filter((_, place) => !shown.includes(place) && data.axes[place].labels.length > 1);
-    note.textContent = hidden.length ? fill(words.MEANS_OVER_TOO, { settings: hidden.join(", ") }) : words.MEANS_OVER_SEEDS;
+    note.textContent = hidden.length ? `Means over the seeds and over ${hidden.join(", ")}, without intervals; of fewer than five numbers a bar is their range.` : "Means over the seeds; bars are 95% intervals, of fewer than five numbers their range.";
     charts.replaceChildren();
     let low = Math.min(...groups.map((group) => group.mean - group.half)), high = Math.max(...groups.map((group) => group.mean + group.half));
     if (!groups.length) return;
@@ -129,7 +129,7 @@
     const low = ticks[0], high = ticks.at(-1);
     const dots = across() >= 0, axis = dots ? metricAxis(all) : data.axes[chosen.x], scale = scaleOf(axis);
     const along = (group) => (dots ? (group.other - axis.ends[0]) / (axis.ends[1] - axis.ends[0]) : scale.at[group.at[chosen.x]]);
-    const title = [data.metrics[chosen.metric], fill(words.AGAINST, { setting: axis.name }), label && `${names[chosen.panel]}=${label}`].filter(Boolean).join(", ");
+    const title = [data.metrics[chosen.metric], `against ${axis.name}`, label && `${names[chosen.panel]}=${label}`].filter(Boolean).join(", ");
     const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title });
     const inset = scale.numeric ? 0 : Math.min(28, (WIDTH - LEFT - RIGHT) / (2 * axis.labels.length));
     const x = (share) => LEFT + inset + share * (WIDTH - LEFT - RIGHT - 2 * inset);
@@ -143,7 +143,7 @@
       const cut = name.length > 12 ? `${name.slice(0, 11)}…` : name;
       svg.append(shape("text", { x: x(scale.at[place]), y: HEIGHT - BOTTOM + 17, "text-anchor": "middle" }, numbers ? numbers[place] : cut));
     });
-    svg.append(shape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, axis.log ? fill(words.LOG_SCALE, { setting: axis.name }) : axis.name));
+    svg.append(shape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, axis.log ? `${axis.name} (log scale)` : axis.name));
     const colours = chosen.colour >= 0 ? data.axes[chosen.colour].labels.map((_, place) => place) : [-1];
     colours.forEach((colour, order) => {
       const line = groups.filter((group) => colour < 0 || group.at[chosen.colour] === colour).sort((a, b) => along(a) - along(b));
@@ -156,8 +156,7 @@
         if (top > bottom && !dots) series.append(shape("path", { class: "span", d: `M${at(group)} ${y(inRange[0])}V${y(inRange[1])}` }));
         const dot = shape("circle", { cx: at(group), cy: y(group.mean), r: 3.2 });
         const settings = names.map((name, place) => ((dots || [chosen.x, chosen.colour, chosen.panel].includes(place)) ? `${name}=${data.axes[place].labels[group.at[place]]}` : "")).filter(Boolean);
-        const said = { settings: settings.join(" "), mean: short(group.mean), count: group.count };
-        dot.append(shape("title", {}, fill(words.ONE_DOT, said)));
+        dot.append(shape("title", {}, `${settings.join(" ")}: ${short(group.mean)} (${group.count} numbers)`));
         series.append(dot);
       }
       svg.append(series);

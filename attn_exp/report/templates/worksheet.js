@@ -16,25 +16,10 @@
     if (/^[-+]?inf$/.test(plain)) return plain[0] === "-" ? -Infinity : Infinity;
     return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?$/.test(plain) ? Number(plain) : NaN;
   };
-  const product = (a, b) => a.map((row) => b[0].map((_, column) => row.reduce((sum, value, inner) => sum + value * b[inner][column], 0)));
   const transposed = (matrix) => matrix[0].map((_, column) => matrix.map((row) => row[column]));
   const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
-  /** Weights of a row of logits, one more of which may belong to no key. */
-  const weighed = {
-    softmax: (row, extra) => {
-      const largest = Math.max(...row, ...extra);
-      if (largest === -Infinity) return row.map(() => 0);
-      const powers = row.map((value) => Math.exp(value - largest)), total = sum(powers) + sum(extra.map((value) => Math.exp(value - largest)));
-      return powers.map((power) => power / total);
-    },
-    sum: (row, extra) => {
-      const scores = row.map((value) => (value === -Infinity ? 0 : value)), total = sum(scores) + sum(extra);
-      return scores.map((score) => (total === 0 ? 0 : score / total));
-    },
-    sigmoid: (row) => row.map((value) => 1 / (1 + Math.exp(-value))),
-  }[data.normalizer];
+  const weighed = NORMALIZERS[data.normalizer];
   const plus = (logit, added) => (added === null ? -Infinity : logit + added);
-  const sharing = (heads, groups) => (head) => Math.floor((head * groups) / heads);
 
   /** A stage computed from the ones before it, in which typed numbers stand in place of the right ones. */
   function computed(stage, typed) {
@@ -120,10 +105,10 @@
     }
     for (const input of bad) {
       input.setAttribute("aria-invalid", "true");
-      input.title = words.NOT_A_NUMBER;
+      input.title = "not a number";
     }
-    const unreadable = bad.length ? fill(words.COUNT_UNREADABLE, { count: bad.length }) : "";
-    document.getElementById("told").textContent = `${fill(words.COUNT_FILLED, { count: typed.length, all: inputs.length })}${unreadable}.`;
+    const unreadable = bad.length ? `; ${bad.length} cannot be read` : "";
+    document.getElementById("told").textContent = `${`${typed.length} of ${inputs.length} filled in`}${unreadable}.`;
   }
 
   function check() {
@@ -137,13 +122,13 @@
       const state = Number.isNaN(value) ? "wrong" : judged(stageOf(input), place(input), value, typed);
       input.classList.add(state);
       if (state === "wrong") input.setAttribute("aria-invalid", "true");
-      const wrong = Number.isNaN(value) ? words.NOT_A_NUMBER : words.WRONG;
-      input.title = { right: words.RIGHT, follows: words.RIGHT_FROM_WRONG, wrong }[state];
+      const wrong = Number.isNaN(value) ? "not a number" : "wrong";
+      input.title = { right: "right", follows: "follows rightly from a wrong number", wrong }[state];
       counts[state] += 1;
     }
-    const parts = [fill(words.COUNT_RIGHT, { right: counts.right + counts.follows, all: inputs.length })];
-    if (counts.follows) parts.push(fill(words.COUNT_FOLLOWS, { count: counts.follows }));
-    if (counts.wrong) parts.push(fill(words.COUNT_WRONG, { count: counts.wrong }));
+    const parts = [`${counts.right + counts.follows} of ${inputs.length} right`];
+    if (counts.follows) parts.push(`, ${counts.follows} of them from a wrong number`);
+    if (counts.wrong) parts.push(`; ${counts.wrong} wrong`);
     document.getElementById("told").textContent = `${parts.join("")}.`;
   }
   inputs.forEach((input) => input.addEventListener("change", check));
