@@ -25,12 +25,6 @@ def inline(*texts: str) -> str:
 
 
 REMARK = re.compile(r"""^(//.*|/\*\*.*\*/)\n|(?<=[;{},)\]]) // [^"'`\n]*$""", re.MULTILINE)
-AROUND = re.compile(r"""("[^"]*"|'[^']*')| ([=<>&|?:*{}]+|=>|[!=]==) | ?([{}]) ?|([,;:]) """)
-"""Text in quotes, or spaces beside signs that need none; a plus and a minus may need theirs."""
-
-WITHOUT_SPACES = re.compile(r"^[^`/\\\n]+$", re.MULTILINE)
-"""Lines of scripts in which neither patterns nor texts of several parts stand."""
-
 IN_STYLES = re.compile(r"/\*.*?\*/|\s*([{};,>])\s*|(?<=:)[ ]+", re.DOTALL)
 
 
@@ -40,14 +34,8 @@ def styles(*texts: str) -> str:
 
 
 def scripts(*names: str) -> str:
-    """Return scripts as one, without remarks and most spaces."""
-    text = REMARK.sub("", inline(*map(template_text, names)))
-    return inline('"use strict";') + WITHOUT_SPACES.sub(lambda line: AROUND.sub(kept, line[0]), text)
-
-
-def kept(found: re.Match[str]) -> str:
-    """Return what was found without the spaces beside it."""
-    return "".join(filter(None, found.groups()))
+    """Return scripts as one, without remarks."""
+    return inline('"use strict";') + REMARK.sub("", inline(*map(template_text, names)))
 
 
 def policy(style: str, script: str = "") -> str:

@@ -19,7 +19,7 @@ from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN
 from attn_exp.report.live_command import command
-from attn_exp.report.page_numbers import as_text, in_two_bytes, one_head, packed
+from attn_exp.report.page_numbers import as_text, many_numbers, one_head, packed
 from attn_exp.report.pixels import picture
 from attn_exp.report.views import MOST_COARSE, MOST_NUMBERS, Colours, Panel, Views, colours, labels
 from attn_exp.report.walk import closed_by_mask, is_mixed
@@ -69,7 +69,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str
     if shut is not None and shut.any():
         told["shut"] = as_text(one_head(shut))
     if panel.weights.size > MOST_NUMBERS:
-        return told | {"weights": in_two_bytes(panel.weights)}
+        return told | many_numbers(panel)
     if split is None:
         return told | {"weights": packed(panel.weights)}
     added = np.where(np.isneginf(split.rest), 0, split.rest)

@@ -28,7 +28,7 @@ def templates(autoescape: bool, more: Mapping[str, str] = MappingProxyType({})) 
         undefined=StrictUndefined,
         lstrip_blocks=True,
         finalize=unobeyed,
-        bytecode_cache=Compiled(TEMPLATES, Path(__file__)),
+        bytecode_cache=Compiled(str(KEPT[0]), KEPT[1]),
     )
     environment.filters |= {"kinds": kinds, "minus": minus}
     environment.globals |= {"depth": "", "data": None, "script": "", "title": ""}
@@ -60,20 +60,13 @@ def unobeyed(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
+KEPT = TEMPLATES / "__pycache__", f"%s-{jinja2.__version__}-{Path(__file__).stat().st_mtime_ns}.jinja"
+"""Where compiled templates are kept, as Python keeps its modules, and how their files are named: what a template
+compiles to depends on Jinja and on the options in this file too."""
+
+
 class Compiled(FileSystemBytecodeCache):
-    """Compiled templates in the folder where Python would keep modules; compiled each time where that is forbidden.
-
-    Jinja compiles a template anew when its text changed. What it compiles depends on Jinja itself and on the options of
-    the environment too, so these count as text: `options` is the file that sets them.
-    """
-
-    def __init__(self, folder: Path, options: Path) -> None:
-        super().__init__(str(folder / "__pycache__"))
-        self.further = f"{jinja2.__version__} {options.stat().st_mtime_ns}"
-
-    def get_source_checksum(self, source: str) -> str:
-        """Return what tells one text of a template from another."""
-        return super().get_source_checksum(f"{self.further}\n{source}")
+    """Compiled templates in a folder; compiled each time where that is forbidden."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Find a kept template; none where it cannot be read, or only in part."""

@@ -118,8 +118,7 @@ def test_of_too_many_weights_the_page_says_what_it_leaves_out(
 def test_of_too_many_weights_below_a_mask_the_first_keys_travel(
     opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for room in ("page_data", "walk"):
-        monkeypatch.setattr(f"attn_exp.report.{room}.MOST_COARSE", 1000)
+    monkeypatch.setattr("attn_exp.report.page_data.MOST_COARSE", 1000)
     monkeypatch.setattr("attn_exp.report.page_steps.MOST_CELLS", 7000)
     words = (*LONG, "mask=causal")
     show(opened, tmp_path, *words, address="#show=multi_head.3&query=31")

@@ -113,7 +113,7 @@ def arrays(comparison: Comparison, variant: str, trace: Trace, scale: Colours, l
 
 
 HTML = """\
-{% from "tables.html" import draw -%}
+{% from "matrices.html" import draw -%}
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
 <p>From one variant to another, one setting is changed after the other. Each step says how far it moves the output: {#

@@ -27,7 +27,8 @@ class Section:
     `parts`: returns what it says of a run, a mapping each time it stands there; nothing where it has nothing to say.
         Each has an `anchor`, its address on the page, and a `title`, by which the list at the top leads to it.
     `html`: its template for the page, where `part` is one of the parts; all that it fills in is escaped. Macros of
-        `templates/tables.html` draw tables. Without a template the section is not on the page.
+        `templates/tables.html` draw tables, those of `matrices.html` coloured matrices. Without a template the section
+        is not on the page.
     `markdown`: its template for report.md; the filter `md` escapes a text, and `piped` makes a table of lines.
     `place_in_markdown`: where it stands there, if elsewhere.
     """

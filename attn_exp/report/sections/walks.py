@@ -125,7 +125,7 @@ def facts(comparison: Comparison, settled: Settled) -> dict[str, Any]:
 
 
 HTML = """\
-{% from "tables.html" import matrix -%}
+{% from "matrices.html" import matrix -%}
 {% import "flow.html" as picture -%}
 {% macro explain(step, place, written) -%}
 <div class="step of-{{ step.stage|hue }}" id="{{ place }}" data-shape="{{ step.shape|join(" ") }}"{#

@@ -79,7 +79,7 @@ def block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
 
 
 HTML = """\
-{% from "tables.html" import draw -%}
+{% from "matrices.html" import draw -%}
 {% if part.first or part.blocks or part.several %}
 <section id="weights">
 <h2>Weights</h2>

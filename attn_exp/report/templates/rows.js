@@ -1,6 +1,6 @@
 (() => {
   // The comparison follows changed numbers; what this page cannot compute is marked as the run's own.
-  const { live, data, element } = window.attention;
+  const { live, data, element: create } = window.attention;
   if (!live?.show) return;
   const { rows, beside, restore, shownIn } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
   const computed = rows.filter((row) => row.letter), against = computed.find((row) => row.variant === live.against), FOLLOWING = ["shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"];
@@ -107,7 +107,7 @@
   function mark(element, on, place = (label) => element.prepend(label, " ")) {
     const label = element.querySelector(".of-run");
     element.classList.toggle("still", on);
-    if (on && !label) place(element("span", { class: "note of-run" }, "Of the run, before the change."));
+    if (on && !label) place(create("span", { class: "note of-run" }, "Of the run, before the change."));
     if (!on && label) { if (label.nextSibling?.data === " ") label.nextSibling.remove(); label.remove(); }
   }
   function markAll(on) {
