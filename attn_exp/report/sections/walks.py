@@ -155,7 +155,8 @@ HTML = """\
 {% if part.walk.sums %}
 <article class="sums-of">
 <h3>Each token as a sum of values</h3>
-<ul class="sums"><li>{{ part.walk.sums[0] }}</li></ul>
+<ul class="sums">{% if not part.hidden %}<li data-q="0" data-head="0"><span class="sum">{{ part.walk.sums[0] }}</span>{#
+#}</li>{% endif %}</ul>
 </article>
 {% endif %}
 </div>
