@@ -1,8 +1,7 @@
 """The way of one variant as a picture: boxes for its stages, arrows between them, and where each of them stands.
 
-It is plain data, drawn from the shapes of the run itself: by the template `flow.html` in a page, by `flow_sheet` for
-files. Lengths are pixels; x grows to the right, y downwards. The last part says how columns become heads, and heads
-columns again: `columns 1–2 → head 1`.
+It is plain data, made from the shapes of the run itself; the page and the figure `flow` draw it. Lengths are pixels
+from the upper left corner. The last part says how columns become heads, and heads columns again: `1–2 → head 1`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from attn_exp import forms, registry
 from attn_exp.arrays import Array
@@ -18,66 +18,62 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk, words
+from attn_exp.report.charts.chart import INK, PAPER, QUIET, Path, Rect, Shape, Text
+from attn_exp.report.charts.svg import element
 from attn_exp.report.charts.widths import BY_TABLE
 from attn_exp.report.charts.widths import width as inches
 from attn_exp.report.sentences import spoken
 from attn_exp.report.walk import Step
 
-WIDTH, TALL, LINE = 352, 40, 14
-LETTERS, BOLD = 11, 12
-"""How large letters are, and those of a symbol."""
+LETTERS, LINE, TALL = 11, 14, 40
+"""How large letters are, and how high a line and a box of two lines."""
 
-HUES = {"x": "x", "memory": "x", "q": "q", "k": "k", "v": "v", "weights": "a", "context": "c", "output": "y"}
-"""Which of the colours a stage has; projections have w, all between queries and weights s."""
+WIDTH, GAP, NARROW, BROAD = 352, 24, 112, 152
+LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
+"""The middles of the three columns, and of the stages from the scores on."""
+
+INSIDE, BESIDE, BELOW = 100, 98, 155
+"""How wide a text may be in a narrow box, beside the arrow to one, and beside an arrow between stages."""
+
+CHAIN = ("scores", "logits", "capped", "masked", "weights", "lse")
+COLUMNS = {"q": LEFT, "k": MIDDLE, "v": RIGHT}
 
 TOGETHER = "together"
 """The name of the box in which the heads stand side by side again."""
 
+HUES = {"x": "x", "memory": "x", "q": "q", "k": "k", "v": "v", "weights": "a", "context": "c", "output": "y"}
+"""Which of the colours a stage has; projections have w, all between queries and weights s."""
 
-class Share(NamedTuple):
-    """What becomes of some columns or of a head: `3–4` and `→ head 2`.
+COLOURS = {
+    "x": "#66717d", "w": "#66717d", "q": "#0072b2", "k": "#d55e00", "v": "#009e73",
+    "s": "#b0579a", "a": "#d99a00", "c": "#2f9fd8", "y": "#7a5af0",
+}  # fmt: skip
+"""Those of files; the page has them in its style sheet, where dark ones are mixed with its paper."""
 
-    `short` is the second in fewer letters, and `other` what it then leaves out.
-    """
-
-    part: str
-    becomes: str
-    short: str
-    other: str = ""
-
-    @property
-    def line(self) -> str:
-        """Both of them on one line."""
-        return f"{self.part} {self.becomes}"
-
-
-GAP_IN_SHARES = Share("…", "", "")
-"""Stands for the heads that are left out."""
+RULE, WASH = "#b6bec7", "#f4f6f8"
+"""The colours of the frame around what is done in each head, and of what lies in it."""
 
 
 class Box(NamedTuple):
-    """A stage: its symbol and name, its size in words and in numbers, and where its middle and its top are.
+    """A stage: its symbol and a word beside it, its size, and where its middle and its top are.
 
-    `href` leads to its table; `heads` is how many matrices of this size there are, `parts` into how many heads its
-    columns part, `shares` says how, and `lines` says it below each other under a `heading`, with what else is done;
-    `more` is a word beside its symbol.
+    `heads` is how many matrices of this size there are, and `parts` into how many heads its columns part; `lines` stand
+    below a `heading` instead of the size. `href` leads to its table.
     """
 
     name: str
     stage: str
     symbol: str
+    word: str
     rows: int
     columns: int
     middle: int
     width: int
-    href: str = ""
     heads: int = 1
     parts: int = 1
-    lines: tuple[str, ...] = ()
-    shares: tuple[Share, ...] = ()
     heading: str = ""
-    note: str = ""
-    more: str = ""
+    lines: tuple[str, ...] = ()
+    href: str = ""
     top: int = 0
 
     @property
@@ -96,31 +92,29 @@ class Box(NamedTuple):
         return f"{self.heads} of {self.size}" if self.heads > 1 else self.size
 
     @property
-    def word(self) -> str:
-        """What it is, in a word."""
-        if self.name == TOGETHER:
-            return words.SIDE_BY_SIDE
-        return self.more or spoken(self.stage)
-
-    @property
-    def height(self) -> int:
-        """How tall it is."""
-        return LINE * (len(self.lines) + 1) + 6 if self.lines else TALL
-
-    @property
     def left(self) -> int:
         """Where it begins."""
         return self.middle - self.width // 2
 
+    @property
+    def right(self) -> int:
+        """Where it ends."""
+        return self.left + self.width
 
-class Arrow(NamedTuple):
-    """A line from one box to the next with what happens on the way; `path` and `tip` are SVG's."""
+    @property
+    def height(self) -> int:
+        """How high it is."""
+        return LINE * (len(self.lines) + 1) + 6 if self.lines else TALL
 
-    path: str
-    tip: str
-    label: str
-    x: int
-    y: int
+    @property
+    def bottom(self) -> int:
+        """Where it ends below."""
+        return self.top + self.height
+
+    @property
+    def svg(self) -> Markup:
+        """What the page shows of it."""
+        return Markup("".join(element(shape, alone=False) for shape in box_shapes(self)))
 
 
 class Link(NamedTuple):
@@ -132,25 +126,27 @@ class Link(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A whole picture; `frame` is the top and the bottom of what is done in each head, and the words beside it.
+    """A whole picture: its boxes, and what stands behind them.
 
-    `links` are what its arrows join, and `several` says what is done in each head, in full.
+    `links` are what its arrows join; `said` is what is done in each head, the longest text first, or nothing.
     """
 
     height: int
     boxes: tuple[Box, ...]
-    arrows: tuple[Arrow, ...]
-    frame: tuple[int, int, str] | None
-    links: tuple[Link, ...] = ()
-    several: str = ""
+    behind: tuple[Shape, ...]
+    links: tuple[Link, ...]
+    said: tuple[str, ...] = ()
     width: int = WIDTH
 
     @property
-    def framed(self) -> int:
-        """How wide the frame is: what is said beside its arrows stands within it."""
-        inside = [arrow for arrow in self.arrows if self.frame and self.frame[0] <= arrow.y <= self.frame[1]]
-        said = [arrow.x + wide(arrow.label) for arrow in inside if arrow.label and arrow.x < RIGHT]
-        return max(180, round(max(said, default=0)) + 6 - 28)
+    def svg(self) -> Markup:
+        """What the page shows behind the boxes."""
+        return Markup("".join(element(shape, alone=False) for shape in self.behind))
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """All that is drawn, those below others first."""
+        return [*self.behind, *(shape for box in self.boxes for shape in box_shapes(box))]
 
 
 def hue(stage: str) -> str:
@@ -158,9 +154,9 @@ def hue(stage: str) -> str:
     return "w" if stage[:2] in ("W_", "b_") else HUES.get(stage, "s")
 
 
-def wide(text: str) -> float:
-    """Return how wide a text is."""
-    return 72 * inches(text, LETTERS)
+def wide(text: str, symbol: str = "") -> float:
+    """Return how wide a text is after a symbol; bold letters are an eighth wider, and a space follows them."""
+    return 72 * (inches(text, LETTERS) + (1.12 * inches(symbol, LETTERS) + 0.06 if symbol else 0))
 
 
 def fitted(text: str, room: float) -> str:
@@ -168,70 +164,51 @@ def fitted(text: str, room: float) -> str:
     return BY_TABLE.fitted(text, room * 8 / LETTERS / 72)
 
 
-GAP, NARROW, BROAD = 24, 112, 152
-LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
-"""The middles of the three columns, and of the stages from the scores on."""
-
-INSIDE, BESIDE, BELOW = 100, 98, 155
-"""How wide a text may be in a narrow box, beside the arrow to one, and beside an arrow between stages."""
-
-CHAIN = ("scores", "logits", "capped", "masked", "weights", "lse")
-COLUMNS = {"q": LEFT, "k": MIDDLE, "v": RIGHT}
-
-
 def flow(problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step], places: Mapping[str, str]) -> Flow:
     """Return the picture of one variant; `steps` are its stages, `places` the addresses of their tables."""
     split = splitting(problem, settled, trace)
-    rows = [row for row in levels(settled, steps, split) if row]
-    boxes = placed([[box._replace(href=places.get(box.stage, "")) for box in row] for row in rows])
+    boxes, top = list[Box](), 8
+    for row in filter(None, levels(settled, steps, split)):
+        boxes += [box._replace(top=top, href=places.get(box.stage, "")) for box in row]
+        top += max(box.height for box in row) + GAP
     known = {box.name: box for box in boxes}
-    joined = tuple(
-        link for link in links(problem, settled, steps, known) if link.source in known and link.target in known
-    )
-    arrows = tuple(arrow(known[link.source], known[link.target], link.label) for link in joined)
-    height = max((box.top + box.height for box in boxes), default=0) + 8
-    several = split.words[0] if split.heads > 1 else ""
-    return Flow(height, boxes, arrows, frame(boxes, split), joined, several)
+    joined = [link for link in links(problem, settled, steps, known) if {link.source, link.target} <= known.keys()]
+    arrows = [shape for link in joined for shape in arrow(known[link.source], known[link.target], link.label)]
+    behind = (*frame(boxes, arrows, split), *arrows)
+    return Flow(top - GAP + 8, tuple(boxes), behind, tuple(joined), split.words if split.heads > 1 else ())
 
 
 def levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterator[list[Box]]:
     """Yield the boxes that stand on one level, from the input down to the output."""
     by = {step.stage: step for step in steps}
-    yield [source(by[name], middle, settled) for name, middle in sources(by).items()]
+    places = {"x": LEFT, "memory": (MIDDLE + RIGHT) // 2} if "memory" in by else {"x": MIDDLE}
+    yield [source(by[name], middle, settled) for name, middle in places.items() if name in by]
     yield [projection(by, name, middle) for name, middle in COLUMNS.items() if f"W_{name}" in by]
+    sides = {name: middle for name, middle in COLUMNS.items() if name in by}
     if split.heads > 1:
         yield [
-            Box(f"flat {name}", name, name.upper(), by[name].shape[-2], split.flat[name], middle, NARROW, parts=parts)
-            for name, middle in COLUMNS.items()
-            if name in by and (parts := split.parts.get(name, 1))
+            box(by[name], NARROW, middle)._replace(
+                name=f"flat {name}",
+                symbol=name.upper(),
+                columns=split.flat[name],
+                heads=1,
+                parts=split.parts.get(name, 1),
+            )
+            for name, middle in sides.items()
         ]
-    yield [side(by[name], middle, split, turned(settled, name)) for name, middle in COLUMNS.items() if name in by]
-    chain = [box(by[name], BROAD, ALONG) for name in CHAIN if name in by]
-    yield from ([box] for box in chain)
-    if "context" in by:
-        yield [box(by["context"], BROAD, ALONG)]
-        if split.heads > 1:
-            many, rows, columns = by["context"].shape
-            whole = Box(TOGETHER, "context", "C", rows, many * columns, ALONG, BROAD, parts=many)
-            yield [written(whole, side_by_side(many, columns), words.SIDE_BY_SIDE, "")]
+    yield [side(box(by[name], NARROW, middle), split, turned(settled, name)) for name, middle in sides.items()]
+    yield from ([box(by[name], BROAD, ALONG)] for name in (*CHAIN, "context") if name in by)
+    if "context" in by and split.heads > 1:
+        yield [side_by_side(box(by["context"], BROAD, ALONG))]
     if "output" in by:
-        mixed = [projection(by, "o", RIGHT)] if "W_o" in by else []
-        yield [box(by["output"], BROAD, ALONG), *mixed]
-
-
-def sources(by: Mapping[str, Step]) -> dict[str, int]:
-    """Return where x and the memory stand."""
-    if "memory" in by:
-        return {"x": LEFT, "memory": (MIDDLE + RIGHT) // 2}
-    return {"x": MIDDLE} if "x" in by else {}
+        yield [box(by["output"], BROAD, ALONG), *([projection(by, "o", RIGHT)] if "W_o" in by else [])]
 
 
 def box(step: Step, width: int, middle: int) -> Box:
     """Return the box of a stage."""
-    shape = (1, *step.shape)[-2:] if step.stage != "lse" else (step.shape[-1], 1)
-    many = step.shape[0] if len(step.shape) == 3 or step.stage == "lse" else 1
-    rows, columns = shape
-    return Box(step.stage, step.stage, step.explained.symbol, rows, columns, middle, width, heads=many)
+    *heads, rows, columns = (1, *step.shape) if step.stage != "lse" else (*step.shape, 1)
+    symbol, many = step.explained.symbol, heads[-1] if heads else 1
+    return Box(step.stage, step.stage, symbol, spoken(step.stage), rows, columns, middle, width, heads=many)
 
 
 def source(step: Step, middle: int, settled: Settled) -> Box:
@@ -240,78 +217,88 @@ def source(step: Step, middle: int, settled: Settled) -> Box:
     marks = [registry.name_of(position) for position in settled.positions if position.changes_x]
     if not marks:
         return plain
-    note = words.WITH_BIAS.format(bias=", ".join(marks))
-    return plain._replace(note=note, heading=plain.word, lines=(plain.size, fitted(note, INSIDE)))
+    note = fitted(words.WITH_BIAS.format(bias=", ".join(marks)), INSIDE)
+    return plain._replace(heading=plain.word, lines=(plain.size, note))
 
 
 def projection(by: Mapping[str, Step], name: str, middle: int) -> Box:
     """Return the box of a matrix that projects, which also says whether a bias is added."""
-    bias = by.get(f"b_{name}")
-    more = words.WITH_BIAS.format(bias=bias.explained.symbol) if bias else ""
-    return box(by[f"W_{name}"], NARROW, middle)._replace(more=more)
+    plain, bias = box(by[f"W_{name}"], NARROW, middle), by.get(f"b_{name}")
+    return plain._replace(word=words.WITH_BIAS.format(bias=bias.explained.symbol)) if bias else plain
 
 
-def side(step: Step, middle: int, split: Splitting, note: str) -> Box:
+def side(plain: Box, split: Splitting, note: str) -> Box:
     """Return the box of queries, keys or values: with several heads it says how they came about."""
-    whole = box(step, NARROW, middle)._replace(note=note)
-    step_said = shares(split, step.stage, step.shape)
-    return written(whole, step_said, whole.sizes, note) if step_said else whole
+    if plain.heads == 1 or not split.known:
+        return plain
+    name = plain.stage
+    pooled = 1 if name == "q" else split.pooled
+    width, turn = pooled * split.flat[name] // split.parts[name], split.tiled and name != "q"
+    parts = {head: columns(head % split.shared if turn else head, width) for head in range(plain.heads)}
+    if pooled > 1:
+        lines = [f"{part} mean → {head + 1}" for head, part in parts.items()]
+    else:
+        lines = [f"{part} → head {head + 1}" for head, part in parts.items()]
+        if max(map(wide, lines)) > INSIDE:
+            lines = [f"{part} → {head + 1}" for head, part in parts.items()]
+    heading, below = plain.sizes, [*few(lines), *filter(None, [note])]
+    if wide(heading, plain.symbol) > INSIDE:
+        heading, below = words.COUNT_HEADS.format(count=plain.heads), [plain.size, *below]
+    return plain._replace(heading=heading, lines=tuple(fitted(line, INSIDE) for line in below))
 
 
-def written(whole: Box, step_said: Sequence[Share], heading: str, note: str) -> Box:
-    """Return a box with a line for each share below a heading that fits beside its symbol, and a note at the end."""
-    room = whole.width - NARROW + INSIDE
-    below = list(lines(step_said, room))
-    if any(share.line not in below for share in step_said if share.becomes) and whole.name != TOGETHER:
-        note = ", ".join(filter(None, [step_said[0].other, note]))
-    symbol = 72 * 1.12 * inches(whole.symbol, BOLD) + 4  # bold letters are an eighth wider, and a space follows
-    if symbol + wide(heading) > room:
-        heading, below = words.COUNT_HEADS.format(count=whole.heads), [whole.size, *below]
-    return whole._replace(heading=heading, shares=tuple(step_said), lines=(*below, *filter(None, [fitted(note, room)])))
+def side_by_side(context: Box) -> Box:
+    """Return the box of the contexts of all heads, side by side."""
+    many, width = context.heads, context.columns
+    lines = [f"{words.HEAD.format(number=head + 1)} → {columns(head, width)}" for head in range(many)]
+    return context._replace(
+        name=TOGETHER, symbol="C", word=words.SIDE_BY_SIDE, heading=words.SIDE_BY_SIDE, columns=many * width,
+        heads=1, parts=many, lines=tuple(few(lines)),
+    )  # fmt: skip
 
 
-def placed(rows: Sequence[Sequence[Box]]) -> tuple[Box, ...]:
-    """Return the boxes of all levels, each level below the one before."""
-    boxes, top = list[Box](), 8
-    for row in rows:
-        boxes += [box._replace(top=top) for box in row]
-        top += max(box.height for box in row) + GAP
-    return tuple(boxes)
+def few(lines: Sequence[str]) -> list[str]:
+    """Return the lines of heads; of more than four the first two and the last."""
+    return list(lines) if len(lines) <= 4 else [*lines[:2], "…", lines[-1]]
+
+
+def columns(part: int, width: int) -> str:
+    """Return the numbers of the columns of a part, from 1: `3–4`."""
+    first = part * width + 1
+    return str(first) if width == 1 else f"{first}–{first + width - 1}"
 
 
 def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapping[str, Box]) -> Iterator[Link]:
     """Yield what leads to what; ends that are missing are left out by who draws them."""
-    notes = {step.stage: step.note for step in steps}
     for name in COLUMNS:
         below = f"flat {name}" if f"flat {name}" in known else name
         source = "memory" if "memory" in known and name != "q" else "x"
-        done = ["new rows"] if name == "q" and problem.past else []
-        way = ", ".join(filter(None, [*done, turned(settled, name) if below == name else ""]))
+        new = "new rows" if name == "q" and problem.past else ""
         yield Link(source, f"W_{name}")
-        yield Link(f"W_{name}", below, way)
+        yield Link(f"W_{name}", below, ", ".join(filter(None, [new, turned(settled, name) if below == name else ""])))
         yield Link(f"flat {name}", name, words.COLUMNS)
     last = [name for name in ("q", "k") if name in known]
-    wrong = {step.stage for step in steps if step.wrong}
-    for stage in (name for name in CHAIN if name in known):
-        yield from (Link(name, stage) for name in last[:-1])
-        label = settled.mistake if stage in wrong and settled.mistakes else step_said(stage, settled, notes)
-        yield Link(last[-1], stage, label) if last else Link("", stage)
-        last = [stage]
+    for step in (step for step in steps if step.stage in CHAIN):
+        yield from (Link(name, step.stage) for name in last[:-1])
+        label = settled.mistake if step.wrong and settled.mistakes else done(step, settled)
+        yield from (Link(name, step.stage, label) for name in last[-1:])
+        last = [step.stage]
     yield from (Link(name, "context") for name in [*last, "v"])
     yield Link("context", TOGETHER)
-    yield Link(TOGETHER if TOGETHER in known else "context" if "context" in known else "x", "output")
+    yield Link(next((name for name in (TOGETHER, "context") if name in known), "x"), "output")
     yield Link("W_o", "output", words.MIXED_BY)
 
 
-def step_said(stage: str, settled: Settled, notes: Mapping[str, str]) -> str:
+def done(step: Step, settled: Settled) -> str:
     """Return what is done to reach a stage, in a few letters."""
-    if stage == "logits":
-        return "× c = {multiplier}".format(multiplier=f"{settled.multiplier:.4g}")
-    if stage in ("weights", "lse"):
-        return settled.rules.normalizer.name if stage == "weights" else ""
-    if stage == "scores":
-        return "Q Kᵀ" if settled.rules.pairing is None else registry.name_of(settled.rules.pairing)
-    return notes.get(stage, "")
+    rules = settled.rules
+    said = {
+        "scores": "Q Kᵀ" if rules.pairing is None else registry.name_of(rules.pairing),
+        "logits": f"× c = {settled.multiplier:.4g}",
+        "weights": rules.normalizer.name,
+        "lse": "",
+    }
+    return said.get(step.stage, step.note)
 
 
 def turned(settled: Settled, name: str) -> str:
@@ -320,33 +307,96 @@ def turned(settled: Settled, name: str) -> str:
     return "" if name == "v" else ", ".join(turns)
 
 
-def arrow(source: Box, target: Box, label: str) -> Arrow:
-    """Return the line between two boxes: down, or round a corner into the side of what stands below or beside."""
-    start, end, side = source.top + source.height, target.top, target.middle + target.width // 2
-    level, edge = target.top + TALL // 2, side + (4 if target.heads > 1 else 0)
-    if source.top == target.top or (target.stage == "context" and source.left > side):
-        beside = source.top == target.top
-        path = f"M{source.left} {level}H{edge + 6}" if beside else f"M{source.middle} {start}V{level}H{edge + 6}"
-        return Arrow(path, f"M{edge + 6} {level - 3}v6l-6-3z", label, edge + 12, level - 6)
-    aside = (source.middle > target.middle) - (source.middle < target.middle)
-    bend, into = (start + end) // 2, target.middle + 12 * aside
-    path = f"M{source.middle} {start}C{source.middle} {bend} {into} {bend} {into} {end - 6}"
-    straight = path if aside else f"M{source.middle} {start}V{end - 6}"
-    step_said = fitted(label, BESIDE if target.width == NARROW else BELOW)
-    return Arrow(straight, f"M{into - 3} {end - 6}h6l-3 6z", step_said, max(source.middle, into) + 9, end - 8)
+def arrow(source: Box, target: Box, label: str) -> Iterator[Shape]:
+    """Yield the arrow between two boxes and its label: down, or round a corner into what stands below or beside."""
+    start, edge = source.bottom, target.right + (4 if target.heads > 1 else 0)
+    if source.top == target.top or (target.stage == "context" and source.left > target.right):
+        level = target.top + TALL // 2
+        corner = (
+            [(source.left, level)] if source.top == target.top else [(source.middle, start), (source.middle, level)]
+        )
+        yield from pointed(line(*corner, (edge + 6, level)), f"M{edge + 6} {level - 3}l0 6l-6 -3z")
+        x, y, said = edge + 12, level - 6, label
+    else:
+        end, aside = target.top, (source.middle > target.middle) - (source.middle < target.middle)
+        bend, into = (start + end) // 2, target.middle + 12 * aside
+        path = f"M{source.middle} {start}C{source.middle} {bend} {into} {bend} {into} {end - 6}"
+        straight = path if aside else line((source.middle, start), (source.middle, end - 6))
+        yield from pointed(straight, f"M{into - 3} {end - 6}l6 0l-3 6z")
+        x, y = max(source.middle, into) + 9, end - 8
+        said = fitted(label, BESIDE if target.width == NARROW else BELOW)
+    if label:
+        yield Text(x, y, said, LETTERS, colour=QUIET)
 
 
-def frame(boxes: Sequence[Box], split: Splitting) -> tuple[int, int, str] | None:
-    """Return where the work of each head begins and ends, where there are several."""
+def line(*points: tuple[float, float]) -> str:
+    """Return the path through points."""
+    return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
+
+
+def pointed(path: str, tip: str) -> Iterator[Path]:
+    """Yield a line and its tip."""
+    yield Path(path, stroke=QUIET, line=1.3)
+    yield Path(tip, QUIET)
+
+
+def frame(boxes: Sequence[Box], arrows: Sequence[Shape], split: Splitting) -> Iterator[Shape]:
+    """Yield the frame around the work of each head where there are several; what stands at its arrows is within it."""
     inside = [box for box in boxes if box.stage in (*CHAIN, "context") and box.name != TOGETHER]
     if split.heads == 1 or not inside:
-        return None
-    top, bottom = inside[0].top - GAP + 3, inside[-1].top + inside[-1].height + 8
-    return top, bottom, next((text for text in split.words if wide(text) <= bottom - top), split.words[-1])
+        return
+    top, bottom = inside[0].top - GAP + 3, inside[-1].bottom + 8
+    labels = [shape for shape in arrows if isinstance(shape, Text) and top <= shape.y <= bottom]
+    right = max([208, *(label.x + wide(label.text) + 6 for label in labels if label.x < RIGHT)])
+    yield framed(28, top, right - 28, bottom - top)
+    said = next((text for text in split.words if wide(text) <= bottom - top), split.words[-1])
+    yield Text(18, (top + bottom) / 2, said, LETTERS, "center", turned=True, colour=QUIET)
 
 
-MOST = 4
-"""More heads than these are not written out: the first two, and the last."""
+def framed(x: float, y: float, width: float, height: float) -> Rect:
+    """Return the frame around what is done in each head."""
+    return Rect(x, y, width, height, WASH, RULE, 1, (4, 3), 5)
+
+
+def box_shapes(box: Box) -> Iterator[Shape]:
+    """Yield the shapes of one stage."""
+    colour, x, y = COLOURS[box.hue], box.left, box.top
+    card = Rect(x, y, box.width, box.height, mixed(colour, 0.16), colour, 1.5, radius=5)
+    if box.heads > 1 and not box.lines:
+        yield card._replace(x=x + 4, y=y + 4)
+    yield card
+    lines = box.lines or (box.size,)
+    left = 7 if box.lines or len(box.size) > 9 else 40
+    if left == 40:
+        yield from icon(box)
+    heading = Text(x + left, y + LINE + 1, box.heading or box.word, LETTERS, colour=INK, symbol=box.symbol)
+    yield heading
+    yield from (
+        Text(x + left, heading.y + LINE * place, text, LETTERS, colour=INK) for place, text in enumerate(lines, start=1)
+    )
+
+
+def icon(box: Box) -> Iterator[Path]:
+    """Yield the cells of a small picture of a matrix, every second part of its columns darker."""
+    unit = min(28 / box.rows, 28 / box.columns, 7)
+    unit = int(unit) if unit >= 1 else unit
+    across, down = max(int(unit * box.columns), 3), max(int(unit * box.rows), 3)
+    x, y, colour = box.left + 7, box.top + (box.height - down) // 2, COLOURS[box.hue]
+    cells = f"M{x} {y}l{across} 0l0 {down}l{-across} 0z"
+    if unit > 2:
+        cells += "".join(f"M{x} {y + row * unit}l{across} 0" for row in range(1, box.rows))
+        cells += "".join(f"M{x + column * unit} {y}l0 {down}" for column in range(1, box.columns))
+    yield Path(cells, mixed(colour, 0.55), PAPER, 1)
+    if 1 < box.parts <= 16 and across >= box.parts:
+        part = across // box.parts
+        odd = (f"M{x + place * part} {y}l{part} 0l0 {down}l{-part} 0z" for place in range(1, box.parts, 2))
+        yield Path("".join(odd), colour, opacity=0.6)
+
+
+def mixed(colour: str, share: float) -> str:
+    """Return a colour that is this share of another, and else white."""
+    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#" + "".join(f"{round(255 + share * (part - 255)):02x}" for part in parts)
 
 
 class Splitting(NamedTuple):
@@ -370,13 +420,16 @@ def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
     """Return how a variant splits its sides into heads; what a mistake or own code does instead is not known."""
     sides = {"q": problem.q, "k": problem.k, "v": problem.v}
     traced = next((side for side in (trace.q, trace.weights, trace.context) if side is not None), None)
-    heads = 1 if traced is None else len(traced)
-    share = settled.heads
+    heads, share = 1 if traced is None else len(traced), settled.heads
     parts = {"q": share.query, "k": share.given, "v": share.given}
     known = not settled.mistakes and not forms.is_own(settled.form)
     flat = {name: side.shape[-1] for name, side in sides.items() if side is not None}
     pooled = share.given // share.shared if share.pool == "mean" else 1
-    return Splitting(heads, flat, parts, share.shared, pooled, settled.tiled, known, several(heads, settled))
+    said = [f"in each of {heads} heads", words.COUNT_HEADS.format(count=heads)]
+    if share.query > share.shared:
+        together = "one K and V for all" if share.shared == 1 else f"{share.query // share.shared} share a K and V"
+        said.insert(0, f"{said[0]}, {together}")
+    return Splitting(heads, flat, parts, share.shared, pooled, settled.tiled, known, tuple(said))
 
 
 def parted(step: Step, split: Splitting) -> Step:
@@ -412,81 +465,11 @@ def rows_by_head(step: Step, heads: int, array: Array, most: int) -> Step:
 
 def owner(split: Splitting, name: str, part: int) -> str:
     """Say which heads read a part of the columns of a side: `heads 1–2`."""
-    if name == "q":
-        return words.HEAD.format(number=part + 1)
-    shared, group = split.shared, part // split.pooled
-    if group >= shared:
+    group, many = (part, 1) if name == "q" else (part // split.pooled, split.heads // split.shared)
+    if name != "q" and group >= split.shared:
         return "unused"
-    many = split.heads // shared
-    heads = range(group, split.heads, shared) if split.tiled else range(group * many, (group + 1) * many)
-    numbers = [head + 1 for head in heads]
-    if len(numbers) == 1:
-        return words.HEAD.format(number=numbers[0])
-    all_of_them = ", ".join(map(str, numbers)) if split.tiled else counted(numbers[0], numbers[-1])
-    return f"heads {all_of_them}"
-
-
-def several(heads: int, settled: Settled) -> tuple[str, ...]:
-    """Say that this is done in each head, and how many heads read the same keys and values; then in fewer words."""
-    each = f"in each of {heads} heads"
-    share = settled.heads.query // settled.heads.shared
-    if share > 1:
-        more = "{each}, one K and V for all" if settled.heads.shared == 1 else "{each}, {count} share a K and V"
-        return more.format(each=each, count=share), each, words.COUNT_HEADS.format(count=heads)
-    return each, words.COUNT_HEADS.format(count=heads)
-
-
-def shares(split: Splitting, name: str, shape: Sequence[int]) -> tuple[Share, ...]:
-    """Return which columns of a side become which head."""
-    if split.heads == 1 or not split.known or len(shape) != 3:
-        return ()
-    pooled = 1 if name == "q" else split.pooled
-    heads, width = shape[0], pooled * split.flat[name] // split.parts[name]
-    into = "mean → {head}" if pooled > 1 else "→ head {head}"
-    return shortened(
-        [
-            Share(
-                columns(head % split.shared if split.tiled and name != "q" else head, width),
-                into.format(head=head + 1),
-                f"→ {head + 1}",
-                "means" if pooled > 1 else "",
-            )
-            for head in chosen(heads)
-        ],
-        heads,
-    )
-
-
-def side_by_side(heads: int, width: int) -> tuple[Share, ...]:
-    """Return which columns each head becomes."""
-    parts = [f"→ {columns(head, width)}" for head in chosen(heads)]
-    names = [words.HEAD.format(number=head + 1) for head in chosen(heads)]
-    return shortened([Share(name, part, part) for name, part in zip(names, parts, strict=True)], heads)
-
-
-def lines(said: Sequence[Share], room: float) -> tuple[str, ...]:
-    """Return a line for each share, in fewer letters where one would leave the room."""
-    if all(wide(share.line) <= room for share in said):
-        return tuple(share.line.strip() for share in said)
-    return tuple(f"{share.part} {share.short}".strip() for share in said)
-
-
-def chosen(heads: int) -> list[int]:
-    """Return the heads that are written out."""
-    return list(range(heads)) if heads <= MOST else [0, 1, heads - 1]
-
-
-def shortened(said: Sequence[Share], heads: int) -> tuple[Share, ...]:
-    """Return shares with three dots where heads are left out."""
-    return tuple(said) if heads <= MOST else (*said[:2], GAP_IN_SHARES, said[-1])
-
-
-def columns(part: int, width: int) -> str:
-    """Return the numbers of the columns of a part, from 1: `3–4`."""
-    first = part * width + 1
-    return str(first) if width == 1 else counted(first, first + width - 1)
-
-
-def counted(first: int, last: int) -> str:
-    """Return numbers from the first to the last: `3–4`."""
-    return f"{first}–{last}"
+    if many == 1:
+        return words.HEAD.format(number=group + 1)
+    if split.tiled:
+        return f"heads {', '.join(str(head + 1) for head in range(group, split.heads, split.shared))}"
+    return f"heads {columns(group, many)}"

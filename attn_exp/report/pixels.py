@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from attn_exp.arrays import Array
 from attn_exp.report.charts.chart import CLOSED
 
+Bytes = NDArray[np.uint8]
+
 INK, GREY = bytes((43, 124, 192)), bytes((128, 128, 128))
 FULL = 0.85
 """How opaque the ink of the largest weight is, in tables and pictures alike: numbers stay readable on it."""
@@ -46,7 +48,7 @@ def coarse(matrix: Array, side: int = SIDE) -> Array:
     return matrix
 
 
-def png(opacity: NDArray[np.uint8], veil: int = 0) -> bytes:
+def png(opacity: Bytes, veil: int = 0) -> bytes:
     """Encode a picture `[height width]` in one colour of 256 opacities, the least of which is grey behind a veil."""
     if opacity.size <= FEW:
         inks = np.array([[*GREY, veil], *([*INK, strength] for strength in range(1, 256))], np.uint8)
@@ -54,24 +56,19 @@ def png(opacity: NDArray[np.uint8], veil: int = 0) -> bytes:
     return encoded_png(opacity[:, :, None], ((b"PLTE", GREY + INK * 255), (b"tRNS", bytes((veil, *range(1, 256))))))
 
 
-def coloured(
-    places: NDArray[np.uint8], palette: NDArray[np.uint8], visible: NDArray[np.bool_], closed: Array | None = None
-) -> bytes:
-    """Encode a picture `[height width]` of places in a palette `[c 3]`.
+def colour_cells(matrix: Array, end: float, gamma: float, colours: str, closed: Array | None = None) -> Bytes:
+    """Return the colour of each number as pixels `[row column 4]`.
 
-    What is not visible is clear, and what a mask has closed is grey.
+    What is no number is clear, and what a mask has closed is grey.
     """
-    if visible.all() and closed is None and places.size > FEW:
-        return encoded_png(places[:, :, None], ((b"PLTE", palette.tobytes()),))
-    shown = palette[places]
-    if visible.all() and closed is None:
-        return encoded_png(shown)
+    opacity = 255 * np.isfinite(matrix)[:, :, None].astype(np.uint8)
+    pixels = np.concatenate([palette(colours)[shades(matrix, end, gamma)], opacity], axis=2)
     if closed is not None:
-        shown[closed] = tuple(bytes.fromhex(CLOSED[1:]))
-    return encoded_png(np.concatenate([shown, 255 * visible[:, :, None].astype(np.uint8)], axis=2))
+        pixels[closed] = tuple(bytes.fromhex(f"{CLOSED[1:]}ff"))
+    return pixels
 
 
-def encoded_png(pixels: NDArray[np.uint8], before: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
+def encoded_png(pixels: Bytes, before: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
     """Encode pixels `[height width byte]`: one byte is a place in the palette `before` them, more are a colour.
 
     Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
@@ -91,8 +88,6 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     """Return a chunk of a PNG file: its length, its kind, its data and their checksum."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-
-Bytes = NDArray[np.uint8]
 
 ANCHORS = {
     "Blues": "f7fbff deebf7 c6dbef 9ecae1 6baed6 4292c6 2171b5 08519c 08306b",
@@ -116,7 +111,7 @@ def palette(name: str) -> Bytes:
     return np.asarray(colours * 255).astype(np.uint8)
 
 
-def shades(matrix: Array, end: float, gamma: float) -> NDArray[np.uint8]:
+def shades(matrix: Array, end: float, gamma: float) -> Bytes:
     """Return which of the 256 colours each number of a matrix has; below 0 the first, beyond the end the last."""
     shares = np.clip(np.nan_to_num(matrix / end, posinf=0, neginf=0), 0, 1) ** gamma
     return np.minimum(shares * SHADES, SHADES - 1).astype(np.uint8)

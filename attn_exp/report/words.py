@@ -12,7 +12,7 @@ def listed(names: Sequence[str]) -> str:
 
 AND = "and"
 KEY, HEAD, HEAD_OF, COUNT_HEADS = "key", "head {number}", "{variants}, head {number}", "{count} heads"
-WEIGHT, FLAT = "weight", ", flat at {height}"
+WEIGHT = "weight"
 SIDE_BY_SIDE, COLUMNS, WITH_BIAS, MIXED_BY = "side by side", "columns", "+ {bias}", "×"
 QUANTITY, AGREES, LARGEST_DIFFERENCE, TOLERANCE = "quantity", "agrees", "largest difference", "tolerance"
 

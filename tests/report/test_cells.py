@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -81,43 +80,7 @@ def computed(text: str) -> float:
         return plain(text.rsplit(" = ", 1)[1])
     sum_of = inner.replace("−", "-").replace("×", "*").replace(" of what else takes a share", "")
     assert re.fullmatch(r"(exp|tanh|max|[-+*/(),. 0-9])+", sum_of), text
-    return arithmetic(sum_of)
-
-
-def arithmetic(text: str) -> float:
-    """Compute numbers, signs, brackets, exp, tanh and what is above 0, and nothing else."""
-    tokens = re.findall(r"exp|tanh|max|\d+\.?\d*|[-+*/()]", text.replace("max(0, ", "max("))
-    functions: dict[str, Callable[[float], float]] = {
-        "exp": math.exp,
-        "tanh": math.tanh,
-        "max": lambda value: max(0.0, value),
-    }
-
-    def atom() -> float:
-        token = tokens.pop(0)
-        if token == "-":
-            return -atom()
-        if token in functions:
-            return functions[token](atom())
-        if token == "(":
-            value = total()
-            assert tokens.pop(0) == ")"
-            return value
-        return float(token)
-
-    def term() -> float:
-        value = atom()
-        while tokens and tokens[0] in "*/":
-            value = value * atom() if tokens.pop(0) == "*" else value / atom()
-        return value
-
-    def total() -> float:
-        value = term()
-        while tokens and tokens[0] in "+-":
-            value = value + term() if tokens.pop(0) == "+" else value - term()
-        return value
-
-    return total()
+    return float(eval(sum_of, {"exp": math.exp, "tanh": math.tanh, "max": max}))
 
 
 def test_what_a_position_or_a_mistake_changes_is_said(opened: Tab, tmp_path: Path) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from attn_exp.report.charts.chart import Rect, Text
 from attn_exp.report.flow import Flow, wide
-from attn_exp.report.flow_sheet import Measure, bands, in_places
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.views import seen
 from tests.compose import comparison
@@ -37,6 +37,11 @@ def flows(*words: str) -> list[Flow]:
     return [walk["flow"] for walk in walks(seen(comparison(*words)))]
 
 
+def labels(flow: Flow) -> list[Text]:
+    """Return what stands at the arrows."""
+    return [shape for shape in flow.behind if isinstance(shape, Text) and not shape.turned]
+
+
 def sizes(flow: Flow) -> dict[str, tuple[int, str]]:
     return {box.name: (box.heads, box.size) for box in flow.boxes}
 
@@ -52,14 +57,14 @@ def test_two_heads_of_three_tokens_by_hand() -> None:
     said = {box.name: box.lines for box in flow.boxes}
     assert said["q"] == said["k"] == said["v"] == ("1–2 → head 1", "3–4 → head 2")
     assert said["together"] == ("head 1 → 1–2", "head 2 → 3–4")
-    assert {arrow.label for arrow in flow.arrows} >= {"Q Kᵀ", "× c = 0.7071", "mask=causal", "softmax"}
+    assert {label.text for label in labels(flow)} >= {"Q Kᵀ", "× c = 0.7071", "mask=causal", "softmax"}
 
 
 def test_one_head_is_not_split_and_uses_no_output_projection() -> None:
     (flow,) = flows("variant=[looped]")
     names = ["x", "W_q", "W_k", "W_v", "q", "k", "v", "scores", "logits", "weights", "context", "output"]
     assert list(sizes(flow)) == names
-    assert flow.frame is None
+    assert not any(isinstance(shape, Rect) for shape in flow.behind)
 
 
 def test_a_memory_has_keys_of_its_own() -> None:
@@ -75,7 +80,7 @@ def test_after_a_past_only_new_tokens_ask() -> None:
     assert (shown["x"], shown["q"], shown["k"], shown["weights"]) == (
         (1, "3 × 4"), (1, "2 × 4"), (1, "3 × 4"), (1, "2 × 3"),
     )  # fmt: skip
-    assert "new rows" in {arrow.label for arrow in flow.arrows}
+    assert "new rows" in {label.text for label in labels(flow)}
 
 
 @pytest.mark.parametrize(
@@ -87,37 +92,24 @@ def test_columns_of_key_value_heads_are_named(pool: str, keys: tuple[str, ...]) 
     said = {box.name: box.lines for box in flow.boxes}
     assert said["q"] == ("1–2 → head 1", "3–4 → head 2", "5–6 → head 3", "7–8 → head 4")
     assert said["k"] == said["v"] == keys
-    assert flow.frame is not None and flow.frame[2] == "in each of 4 heads, 2 share a K and V"
+    assert "in each of 4 heads, 2 share a K and V" in {getattr(shape, "text", "") for shape in flow.behind}
 
 
 @pytest.mark.parametrize("words", [(), ("mask=causal", "score=softcap", "position=rope"), ("score=[softcap,alibi]",)])
 def test_what_stands_at_an_arrow_is_on_no_border_of_the_frame(words: tuple[str, ...]) -> None:
     (flow,) = flows("variant=[multi_head]", "head=2", *words)
-    assert flow.frame is not None
-    top, bottom, _ = flow.frame
-    left, right = 28, 28 + flow.framed
-    for arrow in flow.arrows:
-        if not arrow.label:
-            continue
-        inside = arrow.y - 9 > top and arrow.y + 2 < bottom and left < arrow.x and arrow.x + wide(arrow.label) < right
-        outside = arrow.y + 2 < top or arrow.y - 9 > bottom or arrow.x > right
-        assert inside or outside, arrow.label
-
-
-def test_on_a_slide_stages_follow_each_other_from_left_to_right() -> None:
-    """Of each two stages of a band the later stands further to the right; the lines between them go that way."""
-    (pictured,) = flows("variant=[multi_head]", "head=2", "mask=causal")
-    plan = bands("multi_head", pictured, Measure(), 200)
-    placed = in_places(plan, 560, 0, 0)
-    names = [card.name for card in placed.chain]
-    assert names == ["scores", "logits", "masked", "weights"]
-    for band in (placed.chain, placed.tail):
-        assert all(one.right < other.x for one, other in pairwise(band))
+    (frame,) = (shape for shape in flow.behind if isinstance(shape, Rect))
+    top, bottom, left, right = frame.y, frame.y + frame.height, frame.x, frame.x + frame.width
+    for label in labels(flow):
+        end = label.x + wide(label.text)
+        inside = label.y - 9 > top and label.y + 2 < bottom and left < label.x and end < right
+        assert inside or label.y + 2 < top or label.y - 9 > bottom or label.x > right, label.text
 
 
 def test_what_a_mistake_does_with_columns_is_not_claimed() -> None:
-    (flow,) = flows("variant=[multi_head]", "mistake=no_scale")
-    assert {box.name for box in flow.boxes if box.lines} <= {"together"}
+    (walk,) = walks_of("variant=[multi_head]", "head=2", "mistake=heads_by_stride")
+    assert {box.name for box in walk["flow"].boxes if box.lines} <= {"together"}
+    assert set(parts_of(walk).values()) == {()}
 
 
 @pytest.mark.long
@@ -142,12 +134,13 @@ def test_what_positions_and_scores_do_stands_at_the_arrows() -> None:
     """A sinusoid marks x, of which values are made too; a rotation turns queries and keys alone."""
     flow = flows("variant=[looped]", "position=sinusoidal")[0]
     assert {box.name: box.lines for box in flow.boxes if box.lines} == {"x": ("3 × 4", "+ sinusoidal")}
-    labels = {words: [arrow.label for arrow in flows("variant=[looped]", words)[0].arrows] for words in (
-        "position=sinusoidal", "position=rope", "score=additive")}  # fmt: skip
-    assert not any("sinusoidal" in label for label in labels["position=sinusoidal"])
-    assert labels["position=rope"].count("rope") == 2
-    assert "Q Kᵀ" not in labels["score=additive"]
-    assert "additive" in labels["score=additive"]
+    sinusoidal, rope, additive = (
+        [label.text for label in labels(flows("variant=[looped]", words)[0])]
+        for words in ("position=sinusoidal", "position=rope", "score=additive")
+    )
+    assert not any("sinusoidal" in label for label in sinusoidal)
+    assert rope.count("rope") == 2
+    assert "Q Kᵀ" not in additive and "additive" in additive
 
 
 def test_the_output_projection_is_a_table_where_it_is_used_alone() -> None:
@@ -206,14 +199,6 @@ def test_the_input_is_shown_once_for_each_way_in_which_columns_part() -> None:
     assert [list(parts_of(walk)) for walk in several] == [["W_q", "W_k", "W_v", "W_o"], [], []]
 
 
-def test_w_o_stands_where_it_is_used_and_nowhere_else() -> None:
-    words = ("variant=[matrix,multi_head,multi_query]", "head=2", "embeddings=random", "embeddings.d_model=8")
-    compared = comparison(*words)
-    for walk in walks(seen(compared)):
-        row = next(row for row in compared.rows if row.variant == walk["variant"])
-        assert ("W_o" in parts_of(walk)) == row.output_projection
-
-
 def test_heads_that_share_keys_are_named_together() -> None:
     """Four query heads, two key/value heads: query head h reads key/value head h // 2."""
     words = ("variant=[multi_head]", "head=4", "embeddings=random", "embeddings.d_model=8", "kv_head=2")
@@ -225,8 +210,3 @@ def test_heads_that_share_keys_are_named_together() -> None:
     (walk,) = walks_of(*words)
     first = (("heads 1–2", 2), ("heads 3–4", 2), ("unused", 2), ("unused", 2))
     assert parts_of(walk)["W_k"] == parts_of(walk)["W_v"] == first
-
-
-def test_what_a_mistake_does_with_the_columns_is_not_claimed() -> None:
-    (walk,) = walks_of("variant=[multi_head]", "head=2", "mistake=heads_by_stride")
-    assert set(parts_of(walk).values()) == {()}

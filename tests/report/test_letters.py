@@ -71,7 +71,7 @@ def test_rows_are_queries_and_columns_keys() -> None:
     assert found["memory"].tables[0].rows == found["k"].tables[0].rows == ("elle", "aime", "le", "sucre")
     assert found["q"].tables[0].rows == ("she", "likes", "coffee")
     assert found["k"].explained.formula == "K = X′ W_k" and found["q"].explained.formula == "Q = X W_q"
-    names = [text.get_text() for text in drawings_of(comparison(*MEMORY))["weights"].texts]
+    names = [text.get_text() for text in drawings_of(comparison(*MEMORY))["weights"].axes[0].texts]
     assert "key (memory)" in names
 
 

@@ -115,35 +115,6 @@ def test_of_too_many_weights_the_page_says_what_it_leaves_out(
 
 
 @pytest.mark.long
-def test_of_too_many_weights_below_a_mask_the_first_keys_travel(
-    opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("attn_exp.report.page_data.MOST_COARSE", 1000)
-    monkeypatch.setattr("attn_exp.report.page_steps.MOST_CELLS", 7000)
-    words = (*LONG, "mask=causal")
-    show(opened, tmp_path, *words, address="#show=multi_head.3&query=31")
-    weights = stages(words)["weights"][2]
-    np.testing.assert_allclose(numbers(opened, "#walk-1-weights tbody td"), weights[30, :14], atol=0.0006)
-    opened.ask("attention.choose({ token: 4 })")
-    np.testing.assert_allclose(numbers(opened, "#walk-1-weights tbody td"), weights[4, :14], atol=0.0006)
-    assert len(texts(opened, "#walk-1-weights tr.now td.m")) == 9
-    assert opened.console == []
-
-
-@pytest.mark.long
-def test_a_weight_whose_logit_does_not_travel_says_so(
-    opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("attn_exp.report.page_steps.MOST_CELLS", 9000)
-    show(opened, tmp_path, *LONG, "score=softcap", address="#show=multi_head.3&query=31")
-    assert texts(opened, "#walk-1-weights thead th")[0] == "x22"
-    assert texts(opened, "#walk-1-capped thead th")[0] == "x0"
-    opened.click("#walk-1-weights tr.now td:nth-of-type(3)")
-    said = opened.ask("document.querySelector('p.why').textContent")
-    assert said.endswith("what it is made of is not shown here.")
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("most", "rows", "columns"),
     [

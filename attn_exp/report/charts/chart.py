@@ -1,13 +1,17 @@
-"""What a chart is: heat maps, plots and words on a sheet, placed in inches from its lower left corner.
+"""What a chart is: heat maps and plots, placed in inches from the upper left corner of a sheet, and shapes.
 
-Tuples with names, as each dataclass would cost a run a millisecond before its page. Below them: where numbers stand
-along an axis, round ones, as many as can be read, where Matplotlib would put them.
+`layout` turns maps and plots into shapes, which the two renderers draw: rectangles, paths, texts and pictures, in
+points from the same corner. All are named tuples, as each dataclass would cost a run a
+millisecond before its page. Below them: round numbers along an axis, where Matplotlib would put them.
 """
 
 from __future__ import annotations
 
 import math
 from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attn_exp.arrays import Array
 
@@ -18,7 +22,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 MARKERS = "osD^vPX"
 INK, QUIET, PAPER = "#1b1f24", "#59636e", "#ffffff"
-"""The colours of words and lines of a sheet of shapes, and of the sheet."""
+"""The colours of words and of lines in the picture of the flow, and of the sheet."""
 
 GREY = "#808080"
 CLOSED = "#d0d0d0"
@@ -32,10 +36,10 @@ NARROW = 4.5
 
 
 class Box(NamedTuple):
-    """Where something stands, in inches."""
+    """Where something stands, in inches from the upper left."""
 
     left: float
-    bottom: float
+    top: float
     width: float
     height: float
 
@@ -49,19 +53,6 @@ class Ticks(NamedTuple):
 
 
 NO_TICKS = Ticks()
-
-
-class Words(NamedTuple):
-    """A text of so many points: `at` is its left or right end or its middle, at its lower edge.
-
-    A text that is turned reads upwards, and `at` is the middle of its left edge. Lines stand below each other.
-    """
-
-    text: str
-    at: tuple[float, float]
-    size: float = 8.0
-    side: Side = "left"
-    turned: bool = False
 
 
 class Heat(NamedTuple):
@@ -78,21 +69,9 @@ class Heat(NamedTuple):
     gamma: float = 1.0
     form: str = ""
     title: str = ""
-    title_side: Side = "center"
     rows: Ticks = NO_TICKS
     columns: Ticks = NO_TICKS
     closed: Array | None = None
-
-
-class Scale(NamedTuple):
-    """The colours of heat maps from 0 to `end`, upwards, with numbers at the right."""
-
-    box: Box
-    end: float
-    colours: str
-    gamma: float
-    title: str
-    ticks: Ticks
 
 
 class Stroke(NamedTuple):
@@ -119,7 +98,7 @@ class Axis(NamedTuple):
 
     low: float
     high: float
-    ticks: Ticks
+    ticks: Ticks = NO_TICKS
     name: str = ""
     log: bool = False
 
@@ -134,13 +113,67 @@ class Plot(NamedTuple):
     columns: int = 1
 
 
-Part = Words | Heat | Scale | Plot
+class Rect(NamedTuple):
+    """A rectangle with rounded corners; without a `stroke` it has no edge."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: str = "none"
+    stroke: str = ""
+    line: float = 0.6
+    dashes: tuple[float, float] | None = None
+    radius: float = 0
+
+
+class Path(NamedTuple):
+    """A path from `x` and `y` in letters of SVG: `M`, `L`, `C` to places, `m`, `l`, `c` from the last one, and `z`."""
+
+    path: str
+    fill: str = "none"
+    stroke: str = ""
+    line: float = 0.8
+    dashes: tuple[float, float] | None = None
+    opacity: float = 1.0
+    x: float = 0
+    y: float = 0
+
+
+class Text(NamedTuple):
+    """A text whose line begins, ends or has its middle at a place, after a `symbol` in bold italics.
+
+    A text that is turned reads upwards.
+    """
+
+    x: float
+    y: float
+    text: str
+    size: float = 8.0
+    side: Side = "left"
+    turned: bool = False
+    colour: str = "#000000"
+    symbol: str = ""
+
+
+class Picture(NamedTuple):
+    """Pixels `[row column 4]` stretched to a rectangle; the last axis is red, green, blue and opacity."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    pixels: NDArray[np.uint8]
+
+
+Shape = Rect | Path | Text | Picture
+Part = Heat | Plot | Shape
 
 
 class Chart(NamedTuple):
     """A white sheet of so many inches and what stands on it; it is shown `zoom` times as large as it is drawn.
 
-    A larger `page`, if any, has the sheet in its middle.
+    A larger `page`, if any, has the sheet in its middle. Most of its letters have so many points.
     """
 
     width: float
@@ -148,51 +181,7 @@ class Chart(NamedTuple):
     parts: tuple[Part, ...]
     zoom: float = 1.0
     page: tuple[float, float] | None = None
-
-
-class Rect(NamedTuple):
-    """A rectangle; without a `stroke` it has no edge."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    fill: str
-    stroke: str = ""
-    dashed: bool = False
-
-
-class Curve(NamedTuple):
-    """A path in the letters of SVG, from `x` and `y` on; with a `fill` it is an area, with a dashed `edge` if any."""
-
-    path: str
-    x: float = 0
-    y: float = 0
-    fill: str = ""
-    edge: str = ""
-
-
-class Label(NamedTuple):
-    """A text on a line, after a `symbol` in bold italics; one that is turned reads upwards around its middle."""
-
-    x: float
-    y: float
-    text: str
-    symbol: str = ""
-    size: float = 11
-    colour: str = INK
-    turned: bool = False
-
-
-Shape = Rect | Curve | Label
-
-
-class Sheet(NamedTuple):
-    """Shapes on a sheet of so many pixels."""
-
-    width: float
-    height: float
-    shapes: tuple[Shape, ...]
+    letters: float = 8.0
 
 
 STEPS = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0, 10.0, 20.0)
@@ -205,8 +194,8 @@ POINTS_EACH = 15
 def number_ticks(low: float, high: float, length: float) -> Ticks:
     """Return round numbers along an upward axis of so many inches, all with the same digits; tiny ones as `2e-25`."""
     places = round_places(low, high, ticks_in(length))
-    digits = decimals_of_step(places[1] - places[0]) if len(places) > 1 else 2
-    kind = f".{digits}f" if digits < TINY else ".4g"
+    step = f"{places[1] - places[0]:.3g}" if len(places) > 1 else "0.01"
+    kind = ".4g" if "e" in step else f".{len(step.partition('.')[2])}f"
     return Ticks(places, tuple(f"{place:{kind}}" for place in places))
 
 
@@ -225,22 +214,11 @@ def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
     power = 10.0 ** math.floor(math.log10(piece))
     steps = [step * power for step in STEPS]
     largest = next((place for place, step in enumerate(steps) if step >= piece), len(steps) - 1)
-    places: tuple[float, ...] = ()
-    for step in reversed(steps[: largest + 1]):
-        first, last = math.ceil(low / step - 1e-10), math.floor(high / step + 1e-10)
-        places = tuple(place * step for place in range(first, last + 1))
-        if len(places) > 1:
-            break
-    return places
-
-
-def decimals_of_step(step: float) -> int:
-    """Return how many digits after the point multiples of a round step need, at most `TINY`."""
-    return next((digits for digits in range(TINY) if abs(step - round(step, digits)) < 1e-3 * step), TINY)
-
-
-TINY = 20
-"""Digits after the point from which on a number is written as a power of ten."""
+    tried = [
+        tuple(place * step for place in range(math.ceil(low / step - 1e-10), math.floor(high / step + 1e-10) + 1))
+        for step in reversed(steps[: largest + 1])
+    ]
+    return next((places for places in tried if len(places) > 1), tried[-1])
 
 
 def power_ticks(low: float, high: float, length: float) -> Ticks:

@@ -39,25 +39,26 @@ def wanted(views: Views) -> dict[str, Figure]:
 
 def draw(views: Views) -> dict[str, Drawing]:
     """Return these figures as Matplotlib's, as large as asked for."""
-    from attn_exp.report.figures import _matplotlib  # noqa: PLC0415 - a page of charts alone needs none
+    from attn_exp.report.figures._matplotlib import drawings  # noqa: PLC0415 - a page of charts alone needs none
 
-    return _matplotlib.drawings(views, wanted(views))
+    return drawings(views, wanted(views))
 
 
 def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
     """Return the bytes of these figures in some formats, `svg`, `png` or `pdf`, by name and format."""
     members, settings = wanted(views), views.comparison.config.figures
-    made = {
-        name: as_chart(member, views) if charts_do(member, settings, "svg") else {} for name, member in members.items()
-    }
-    missing = {name: [form for form in forms if form not in made[name]] for name in members}
-    drawn = {name: member for name, member in members.items() if missing[name]}
-    if not drawn:
-        return made
-    from attn_exp.report.figures import _matplotlib  # noqa: PLC0415 - as above
+    made = dict[str, dict[str, bytes]]()
+    for name, member in members.items():
+        alone = charts_do(member, settings, "svg") and member.plan
+        made[name] = {"svg": chart_as_svg(planned(alone, views, size(settings)))} if alone else {}
+    others = {name: member for name, member in members.items() if set(forms) - set(made[name])}
+    if others:
+        from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - as above
+        from attn_exp.report.figures._matplotlib import drawings  # noqa: PLC0415 - as above
 
-    more = _matplotlib.files(views, drawn, missing)
-    return {name: made[name] | more.get(name, {}) for name in members}
+        for name, figure in drawings(views, others).items():
+            made[name] |= {form: encoded(figure, form) for form in forms if form not in made[name]}
+    return made
 
 
 def charts_do(member: Figure, settings: Figures, form: str) -> bool:
@@ -65,17 +66,7 @@ def charts_do(member: Figure, settings: Figures, form: str) -> bool:
 
     Matplotlib knows how wide letters of any font are, and keeps their shapes where a reader lacks it.
     """
-    return (member.plan or member.svg) is not None and form == "svg" and settings.font is None
-
-
-def as_chart(member: Figure, views: Views) -> dict[str, bytes]:
-    """Return a figure as SVG, drawn as a chart or by itself."""
-    wanted = size(views.comparison.config.figures)
-    if member.svg is not None:
-        return {"svg": member.svg(views, wanted)}
-    assert member.plan is not None
-    plan = member.plan
-    return {"svg": chart_as_svg(planned(lambda width, height: plan(views, width, height), wanted))}
+    return member.plan is not None and form == "svg" and settings.font is None
 
 
 def load(settings: Figures) -> None:

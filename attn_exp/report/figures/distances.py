@@ -6,7 +6,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, name_ticks
+from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Text, name_ticks
 from attn_exp.report.figures._layouts import form_of_numbers
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
@@ -27,21 +27,20 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     cell = min(max(most, 0.2), (width - left - 0.2) / len(names))
     side = cell * len(names)
     turned = longest > 0.9 * cell
-    bottom = 0.12 + (longest if turned else LINE)
     total = max(left + side + 0.2, min(3.2, width))
     finite = np.where(np.isfinite(matrix), matrix, np.nan)
     heat = Heat(
-        Box(left, bottom, side, side),
+        Box(left, 1.8 * LINE, side, side),
         finite,
         float(np.nanmax(finite)) or 1.0,
         "Oranges",
         form=form_of_numbers(finite, cell, ".2g" if cell > 0.5 else ".1g" if cell > 0.3 else ".0e", most=12),
-        title=views.lettering.fitted("largest difference between outputs", total - left),
-        title_side="left",
         rows=name_ticks(shown, False, side),
         columns=name_ticks(shown, turned, side),
     )
-    return Chart(total, bottom + side + 1.8 * LINE, (heat,))
+    said = views.lettering.fitted("largest difference between outputs", total - left)
+    title = Text(72 * left, 72 * 1.8 * LINE - 6, said)
+    return Chart(total, 1.8 * LINE + side + 0.12 + (longest if turned else LINE), (heat, title))
 
 
 def between(comparison: Comparison) -> tuple[tuple[str, ...], Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,9 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import settled_as
 from attn_exp.experiment.metrics.spread import share_out
 from attn_exp.forms.trace import entropy
-from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks, number_ticks
+from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks
 from attn_exp.report.charts.widths import Lettering
-from attn_exp.report.figures._layouts import below_legend, inside
+from attn_exp.report.figures._layouts import BESIDE, line_chart
 from attn_exp.report.figures.figure import NARROWEST, Figure
 from attn_exp.report.views import Panel, Views
 
@@ -22,12 +23,8 @@ MARKED = 200
 MARKS = 600
 """So many marks of single heads at most."""
 
-
 APART = 0.35
 """Inches between two marks at most, where nobody asked for a height."""
-
-EDGE = 0.04
-"""Marks nearer to 0 than this part of the axis would be cut in half by its edge, which then lies below 0."""
 
 
 def wanted(views: Views) -> bool:
@@ -49,8 +46,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         width = min(width, max(NARROWEST, 1.0 + APART * len(views.comparison.problem.tokens) * len(panels)))
     names = lettering.labels(views.comparison.problem.tokens)
     longest = lettering.widest(names)
-    turned = longest > 0.9 * (width - 0.7) / len(names)
-    box = inside(len(panels) + 1, 0.2 + (longest if turned else LINE), width, height)
+    turned = longest > 0.9 * (width - BESIDE) / len(names)
     counts = np.max([keys_seen(views, panel) for panel in panels], axis=0)
     strokes = [
         stroke
@@ -58,10 +54,10 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         for stroke in of_queries(panel, place, 0.6 * ((place + 0.5) / len(panels) - 0.5), lettering)
     ]
     end = 1.08 * float(np.log(counts.max())) or 1.0
-    x = Axis(-0.5, len(names) - 0.5, name_ticks(names, turned, box.width))
-    start = -EDGE * end if any((stroke.y <= EDGE * end).any() for stroke in strokes) else 0.0
-    y = Axis(start, end, number_ticks(0.0, end, box.height), "entropy (nats)")
-    return below_legend([*strokes, most(counts)], x, y, box, width, lettering)
+    x = Axis(-0.5, len(names) - 0.5, name_ticks(names, turned, width - BESIDE))
+    y = Axis(0.0, end, name="entropy (nats)")
+    below = 0.2 + (longest if turned else LINE)
+    return line_chart([*strokes, most(counts)], x, y, below, width, height, lettering)
 
 
 def keys_seen(views: Views, panel: Panel) -> Array:
@@ -75,10 +71,7 @@ def keys_seen(views: Views, panel: Panel) -> Array:
 def most(counts: Array) -> Stroke:
     """Return the largest entropy that each query could have: equal shares of all keys that it may see."""
     edges = np.arange(len(counts) + 1) - 0.5
-    if counts.min() == counts.max():
-        ends, label = np.full(2, counts[0]), f"ln {counts[0]}: uniform"
-        return Stroke(edges[[0, -1]], np.log(ends), GREY, 0.7, dotted=True, label=label)
-    label = "ln n: uniform over n keys in sight"
+    label = "ln n: uniform over n keys in sight" if np.ptp(counts) else f"ln {counts[0]}: uniform"
     return Stroke(edges, np.log([*counts, counts[-1]]), GREY, 0.7, dotted=True, steps=True, label=label)
 
 
@@ -89,13 +82,10 @@ def of_queries(panel: Panel, place: int, aside: float, lettering: Lettering) -> 
     queries = np.arange(count) + aside
     small = 3.0 if count <= 16 else 2.0
     if len(heads) > 1 and heads.size <= MARKS:
-        for head in heads:
-            yield Stroke(queries, head, colour, mark=mark, size=small, opacity=0.3)
+        yield from (Stroke(queries, head, colour, mark=mark, size=small, opacity=0.3) for head in heads)
     means, title = heads.mean(axis=0), lettering.letters(panel.title)
-    if count <= MARKED:
-        yield Stroke(queries, means, colour, mark=mark, size=1.5 * small, label=title)
-    else:
-        yield Stroke(queries, means, colour, width=0.8, label=title)
+    drawn: dict[str, Any] = {"mark": mark, "size": 1.5 * small} if count <= MARKED else {"width": 0.8}
+    yield Stroke(queries, means, colour, label=title, **drawn)
 
 
 FIGURE = Figure(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from attn_exp.config.schema import PRESETS, Figures, Size
 from attn_exp.report.charts.chart import Chart
@@ -30,9 +30,7 @@ class Figure:
     `draw`: makes it with Matplotlib from the views of a comparison, so many inches wide.
     `wanted`: says whether a comparison has something to show in it.
     `place`: where it stands among the others; the smallest comes first.
-    `fill`: makes it so many inches wide and high, where it can use the height; others are shown smaller, or centred.
     `plan`: makes it as a chart, which becomes an SVG without Matplotlib; a height is None where nobody asked for one.
-    `svg`: writes it as SVG by itself, beside what `draw` does for other formats.
     `in_page`: whether the page shows it; what stands there in another way is not shown twice.
     """
 
@@ -40,9 +38,7 @@ class Figure:
     draw: Callable[[Views, float], Drawing] | None = None
     wanted: Callable[[Views], bool] = always
     place: int = 100
-    fill: Callable[[Views, float, float], Drawing] | None = None
     plan: Callable[[Views, float, float | None], Chart] | None = None
-    svg: Callable[[Views, Size], bytes] | None = None
     in_page: bool = True
 
 
@@ -51,11 +47,6 @@ FONT_SIZE = 8
 
 NARROWEST = 3.0
 """Inches: labels have room in figures from this width on."""
-
-WIDER = (1.0, 1.3, 1.7, 2.2, 3.0)
-"""How many times wider a figure is tried that would be too high: with more maps in a line, say, in smaller print."""
-
-Made = TypeVar("Made")
 
 
 def size(figures: Figures) -> Size:
@@ -69,39 +60,13 @@ def drawn_width(wanted: Size) -> float:
     return max(NARROWEST, wanted.width * FONT_SIZE / wanted.font_size)
 
 
-def best_of(
-    make: Callable[[float], Made], extent: Callable[[Made], tuple[float, float]], width: float, height: float
-) -> Made:
-    """Return what fills a page of this shape best, of what is made in several widths."""
-    made = []
-    for wider in WIDER:
-        made.append(make(width * wider))
-        if extent(made[-1])[1] <= height * wider:
-            break
-    return max(made, key=lambda one: min(zooms(extent(one), width, height)))
-
-
-def zooms(extent: tuple[float, float], width: float, height: float) -> tuple[float, float]:
-    """Return how much larger something can be shown in this width, and in this height."""
-    return width / extent[0], height / extent[1]
-
-
-def extent_of(chart: Chart) -> tuple[float, float]:
-    """Return the width and the height of a chart."""
-    return chart.width, chart.height
-
-
-class Plan(Protocol):
-    """Makes a chart so many inches wide, and in a height if there is one."""
-
-    def __call__(self, width: float, height: float | None, /) -> Chart: ...
-
-
-def planned(plan: Plan, wanted: Size) -> Chart:
-    """Return a chart as large as is wanted: larger letters are a larger zoom."""
+def planned(plan: Callable[[Views, float, float | None], Chart], views: Views, wanted: Size) -> Chart:
+    """Return a chart as large as is wanted: larger letters are a larger zoom, as far as the page has room."""
     width = drawn_width(wanted)
+    zoom = wanted.width / width
+    chart = plan(views, width, None if wanted.height is None else wanted.height / zoom)
+    zoom = min(zoom * FONT_SIZE / chart.letters, wanted.width / chart.width)
     if wanted.height is None:
-        return plan(width, None)._replace(zoom=wanted.width / width)
-    chart = plan(width, wanted.height * width / wanted.width)
-    zoom = min(wanted.width / width, *zooms(extent_of(chart), wanted.width, wanted.height))
+        return chart._replace(zoom=zoom)
+    zoom = min(zoom, wanted.height / chart.height)
     return chart._replace(zoom=zoom, page=(wanted.width / zoom, wanted.height / zoom))

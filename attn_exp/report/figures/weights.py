@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn_exp.report.charts.chart import Chart
-from attn_exp.report.figures._layouts import Named, Reading, heads_in, weight_maps
+from attn_exp.report.figures._layouts import Named, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.sentences import name_of_columns
 from attn_exp.report.views import MANY, Views, colours, maps_in
@@ -17,14 +17,9 @@ def wanted(views: Views) -> bool:
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show the weights of each variant and head, queries down, keys across, on one colour scale from zero."""
     problem, lettering = views.comparison.problem, views.lettering
-    names = Named(lettering.labels(problem.tokens), lettering.labels(problem.key_tokens), lettering)
-    return weight_maps(
-        heads_in(views, views.panels),
-        names,
-        width,
-        Reading(gamma=colours(views).power, across=name_of_columns(problem)),
-        height,
-    )
+    rows, columns = lettering.labels(problem.tokens), lettering.labels(problem.key_tokens)
+    names = Named(rows, columns, lettering, name_of_columns(problem))
+    return weight_maps(list(heads_in(views, views.panels)), names, width, colours(views).power, height)
 
 
 FIGURE = Figure(

@@ -15,14 +15,29 @@ from matplotlib.ticker import NullLocator
 
 from attn_exp.experiment.row import titled
 from attn_exp.report.charts.chart import COLOURS, MARKERS
-from attn_exp.report.charts.matplotlib_figure import DRAWN_AT, STYLE, drawable, encoded, fonts_for
+from attn_exp.report.charts.matplotlib_figure import drawable, encoded, fonts_for, look
 from attn_exp.report.sweep.explorer import spaced_by_factors
-from attn_exp.report.sweep.maps import PANELS, effects, half, heads_by_layer, heat, legend, panels, parallel, same_scale
+from attn_exp.report.sweep.maps import (
+    PANELS,
+    effects,
+    heads_by_layer,
+    heat,
+    legend,
+    name_ticks,
+    panels,
+    parallel,
+    title,
+)
 from attn_exp.report.sweep.plotted import FEW, NEEDS, Numbers, Plotted, is_number, labels, number
 
 __all__ = ["draw", "encoded"]
 
 LINES = 7
+"""A panel has at most so many lines: more colours could not be told apart."""
+
+Key = tuple[str, ...]
+Point = tuple[float, float, float, float, bool]
+"""Where a point of a line stands, its mean, where its interval ends, and whether its numbers are few."""
 
 
 def draw(plotted: Plotted) -> dict[str, Figure]:
@@ -35,80 +50,52 @@ def draw(plotted: Plotted) -> dict[str, Figure]:
     with style_of(plotted):
         figures = {"heads": heads_by_layer(plotted)} if plotted.heads else {}
         figures |= {"effects": effects(plotted)} if plotted.changes else {}
-        figures |= fitting(plotted)
-        for name in plotted.further:
-            if name not in figures and name in NEEDS:
-                figures |= drawn_by_name(plotted, name)
-    return {name: resize(plotted, figure) for name, figure in figures.items() if name in (plotted.only or figures)}
+        for name in dict.fromkeys((fitting(plotted), *plotted.further)):
+            figures |= drawn_by_name(plotted, name)
+    return {name: figure for name, figure in figures.items() if name in (plotted.only or figures)}
 
 
 def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Figure:
     """Draw one metric along one setting, with a line for each value of another; a mean over all others has no band."""
     along, *by = places
-    names = labels(plotted, along)
-    where = {name: number(name) if all(map(is_number, names)) else place for place, name in enumerate(names)}
-    groups: dict[str, dict[float, list[Numbers]]] = {}
-    for key, cell in plotted.cells.items():
-        if metric in cell:
-            label = f"{plotted.axes[by[0]]}={key[by[0]]}" if by and by[0] < len(plotted.axes) else key[-1] if by else ""
-            groups.setdefault(label, {}).setdefault(where[key[along]], []).append(cell[metric])
+    names = [*plotted.axes, "variant"]
+
+    def label_of(key: Key) -> str:
+        if not by:
+            return ""
+        return key[-1] if by[0] == len(plotted.axes) else f"{names[by[0]]}={key[by[0]]}"
+
     with style_of(plotted):
-        figure, (panel,) = panels(plotted.width, 1, 1, 2.6)
-        curves(panel, {label: sorted(map(point_of, points.items())) for label, points in groups.items()})
-        panel.set_xlabel(drawable([*plotted.axes, "variant"][along]), parse_math=False)
-        panel.set_ylabel(titled(metric))
-        if all(map(is_number, names)):
-            name_numbers(panel, names)
-        else:
-            panel.set_xticks(range(len(names)), [drawable(name) for name in names], parse_math=False)
+        figure, (panel,) = panels(plotted, 1, 1, 2.6)
+        curves(panel, plotted, metric, along, label_of)
+        title(panel, "", names[along], titled(metric))
         legend(figure, panel)
-    return resize(plotted, figure)
-
-
-def point_of(point: tuple[float, Sequence[Numbers]]) -> tuple[float, float, float, float, bool]:
-    """Return one point of a line from the cells that it is the mean of."""
-    x, cells = point
-    mean = sum(cell.mean * cell.count for cell in cells) / sum(cell.count for cell in cells)
-    return (x, mean, *(ends_of(cells[0]) if len(cells) == 1 else (mean, mean)), cells[0].count < FEW)
+    return figure
 
 
 def style_of(plotted: Plotted) -> AbstractContextManager[None]:
     """Return the style of a sweep's plots, with a font that has all their letters."""
     texts = {text for key in plotted.cells for text in key}
-    context: AbstractContextManager[None] = matplotlib.rc_context(
-        {"font.family": fonts_for(texts, plotted.size.font)}, STYLE
-    )
-    return context
+    return look({"font.family": fonts_for(texts, plotted.size.font)}, plotted.zoom)
 
 
-def resize(plotted: Plotted, figure: Figure) -> Figure:
-    """Return a figure as large as it is shown."""
-    zoom = plotted.size.width / plotted.width
-    figure.set_dpi(DRAWN_AT * zoom)
-    if plotted.size.height is not None:
-        figure.set_figheight(plotted.size.height / zoom)
-    return figure
-
-
-def fitting(plotted: Plotted) -> dict[str, Figure]:
-    """Return the plot that fits the axes that vary."""
+def fitting(plotted: Plotted) -> str:
+    """Return the name of the plot that fits the axes that vary."""
     places = plotted.varying
     if not places:
-        return drawn_by_name(plotted, "spread")
+        return "spread"
     numeric = of_numbers(plotted)
     if len(places) == 1:
-        return drawn_by_name(plotted, "against" if numeric else "choices")
-    if numeric and few(plotted, in_roles(plotted)[1:]) and (len(places) == 3 or len(numeric) == 1):
-        return drawn_by_name(plotted, "against")
-    return drawn_by_name(plotted, "heat" if len(places) == 2 else "parallel")
+        return "against" if numeric else "choices"
+    others = math.prod(len(labels(plotted, place)) for place in in_roles(plotted)[1:])
+    if numeric and others <= PANELS and (len(places) == 3 or len(numeric) == 1):
+        return "against"
+    return "heat" if len(places) == 2 else "parallel"
 
 
 def drawn_by_name(plotted: Plotted, name: str) -> dict[str, Figure]:
     """Return the plot of a name; nothing where the axes that vary cannot be drawn so."""
-    least, most, _ = NEEDS[name]
     metrics, places = plotted.metrics, plotted.varying
-    if not least <= len(places) <= most or (name == "against" and not of_numbers(plotted)):
-        return {}
     draws: dict[str, Callable[[], Figure]] = {
         "against": lambda: against(plotted, metrics, in_roles(plotted)),
         "choices": lambda: choices(plotted, metrics),
@@ -116,7 +103,9 @@ def drawn_by_name(plotted: Plotted, name: str) -> dict[str, Figure]:
         "parallel": lambda: parallel(plotted, metrics[0], places),
         "spread": lambda: spread(plotted, metrics),
     }
-    return {name: draws[name]()} if name in draws else {}
+    least, most, _ = NEEDS[name]
+    can = least <= len(places) <= most and (name != "against" or of_numbers(plotted))
+    return {name: draws[name]()} if can and name in draws else {}
 
 
 def of_numbers(plotted: Plotted) -> list[int]:
@@ -126,13 +115,8 @@ def of_numbers(plotted: Plotted) -> list[int]:
 
 def in_roles(plotted: Plotted) -> list[int]:
     """Return the varying axes, that of the most numbers first: it runs along x, and the others make the panels."""
-    along = max(of_numbers(plotted), key=lambda place: len(labels(plotted, place)), default=None)
-    return [*([along] if along is not None else []), *(place for place in plotted.varying if place != along)]
-
-
-def few(plotted: Plotted, places: Sequence[int]) -> bool:
-    """Say whether the settings beside the one along x have few enough combinations for a panel each."""
-    return math.prod(len(labels(plotted, place)) for place in places) <= PANELS
+    along = max(of_numbers(plotted), key=lambda place: len(labels(plotted, place)), default=-1)
+    return sorted(plotted.varying, key=lambda place: place != along)
 
 
 def against(plotted: Plotted, metrics: Sequence[str], places: Sequence[int]) -> Figure:
@@ -140,135 +124,110 @@ def against(plotted: Plotted, metrics: Sequence[str], places: Sequence[int]) -> 
     along, others = places[0], places[1:]
     groups = list(itertools.product(*(labels(plotted, place) for place in others)))
     shown = [(metric, group) for metric in (metrics[:1] if others else metrics) for group in groups]
-    figure, axes = panels(plotted.width, len(shown), min(2 if len(shown) < 5 else 3, len(shown)))
+    figure, axes = panels(plotted, len(shown), min(2 if len(shown) < 5 else 3, len(shown)))
+    variants = plotted.variants[:LINES]
     for panel, (metric, group) in zip(axes, shown, strict=True):
-        lines = {
-            variant: line(plotted, metric, along, variant, dict(zip(others, group, strict=True)))
-            for variant in plotted.variants
-        }
-        (bundle if len(lines) > LINES else curves)(panel, lines)
-        panel.set_xlabel(drawable(plotted.axes[along]), parse_math=False)
-        if panel is axes[0] or not others:
-            panel.set_ylabel(titled(metric))
-        name_numbers(panel, labels(plotted, along))
-        if group:
-            settings = (f"{plotted.axes[place]}={label}" for place, label in zip(others, group, strict=True))
-            panel.set_title("\n".join(map(drawable, settings)), parse_math=False, fontsize=8)
-    same_scale(axes if others else [])
-    legend(figure, axes[0])
+        chosen = dict(zip(others, group, strict=True))
+
+        def label_of(key: Key, chosen: Mapping[int, str] = chosen) -> str | None:
+            is_here = all(key[place] == label for place, label in chosen.items())
+            return key[-1] if is_here and key[-1] in variants else None
+
+        curves(panel, plotted, metric, along, label_of)
+        said = "\n".join(f"{plotted.axes[place]}={label}" for place, label in chosen.items())
+        title(panel, said, plotted.axes[along], titled(metric) if panel is axes[0] or not others else "")
+    if others:  # panels that are compared have one scale, with room for marks at the ends
+        low, high = min(panel.get_ylim()[0] for panel in axes), max(panel.get_ylim()[1] for panel in axes)
+        for panel in axes:
+            panel.set_ylim(low - 0.04 * (high - low), high + 0.04 * (high - low))
+    left_out = len(plotted.variants) - len(variants)
+    legend(figure, axes[0], f"the first {LINES} of {len(plotted.variants)} variants" if left_out else "")
     return figure
 
 
-def name_numbers(panel: Axes, names: Sequence[str]) -> None:
-    """Name the values of a key of numbers, if they are few; those that grow by factors stand on a logarithmic axis."""
-    if spaced_by_factors(sorted(map(number, names))):
+def curves(panel: Axes, plotted: Plotted, metric: str, along: int, label_of: Callable[[Key], str | None]) -> None:
+    """Draw one metric along a setting, a line for each label, with its band, or a stroke where numbers are few."""
+    names = labels(plotted, along)
+    numeric = all(map(is_number, names))
+    where = {name: number(name) if numeric else place for place, name in enumerate(names)}
+    groups: dict[str, dict[float, list[Numbers]]] = {}
+    for key, cell in plotted.cells.items():
+        label = label_of(key)
+        if label is not None and metric in cell:
+            groups.setdefault(label, {}).setdefault(where[key[along]], []).append(cell[metric])
+    for place, (label, cells) in enumerate(groups.items()):
+        x, mean, low, high, are_few = np.array(sorted(map(point_of, cells.items()))).T
+        colour = COLOURS[place % len(COLOURS)]
+        panel.plot(
+            x, mean, color=colour, marker=MARKERS[place % len(MARKERS)] if len(x) <= 40 else "", fillstyle="none",
+            markersize=matplotlib.rcParams["lines.markersize"] * (1 - place % 4 / 6), label=drawable(label),
+        )  # fmt: skip
+        if are_few.any():
+            panel.vlines(x, low, high, color=colour, alpha=0.6)
+        else:
+            panel.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    if numeric and spaced_by_factors(sorted(where.values())):
         panel.set_xscale("log")
         panel.xaxis.set_minor_locator(NullLocator())
-    if len(names) <= LINES:
-        panel.set_xticks([number(name) for name in names], [f"{number(name):g}" for name in names])
+    if not numeric:
+        name_ticks(panel.xaxis, names)
+    elif len(names) <= LINES:
+        panel.set_xticks(list(where.values()), [f"{value:g}" for value in where.values()])
 
 
-def line(
-    plotted: Plotted, metric: str, place: int, variant: str, others: Mapping[int, str]
-) -> list[tuple[float, float, float, float, bool]]:
-    """Return the points of one line: the key's number, the mean, where its interval ends, and if numbers are few.
-
-    Few numbers have no interval worth its name: there it is from the least to the most.
-    """
-    points = [
-        (number(key[place]), cell[metric].mean, *ends_of(cell[metric]), cell[metric].count < FEW)
-        for key, cell in plotted.cells.items()
-        if key[-1] == variant and metric in cell and all(key[other] == label for other, label in others.items())
-    ]
-    return sorted(points)
+def point_of(point: tuple[float, Sequence[Numbers]]) -> Point:
+    """Return one point of a line from the cells that it is the mean of; that of several has no interval."""
+    x, cells = point
+    mean = sum(cell.mean * cell.count for cell in cells) / sum(cell.count for cell in cells)
+    return (x, mean, *(ends_of(cells[0]) if len(cells) == 1 else (mean, mean)), cells[0].count < FEW)
 
 
 def ends_of(numbers: Numbers) -> tuple[float, float]:
     """Return the ends of the interval of a mean, or the least and the most of few numbers."""
     if numbers.count < FEW:
         return numbers.least, numbers.most
-    return numbers.mean - half(numbers), numbers.mean + half(numbers)
-
-
-def curves(panel: Axes, lines: Mapping[str, Sequence[tuple[float, float, float, float, bool]]]) -> None:
-    """Draw a few lines, each with its band, or a stroke where numbers are few; marks part lines that coincide."""
-    for place, (name, points) in enumerate(lines.items()):
-        if points:
-            x, mean, low, high, are_few = np.array(points).T
-            colour = COLOURS[place % len(COLOURS)]
-            mark = MARKERS[place % len(MARKERS)] if len(points) <= 40 else ""
-            panel.plot(
-                x, mean, color=colour, marker=mark, markersize=6 - place % 4, fillstyle="none", label=drawable(name)
-            )
-            if are_few.any():
-                panel.vlines(x, low, high, color=colour, linewidth=1, alpha=0.6)
-            else:
-                panel.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-
-
-def bundle(panel: Axes, lines: Mapping[str, Sequence[tuple[float, float, float, float, bool]]]) -> None:
-    """Draw many lines as their median and the bands that hold half and nine tenths of them."""
-    by_key: dict[float, list[float]] = {}
-    for points in lines.values():
-        for key, mean, *_ in points:
-            by_key.setdefault(key, []).append(mean)
-    x = sorted(by_key)
-    bands = np.array([np.quantile(by_key[value], (0.05, 0.25, 0.5, 0.75, 0.95)) for value in x])
-    low, lower, middle, upper, high = bands.T
-    panel.fill_between(
-        x, low, high, color=COLOURS[0], alpha=0.15, linewidth=0, label=f"nine tenths of {len(lines)} variants"
-    )
-    panel.fill_between(x, lower, upper, color=COLOURS[0], alpha=0.3, linewidth=0, label="half of them")
-    panel.plot(x, middle, color=COLOURS[0], label="median")
+    return numbers.mean - numbers.half_width, numbers.mean + numbers.half_width
 
 
 def choices(plotted: Plotted, metrics: Sequence[str]) -> Figure:
     """Draw each metric at each choice of one key of words, a mark per variant."""
     (place,) = plotted.varying
-    names = labels(plotted, place)
-    figure, axes = panels(plotted.width, len(metrics), min(2, len(metrics)), max(1.75, 0.16 * len(names) + 0.6))
-    variants = plotted.variants[:LINES]
+    names, variants = labels(plotted, place), plotted.variants[:LINES]
+    figure, axes = panels(plotted, len(metrics), min(2, len(metrics)), max(1.75, 0.16 * len(names) + 0.6))
     for panel, metric in zip(axes, metrics, strict=True):
         for order, variant in enumerate(variants):
-            cells = {
-                key[place]: cell[metric] for key, cell in plotted.cells.items() if key[-1] == variant and metric in cell
-            }
-            rows = np.array([names.index(name) for name in cells]) + 0.6 * ((order + 0.5) / len(variants) - 0.5)
+            cells = [
+                (key[place], cell[metric])
+                for key, cell in plotted.cells.items()
+                if key[-1] == variant and metric in cell
+            ]
+            aside = 0.6 * ((order + 0.5) / len(variants) - 0.5)
             panel.errorbar(
-                [moments.mean for moments in cells.values()],
-                rows,
-                xerr=[half(moments) for moments in cells.values()],
-                fmt=MARKERS[order % len(MARKERS)],
-                color=COLOURS[order % len(COLOURS)],
-                markersize=4,
-                linewidth=1,
-                label=drawable(variant),
-            )
-        step = max(1, len(names) // 60)
-        panel.set_yticks(range(0, len(names), step), [drawable(name) for name in names[::step]], parse_math=False)
+                [numbers.mean for _, numbers in cells], [names.index(name) + aside for name, _ in cells],
+                xerr=np.nan_to_num([numbers.half_width for _, numbers in cells]), fmt=MARKERS[order % len(MARKERS)],
+                color=COLOURS[order % len(COLOURS)], label=drawable(variant),
+            )  # fmt: skip
+        name_ticks(panel.yaxis, names)
         panel.invert_yaxis()
-        panel.set_xlabel(titled(metric))
+        title(panel, x=titled(metric))
     legend(figure, axes[0])
     return figure
 
 
 def spread(plotted: Plotted, metrics: Sequence[str]) -> Figure:
     """Draw how each metric spreads over the seeds: range, half of all numbers if they are normal, and the mean."""
-    figure, axes = panels(
-        plotted.width, len(metrics), min(2, len(metrics)), max(1.2, 0.2 * len(plotted.variants) + 0.6)
-    )
+    rows = {variant: row for row, variant in enumerate(plotted.variants)}
+    figure, axes = panels(plotted, len(metrics), min(2, len(metrics)), max(1.2, 0.2 * len(rows) + 0.6))
     for panel, metric in zip(axes, metrics, strict=True):
-        for row, variant in enumerate(plotted.variants):
-            moments = next(
-                (cell[metric] for key, cell in plotted.cells.items() if key[-1] == variant and metric in cell), None
-            )
-            if moments is not None:
-                deviation = 0.674 * math.sqrt(moments.squares / max(1, moments.count - 1))
-                box = [max(moments.least, moments.mean - deviation), min(moments.most, moments.mean + deviation)]
-                panel.plot([moments.least, moments.most], [row, row], color="0.6", linewidth=1)
-                panel.plot(box, [row, row], color=COLOURS[0], linewidth=5, solid_capstyle="butt")
-                panel.plot([moments.mean], [row], "o", color="black", markersize=3)
-        panel.set_yticks(range(len(plotted.variants)), [drawable(name) for name in plotted.variants], parse_math=False)
-        panel.set_ylim(len(plotted.variants) - 0.5, -0.5)
-        panel.set_xlabel(titled(metric))
+        for key, cell in plotted.cells.items():
+            if metric in cell:
+                numbers, height = cell[metric], [rows[key[-1]]] * 2
+                deviation = 0.674 * math.sqrt(numbers.squares / max(1, numbers.count - 1))
+                half = [max(numbers.least, numbers.mean - deviation), min(numbers.most, numbers.mean + deviation)]
+                panel.plot([numbers.least, numbers.most], height, color="0.6")
+                panel.plot(half, height, color=COLOURS[0], linewidth=4 * plotted.zoom, solid_capstyle="butt")
+                panel.plot([numbers.mean], height[:1], "o", color="black")
+        name_ticks(panel.yaxis, list(rows))
+        panel.set_ylim(len(rows) - 0.5, -0.5)
+        title(panel, x=titled(metric))
     return figure

@@ -133,6 +133,11 @@ class Plotted(NamedTuple):
         return drawn_width(self.size)
 
     @property
+    def zoom(self) -> float:
+        """How many times larger it is shown."""
+        return self.size.width / self.width
+
+    @property
     def varying(self) -> list[int]:
         """The places of the axes that differ between the cells."""
         return [place for place in range(len(self.axes)) if len({key[place] for key in self.cells}) > 1]

@@ -1,0 +1,202 @@
+"""Where everything in a chart stands: its shapes, which both renderers draw alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.arrays import Array
+from attn_exp.report.charts.chart import (
+    Axis,
+    Box,
+    Chart,
+    Heat,
+    Path,
+    Picture,
+    Plot,
+    Shape,
+    Stroke,
+    Text,
+    Ticks,
+)
+from attn_exp.report.charts.widths import widest
+from attn_exp.report.pixels import colour_cells
+
+BODY, TICK = 8.0, 7.5
+"""Points: the size of titles and names, and of what stands at ticks and in legends."""
+
+REACH, PAD, NAME_PAD = 2.5, 3.5, 4.0
+"""Points: how far a tick reaches out, from a tick to its number, and from the numbers of an axis to its name."""
+
+ABOVE, BELOW = 0.76, 0.236
+"""How far letters reach above and below the line that they stand on, in sizes of the type. Source: DejaVu Sans."""
+
+MIDDLE, AT_TICK = (ABOVE - BELOW) / 2, ABOVE / 2
+"""How far below its middle the line of a text lies, and below the tick that it stands at."""
+
+INCH, CELLS = 160, 10_000
+"""Pixels of an inch of a map with more than so many cells; fewer are stored cell by cell."""
+
+
+def shapes_of(chart: Chart) -> Iterator[Shape]:
+    """Yield the shapes of a chart, those below others first."""
+    for part in chart.parts:
+        match part:
+            case Heat():
+                yield from heat(part, Box(*(72 * side for side in part.box)))
+            case Plot():
+                yield from plot(part, Box(*(72 * side for side in part.box)))
+            case _:
+                yield part
+
+
+def heat(part: Heat, at: Box) -> Iterator[Shape]:
+    """Yield the picture of the cells, their numbers, the title and the names along the sides."""
+    left, top, width, height = at
+    rows, columns = part.matrix.shape
+    yield picture(part, at)
+    if part.form:
+        for (row, column), value in np.ndenumerate(part.matrix):
+            if part.closed is None or not part.closed[row, column]:
+                x, y = left + (column + 0.5) * width / columns, top + (row + 0.5) * height / rows
+                ink = "#ffffff" if value > 0.6 * part.end else "#000000"
+                yield Text(x, y + MIDDLE * 7, format(value, part.form), 7, "center", colour=ink)
+    if part.title:
+        yield Text(left + width / 2, top - 6, part.title, BODY, "center")
+    for place, name in zip(part.rows.places, part.rows.names, strict=True):
+        yield Text(left - 2, top + (place + 0.5) * height / rows + AT_TICK * TICK, name, TICK, "right")
+    yield from below(
+        part.columns, [left + (place + 0.5) * width / columns for place in part.columns.places], top + height + 2
+    )
+
+
+def below(ticks: Ticks, places: list[float], y: float) -> Iterator[Shape]:
+    """Yield the names of ticks under their places."""
+    for x, name in zip(places, ticks.names, strict=True):
+        if ticks.turned:
+            yield Text(x + MIDDLE * TICK, y, name, TICK, "right", turned=True)
+        else:
+            yield Text(x, y + ABOVE * TICK, name, TICK, "center")
+
+
+def picture(part: Heat, at: Box) -> Picture:
+    """Return a matrix as colours; of many cells those that stand at the pixels."""
+    matrix, closed = part.matrix, part.closed
+    if matrix.size > CELLS:
+        picks = np.ix_(nearest(matrix.shape[0], at.height), nearest(matrix.shape[1], at.width))
+        matrix, closed = matrix[picks], None if closed is None else closed[picks]
+    return Picture(*at, colour_cells(matrix, part.end, part.gamma, part.colours, closed))
+
+
+def nearest(count: int, points: float) -> NDArray[np.intp]:
+    """Return which of so many cells stand at the pixels along a side."""
+    pixels = min(count, max(1, round(INCH * points / 72)))
+    return ((np.arange(pixels) + 0.5) * count / pixels).astype(np.intp)
+
+
+def plot(part: Plot, at: Box) -> Iterator[Shape]:
+    """Yield the strokes, the two axes with their numbers and names, and the legend above."""
+    left, top, right, bottom = at.left, at.top, at.left + at.width, at.top + at.height
+    for stroke in part.strokes:
+        across, up = share(part.x, stroke.x), share(part.y, stroke.y)
+        yield from drawn(stroke, left + (right - left) * across, bottom - (bottom - top) * up)
+    yield Path(line_through([left, left, right], [top, bottom, bottom]), stroke="#000000", line=0.6)
+    places = (left + (right - left) * share(part.x, np.array(part.x.ticks.places))).tolist()
+    yield from (Path(f"M{short(x)} {short(bottom)}l0 {REACH}", stroke="#000000") for x in places)
+    yield from below(part.x.ticks, places, bottom + REACH + PAD)
+    y = bottom + REACH + PAD + (ABOVE + BELOW) * TICK + NAME_PAD + ABOVE * BODY
+    for place, line in enumerate(filter(None, part.x.name.split("\n"))):
+        yield Text((left + right) / 2, y + place * 1.2 * BODY, line, BODY, "center")
+    heights = (bottom - (bottom - top) * share(part.y, np.array(part.y.ticks.places))).tolist()
+    for height, name in zip(heights, part.y.ticks.names, strict=True):
+        yield Path(f"M{short(left)} {short(height)}l{-REACH} 0", stroke="#000000")
+        yield Text(left - REACH - PAD, height + AT_TICK * TICK, name, TICK, "right")
+    beside = left - REACH - PAD - 72 * widest(part.y.ticks.names, TICK) - NAME_PAD - BELOW * BODY
+    yield Text(beside, (top + bottom) / 2, part.y.name, BODY, "center", turned=True)
+    yield from legend(part, at)
+
+
+def share(axis: Axis, values: Array) -> Array:
+    """Return how far along an axis values lie, from 0 to 1."""
+    if axis.log:
+        return np.asarray(np.log(values / axis.low) / math.log(axis.high / axis.low))
+    return np.asarray((values - axis.low) / (axis.high - axis.low))
+
+
+def legend(part: Plot, at: Box) -> Iterator[Shape]:
+    """Yield the strokes that have labels above the plot, in columns that are filled one after the other."""
+    shown = [stroke for stroke in part.strokes if stroke.label]
+    columns = np.array_split(np.arange(len(shown)), part.columns)
+    left = at.left + 0.6 * TICK
+    for column in columns:
+        for row, stroke in enumerate(shown[entry] for entry in column):
+            y = at.top - (1.1 + 1.3 * (len(columns[0]) - 1 - row)) * TICK
+            ends = left + TICK * np.array([0.0, 2.0])
+            yield from drawn(stroke._replace(mark="", steps=False), ends, np.full(2, y))
+            yield from drawn(stroke._replace(width=0.0, opacity=1.0), ends.mean(keepdims=True), np.full(1, y))
+            yield Text(left + 2.8 * TICK, y + MIDDLE * TICK, stroke.label, TICK)
+        left += 4.8 * TICK + 72 * widest((shown[entry].label for entry in column), TICK)
+
+
+def drawn(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
+    """Yield the line and the marks of a stroke through points; dots are as long as the line is wide."""
+    if stroke.width:
+        dots = (stroke.width, 1.65 * stroke.width) if stroke.dotted else None
+        path = line_through(x.tolist(), y.tolist(), stroke.steps)
+        yield Path(path, "none", stroke.colour, stroke.width, dots)
+    if stroke.mark:
+        mark = outline(stroke.mark, stroke.size)
+        places = [(across, down) for across, down in zip(x.tolist(), y.tolist(), strict=True) if math.isfinite(down)]
+        path = "".join(f"M{short(across)} {short(down)}{mark}" for across, down in places)
+        yield Path(path, stroke.colour, stroke.colour, 1.0, opacity=stroke.opacity)
+
+
+def line_through(x: Sequence[float], y: Sequence[float], steps: bool = False) -> str:
+    """Return the line through points; it starts anew after what is no number."""
+    letters, last = [], math.nan
+    for across, down in zip(x, y, strict=True):
+        if math.isfinite(down):
+            step = f"L{short(across)} {short(last)}" if steps and math.isfinite(last) else ""
+            letters.append(f"{step}{'L' if math.isfinite(last) else 'M'}{short(across)} {short(down)}")
+        last = down
+    return "".join(letters)
+
+
+def short(number: float) -> str:
+    """Return a number of points to the hundredth, in few characters."""
+    return f"{round(number, 2) + 0.0:.7g}"
+
+
+THIRD = 1 / 3
+MARKS = {
+    "s": [(-0.5, -0.5), (1, 0), (0, 1), (-1, 0)],
+    "D": [(0, -(0.5**0.5)), (0.5**0.5, 0.5**0.5), (-(0.5**0.5), 0.5**0.5), (-(0.5**0.5), -(0.5**0.5))],
+    "^": [(0, -0.5), (0.5, 1), (-1, 0)],
+    "v": [(0, 0.5), (0.5, -1), (-1, 0)],
+    "P": [
+        (-THIRD / 2, -0.5), (THIRD, 0), (0, THIRD), (THIRD, 0), (0, THIRD), (-THIRD, 0),
+        (0, THIRD), (-THIRD, 0), (0, -THIRD), (-THIRD, 0), (0, -THIRD), (THIRD, 0),
+    ],
+    "X": [
+        (-0.25, -0.5), (0.25, 0.25), (0.25, -0.25), (0.25, 0.25), (-0.25, 0.25), (0.25, 0.25),
+        (-0.25, 0.25), (-0.25, -0.25), (-0.25, 0.25), (-0.25, -0.25), (0.25, -0.25), (-0.25, -0.25),
+    ],
+}  # fmt: skip
+"""From the middle to the first corner of a mark, and from each corner to the next, with y downwards."""
+
+CIRCLE = (
+    (0, 0.276, 0.224, 0.5, 0.5, 0.5), (0.276, 0, 0.5, -0.224, 0.5, -0.5),
+    (0, -0.276, -0.224, -0.5, -0.5, -0.5), (-0.276, 0, -0.5, 0.224, -0.5, 0.5),
+)  # fmt: skip
+"""A circle 1 across as four curves from its left end: two points that bend each, then its end, from where it begins."""
+
+
+def outline(mark: str, size: float) -> str:
+    """Return the path of a mark, `size` points across, from its middle."""
+    if mark == "o":
+        curves = (" ".join(f"{size * number:.3g}" for number in curve) for curve in CIRCLE)
+        return f"m{-size / 2:g} 0c{'c'.join(curves)}z"
+    return "m" + "l".join(f"{x * size:.3g} {y * size:.3g}" for x, y in MARKS[mark]) + "z"
