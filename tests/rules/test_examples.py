@@ -14,7 +14,7 @@ import pytest
 from attn_exp import registry, rules
 from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
-from attn_exp.rules.from_outside import turns_keys
+from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, whole_grid
 
 GROUPS = ("mask", "score", "position", "normalizer")
@@ -124,7 +124,7 @@ def test_a_position_and_its_twin_turn_keys_as_its_file_draws(group: str, name: s
 @pytest.mark.parametrize("name", rules.names("position"))
 def test_a_position_that_turns_keys_in_its_own_way_draws_them(name: str) -> None:
     """Rows of queries show nothing of a `turn_key`: its sign would be right by definition."""
-    if turns_keys(rules.kind("position", name)):
+    if rules.kind("position", name).turn_key is not Position.turn_key:
         assert len(example("position", name).keys) > 1, f"position={name} has a turn_key, and its EXAMPLE no keys"
 
 
