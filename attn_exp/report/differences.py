@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 from attn_exp.experiment.ladder import TOO_LARGE
 from attn_exp.experiment.row import Row, Step
@@ -61,18 +61,16 @@ def cause(steps: Sequence[Step]) -> str:
     return ": " + ", then ".join(clauses(telling))
 
 
-def clauses(steps: Sequence[Step]) -> Iterable[str]:
+def clauses(steps: Sequence[Step]) -> Iterator[str]:
     """Yield what each step does; the verb stands in the first that has it."""
-    verb = False
+    verb = {True: " move it", False: " moves it"}
     for step in steps:
-        many = is_plural(step)
+        many, orders = is_plural(step), ranged(step)
         if math.isnan(step.moved):
             yield f"{step.change} {'change' if many else 'changes'} its shape"
             continue
-        ordered = f" ({ranged(step)})" if order_matters(step) else ""
-        move = "" if verb else " move it" if many else " moves it"
-        yield f"{step.change}{move} by up to {step.moved:.2g}{ordered}"
-        verb = True
+        yield f"{step.change}{verb.get(many, '')} by up to {step.moved:.2g}{f' ({orders})' if orders else ''}"
+        verb = {}
 
 
 def tells(step: Step, steps: Sequence[Step]) -> bool:
@@ -82,15 +80,12 @@ def tells(step: Step, steps: Sequence[Step]) -> bool:
     )
 
 
-def order_matters(step: Step) -> bool:
-    """Say whether a step moves the answer otherwise in another order."""
-    return bool(step.orders) and step.most - step.least > MATTERS * step.most
-
-
 def ranged(step: Step) -> str:
-    """Say how far a step moves the answer in other orders; `orders` starts with `all` where all were tried."""
-    which = "all" if step.orders.startswith("all") else "several"
-    return f"{step.least:.2g} to {step.most:.2g} over {which} orders"
+    """Say how far a step moves the answer in other orders, where that matters; `orders` starts with `all` if all were
+    tried."""
+    if not step.orders or step.most - step.least <= MATTERS * step.most:
+        return ""
+    return f"{step.least:.2g} to {step.most:.2g} over {'all' if step.orders.startswith('all') else 'several'} orders"
 
 
 def is_plural(step: Step) -> bool:

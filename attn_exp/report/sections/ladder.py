@@ -12,7 +12,7 @@ from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.row import Row, Step
 from attn_exp.forms.trace import Trace
 from attn_exp.report import walk
-from attn_exp.report.differences import order_matters, ranged, tells
+from attn_exp.report.differences import ranged, tells
 from attn_exp.report.drawn import Drawn, draw_picture
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import Colours, colours
@@ -86,8 +86,7 @@ def rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> Rung:
         moved = "changes the shape of the output"
     else:
         moved = f"moves the output by up to {step.moved:.2g}" if step.moved > 1e-12 * most else "moves nothing"
-    ordered = ranged(step) if order_matters(step) else ""
-    notes = [*filter(None, [ordered, step.note, f"this is {step.row}" if step.row else ""])]
+    notes = [*filter(None, [ranged(step), step.note, f"this is {step.row}" if step.row else ""])]
     return Rung(step.change, moved, "; ".join(notes), share, drawn)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -50,15 +50,23 @@ def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> lis
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute; `new` are the steps that no walk before it has."""
+    """Return one walk for each function that the variants compute; `new` are the steps that no walk before it has.
+
+    A projection is said again where its columns part into heads otherwise; W_o always stands where it is used.
+    """
     made, known = list[dict[str, Any]](), set[Any]()
     for number, (title, variant) in enumerate(functions(views.comparison), start=1):
         made.append(walk_of(views, variant, title, f"walk-{number}"))
-        inputs = {(step.stage, step.tables[0].parts): step for step in made[-1]["steps"] if walk.is_input(step)}
-        repeated = {step.stage for key, step in inputs.items() if key in known and step.stage not in walk.OUTWARD}
-        made[-1]["new"] = [step for step in made[-1]["steps"] if step.stage not in repeated]
-        known |= set(inputs)
+        inputs = {(step.stage, parts) for step in made[-1]["steps"] for parts in {step.tables[0].parts, ()}}
+        made[-1]["new"] = [step for step in made[-1]["steps"] if not is_repeated(step, known)]
+        known |= inputs
     return made
+
+
+def is_repeated(step: walk.Step, known: Collection[Any]) -> bool:
+    """Say whether a step is part of the input, and a walk before has said it."""
+    is_said = (step.stage, step.tables[0].parts) in known
+    return is_said and walk.is_input(step) and step.stage not in walk.OUTWARD
 
 
 def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
