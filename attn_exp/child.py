@@ -19,7 +19,8 @@ from pkgutil import resolve_name
 from typing import Any, BinaryIO
 
 from attn_exp import system
-from attn_exp.errors import FaultError, UserError, fault_line, first_line, out_of_memory
+from attn_exp.errors import FaultError, UserError, fault_line, out_of_memory
+from attn_exp.own_code import error_line
 
 Tell = Callable[[Any], None]
 """Callback through which a function in the subprocess reports progress, and the parent receives it."""
@@ -176,13 +177,8 @@ def serve(target: str) -> None:
         except UserError as error:
             send("refused", str(error))
         except BaseException as error:
-            is_ours = (
-                isinstance(error, Exception) and not isinstance(error, RecursionError) and not out_of_memory(error)
-            )
-            kind, text = (
-                ("fault", fault_line(error)) if is_ours else ("raised", f"{type(error).__name__}: {first_line(error)}")
-            )
-            send(kind, text)
+            is_theirs = not isinstance(error, Exception) or isinstance(error, RecursionError) or out_of_memory(error)
+            send(*(("raised", error_line(error)) if is_theirs else ("fault", fault_line(error))))
 
 
 def receive_and_exit(lines: BinaryIO, questions: queue.SimpleQueue[Any]) -> None:
