@@ -74,6 +74,13 @@ def test_nan_is_blamed_on_the_first_query_that_sees_it() -> None:
         attn_exp.attention(Q, key, V, is_causal=True)
 
 
+def test_nan_is_blamed_where_each_sequence_ends_elsewhere() -> None:
+    key = np.zeros((3, 2, 5, 8))
+    key[2, 1, 3, 0] = np.nan
+    with pytest.raises(ValueError, match="key holds nan at batch 2, head 1, token 3, entry 0, which query 2 may see"):
+        attn_exp.attention(np.zeros((3, 4, 3, 8)), key, key, nonpad_kv_seqlen=[1, 5, 4], is_causal=True)
+
+
 @pytest.mark.parametrize(("form", "why"), [("torch_sdpa", "NaN stays NaN"), ("onnxruntime", "0 times NaN")])
 def test_nan_that_leaks_through_another_library_is_no_overflow(form: str, why: str) -> None:
     pytest.importorskip("torch" if form == "torch_sdpa" else form)
