@@ -6,12 +6,11 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
-from attn_exp import machine, parsing
+from attn_exp import machine
 from attn_exp.config.inputs import spell_out_memory
-from attn_exp.errors import brief
 from attn_exp.problem.left_to_model import item, left_to_model
 from attn_exp.problem.matrices import PRINTED
 
@@ -32,7 +31,6 @@ MOST_HASHED = 2**30
 """A file of more bytes is known by its name, its size, its time and how it begins."""
 
 BEGINNING = 2**20
-MOST_INDEX = 64 * 2**20
 
 
 def of(settings: Any) -> dict[str, str]:
@@ -101,22 +99,8 @@ def checkpoint(path: Path) -> list[Path]:
 
 def with_parts(path: Path) -> list[Path]:
     """Return a file, and those that it names where it is an index."""
-    parts = read_index(path).values() if path.name.endswith(INDEX) else ()
-    return [path, *sorted({path.with_name(name) for name in parts})]
+    if not path.name.endswith(INDEX):
+        return [path]
+    from attn_exp.problem.files.safetensors import read_index  # noqa: PLC0415 - most runs read no files
 
-
-def read_index(path: Path) -> dict[str, str]:
-    """Return the name of the file, beside this index, in which each array lies.
-
-    Raises:
-        OSError: no such file, or something else than a regular one.
-        ValueError: no index, or a file that would lie elsewhere.
-    """
-    about = parsing.read_json(path, MOST_INDEX, once=True)
-    places = about.get("weight_map") if isinstance(about, dict) else None
-    if not isinstance(places, dict):
-        raise ValueError("its weight_map is no mapping of names to files")
-    for file in places.values():
-        if not isinstance(file, str) or PurePath(file).name != file or "\\" in file:
-            raise ValueError(f"it names the file {brief(str(file))!r}; expected the name of a file beside it")
-    return places
+    return [path, *sorted({path.with_name(name) for name in read_index(path).values()})]

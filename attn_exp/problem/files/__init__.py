@@ -16,7 +16,7 @@ from attn_exp.arrays import Array
 from attn_exp.config.inputs import PICKLES
 from attn_exp.errors import UserError, brief, reason
 from attn_exp.problem.files.format import Entry, Format, Held
-from attn_exp.problem.input_files import INDEX
+from attn_exp.problem.files.safetensors import INDEX
 
 FORMATS: dict[str, Format] = registry.members(__name__, Format, without=("format",))
 """How a file is read, by its suffix."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ from attn_exp import machine, parsing
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, reason, some
 from attn_exp.problem.files.format import Entry, Format, Held, size_of
-from attn_exp.problem.input_files import INDEX, read_index
 
+INDEX = ".safetensors.index.json"
 MOST_HEADER = 2**25
-"""The largest header that is read, in bytes; those of the largest models have some hundred thousand."""
+"""The largest header or index that is read, in bytes; those of large models have some hundred thousand."""
 
 TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "|b1", "U8": "|u1", "I8": "|i1",
@@ -44,6 +44,23 @@ def look(path: Path, said: str) -> Held:
     if absent:
         raise ValueError(f"{brief(places[absent[0]])} lacks {some(absent, 80)}, which the index says it holds")
     return Held({name: known[file][name] for name, file in places.items()})
+
+
+def read_index(path: Path) -> dict[str, str]:
+    """Return the name of the file, beside this index, in which each array lies.
+
+    Raises:
+        OSError: no such file, or something else than a regular one.
+        ValueError: no index, or a file that would lie elsewhere.
+    """
+    about = parsing.read_json(path, MOST_HEADER, once=True)
+    places = about.get("weight_map") if isinstance(about, dict) else None
+    if not isinstance(places, dict):
+        raise ValueError("its weight_map is no mapping of names to files")
+    for file in places.values():
+        if not isinstance(file, str) or PurePath(file).name != file or "\\" in file:
+            raise ValueError(f"it names the file {brief(str(file))!r}; expected the name of a file beside it")
+    return places
 
 
 def read_entries(path: Path) -> dict[str, Entry]:
