@@ -87,5 +87,5 @@ def test_a_weight_has_one_colour_in_a_table_a_picture_and_what_the_script_draws(
     for kind in ("picture", "canvas", "cell"):
         assert found.answer[kind] == pytest.approx(expected, abs=2), kind
     assert ("to the power 0.82" in found.answer["says"]) == (power != 1)
-    (heat,) = (part for part in figure.plan(views, 7.0).parts if isinstance(part, Heat))
+    heat, _ = (part for part in figure.plan(views, 7.0).parts if isinstance(part, Heat))
     assert (heat.end, heat.gamma) == (matrix.max(), power)

@@ -35,7 +35,11 @@ def element(shape: Shape, alone: bool = True) -> str:
     match shape:
         case Rect():
             corner = f' rx="{shape.radius:g}"' if shape.radius else ""
-            return f"<rect {place(shape)}{corner}{look(shape) if alone else ''}/>"
+            style = f"{corner}{look(shape)}" if alone else ""
+            return f"<rect {place(shape)}{style}/>"
+        case Path() if not alone:
+            line = ' fill="none"' if shape.fill == "none" else ""
+            return f'<path d="{shape.path}"{line}/>'
         case Path():
             faint = f' opacity="{shape.opacity:g}"' if shape.opacity < 1 else ""
             moved = f' transform="translate({shape.x:g} {shape.y:g})"' if shape.x or shape.y else ""
@@ -69,7 +73,8 @@ def text_element(text: Text, alone: bool) -> str:
     points = 72 * width(text.text, text.size) if alone and not text.symbol and known(text.text) else 0
     length = f' textLength="{short(points)}" lengthAdjust="spacingAndGlyphs"' if points else ""
     symbol = escape(text.symbol, quote=False)
-    bold = f'<tspan font-weight="bold" font-style="italic">{symbol}</tspan> ' if symbol else ""
+    style = ' font-weight="bold" font-style="italic"' if alone else ""
+    bold = f"<tspan{style}>{symbol}</tspan> " if symbol else ""
     ink = f' fill="{text.colour}"' if text.colour != "#000000" else ""
     look = f' font-size="{text.size:g}"{ink}' if alone else ""
     said = escape(printable(text.text), quote=False)
