@@ -1,4 +1,4 @@
-"""`attn-exp check` and its like in Python: three outcomes, exit codes, JSON, one line for a user's mistake."""
+"""`attn-exp check` and its like in Python: outcomes, exit codes, JSON, a whole file, one line for a user's mistake."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from contextlib import nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,100 +16,105 @@ import pytest
 import attn_exp
 from attn_exp import cli
 from tests import ROOT
+from tests.diagnosis.functions import causal, logits, softmax
 from tests.refusal import refused
 
 MINE = """
+import os
+from functools import partial, wraps
 import numpy as np
+from numpy import einsum
 
-def softmax(s):
-    p = np.exp(s - s.max(-1, keepdims=True))
-    return p / p.sum(-1, keepdims=True)
+def softmax(s, axis=-1):
+    p = np.exp(s - s.max(axis, keepdims=True))
+    return p / p.sum(axis, keepdims=True)
+
+def scores(q, k):
+    return q @ k.swapaxes(-1, -2)
 
 def right(q, k, v, is_causal=False):
-    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    print("hello")
+    s = scores(q, k) / np.sqrt(q.shape[-1])
     return softmax(np.where(np.tril(np.ones(s.shape[-2:], bool)), s, -np.inf) if is_causal else s) @ v
 
 def unscaled(q, k, v, is_causal=False):
-    s = q @ k.swapaxes(-1, -2)
+    s = scores(q, k)
     return softmax(np.where(np.tril(np.ones(s.shape[-2:], bool)), s, -np.inf) if is_causal else s) @ v
 
-def tensors(q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor"):
-    return v
+def wrapped(f):
+    @wraps(f)
+    def inner(*given, **named):
+        return f(*given, **named)
+    return inner
 
-def strange(a):
-    return a
+class Kept:
+    @staticmethod
+    def attend(q, k, v):
+        return right(q, k, v)
 
-def kept(q, k, v, keep=None, past_key=None, eps=0.0, unread=None):
-    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-    s = s if keep is None else np.where(keep, s, -1.0)
-    return softmax(s) @ v + eps if past_key is None else v
+    def __call__(self, q, k, v):
+        return right(q, k, v)
 
-def hides(q, k, v, mask=None):
-    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-    return softmax(s if mask is None else np.where(mask, -1e30, s)) @ v
+made, half, same, again, number = Kept(), partial(right), right, wrapped(right), 3
 
-number = 3
+class Broken(ValueError):
+    pass
+"""
+ENDS = """
+def ends(q, k, v):
+    os._exit(softmax(scores(q, k)).ndim)
+
+def needs(q, k, v, gadget):
+    return softmax(scores(q, gadget.turned(k)) / np.sqrt(q.shape[-1])) @ v
 """
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    (folder / "mine.py").write_text(MINE, encoding="utf-8")
-    command = [sys.executable, "-m", "attn_exp", "check", *words]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
-    return subprocess.run(
-        command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=120
-    )
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mine.py").write_text(MINE + ENDS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))  # else what the command imports stays for other tests
+    return tmp_path / "mine.py"
+
+
+def run(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[object, str, str]:
+    """Return the exit code of a check, and what it prints to stdout and stderr."""
+    monkeypatch.setattr(sys, "argv", ["attn-exp", "check", *words])
+    code: object = 0
+    try:
+        cli.main()
+    except SystemExit as stop:
+        code = stop.code
+    return code, *capsys.readouterr()
 
 
 @pytest.mark.long
-def test_a_right_function_ends_with_0(tmp_path: Path) -> None:
-    done = run(tmp_path, "mine.py:right", "mask=causal", "--quick")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "mine.py:right: right\nIt computes attention as it was asked for.\n"
-    done = run(tmp_path, "mine.py:right", "mask=causal", "--quick", "-v")
-    assert "\nasked: mask=causal\n" in done.stdout and "\n    ok  values\n" in done.stdout
+def test_a_right_function_ends_with_0(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(("mine.py:right", "mask=causal", "--quick"), monkeypatch, capsys)
+    assert (code, out) == (0, "mine.py:right: right\nIt computes attention as it was asked for.\n")
+    _, out, _ = run(("mine.py:right", "mask=causal", "--quick", "-v"), monkeypatch, capsys)
+    assert "\nasked: mask=causal\n" in out and "\n    ok  values\n" in out
 
 
 @pytest.mark.long
-def test_a_wrong_function_ends_with_1_and_its_smallest_input_can_be_pasted(tmp_path: Path) -> None:
-    done = run(tmp_path, "mine.py:unscaled", "--quick", "--json")
+def test_a_wrong_function_ends_with_1_and_its_smallest_input_can_be_pasted(mine: Path) -> None:
+    command = [sys.executable, "-m", "attn_exp", "check", "mine.py:unscaled", "--quick", "--json"]
+    known = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    done = subprocess.run(command, env=known, check=False, capture_output=True, text=True, timeout=120)
     verdict: dict[str, Any] = json.loads(done.stdout)
     assert (done.returncode, verdict["outcome"], verdict["passed"]) == (1, "wrong", False)
     assert verdict["mistakes"] == ["no_scale"] and verdict["reason"].startswith("Its mistake is no_scale: ")
-    small = verdict["smallest"]
-    code = "\n".join(
-        [*small["python"].splitlines()[:-1], f"print(np.squeeze({small['python'].splitlines()[-1]}).round(4).tolist())"]
-    )
-    pasted = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert pasted.stdout.strip() == small["mine"] != small["right"]
-
-
-LEFT = ("cache `past_key` (never passed)", "argument `keep` (its meaning is not known)")
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "outcome", "said"),
-    [
-        ("right", ("mask=causal",), "right", "right: right"),
-        ("kept", (), "not verified", "kept: right as far as asked; not verified: argument `keep`, cache `past_key`"),
-        ("kept", ("ignore=[keep,past_key]",), "right", "kept: right"),
-        ("hides", (), "not verified", "It is right if True hides and wrong if True attends: pass convention=torch_mha"),
-        ("hides", ("ignore=mask",), "right", "hides: right under convention=torch_mha"),
-        ("hides", ("convention=none",), "wrong", "hides: wrong: mask_inverted"),
-    ],
-)
-def test_an_outcome_is_right_wrong_or_not_verified(name: str, words: tuple[str, ...], outcome: str, said: str) -> None:
-    space: dict[str, Any] = {}
-    exec(compile(MINE, "mine.py", "exec"), space)
-    verdict = attn_exp.check(space[name], *words, quick=True)
-    assert (verdict.outcome, verdict.passed, said in verdict.summary) == (outcome, outcome == "right", True), verdict
-    assert verdict.plain()["not_verified"] == verdict.not_verified and "values" in verdict.verified
-    assert name != "kept" or words or set(verdict.not_verified) == set(LEFT)
-    error = {"wrong": attn_exp.WrongAttentionError, "not verified": attn_exp.NotVerifiedError}.get(outcome)
-    with pytest.raises(error, match=r"convention|argument|mask_") if error else nullcontext():
-        attn_exp.assert_attention(space[name], *words, quick=True)
-    if outcome != "wrong":
-        attn_exp.assert_attention(space[name], *words, quick=True, allow_not_verified=True)
+    small, space = verdict["smallest"], dict[str, Any]()
+    *lines, call = small["python"].splitlines()
+    sys.modules.pop("mine")
+    sys.path.insert(0, "")
+    exec("\n".join([*lines, f"given = {call}"]), space)
+    assert str(np.squeeze(space["given"]).round(4).tolist()) == small["mine"] != small["right"]
 
 
 @pytest.mark.long
@@ -127,90 +131,114 @@ def test_an_outcome_is_right_wrong_or_not_verified(name: str, words: tuple[str, 
         (("mine.py:right", "layout=hdt2"), "unknown layout 'hdt2'"),
         (("mine.py:right", "takes=cupy"), "unknown takes 'cupy'"),
         (("mine.py:right", "device=cuda"), "device=cuda is for functions of tensors; right takes numpy arrays"),
-        pytest.param(
-            ("mine.py:tensors", "takes=torch", "device=abacus"),
-            "device=abacus: torch cannot use it here",
-            marks=pytest.mark.skipif(not find_spec("torch"), reason="PyTorch is not installed"),
-        ),
+        (("mine.py:right", "timeout=0"), "timeout is '0'; expected seconds"),
+        (("mine.py:right", "timeout=long"), "timeout is 'long'; expected seconds"),
         (("own/numbers.csv:f",), "own/numbers.csv: expected a Python file, such as mine.py, or a module"),
-        (("numbers.csv:f",), "numbers.csv: expected a Python file, such as mine.py, or a module"),
         (("no_such_package:f",), "no_such_package cannot be imported: ModuleNotFoundError"),
+        (("softmax.py",), "softmax.py: no attention that can be called"),
     ],
 )
 def test_a_users_mistake_is_one_line(
     words: tuple[str, ...],
     line: str,
-    tmp_path: Path,
+    mine: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
-    (tmp_path / "numbers.csv").touch()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))  # else what the command imports stays for other tests
+    mine.with_name("softmax.py").write_text("def softmax(x):\n    return x\n", encoding="utf-8")
     assert line in refused(["check", *words], monkeypatch, capsys)
 
 
 @pytest.mark.long
-def test_a_factory_that_returns_no_pair_gets_no_draft_of_a_factory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_cannot_be_called_gets_a_factory_to_be_completed(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "pairs.py").write_text("def make():\n    return 3\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attn-exp", "check", "pairs.py:make"])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    said = capsys.readouterr()
-    assert stop.value.code == 3 and "make() returned no pair" in said.err and said.out.strip() == "", said
+    code, out, err = run(("mine.py:needs",), monkeypatch, capsys)
+    assert code == 3 and err.count("\n") == 1
+    assert "not verified: needs needs 'gadget'" in err and "has no attribute 'turned'" in err
+    assert "gadget=..." in out and out.rstrip().endswith("attn-exp check factory.py:make")
+    monkeypatch.delitem(sys.modules, "mine")
+    monkeypatch.syspath_prepend(str(mine.parent))
+    space: dict[str, Any] = {"gadget": type("Gadget", (), {"turned": staticmethod(lambda k: k)})}
+    exec(compile(out.replace("gadget=...", "gadget=gadget"), "factory.py", "exec"), space)  # pasted and completed
+    assert attn_exp.check(space["make"], quick=True).passed
+    mine.with_name("pairs.py").write_text("def make():\n    return 3\n", encoding="utf-8")
+    code, out, err = run(("pairs.py:make",), monkeypatch, capsys)
+    assert code == 3 and "make() returned no pair" in err and out.strip() == "", "no draft of a factory for a factory"
+
+
+# A whole file
 
 
 @pytest.mark.long
-def test_what_cannot_be_called_gets_a_factory_to_be_completed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_file_is_a_table_with_a_line_for_each_attention_in_it(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "mine.py").write_text(
-        MINE + "\ndef odd(q, k, v, gadget, d_k):\n    return right(q, gadget.turned(k), v)\n", encoding="utf-8"
+    code, out, _ = run(("mine.py", "--quick"), monkeypatch, capsys)
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines() if line.startswith("  ")}
+    assert code == 1 and out.endswith("Not attention: softmax, scores, wrapped\n")
+    right = {name for name, said in lines.items() if said == "right"}
+    assert right == {"right", "Kept", "Kept.attend", "made", "half", "again"}
+    assert lines["unscaled"] == "wrong no_scale"
+    assert lines["ends"].startswith("not verified it ended without an answer (exit code 4)")
+    assert lines["needs"].startswith("not verified could not be called: needs 'gadget'")
+
+
+@pytest.mark.long
+def test_a_file_in_which_nothing_is_wrong_ends_with_3_if_not_all_is_verified_and_json_is_a_list(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine.write_text(MINE.partition("def unscaled")[0] + ENDS.partition("\n\n")[0], encoding="utf-8")
+    code, out, _ = run(("mine.py", "--quick", "--json"), monkeypatch, capsys)
+    assert (code, [(one["name"], one["outcome"]) for one in json.loads(out)]) == (
+        3,
+        [("right", "right"), ("ends", "not verified")],
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))
-    monkeypatch.setattr(sys, "argv", ["attn-exp", "check", "mine.py:odd"])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    said = capsys.readouterr()
-    assert stop.value.code == 3 and said.err.count("\n") == 1
-    assert "not verified: odd needs 'gadget'" in said.err and "has no attribute 'turned'" in said.err
-    assert "gadget=..." in said.out and said.out.rstrip().endswith("attn-exp check factory.py:make")
-    monkeypatch.delitem(sys.modules, "mine")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    space: dict[str, Any] = {"gadget": type("Gadget", (), {"turned": staticmethod(lambda k: k)})}
-    exec(compile(said.out.replace("gadget=...", "gadget=gadget"), "factory.py", "exec"), space)  # pasted and completed
-    assert attn_exp.check(space["make"], quick=True).passed
 
 
-def test_in_python_a_verdict_shows_itself() -> None:
-    def mine(q: Any, k: Any, v: Any) -> Any:
-        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-        powers = np.exp(scores - scores.max(axis=-2, keepdims=True))
-        return powers / powers.sum(axis=-2, keepdims=True) @ v
+# In Python
 
-    verdict = attn_exp.check(mine, quick=True)
+
+def kept(q: Any, k: Any, v: Any, keep: Any = None, past_key: Any = None, eps: float = 0.0, unread: Any = None) -> Any:
+    weights = softmax(logits(q, k) if keep is None else np.where(keep, logits(q, k), -1.0))
+    return weights @ v + eps if past_key is None else v
+
+
+def hides(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    return softmax(logits(q, k) if mask is None else np.where(mask, -1e30, logits(q, k))) @ v
+
+
+def asked(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
+    return softmax(causal(logits(q, k)) if is_causal else logits(q, k)) @ v
+
+
+@pytest.mark.parametrize(
+    ("function", "words", "outcome", "said"),
+    [
+        (asked, ("mask=causal",), "right", "asked: right"),
+        (kept, (), "not verified", "kept: right as far as asked; not verified: argument `keep`, cache `past_key`"),
+        (kept, ("ignore=[keep,past_key]",), "right", "kept: right"),
+        (hides, (), "not verified", "It is right if True hides and wrong if True attends: pass convention=torch_mha"),
+        (hides, ("ignore=mask",), "right", "hides: right under convention=torch_mha"),
+        (hides, ("convention=none",), "wrong", "hides: wrong: mask_inverted"),
+    ],
+)
+def test_an_outcome_is_right_wrong_or_not_verified(
+    function: Any, words: tuple[str, ...], outcome: str, said: str
+) -> None:
+    verdict = attn_exp.check(function, *words, quick=True)
+    assert (verdict.outcome, verdict.passed, said in verdict.summary) == (outcome, outcome == "right", True), verdict
+    assert verdict.plain()["not_verified"] == verdict.not_verified and "values" in verdict.verified
+    left = {"cache `past_key` (never passed)", "argument `keep` (its meaning is not known)"}
+    assert function is not kept or set(verdict.not_verified) == (set() if words else left)
+    error = {"wrong": attn_exp.WrongAttentionError, "not verified": attn_exp.NotVerifiedError}.get(outcome)
+    with pytest.raises(error, match=r"convention|argument|mask_") if error else nullcontext():
+        attn_exp.assert_attention(function, *words, quick=True)
+    if outcome != "wrong":
+        attn_exp.assert_attention(function, *words, quick=True, allow_not_verified=True)
+
+
+def test_a_verdict_shows_itself() -> None:
+    verdict = attn_exp.check(lambda q, k, v: softmax(logits(q, k), -2) @ v, quick=True)
     assert (verdict.passed, verdict.mistakes) == (False, ("softmax_over_queries",))
     assert "softmax_over_queries" in str(verdict) and "softmax_over_queries" in verdict._repr_html_()
-
-
-@pytest.mark.long
-def test_what_was_not_asked_for_is_said() -> None:
-    def causal(q: Any, k: Any, v: Any) -> Any:
-        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-        scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
-        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        return powers / powers.sum(axis=-1, keepdims=True) @ v
-
-    verdict = attn_exp.check(causal, quick=True)
-    assert (verdict.passed, verdict.mistakes, verdict.right_under) == (True, (), "mask=causal")
-    assert "mask=causal, though the settings do not say so" in verdict.computes
-    assert "causal: right under mask=causal" in str(verdict) and verdict.plain()["right_under"] == "mask=causal"
-    assert attn_exp.check(causal, "mask=causal", quick=True).passed
-    assert not attn_exp.check(causal, "mask=window", "mask.window.left=2", quick=True).passed  # typed, so it is held

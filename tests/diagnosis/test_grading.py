@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.classroom.by_hand import own_halves
 from attn_exp.diagnosis.classroom.grading import Grade, grade
 from attn_exp.diagnosis.classroom.paper import Paper, paper
 from tests.compose import config
+from tests.diagnosis.functions import softmax
 
 ONE = ("embeddings=random", "embeddings.tokens=4", "embeddings.d_model=4", "variant=[matrix]")
 TWO = (*ONE[:3], "variant=[multi_head]", "head=2")
 SMALL = ("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "variant=[matrix]")
-
-
-def softmax(logits: Array) -> Array:
-    powers: Array = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    shares: Array = powers / powers.sum(axis=-1, keepdims=True)
-    return shares
 
 
 def worked(
@@ -106,8 +98,3 @@ def test_a_slip_alone_is_no_setting(sheet: Paper) -> None:
     alone = worked(sheet, slip=0.4)
     assert alone.mistakes == () and alone.said.startswith("a slip: in ")
     assert alone.points == alone.most - 1
-
-
-@pytest.mark.parametrize("number", [1e300, -1e308, 2.0**53, math.nan])
-def test_a_number_that_has_no_decimals_is_whole(number: float) -> None:
-    assert own_halves(np.array([[number, 0.25, 3.0]])).tolist() == [[0.5, 0.005, 0.5]]

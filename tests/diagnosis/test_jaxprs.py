@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,27 +105,3 @@ def test_what_is_drawn_depends_on_the_key_alone() -> None:
     assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.02
     assert abs(one.mean()) < 0.02
     assert abs(one.std() - 1) < 0.02
-
-
-def misfit(x: Any) -> Any:
-    return jax.numpy.reshape(x, (3, 5))
-
-
-def of_its_own(x: Any) -> Any:
-    raise ValueError("of its own")
-
-
-def way_of_error(call: Callable[[], Any]) -> list[tuple[str, int]]:
-    """Return the calls through which an error comes, behind those of this file and of the one under test."""
-    with pytest.raises((TypeError, ValueError)) as raised:
-        call()
-    way = [(Path(one.path).name, one.lineno) for one in raised.traceback]
-    return [(name, line) for name, line in way if name not in ("jaxprs.py", Path(__file__).name)]
-
-
-@pytest.mark.parametrize("function", [misfit, of_its_own])
-def test_errors_come_the_way_that_jax_shows(function: Callable[..., Any]) -> None:
-    x, before = jax.numpy.zeros((2, 2)), jax.config.jax_traceback_filtering
-    shown = way_of_error(lambda: jax.make_jaxpr(function)(x))
-    assert way_of_error(lambda: taken_apart(function, [x])) == shown
-    assert jax.config.jax_traceback_filtering == before

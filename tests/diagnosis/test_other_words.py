@@ -1,20 +1,15 @@
-"""What was not asked for and is no mistake: the check passes under other words, says them, and holds what was typed."""
+"""Right under other words: the check passes and says them, or asks where two conventions are common."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.asking.request import understood, with_words
-from tests.zoo.odd_right import softmax
-
-
-def logits(q: Any, k: Any) -> Any:
-    return q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+from tests.diagnosis.functions import attend, causal, logits, raw, softmax
 
 
 def turned(heads: Any, interleaved: bool) -> Any:
@@ -28,14 +23,12 @@ def turned(heads: Any, interleaved: bool) -> Any:
     return np.concatenate([one, other], axis=-1)
 
 
-def causal(q: Any, k: Any, v: Any) -> Any:
-    seen = np.tri(q.shape[-2], k.shape[-2], dtype=bool)
-    return softmax(np.where(seen, logits(q, k), -np.inf)) @ v
+def causal_by_itself(q: Any, k: Any, v: Any) -> Any:
+    return softmax(causal(logits(q, k))) @ v
 
 
 def causal_of_the_end(q: Any, k: Any, v: Any) -> Any:
-    rows, keys = q.shape[-2], k.shape[-2]
-    return softmax(np.where(np.tri(rows, keys, keys - rows, dtype=bool), logits(q, k), -np.inf)) @ v
+    return softmax(np.maximum(causal(logits(q, k), k.shape[-2] - q.shape[-2]), -1e30)) @ v
 
 
 def last_three(q: Any, k: Any, v: Any) -> Any:
@@ -44,87 +37,81 @@ def last_three(q: Any, k: Any, v: Any) -> Any:
 
 
 def rotary(q: Any, k: Any, v: Any) -> Any:
-    return softmax(logits(turned(q, False), turned(k, False))) @ v
+    return attend(turned(q, False), turned(k, False), v)
 
 
 def rotary_and_causal(q: Any, k: Any, v: Any) -> Any:
-    return causal(turned(q, True), turned(k, True), v)
+    return causal_by_itself(turned(q, True), turned(k, True), v)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (causal, "mask=causal"),
+        (causal_by_itself, "mask=causal"),
         (causal_of_the_end, "mask=causal align=bottom_right"),
         (last_three, "mask=[causal,window] mask.window.left=2"),
         (rotary, "position=rope"),
         (rotary_and_causal, "mask=causal position=rope position.rope.interleaved=true"),
     ],
 )
-def test_what_is_right_under_other_words_passes_and_says_them(function: Any, words: str) -> None:
+def test_what_is_right_under_other_words_passes_and_says_them(function: Callable[..., Any], words: str) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert (verdict.passed, verdict.mistakes, verdict.right_under) == (True, (), words), verdict
+    assert f"{words}, though the settings do not say so" in verdict.computes
     assert attn_exp.check(function, *words.split(), quick=True).passed
 
 
+def always_causal(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
+    return causal_by_itself(q, k, v)
+
+
+def unscaled(q: Any, k: Any, v: Any) -> Any:
+    return softmax(raw(q, k)) @ v
+
+
+def capped(q: Any, k: Any, v: Any) -> Any:
+    return softmax(30 * np.tanh(logits(q, k) / 30)) @ v
+
+
 @pytest.mark.long
-def test_a_keyword_that_was_not_told_so_is_no_other_convention() -> None:
-    def always(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
-        return causal(q, k, v)
-
-    verdict = attn_exp.check(always, quick=True)
-    assert not verdict.passed and not verdict.right_under
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("word", ["scale=false", "score=softcap"])
-def test_another_scale_or_score_is_no_convention(word: str) -> None:
-    def other(q: Any, k: Any, v: Any) -> Any:
-        scores = q @ k.swapaxes(-1, -2) if word == "scale=false" else 30 * np.tanh(logits(q, k) / 30)
-        return softmax(scores) @ v
-
-    assert not attn_exp.check(other, quick=True).passed
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (always_causal, ()), (unscaled, ()), (capped, ()),
+        (causal_by_itself, ("mask=window", "mask.window.left=2")),  # what is typed is held
+    ],
+)  # fmt: skip
+def test_what_is_no_convention_or_was_typed_otherwise_is_wrong(
+    function: Callable[..., Any], words: tuple[str, ...]
+) -> None:
+    verdict = attn_exp.check(function, *words, quick=True)
+    assert verdict.is_wrong and not verdict.right_under
 
 
-def test_a_mask_whose_true_hides_is_a_convention_that_does_not_pass() -> None:
-    def hides(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-        scores = logits(q, k) if mask is None else np.where(mask, -np.inf, logits(q, k))
-        return np.nan_to_num(softmax(scores)) @ v
-
-    verdict = attn_exp.check(hides, quick=True)
-    assert (verdict.passed, verdict.mistakes, verdict.alike) == (False, (), (("mask_inverted",),))
-    assert verdict.right_under == "convention=torch_mha"
-    assert attn_exp.check(hides, "convention=torch_mha", quick=True).passed
-    typed = attn_exp.check(hides, "mask=causal", quick=True)
-    assert typed.mistakes == ("mask_inverted",) and not typed.right_under
+def test_where_a_causal_mask_begins_is_a_question_to_the_user() -> None:
+    verdict = attn_exp.check(causal_of_the_end, "mask=causal", quick=True)
+    assert (verdict.outcome, verdict.right_under) == ("not verified", "align=bottom_right"), verdict
+    assert "pass align=bottom_right or top_left" in verdict.not_verified[0]
+    verdict = attn_exp.check(causal_of_the_end, "mask=causal", "align=top_left", quick=True)
+    assert (verdict.outcome, verdict.mistakes) == ("wrong", ("causal_bottom_right",)), verdict
 
 
-@pytest.mark.full_search
-@pytest.mark.long
-def test_a_convention_of_masks_comes_before_a_mistake_beside_it() -> None:
-    def leaks(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-        return softmax(logits(q, k) if mask is None else np.where(mask, 1e-9, logits(q, k))) @ v
+@pytest.mark.parametrize(
+    ("sign", "signed", "words", "names", "under"),
+    [
+        (1, False, "score=alibi head=4", ("alibi_sign",), ""),
+        (-1, False, "score=alibi head=4", (), ""),
+        (1, True, "head=4", (), "score=alibi score.alibi.signed=true"),
+    ],
+)
+def test_the_sign_of_alibi(sign: int, signed: bool, words: str, names: tuple[str, ...], under: str) -> None:
+    def by_distance(q: Any, k: Any, v: Any) -> Any:
+        """ALiBi with this sign, of distances or of positions alone."""
+        slopes = np.array([2.0 ** (-8 * (head + 1) / q.shape[1]) for head in range(q.shape[1])])[:, None, None]
+        keys = np.arange(k.shape[-2])
+        bias = keys if signed else abs(np.arange(q.shape[-2])[:, None] - keys)
+        return softmax(logits(q, k) + sign * slopes * bias) @ v
 
-    verdict = attn_exp.check(leaks, quick=True)
-    assert (verdict.passed, verdict.mistakes) == (False, ("mask_small_fill",)), verdict
-    assert verdict.computes.startswith("with convention=torch_mha")
-    assert verdict.alike[0] == ("mask_inverted", "mask_small_fill")
-
-
-def test_a_causal_mask_that_is_none_by_default_is_an_array() -> None:
-    def attention(q: Any, k: Any, v: Any, causal_mask: Any = None) -> Any:
-        scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
-        scores = scores if causal_mask is None else np.where(causal_mask.astype(bool), scores, -1e30)
-        powers = np.exp(scores - scores.max(-1, keepdims=True))
-        return powers / powers.sum(-1, keepdims=True) @ v
-
-    verdict = attn_exp.check(attention, quick=True)
-    assert verdict.passed and any(one.rung == "masks" and one.state == "held" for one in verdict.findings), verdict
-
-
-def test_what_more_words_do_not_say_stays_as_it_is_and_the_later_word_counts() -> None:
-    asked = replace(understood(["mask=window", "layout=td", "dtype=float32"]), size=32, scale_set=("scale", -0.5))
-    more = with_words(asked, "mask=causal dtype=float64")
-    assert more.typed == {"mask=causal"} and more.is_causal
-    assert (more.layout, more.dtype, more.size, more.scale_set) == ("td", "float64", 32, ("scale", -0.5))
+    verdict = attn_exp.check(by_distance, *words.split(), quick=True)
+    assert verdict.mistakes == names and verdict.passed != bool(names) and under in verdict.right_under, verdict

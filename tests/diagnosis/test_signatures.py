@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,31 +12,14 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.finding.ways_to_call import Tried, how_to_call, is_right
 from attn_exp.errors import UserError
-from attn_exp.own_code import find_function, function_at_hand
-
-
-def softmax(s: Any) -> Any:
-    p = np.exp(s - s.max(-1, keepdims=True))
-    return p / p.sum(-1, keepdims=True)
-
-
-def attend(q: Any, k: Any, v: Any) -> Any:
-    return softmax(q @ np.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])) @ v
-
-
-def found(function: Callable[..., Any]) -> Tried:
-    """Return how a function is called."""
-    return how_to_call(function_at_hand(function), Request())
-
+from tests.diagnosis.functions import attend, causal, logits, merge, raw, softmax, split
 
 # Arguments that nobody asks about
 
 
 def with_d_k(q: Any, k: Any, v: Any, d_k: int) -> Any:
-    return softmax(q @ np.swapaxes(k, -1, -2) / math.sqrt(d_k)) @ v
+    return softmax(raw(q, k) / math.sqrt(d_k)) @ v
 
 
 def with_module_of_functions(xp: Any, query: Any, key: Any, value: Any) -> Any:
@@ -46,7 +28,7 @@ def with_module_of_functions(xp: Any, query: Any, key: Any, value: Any) -> Any:
 
 def with_dropout(q: Any, k: Any, v: Any, dropout: Any, training: bool, rng: Any) -> Any:
     assert training is False
-    return dropout(softmax(q @ np.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1]))) @ v
+    return dropout(softmax(logits(q, k))) @ v
 
 
 def with_tables(q: Any, k: Any, v: Any, cos: Any, sin: Any) -> Any:
@@ -57,19 +39,15 @@ def with_tables(q: Any, k: Any, v: Any, cos: Any, sin: Any) -> Any:
 
 
 def in_chunks(query: Any, key: Any, value: Any, query_chunk_size: int = 1024, key_chunk_size: int = 1024) -> Any:
-    """Lengths are so many times a size that is larger than any question is long."""
-    count, parts = divmod(query.shape[-2], query_chunk_size)
-    assert count and not parts and key.shape[-2] % key_chunk_size == 0
+    """Lengths are multiples of a size that is larger than any question is long."""
+    count, rest = divmod(query.shape[-2], query_chunk_size)
+    assert count and not rest and key.shape[-2] % key_chunk_size == 0
     return attend(query, key, value)
 
 
 def with_settings(module: Any, query: Any, key: Any, value: Any, scaling: float, **rest: Any) -> Any:
     assert not module.training
-    return softmax(query @ np.swapaxes(key, -1, -2) * scaling) @ value
-
-
-def with_a_key(key: Any, q: Any, k: Any, v: Any) -> Any:
-    return attend(q, k, v)
+    return softmax(raw(query, key) * scaling) @ value
 
 
 def keywords_alone(*, queries: Any, keys: Any, values: Any, head_dim: int) -> Any:
@@ -82,6 +60,35 @@ def stars(*arrays: Any) -> Any:
 
 def letters(a: Any, b: Any, c: Any) -> Any:
     return attend(b, c, a)
+
+
+def of_an_odd_window(q: Any, k: Any, v: Any, window_size: int) -> Any:
+    assert window_size % 2, "a window needs a middle"
+    rows, keys = np.indices((q.shape[-2], k.shape[-2]))
+    return softmax(np.where(abs(rows - keys) <= window_size // 2, logits(q, k), -np.inf)) @ v
+
+
+def of_a_switch(q: Any, k: Any, v: Any, mask: bool = False) -> Any:
+    """`mask` is no array, but the word for causal."""
+    return softmax(causal(logits(q, k)) if mask else logits(q, k)) @ v
+
+
+def of_a_default(q: Any, k: Any, v: Any, d_k: int = 512) -> Any:
+    """The default is not the size of a head."""
+    return with_d_k(q, k, v, d_k)
+
+
+def of_a_dropout_mask(q: Any, k: Any, v: Any, dropout_mask: Any = None) -> Any:
+    weights = softmax(logits(q, k))
+    return (weights if dropout_mask is None else np.where(dropout_mask, weights, 0.0)) @ v
+
+
+class Temperature:
+    def __init__(self, temperature: float) -> None:
+        self.temperature = temperature
+
+    def __call__(self, q: Any, k: Any, v: Any) -> Any:
+        return softmax(raw(q, k) / self.temperature) @ v
 
 
 # Arrays that come together
@@ -106,31 +113,12 @@ def named(inputs: Any) -> Any:
     return attend(inputs["query"], inputs["key"], inputs["value"])
 
 
-def one_matrix(x: Any, W: Any, NH: int, Wp: Any) -> Any:
-    heads = [array.reshape(*array.shape[:-1], NH, -1).swapaxes(-2, -3) for array in np.split(x @ W, 3, axis=-1)]
-    output = attend(*heads).swapaxes(-2, -3)
-    return output.reshape(*output.shape[:-2], -1) @ Wp
-
-
-def matrices_of_heads(x: Any, Wqs: Any, Wks: Any, Wvs: Any) -> Any:
-    return np.concatenate([attend(x @ a, x @ b, x @ c) for a, b, c in zip(Wqs, Wks, Wvs, strict=True)], -1)
+# Axes, and what comes back
 
 
 def keys_in_columns(q: Any, k: Any, v: Any) -> Any:
     assert k.shape[-2] == q.shape[-1]
     return softmax(q @ k / math.sqrt(q.shape[-1])) @ v
-
-
-def two_inputs(xq: Any, xv: Any, Wqs: Any, Wks: Any, Wvs: Any, Wp: Any) -> Any:
-    parts = [attend(xq @ a, xv @ b, xv @ c) for a, b, c in zip(Wqs, Wks, Wvs, strict=True)]
-    return np.concatenate(parts, -1) @ Wp
-
-
-def parameters(params: Any, x: Any) -> Any:
-    return attend(x @ params["W_q"], x @ params["W_k"], x @ params["W_v"]) @ params["W_o"]
-
-
-# Axes, and what comes back
 
 
 def tokens_first(q: Any, k: Any, v: Any) -> Any:
@@ -143,11 +131,15 @@ def channels_first(q: Any, k: Any, v: Any) -> Any:
 
 
 def joined(q: Any, k: Any, v: Any) -> Any:
-    return attend(q, k, v).swapaxes(1, 2).reshape(q.shape[0], q.shape[2], -1)
+    return merge(attend(q, k, v))
+
+
+def side_by_side(q: Any, k: Any, v: Any, num_heads: int) -> Any:
+    return merge(attend(*(split(array, num_heads) for array in (q, k, v))))
 
 
 def weights_first(q: Any, k: Any, v: Any) -> Any:
-    weights = softmax(q @ np.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1]))
+    weights = softmax(logits(q, k))
     return weights, weights @ v
 
 
@@ -160,113 +152,166 @@ def nested(q: Any, k: Any, v: Any) -> Any:
     return None, (weights_first(q, k, v), {"cache": k})
 
 
-class Temperature:
-    def __init__(self, temperature: float) -> None:
-        self.temperature = temperature
-
-    def __call__(self, q: Any, k: Any, v: Any) -> Any:
-        return softmax(q @ np.swapaxes(k, -1, -2) / self.temperature) @ v
+def row_by_row(q: Any, k: Any, v: Any) -> Any:
+    for row in q:
+        yield softmax(row @ k.T / math.sqrt(len(row))) @ v
 
 
-ONE_LINE = [
-    with_d_k, with_module_of_functions, with_dropout, with_tables, in_chunks, with_settings, with_a_key, keywords_alone,
-    stars, letters, packed, packed_by_head, keys_and_values, named, one_matrix, matrices_of_heads,
-    two_inputs, keys_in_columns, parameters, tokens_first, channels_first, joined, weights_first, an_object,
-    nested, partial(with_d_k, d_k=8), Temperature(8**0.5).__call__,
+def written(Q: Any, K: Any, V: Any, output: Any, M: int, N: int, d: int) -> None:
+    assert (Q.shape, len(K)) == ((M, d), N) and output.shape == Q.shape
+    output[:] = softmax(Q @ K.T / math.sqrt(d)) @ V
+
+
+def one_after_the_other(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int) -> Any:
+    """Texts of several lengths, tokens first: `[t h d]`."""
+    outputs = []
+    for first, last, start, end in zip(cu_seqlens_q, cu_seqlens_q[1:], cu_seqlens_k, cu_seqlens_k[1:], strict=False):
+        assert last - first <= max_seqlen_q
+        scores = np.einsum("thd,shd->hts", q[first:last], k[start:end]) / q.shape[-1] ** 0.5
+        outputs.append(np.einsum("hts,shd->thd", softmax(scores), v[start:end]))
+    return np.concatenate(outputs)
+
+
+RIGHT = [
+    with_d_k, with_module_of_functions, with_dropout, with_tables, in_chunks, with_settings, keywords_alone, stars,
+    letters, of_an_odd_window, of_a_switch, of_a_default, of_a_dropout_mask, partial(with_d_k, d_k=8),
+    Temperature, Temperature(8**0.5).__call__, packed, packed_by_head, keys_and_values, named, keys_in_columns,
+    tokens_first, channels_first, joined, side_by_side, weights_first, an_object, nested, row_by_row, written,
+    one_after_the_other,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", ONE_LINE, ids=lambda one: getattr(one, "__name__", "partial"))
-def test_a_function_is_called_whatever_it_takes_and_returns(function: Callable[..., Any]) -> None:
-    assert is_right(found(function))
-
-
-@pytest.mark.parametrize("function", [with_d_k, one_matrix, joined, nested, Temperature])
-def test_and_then_asked_all_else(function: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("function", RIGHT, ids=lambda one: getattr(one, "__name__", "partial"))
+def test_a_right_function_passes_whatever_it_takes_and_returns(function: Callable[..., Any]) -> None:
     verdict = attn_exp.check(function, quick=True)
-    assert verdict.passed, str(verdict)
+    assert verdict.outcome == "right" and not verdict.right_under, verdict
 
 
-def test_the_verdict_says_what_was_given() -> None:
-    said = [attn_exp.check(function, quick=True).findings[0].said for function in (with_d_k, weights_first, joined)]
-    assert "d_k=q.shape[-1]" in said[0]
-    assert "as what it returned 1" in said[1]
-    assert "returns [b t h*d]" in said[2]
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (with_d_k, "d_k=q.shape[-1]"),
+        (weights_first, "as what it returned 1"),
+        (joined, "returns [b t h*d]"),
+        (side_by_side, "[b t h*d]"),
+    ],
+)
+def test_the_verdict_says_what_was_given(function: Callable[..., Any], said: str) -> None:
+    assert said in attn_exp.check(function, quick=True).findings[0].said
 
 
-def test_a_mistake_is_named_through_any_signature() -> None:
-    def by_d(q: Any, k: Any, v: Any, d_k: int) -> Any:
-        return softmax(q @ np.swapaxes(k, -1, -2) / d_k) @ v
-
-    def unscaled(qkv: Any) -> Any:
-        q, k, v = np.moveaxis(qkv, 2, 0).swapaxes(2, 3)
-        return attend(q * math.sqrt(q.shape[-1]), k, v).swapaxes(1, 2)
-
-    assert attn_exp.check(by_d, quick=True).mistakes == ("scale_by_d",)
-    assert attn_exp.check(unscaled, quick=True).mistakes == ("no_scale",)
+def by_d(q: Any, k: Any, v: Any, d_k: int) -> Any:
+    return softmax(raw(q, k) / d_k) @ v
 
 
-def test_helpers_are_no_attention() -> None:
-    def split(x: Any, n: int) -> Any:
-        return x.reshape(*x.shape[:-1], n, -1)
-
-    for helper in (softmax, split):
-        with pytest.raises(UserError, match="expected q, k, v, or x"):
-            found(helper)
+def unscaled_and_packed(qkv: Any) -> Any:
+    return packed(qkv * np.array([qkv.shape[-1] ** 0.5, 1, 1])[:, None, None])
 
 
-def test_what_cannot_be_called_says_its_own_error() -> None:
+def written_wrongly(Q: Any, K: Any, V: Any, output: Any, M: int, N: int, d: int) -> None:
+    assert len(Q) == M
+    np.matmul(softmax(Q @ K.T / math.sqrt(d), 0), V, out=output)
+
+
+def unscaled_texts(q: Any, k: Any, v: Any, cu_seqlens: Any) -> Any:
+    return one_after_the_other(q, k * q.shape[-1] ** 0.5, v, cu_seqlens, cu_seqlens, 1000)
+
+
+def merged_wrong(queries: Any, keys: Any, values: Any, n_heads: int = 2) -> Any:
+    """Its queries are scaled as if a root had been taken in float32, which is no other scale."""
+    q, k, v = (split(array, n_heads) for array in (queries * (1 + 2.0**-25), keys, values))
+    return attend(q, k, v).reshape(queries.shape)
+
+
+def tokens_before_heads(q: Any, k: Any, v: Any) -> Any:
+    assert q.shape[1] == k.shape[1] == v.shape[1]
+    weights = softmax(raw(q.swapaxes(0, 1), k.swapaxes(0, 1)))
+    return (weights @ v.swapaxes(0, 1)).swapaxes(0, 1)
+
+
+def of_four_axes_with_steps_last(q: Any, k: Any, v: Any) -> Any:
+    """Attend from step to step: each array is (entries, heads, size, steps)."""
+    weights = softmax(q.swapaxes(-1, -2) @ k / q.shape[1] ** 0.5)
+    return weights @ v.swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (by_d, "scale_by_d"), (unscaled_and_packed, "no_scale"), (written_wrongly, "softmax_over_queries"),
+        (unscaled_texts, "no_scale"), (merged_wrong, "heads_merged_wrong"), (tokens_before_heads, "no_scale"),
+        (of_four_axes_with_steps_last, "scale_by_sqrt_heads"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_through_any_signature(function: Callable[..., Any], name: str) -> None:
+    assert attn_exp.check(function, quick=True).mistakes == (name,)
+
+
+def with_options(q: Any, k: Any, v: Any, reorder_ops: bool = False, rows_at_once: int = 64, near: bool = False) -> Any:
+    outputs = []
+    for start in range(0, q.shape[-2], rows_at_once):
+        rows = q[..., start : start + rows_at_once, :]
+        scores = raw(rows * q.shape[-1] ** -0.5, k) if reorder_ops else logits(rows, k)
+        outputs.append(softmax(scores / 2 if near else scores) @ v)
+    return np.concatenate(outputs, axis=-2)
+
+
+def test_an_option_is_verified_where_its_other_value_gives_the_right_answers_too() -> None:
+    verdict = attn_exp.check(with_options, quick=True)
+    assert verdict.not_verified == ("argument `near` (its meaning is not known)",), verdict
+
+
+@pytest.mark.parametrize("scaled_before", [False, True])
+def test_what_is_passed_as_the_scale_may_divide_once(scaled_before: bool) -> None:
+    def attention(q: Any, k: Any, v: Any, scale: float | None = None) -> Any:
+        root = math.sqrt(q.shape[-1]) if scale is None else scale
+        return softmax(raw(q / root if scaled_before else q, k) / root) @ v
+
+    verdict = attn_exp.check(attention, quick=True)
+    assert verdict.mistakes == (("scale_twice",) if scaled_before else ()), verdict
+    assert scaled_before or "what is passed as its scale divides" in str(verdict), verdict
+
+
+def test_helpers_are_no_attention_and_what_cannot_be_called_says_its_own_error() -> None:
     def odd(q: Any, k: Any, v: Any, gadget: Any) -> Any:
         return attend(q, gadget.turned(k), v)
 
-    with pytest.raises(
-        UserError, match=r"odd needs 'gadget'.*no attribute 'turned'|odd needs 'gadget'.*AttributeError"
-    ):
-        found(odd)
+    for helper in (softmax, split):
+        with pytest.raises(UserError, match="expected q, k, v, or x"):
+            attn_exp.check(helper)
+    with pytest.raises(UserError, match=r"odd needs 'gadget'.*no attribute 'turned'"):
+        attn_exp.check(odd)
 
 
-def test_a_method_of_a_class_is_that_of_an_object(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["Layer.attend", "mine.attend"])
+def test_a_method_of_a_class_is_that_of_an_object(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "with_methods.py").write_text(
-        "class Layer:\n    def attend(self, q, k, v):\n        return self.inner(q, k, v)\n"
-        "    def inner(self, q, k, v):\n        raise KeyError\nmine = Layer()\n",
+        "from tests.diagnosis import functions\n\nclass Layer:\n    def attend(self, q, k, v):\n"
+        "        return self.inner(q, k, v)\n    def inner(self, q, k, v):\n        return functions.attend(q, k, v)\n"
+        "mine = Layer()\n",
         encoding="utf-8",
     )
     monkeypatch.chdir(tmp_path)
-    for name in ("Layer.attend", "mine.attend"):
-        own = find_function(f"with_methods.py:{name}")
-        assert type(own.function.__self__).__name__ == "Layer"
+    assert attn_exp.check(f"with_methods.py:{name}", quick=True).passed
 
 
-@pytest.mark.skipif(not find_spec("torch"), reason="PyTorch is not installed")
-def test_a_module_without_parameters_is_a_function() -> None:
-    import torch  # noqa: PLC0415 - one test of many needs it
-
-    class DotProduct(torch.nn.Module):
-        def __init__(self, temperature: float, dropout: float = 0.1) -> None:
-            super().__init__()
-            self.temperature, self.dropout = temperature, torch.nn.Dropout(dropout)
-
-        def forward(self, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-            scores = q @ k.transpose(2, 3) / self.temperature
-            scores = scores if mask is None else scores.masked_fill(mask == 0, -1e9)
-            weights = self.dropout(scores.softmax(-1))
-            return weights @ v, weights
-
-    assert attn_exp.check(DotProduct, quick=True).passed and attn_exp.check(DotProduct(math.sqrt(8)), quick=True).passed
-
-
-def test_an_answer_that_is_transposed_does_not_pass() -> None:
+def test_a_transposed_answer_does_not_pass_and_an_exchange_of_heads_and_tokens_does() -> None:
     assert not attn_exp.check(lambda q, k, v: attend(q, k, v).swapaxes(-1, -2), quick=True).passed
     assert attn_exp.check(lambda q, k, v: attend(q, k, v).swapaxes(1, 2), quick=True).passed
 
 
-def needs_its_mask(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-    """It says that it could do without a mask, and cannot."""
-    scores = np.where(mask[..., :, :], q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]), -1e30)
-    powers = np.exp(scores - scores.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True) @ v
+class OfWidth:
+    """It holds a width and counts no heads."""
+
+    def __init__(self, d_model: int, vocab_size: int) -> None:
+        self.d_model = d_model
+        self.W_out = np.ones((d_model, vocab_size))
+
+    def attention(self, Q: Any, K: Any, V: Any) -> Any:
+        scores = Q @ K.T / math.sqrt(self.d_model)
+        return softmax(scores) @ V, scores
 
 
-def test_a_mask_of_none_that_a_function_cannot_bear() -> None:
-    verdict = attn_exp.check(needs_its_mask)
-    assert verdict.passed, str(verdict)
+@pytest.mark.parametrize("method", [OfWidth.attention, OfWidth(16, 5).attention])
+def test_a_width_without_heads_is_that_of_one_head(method: Any) -> None:
+    assert attn_exp.check(method, quick=True).passed

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
-from attn_exp.diagnosis.asking.request import Request, request_of
-from attn_exp.diagnosis.judging.check import check
+import attn_exp
 from attn_exp.experiment.verdict import Verdict
-from attn_exp.own_code import function_from
-from tests.compose import config
+from tests.zoo import odd_cheats, odd_right
 from tests.zoo.case import Case, names_said
 from tests.zoo.cases import CASES
 from tests.zoo.cheats import CHEATS
+from tests.zoo.odd_cases import ODD
 from tests.zoo.pairs import PAIRS
 from tests.zoo.rights import RIGHT
 
+ODD_RIGHT = list(odd_right.RIGHT)
+if find_spec("torch"):
+    from tests.zoo import odd_right_torch
 
-@functools.cache
-def settings(words: tuple[str, ...], seed: int = 0) -> Request:
-    """Return what these words ask of a function."""
-    return request_of(config(*words, f"seed={seed}"), list(words))
+    ODD_RIGHT += odd_right_torch.RIGHT
 
 
-def verdict(function: Any, words: tuple[str, ...] = (), seed: int = 0, quick: bool = False) -> Verdict:
-    return check(function_from(function, getattr(function, "__name__", "made"), None), settings(words, seed), quick)
+def verdict(function: Any, words: tuple[str, ...] = ()) -> Verdict:
+    """Check a function; shortly under JAX, which compiles each operation anew for each shape."""
+    return attn_exp.check(function, *words, quick="takes=jax" in words)
 
 
 def short(case: Case) -> str:
-    return f"{case.name} {' '.join(case.settings)}"
+    return f"{case.mistake or 'right'} {getattr(case.function, '__name__', 'made')} {' '.join(case.settings)}"
 
 
 UNNAMED = {
@@ -49,40 +49,44 @@ def one_of_each(cases: Iterable[Case]) -> list[Case]:
     return list(chosen.values())
 
 
+MASKS_BY_NUMBERS = {"hidden_with_large_steps", "forgets_not", "ignores"}
+"""With numbers to add these three are right; they took booleans, so they are judged by those."""
+WRONG = one_of_each(CASES) + [
+    case for case in ODD if case in one_of_each(ODD)[::3] or case.function.__name__ in MASKS_BY_NUMBERS
+]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("case", one_of_each(CASES), ids=short)
+@pytest.mark.parametrize("case", WRONG, ids=short)
 def test_a_wrong_function_is_named_alone(case: Case) -> None:
-    if case.function.__name__ in UNNAMED:
-        assert not verdict(case.function, case.settings).passed
-        return
     found = verdict(case.function, case.settings)
-    names = names_said(found)
-    assert len(names) == 1, found
-    assert names[0] in (case.mistake, *case.same_as), found
+    assert not found.passed or case.mistake in ("", *found.mistakes), found
+    if case.function.__name__ in UNNAMED:
+        assert not found.passed, found
+    else:
+        assert len(names_said(found)) == 1 and names_said(found)[0] in (case.mistake, *case.same_as), found
 
 
-@pytest.mark.parametrize("case", RIGHT, ids=short)
+@pytest.mark.parametrize("case", [*RIGHT, *ODD_RIGHT], ids=short)
 def test_a_right_function_passes(case: Case) -> None:
     found = verdict(case.function, case.settings)
     assert found.passed, found
-    assert found.computes == "attention as it was asked for"
+    assert case not in RIGHT or found.computes == "attention as it was asked for"
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a cheat's own thread
-@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: str(cheat.name))
+@pytest.mark.parametrize("cheat", [*CHEATS, *odd_cheats.CHEATS], ids=lambda cheat: str(cheat.name))
 def test_a_cheat_does_not_pass(cheat: Any) -> None:
     assert not verdict(cheat.make()).passed
 
 
 @pytest.mark.full_search
 @pytest.mark.long
-def test_most_pairs_are_named() -> None:
-    """Of a few pairs; `benchmarks/check.py` counts all of them."""
-    some = PAIRS[::24]
-    named = [tuple(sorted(names_said(verdict(case.function, case.settings)))) for case in some]
-    right = sum(names == tuple(sorted(case.mistake.split("+"))) for names, case in zip(named, some, strict=True))
-    assert right >= 0.9 * len(some), list(zip(named, [case.mistake for case in some], strict=True))
+@pytest.mark.parametrize("case", PAIRS[::48], ids=short)
+def test_a_pair_is_named(case: Case) -> None:
+    """A few of them; `benchmarks/check.py` counts all."""
+    assert sorted(names_said(verdict(case.function, case.settings))) == sorted(case.mistake.split("+"))
 
 
 @pytest.mark.full_search

@@ -1,0 +1,79 @@
+"""Factories of the user: three lines that say how something is built and called."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
+from torch import Tensor, nn
+
+from attn_exp.errors import UncalledError
+from tests.diagnosis.layers import Layer, changed, hide_later
+
+
+class OfTwoWidths(Layer):
+    """Cross-attention from tokens of 24 numbers to a memory of 16; `attn_mask` is added to the logits."""
+
+    def __init__(self, power: float = -0.5) -> None:
+        super().__init__(24, 4)
+        self.k_proj, self.v_proj, self.power = nn.Linear(16, 24), nn.Linear(16, 24), power
+
+    def forward(self, x: Tensor, context: Tensor, attn_mask: Tensor | None) -> Any:  # type: ignore[override]
+        q, k, v = map(self.split, (self.q_proj(x), self.k_proj(context), self.v_proj(context)))
+        logits = q @ k.mT * 6**self.power
+        return self.output(self.weigh(logits if attn_mask is None else logits + attn_mask) @ v)
+
+
+@pytest.mark.parametrize("mask", [None, torch.full((5, 7), -math.inf).triu(3)])
+@pytest.mark.parametrize(("power", "mistakes"), [(-0.5, ()), (0.5, ("scale_multiplied",))])
+def test_a_factory_may_give_a_memory_of_another_width(
+    mask: Tensor | None, power: float, mistakes: tuple[str, ...]
+) -> None:
+    def make() -> tuple[object, tuple[Tensor | None, ...]]:
+        return OfTwoWidths(power).double(), (torch.randn(2, 5, 24).double(), torch.randn(2, 7, 16).double(), mask)
+
+    verdict = attn_exp.check(make, quick=True)
+    assert verdict.mistakes == mistakes
+    assert verdict.outcome == ("wrong" if mistakes else "right" if mask is not None else "not verified"), verdict
+
+
+def cross_attend(tokens: Tensor, context: Tensor, Wqs: Tensor, Wks: Tensor, Wvs: Tensor, swap: bool = False) -> Tensor:
+    Wqs, Wks = (Wks, Wqs) if swap else (Wqs, Wks)
+    q, k, v = tokens @ Wqs, context @ Wks, context @ Wvs
+    return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(("swap", "outcome"), [(False, "right"), (True, "wrong")])
+def test_a_factory_may_pass_keyword_arguments_whose_names_say_which_matrix_is_which(swap: bool, outcome: str) -> None:
+    matrices = {name: torch.randn(8, 8).double() for name in ("Wqs", "Wks", "Wvs")}
+
+    def make() -> tuple[object, dict[str, Tensor]]:
+        inputs = {"tokens": torch.randn(2, 4, 8).double(), "context": torch.randn(2, 6, 8).double()}
+        return partial(cross_attend, swap=swap), {**inputs, **matrices}
+
+    verdict = attn_exp.check(make, quick=True)
+    assert verdict.outcome == outcome, verdict
+    assert verdict.mistakes == (("queries_keys_swapped",) if swap else ())
+
+
+@pytest.mark.parametrize(("words", "outcome"), [((), "right"), (("mask=window", "mask.window.left=2"), "wrong")])
+def test_a_factory_says_how_many_heads_a_layer_has(words: tuple[str, ...], outcome: str) -> None:
+    causal = changed({"weigh": lambda _, logits: hide_later(logits).softmax(-1)})
+
+    def make() -> tuple[object, dict[str, Tensor], dict[str, int]]:
+        return causal(24, 4).double(), {"x": torch.randn(2, 5, 24, dtype=torch.float64)}, {"heads": 4}
+
+    assert attn_exp.check(make, *words, quick=True).outcome == outcome
+
+
+def test_inputs_without_a_role_are_said() -> None:
+    with pytest.raises(UncalledError, match="returned queries: no name tells which is the input"):
+        attn_exp.check(lambda: (print, {"queries": np.ones(3)}))
