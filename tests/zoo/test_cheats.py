@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.zoo import calls, cheats, oracle
-from tests.zoo.cheats import CHEATS, Cheat, Function
+from tests.zoo.cheats import CHEATS, Cheat
 from tests.zoo.oracle import Asked
 from tests.zoo.test_zoo import Array, gap
 
@@ -101,35 +99,3 @@ def test_a_whole_number_of_blocks_is_right() -> None:
     q, k, v = inputs(1)
     arrays = q, k[:, :, :4], v[:, :, :4]
     assert far(cheats.no_tail()(*arrays), arrays) < 1e-12
-
-
-def in_threads(function: Function, every: list[tuple[Array, Array, Array]]) -> list[Any]:
-    answers: list[Any] = [None] * len(every)
-    start = threading.Barrier(len(every))
-
-    def work(place: int) -> None:
-        start.wait()
-        answers[place] = function(*every[place])
-
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(every))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
-
-
-def test_threads_disturb_each_other() -> None:
-    every = [inputs(seed) for seed in range(4)]
-    answers = in_threads(cheats.shared_scratch(), every)
-    assert max(far(answer, arrays) for answer, arrays in zip(answers, every, strict=True)) > 0.1
-
-
-def test_an_answer_arrives_late() -> None:
-    arrays = inputs(1)
-    answer = cheats.late_thread()(*arrays)
-    assert not answer.any()
-    deadline = time.monotonic() + 20
-    while far(answer, arrays) > 1e-12:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
