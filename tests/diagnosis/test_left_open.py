@@ -91,7 +91,7 @@ class OfPlaces(nn.Module):
 
 
 def checked(code: str, folder: Path, *words: str) -> attn_exp.Verdict:
-    path = folder / "layer.py"
+    path = folder / f"layer{len(list(folder.iterdir()))}.py"  # bytecode of a changed file may be as old as the file
     path.write_text(code, encoding="utf-8")
     return attn_exp.check(f"{path}:make", *words, quick=True)
 

@@ -174,7 +174,7 @@ def test_a_form_that_refuses_a_convention_says_so() -> None:
         ),
         ("experiment=attention_times_value normalizer=sigmoid", "normalizer=sigmoid makes weights, but this problem"),
         ("position=rope position.rope.size=x", "position.rope.size=x: expected a whole number"),
-        ("position=rope position.rope.base=x", "position.rope.base=x: expected a finite number"),
+        ("position=rope position.rope.base=x", "position.rope.base=x: expected a number above 0"),
         ("position=rope position.rope.interleaved=3", "position.rope.interleaved=3: expected true or false"),
         ("position=sinusoidal position.sinusoidal.base=0", "position.sinusoidal.base=0: expected a number above 0"),
         ("score=t5 score.t5.seed=x", "score.t5.seed=x: expected a whole number"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,8 @@ def test_the_mistake_its_stage_and_the_smallest_case_are_told_without_the_code_t
     (here / "mine.py").unlink()
     cli.obey(["report", str(run)])
     assert {name: (run / name).read_bytes() for name in before} == before
-    for value in ({"verdicts": [{"variant": "mine"}]}, [], {"verdicts": 3}):
+    values: tuple[Any, ...] = ({"verdicts": [{"variant": "mine"}]}, [], {"verdicts": 3})
+    for value in values:
         (run / "own.json").write_text(json.dumps(value))
         reseal(run)
         with pytest.raises(UserError, match=r"^[^\n]*own\.json[^\n]*$"):

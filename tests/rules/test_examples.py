@@ -124,7 +124,8 @@ def test_a_position_and_its_twin_turn_keys_as_its_file_draws(group: str, name: s
 @pytest.mark.parametrize("name", rules.names("position"))
 def test_a_position_that_turns_keys_in_its_own_way_draws_them(name: str) -> None:
     """Rows of queries show nothing of a `turn_key`: its sign would be right by definition."""
-    if rules.kind("position", name).turn_key is not Position.turn_key:
+    kind: type[Position] = rules.kind("position", name)
+    if kind.turn_key is not Position.turn_key:
         assert len(example("position", name).keys) > 1, f"position={name} has a turn_key, and its EXAMPLE no keys"
 
 

@@ -132,8 +132,8 @@ def test_the_newest_report_is_opened_or_its_path_is_said(
         ("report here figures.format=gif", "unknown figures.format 'gif'; choose one of png, svg, pdf"),
         ("report here figures.format=[]", "figures.format=[]: expected at least one of png, svg, pdf"),
         ("report here figures.format=", "unknown figures.format ''; choose one of png, svg, pdf"),
-        ("report here figures.width=wide", "figures.width=wide: expected a finite number"),
-        ("report here figures.width=nan", "figures.width=nan: expected a finite number"),
+        ("report here figures.width=wide", "figures.width=wide: expected a number from 3 to 20"),
+        ("report here figures.width=nan", "figures.width=nan: expected a number from 3 to 20"),
         (
             "report here figures.width=5",
             "here: not a finished run that can be read (No such file or directory)",

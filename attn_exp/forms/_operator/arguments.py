@@ -126,6 +126,7 @@ def check_broadcast(shape_given: tuple[int, ...], shape: tuple[int, ...], logits
 def precision(asked: Any) -> Any:
     """Return the NumPy type that a name, a type or ONNX's number means."""
     name: Any = ONNX_TYPES.get(asked, asked) if isinstance(asked, int) else asked
+    name = np.sctypeDict.get(name, name) if isinstance(name, str) else name if isinstance(name, type | np.dtype) else ""
     if name == "bfloat16":
         import ml_dtypes  # noqa: PLC0415 - needed for bfloat16 alone
 
