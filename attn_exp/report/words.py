@@ -11,7 +11,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 AND = "and"
-KEY, HEAD, HEAD_OF, COUNT_HEADS = "key", "head {number}", "{variants}, head {number}", "{count} heads"
+KEY, HEAD, COUNT_HEADS = "key", "head {number}", "{count} heads"
 WEIGHT = "weight"
 SIDE_BY_SIDE, COLUMNS, WITH_BIAS, MIXED_BY = "side by side", "columns", "+ {bias}", "×"
 QUANTITY, AGREES, LARGEST_DIFFERENCE, TOLERANCE = "quantity", "agrees", "largest difference", "tolerance"

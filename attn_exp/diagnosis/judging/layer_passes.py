@@ -16,7 +16,7 @@ from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.runners import leave_out
-from attn_exp.diagnosis.bind.sizes import source_of
+from attn_exp.diagnosis.bind.sizes import modules_of, source_of
 from attn_exp.diagnosis.explaining.smallest import module_of
 from attn_exp.diagnosis.judging.bound_layers import Seen, bound_layer, observe, parameters_of_layer, read_inside
 from attn_exp.diagnosis.judging.shares import leave_open
@@ -103,7 +103,8 @@ def find_ignored_causal_mask(verdict: Verdict, seen: Seen, own: OwnFunction, req
     given = (pair for one in unused for pair in zip(one.inputs, one.producers, strict=True))
     is_lost = any(producer is None and is_triangle(array) for array, producer in given)
     buffers = [name for name, array in find_buffers(seen) if is_triangle(array)]
-    source = source_of(type(seen.layer.target))
+    kinds = [kind for one in modules_of(seen.layer.target) for kind in type(one).__mro__]
+    source = "\n".join(source_of(kind) for kind in kinds if not kind.__module__.startswith("torch."))
     read = [name for name in buffers if re.search(rf"\.{name}\b(?!\s*=[^=])", source)]
     if read and not is_lost:  # in a branch that the call did not take
         left = tuple(f"buffer `{name}` (the call never reads it)" for name in read)

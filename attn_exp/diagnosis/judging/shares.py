@@ -16,10 +16,9 @@ def leave_open(own: OwnFunction, seen: Seen, words: str, reason: str) -> Verdict
     """Return an open verdict on a layer whose attention the definition does not describe, for a reason."""
     if not any(is_mean(seen.recording, place) for place in range(len(seen.recording.first.operations))):
         return unfinished(own.name, reason, words)
-    finding = Finding("weights sum to 1", HELD)
     left = (f"`scores` ({reason})", "`projections` before and after (nothing says what they should be)")
-    return Verdict(own.name, True, (), "means of values, with weights that sum to 1", (finding,), words,
-                   not_verified=left)  # fmt: skip
+    computes, found = "means of values, with weights that sum to 1", (Finding("weights sum to 1", HELD),)
+    return Verdict(own.name, True, (), computes, found, words, not_verified=left)
 
 
 def is_mean(recording: Recording, place: int) -> bool:
