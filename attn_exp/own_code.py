@@ -329,7 +329,7 @@ def module_of_functions(place: str) -> ModuleType:
     if os.path.isfile(place) or not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
     add_to_path(Path.cwd())
-    with imported(place):
+    with report_import_errors(place):
         return importlib.import_module(place)
 
 
@@ -362,7 +362,7 @@ def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> Mod
     vars(module)[OWN] = True
     before = sys.modules.get(name)
     add_to_path(place.resolve().parents[len(packages)] if packages else place.resolve().parent, first=not packages)
-    with imported(str(path)):
+    with report_import_errors(str(path)):
         run_packages(place, packages)
         if packages or before is None or hasattr(before, OWN):
             sys.modules[name] = module  # `inspect` and annotations are resolved through it
@@ -371,7 +371,7 @@ def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> Mod
 
 
 @contextmanager
-def imported(place: str) -> Iterator[None]:
+def report_import_errors(place: str) -> Iterator[None]:
     """Report in one line what goes wrong while the block imports user code.
 
     Raises:

@@ -64,7 +64,7 @@ def check_drawn(config: Config) -> None:
     if size is not None:
         keys, _ = memory_size(config, size) or size
         refuse_too_large(
-            [*needs_of_inputs(config, size), need_of_matrices(config, max(size[0] - config.past, 0), keys)]
+            [*needs_of_inputs(config, size), estimate_matrices(config, max(size[0] - config.past, 0), keys)]
         )
 
 
@@ -74,7 +74,7 @@ def check(config: Config, rows: int, keys: int) -> None:
     Raises:
         UserError: with the size, what is free, and a way out.
     """
-    refuse_too_large([need_of_matrices(config, rows, keys)])
+    refuse_too_large([estimate_matrices(config, rows, keys)])
 
 
 def needs_of_shapes(config: Config) -> Iterator[Need]:
@@ -109,7 +109,7 @@ def needs_of_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
         yield Need(vectors, f"embeddings.memory.tokens={keys}", "for its vectors", "choose fewer tokens")
 
 
-def need_of_matrices(config: Config, rows: int, keys: int) -> Need:
+def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
     """Return what the matrices of logits and weights of all variants take."""
     sizes = {name: matrices(variant, config, rows, keys) for name, variant in config.variant.items()}
     needed = max(sizes.values(), default=0) if config.weights == "blocks" else sum(sizes.values())

@@ -186,7 +186,7 @@ def summary_of(verdict: Verdict, name: str = "") -> str:
     """Return the verdict in about five lines; `name` is how the user named the function."""
     said = [headline(verdict, name)]
     said += [verdict.reason] if verdict.reason not in said[0] else []
-    for known, mistake in known_mistakes(verdict):
+    for known, mistake in look_up_mistakes(verdict):
         said.append(f"fix: {mistake.fix}" if verdict.is_wrong else f"remark: {known}: {mistake.says}")
     said += smallest_lines(verdict)
     alone = ", ".join(one.rung for one in verdict.findings if one.state == ABSENT and verdict.against)
@@ -207,7 +207,7 @@ def text_of(verdict: Verdict, name: str = "") -> str:
     elif verdict.right_under:
         said.append(f"It is right under {verdict.right_under}: pass these words, and it is held to them.")
     word = "mistake" if verdict.is_wrong else "remark"
-    for known, one in known_mistakes(verdict):
+    for known, one in look_up_mistakes(verdict):
         said += ["", f"{word}: {known}", f"  {one.says}", f"  fix:  {one.fix}", f"  seen: {one.seen}"]
     if verdict.alike:
         said += ["", f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}."]
@@ -222,7 +222,7 @@ def text_of(verdict: Verdict, name: str = "") -> str:
     return "\n".join([*said, *([""] if left else []), *left, "", *ladder])
 
 
-def known_mistakes(verdict: Verdict) -> list[tuple[str, Mistake]]:
+def look_up_mistakes(verdict: Verdict) -> list[tuple[str, Mistake]]:
     """Return the mistakes of a verdict by name, with what the catalogue says of them."""
     return [(name, mistakes.mistake(name)) for name in verdict.mistakes]
 

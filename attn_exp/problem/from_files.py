@@ -41,10 +41,10 @@ def rows(file: str, key: str, wanted: str) -> Array:
     Raises:
         UserError: as `read_array`, or another shape.
     """
-    return as_matrix(read_array(file, key, wanted), files.name_file(key, file))
+    return drop_batch_axis(read_array(file, key, wanted), files.name_file(key, file))
 
 
-def as_matrix(array: Array, said: str) -> Array:
+def drop_batch_axis(array: Array, said: str) -> Array:
     """Return an array of rows and columns, without an axis of one sequence before them.
 
     Raises:

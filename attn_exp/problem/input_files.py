@@ -77,7 +77,7 @@ def fingerprint(file: Any, key: str = "") -> str:
         return ""
     digest = hashlib.sha256()
     try:
-        for path in checkpoint(Path(file)) if key == MODEL[0] else with_parts(Path(file)):
+        for path in checkpoint(Path(file)) if key == MODEL[0] else find_parts(Path(file)):
             with machine.opened(path) as stream:
                 state = os.fstat(stream.fileno())
                 if state.st_size > MOST_HASHED:
@@ -94,10 +94,10 @@ def checkpoint(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted({file for pattern in CHECKPOINT for file in path.glob(pattern)})
     beside = [path.with_name(name) for name in CHECKPOINT[:2]]
-    return [*with_parts(path), *(file for file in beside if file.exists())]
+    return [*find_parts(path), *(file for file in beside if file.exists())]
 
 
-def with_parts(path: Path) -> list[Path]:
+def find_parts(path: Path) -> list[Path]:
     """Return a file, and those that it names where it is an index."""
     if not path.name.endswith(INDEX):
         return [path]

@@ -23,7 +23,7 @@ from attn_exp.diagnosis.code.returned import parts_of
 from attn_exp.diagnosis.code.traced import compiled
 from attn_exp.diagnosis.locate.cores import MixedTokensError, Pair, arrange_core, find_pairs
 from attn_exp.diagnosis.locate.matrices import Matrices, UnreadMatricesError, fit_matrices, read_matrices
-from attn_exp.diagnosis.locate.recording import DifferentPathsError, Recording, lay, record_layer, rows_of, unlay
+from attn_exp.diagnosis.locate.recording import DifferentPathsError, Recording, find_height, lay, record_layer, unlay
 from attn_exp.diagnosis.locate.surroundings import find_surroundings, output_inputs
 from attn_exp.errors import UncalledError
 
@@ -135,7 +135,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
         made = list[Any]()
         for entry in entries:
             chosen = {role: one if entry is None else one[entry : entry + 1] for role, one in rows.items()}
-            said = parts_of(ask({role: lay(one, layer.inputs[role], rows_of(layer, one.shape[1]))
+            said = parts_of(ask({role: lay(one, layer.inputs[role], find_height(layer, one.shape[1]))
                                  for role, one in chosen.items()}, given))  # fmt: skip
             first = next(iter(said), "")
             made.append({**said, first: unlay(said[first], axes)} if said else said)

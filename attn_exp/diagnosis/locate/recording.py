@@ -120,15 +120,15 @@ def mix(base: Mapping[str, Array], other: Mapping[str, Array], is_changed: Array
 
 
 def record_once(layer: Layer, given: Mapping[str, Array], keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
-    arrays = {role: layer.convert(lay(array, layer.inputs[role], rows_of(layer, array.shape[1])))
+    arrays = {role: layer.convert(lay(array, layer.inputs[role], find_height(layer, array.shape[1])))
               for role, array in given.items()}  # fmt: skip
     recorder = RECORDERS[layer.library]
     with held(), np.errstate(all="ignore"):
         return recorder(lambda tracked: layer.call(tracked, keywords), arrays, cache)
 
 
-def rows_of(layer: Layer, length: int) -> int:
-    """Return the rows of an image with as many points as that of the trial call, else 0."""
+def find_height(layer: Layer, length: int) -> int:
+    """Return how many rows the image of the trial call has; 0 for other numbers of points."""
     return layer.lengths.get("h", 0) if length == layer.lengths.get("t") else 0
 
 

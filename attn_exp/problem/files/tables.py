@@ -99,7 +99,7 @@ def rows_of(text: str, marks: Sequence[str], most: int = machine.MOST_BYTES) -> 
     mark = max(marks, key=lambda mark: fitness(cut(sample, mark, most), mark))
     rows = cut(text, mark, most)
     width = max((place for row in rows for place, cell in enumerate(row, 1) if cell), default=0)
-    return with_points([row[:width] for row in rows if any(row)], mark)
+    return replace_commas([row[:width] for row in rows if any(row)], mark)
 
 
 def cut(text: str, mark: str, most: int) -> Rows:
@@ -120,7 +120,7 @@ def fitness(rows: Rows, mark: str) -> tuple[bool, float, int]:
     return len(widths) == 1 and widths != {1}, numbers / max(1, len(cells)), len(cells)
 
 
-def with_points(rows: Rows, mark: str) -> Rows:
+def replace_commas(rows: Rows, mark: str) -> Rows:
     """Return numbers with a point where they have a decimal comma.
 
     Raises:

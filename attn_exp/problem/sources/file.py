@@ -6,7 +6,7 @@ from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import array_names, files
 from attn_exp.problem.files.format import Held
-from attn_exp.problem.from_files import as_matrix, listed
+from attn_exp.problem.from_files import drop_batch_axis, listed
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 BINARY = (".npy", ".npz", ".safetensors")
@@ -20,7 +20,7 @@ def read(asked: Asked) -> Vectors:
     arrays: dict[str, Array] = {}
     for stage, name in chosen(held, asked.settings.array, said).items():
         place = f"{said}: {name}" if name else said
-        arrays[stage] = as_matrix(files.numbers(held.arrays[name], place), place)
+        arrays[stage] = drop_batch_axis(files.numbers(held.arrays[name], place), place)
     return Vectors(arrays.pop("x", None), held.tokens, arrays)
 
 

@@ -53,7 +53,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """
     pictures = list(flows(views))[:MOST]
     if height is None:
-        return from_above(pictures, max(1, min(len(pictures), int(width / WIDE + 1e-9))))
+        return stack_pictures(pictures, max(1, min(len(pictures), int(width / WIDE + 1e-9))))
     every = largest(pictures, width, height)
     if len(pictures) == 1 or LETTERS * shrunk(every, width, height) >= READABLE * FONT_SIZE:
         return every
@@ -67,7 +67,7 @@ def largest(pictures: Pictures, width: float, height: float) -> Chart:
     charts = [
         from_left(pictures, "\n"),
         from_left(pictures, ", "),
-        *(from_above(pictures, across) for across in range(1, len(pictures) + 1)),
+        *(stack_pictures(pictures, across) for across in range(1, len(pictures) + 1)),
     ]
     return max(charts, key=lambda chart: shrunk(chart, width, height))
 
@@ -77,7 +77,7 @@ def shrunk(chart: Chart, width: float, height: float) -> float:
     return min(width / chart.width, height / chart.height)
 
 
-def from_above(pictures: Pictures, across: int) -> Chart:
+def stack_pictures(pictures: Pictures, across: int) -> Chart:
     """Return pictures as the page has them, under their titles, so many side by side."""
     shapes, top, width = list[Shape](), 0.0, pictures[0][1].width + 2 * MARGIN
     for start in range(0, len(pictures), across):
