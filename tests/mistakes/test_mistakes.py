@@ -168,3 +168,17 @@ def test_what_steps_made_for_other_recipes_changes_no_number(layer: bool) -> Non
 
 OFTEN = ("no_scale", "qkv_order", "softmax_over_queries", "output_projection_transposed")
 """Mistakes of the first stages and of the last."""
+
+
+def test_wrong_slopes_of_alibi_are_those_that_people_take() -> None:
+    """For 6 heads the paper has 2^-2, 2^-4, 2^-6, 2^-8 of 4 heads, then 2^-1, 2^-3 of 8 (Press et al., 2022, section 3)."""
+    i = np.arange(1.0, 7)
+    expected = (
+        2 ** (-8 * i / 6), 2 ** (-8 * (i - 1) / 6), 2**-i, 2 ** -np.array([3, 1, 8, 6, 4, 2.0]), 2**-i, 1 / i,
+        np.full(6, 1 / 4), 2 ** (1 - i), 2 ** (1 - i),
+    )  # fmt: skip
+    zero = np.zeros((1, 6, 3, 4))
+    recipe = Recipe(Rules(scores=(Alibi(),)), 6, 6)
+    for change, slopes in zip(mistakes.mistake("alibi_slopes").changes, expected, strict=True):
+        weights = compute(change(recipe), Given(zero, zero, np.zeros((1, 6, 3, 4))))["weights"][0, :, 2]
+        np.testing.assert_allclose(np.log(weights[:, 2] / weights[:, 1]), slopes)
