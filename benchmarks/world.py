@@ -20,9 +20,9 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+import multiprocessing
 import os
 import re
-import signal
 import statistics
 import sys
 import time
@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,15 @@ LIMIT = 60.0
 """Seconds that one check may take."""
 LIBRARIES = ("torch", "keras", "jax", "flax", "haiku", "equinox")
 """Imported before the first check, where they are installed and a `framework` names them."""
-COLUMNS = ("file", "name", "right_or_wrong", "grade", "names", "right_under", "computes", "error", "seconds")
+COLUMNS = (
+    "file", "name", "right_or_wrong", "grade", "names", "right_under", "computes", "error", "seconds", "with_ignore",
+)  # fmt: skip
 RIGHT, ALARM, WRONG, UNCALLED, OPEN = "judged right", "false alarms", "wrong names", "not callable", NOT_VERIFIED
 FULL, PART, LOCATED = "named in full", "named in part", "located"
 UNEXPLAINED, UNSEEN = "unexplained", "not seen"
 OF_RIGHT = (RIGHT, OPEN, ALARM, WRONG, UNCALLED)
 OF_BUGS = (FULL, PART, LOCATED, OPEN, WRONG, UNEXPLAINED, UNSEEN, UNCALLED)
-GOALS = {("right", RIGHT): "90 %", ("right", UNCALLED): "5 %", ("right", ALARM): "0", ("right", WRONG): "0",
-         ("bugs", FULL): "80 %", ("bugs", WRONG): "0"}  # fmt: skip
+GOALS = {("right", RIGHT): "60 % with `ignore=`", ("right", ALARM): "0", ("right", WRONG): "0", ("bugs", FULL): "72 %"}
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ def measure(folder: Path, only: str, table: Path | None, verdicts: Path | None =
     for row in rows:
         words = [f"{folder.resolve() / row['file']}:{row['name']}", *row.get("words", "").split(), "--json"]
         made = graded(row, in_a_fork(partial(checked, words)))
+        if row["right_or_wrong"] == "right" and made["grade"] == OPEN:
+            left_open = " ".join(made["verdict"].get("not_verified", ()))
+            aside = sorted(set(re.findall("`([^`]+)`", left_open)))
+            again = in_a_fork(partial(checked, [*words, f"ignore=[{','.join(aside)}]"]))
+            made["with_ignore"] = graded(row, again)["grade"]
         done.append(made)
         print(f"{made['file']:44} {made['seconds']:5.1f} s  {made['grade']:14} {made['said'][:110]}", flush=True)
     if table is not None:
@@ -131,28 +138,28 @@ def checked(words: Sequence[str]) -> tuple[int, str, str]:
 
 def in_a_fork(work: Callable[[], tuple[int, str, str]]) -> Checked:
     """Do something in a fork of this process, which is ended when its time is over."""
+    context = multiprocessing.get_context("fork")
+    reading, writing = context.Pipe(duplex=False)
+    child = context.Process(target=answer, args=(work, writing))
     start = time.monotonic()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # libraries warn of their threads, of which none runs yet
-        reading, writing = os.pipe()
-        child = os.fork()
-    if child == 0:
-        os.close(reading)
-        answer_and_end(work, writing)
-    os.close(writing)
-    text = b"".join(until(reading, child, start + LIMIT))
-    os.close(reading)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        child.start()
+    writing.close()
+    late = not reading.poll(LIMIT)
+    if late:
+        child.kill()
+    try:
+        code, said, error = (3, "", f"no answer in {LIMIT:g} s") if late else reading.recv()
+    except EOFError:
+        code, said, error = 3, "", "it ended without an answer"
     seconds = time.monotonic() - start
-    if not text:
-        late = seconds >= LIMIT
-        return Checked(3, seconds, {}, f"no answer in {LIMIT:g} s" if late else f"it ended with exit code {status}")
-    code, said, error = json.loads(text)
+    child.join()
     return Checked(code, seconds, json.loads(said) if said else {}, error)
 
 
-def answer_and_end(work: Callable[[], tuple[int, str, str]], writing: int) -> None:
-    """Write what some work comes to, in the fork that this is, and end it; what it prints goes nowhere."""
+def answer(work: Callable[[], tuple[int, str, str]], writing: Connection) -> None:
+    """Send what some work comes to, in the fork that this is; what it prints goes nowhere."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
@@ -160,26 +167,9 @@ def answer_and_end(work: Callable[[], tuple[int, str, str]], writing: int) -> No
         said = work()
     except BaseException as error:  # whatever it is, the check should not have let it out
         said = (70, "", f"the check itself failed: {type(error).__name__}: {error}")
-    with os.fdopen(writing, "wb") as file:
-        file.write(json.dumps(said).encode())
+    writing.send(said)
+    writing.close()
     os._exit(0)
-
-
-def until(reading: int, child: int, end: float) -> Iterator[bytes]:
-    """Yield what a child writes; when its time is over it is killed."""
-    os.set_blocking(reading, False)
-    while True:
-        try:
-            piece = os.read(reading, 1 << 16)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                os.kill(child, signal.SIGKILL)
-                return
-            time.sleep(0.02)
-            continue
-        if not piece:
-            return
-        yield piece
 
 
 # What a verdict is worth
@@ -254,8 +244,11 @@ def summary(done: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             goal = GOALS.get((title, grade), "")
             share = f"{counts[grade]:5} {counts[grade] / len(rows):6.1%}"
             yield f"  {grade:14} {share}{f'   goal {goal}' if goal else ''}"
+        if is_right and rows:
+            more = sum(row.get("with_ignore") == RIGHT for row in rows)
+            yield f"  {more} of the {counts[OPEN]} that are {OPEN} are right with `ignore=` of what they name"
     seconds = [row["seconds"] for row in done]
     if seconds:
         slowest = max(done, key=lambda row: row["seconds"])
         middle = statistics.median(seconds)
-        yield f"a check: median {middle:.1f} s (goal 2), slowest {max(seconds):.1f} s (goal 10), {slowest['file']}"
+        yield f"a check: median {middle:.1f} s (goal 1.2), slowest {max(seconds):.1f} s, {slowest['file']}"

@@ -171,7 +171,7 @@ OFTEN = ("no_scale", "qkv_order", "softmax_over_queries", "output_projection_tra
 
 
 def test_wrong_slopes_of_alibi_are_those_that_people_take() -> None:
-    """For 6 heads the paper has 2^-2, 2^-4, 2^-6, 2^-8 of 4 heads, then 2^-1, 2^-3 of 8 (Press et al., 2022, section 3)."""
+    """For 6 heads the paper has 2^-2, 2^-4, 2^-6, 2^-8 of 4 heads, then 2^-1, 2^-3 of 8 (Press et al., section 3)."""
     i = np.arange(1.0, 7)
     expected = (
         2 ** (-8 * i / 6), 2 ** (-8 * (i - 1) / 6), 2**-i, 2 ** -np.array([3, 1, 8, 6, 4, 2.0]), 2**-i, 1 / i,
