@@ -1,23 +1,23 @@
-"""The documentation site: `sphinx-build -W docs build/docs`. Every command and figure in it is run by `produce.py`."""
+"""The documentation site: `sphinx-build --fail-on-warning docs build/docs`. What pages show was run by `produce.py`."""
 
+import os
+import re
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-from produce import Page, produced  # noqa: E402 - found by the line above
-
-from attn_exp import registry  # noqa: E402 - as above
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 
 project = "attn_exp"
 author = "the authors of attn_exp"
 project_copyright = f"2026, {author}"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_produced"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.githubpages"]
+myst_heading_anchors = 2
 html_theme = "furo"
 html_title = "attn_exp"
 html_static_path = ["site"]
@@ -28,13 +28,31 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 90
 
+LIVE_REPORT = """<p><a href="report.html">Open this report alone</a>: click a number, or type over one.</p>
+<iframe class="live" src="report.html" title="A report that you can use"></iframe>"""
 
-def run_page(app: Sphinx, name: str, source: list[str]) -> None:
-    """Run what a page shows, in an empty folder of its own; what it registers is its own, too."""
-    with tempfile.TemporaryDirectory() as folder, registry.kept():
-        source[0] = produced(source[0], Page(name, Path(folder), HERE / "_produced"))
+
+def complete_first_page(app: Sphinx, name: str, source: list[str]) -> None:
+    """On the first page, put a live report in the place of its picture, and make the lists of pages the contents."""
+    if name != "index":
+        return
+    source[0] = re.sub(r"^!\[.*report\.png.*$", LIVE_REPORT, source[0], flags=re.MULTILINE)
+    for caption, pages in re.findall(r"^### (.+)\n\n((?:- .*\n)+)", source[0], re.MULTILINE):
+        names = "\n".join(re.findall(r"\]\(([\w-]+)\.md\)", pages))
+        source[0] += f"\n```{{toctree}}\n:caption: {caption}\n:maxdepth: 1\n:hidden:\n\n{names}\n```\n"
+
+
+def compute_live_report(app: Sphinx, exception: Exception | None) -> None:
+    """Put the report of a default run beside the first page."""
+    if exception:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, "-m", "attn_exp"], cwd=folder, env=environment, check=True, capture_output=True)
+        shutil.copy(next(Path(folder).glob("outputs/runs/*/report.html")), Path(app.outdir) / "report.html")
 
 
 def setup(app: Sphinx) -> None:
-    """Let every page be run when it is read."""
-    app.connect("source-read", run_page)
+    """Complete the first page when it is read and when the site is built."""
+    app.connect("source-read", complete_first_page)
+    app.connect("build-finished", compute_live_report)

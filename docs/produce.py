@@ -1,44 +1,64 @@
-"""Runs what the pages show: the commands, the Python and the figures are those of this build.
+"""Runs what the pages show, and writes what it prints below it: python docs/produce.py [--check] [PAGE ...]
 
-In a page, a block of kind `console` holds lines `$ command`, and one of kind `python` holds Python; what they print is
-put below. A block of kind `yaml:path` or `python:path` is a file, written to the page's own folder for what follows;
-one of kind `diff:path` changes a file that is there: lines with `-` go, lines with `+` come, the others show where. A
-picture under `outputs/` is the one that the commands above it have left; a `report.png` is taken now, of the report
-beside it. `<!-- checkout -->` gives the page a copy of the repository to change, `<!-- notebook: path -->` stands
-for the cells of a notebook, and `<!-- reference: forms -->` for what the files of a package say of their members: see
-`reference.py`. What fails ends the build, unless the block is of kind `console fails`.
+The pages are kept as they are read, with their output and pictures, so that a code host shows them and the site needs
+to run nothing. After a change of the program: `python docs/produce.py` writes all pages, pictures and notebooks anew;
+`--check` changes nothing and names the pages whose output is another by now, beyond the last printed digit of numbers.
+
+In a page, a block of kind `sh` holds commands, one a line, and one of kind `python` holds Python; the `text` block and
+the picture directly below are what they give. A block of kind `python PATH` or `yaml PATH` is a file, written to the
+page's own folder for what follows; one of kind `diff PATH` changes a file that is there: lines with `-` go, lines with
+`+` come, the others show where. `![...](pictures/NAME "outputs/...")` is a picture that the commands above it have
+left; a `report.png` is taken of the report beside it. `<!-- checkout -->` gives the page a copy of the repository to
+change. Between `<!-- notebook: PATH -->` and `<!-- end -->` stand the cells of a notebook, and between
+`<!-- reference: forms -->` and `<!-- end -->` what the files of a package say of their members: see `reference.py`.
+What fails is an error, unless the block is of kind `sh fails`.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
+import difflib
 import io
 import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import tempfile
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from typing import Any
 
-from docs.reference import reference
-from tools.picture import BROWSERS, TARGET, photograph
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
 
-ROOT = Path(__file__).resolve().parent.parent
-WIDTH = 100
+from attn_exp import registry  # noqa: E402 - found by the line above
+from docs.reference import reference  # noqa: E402 - as above
+from tools.keep_notebooks import keep  # noqa: E402 - as above
+from tools.picture import BROWSERS, photograph  # noqa: E402 - as above
+
+WIDTH = 120
 """Letters in a line of what commands print."""
+DRAWN = "What the code above draws."
 PIECE = re.compile(
-    r"^```(?P<kind>console|python|yaml|diff)(?P<fails> fails)?(?::(?P<path>\S+))?\n(?P<body>.*?)^```$"
+    r"^```(?P<kind>sh|python|yaml|diff)(?: (?P<path>\S+))?\n(?P<body>.*?)^```$"
+    rf"(?:\n\n```text\n.*?^```$)?(?:\n\n!\[{DRAWN}\]\([^)]*\))?"
     r"|^<!-- (?P<order>checkout|notebook: (?P<notebook>\S+)|reference: (?P<reference>[\w ]+)) -->$"
-    r"|\]\((?P<file>outputs/[^)]+)\)",
+    r"(?:\n.*?^<!-- end -->$)?"
+    r"|\]\((?P<picture>pictures/\S+) \"(?P<source>outputs/[^\"]+)\"\)",
     re.MULTILINE | re.DOTALL,
 )
+
+
+PAGES = ("README", *sorted(path.stem for path in DOCS.glob("*.md")))
 
 
 class PageError(Exception):
@@ -47,11 +67,11 @@ class PageError(Exception):
 
 @dataclass
 class Page:
-    """One page while it is produced: its name, its own empty folder, and where its pictures go."""
+    """One page while it is produced: its name, its own empty folder, and the folder whose `pictures` it fills."""
 
     name: str
     folder: Path
-    pictures: Path
+    target: Path
     python: dict[str, Any] = field(default_factory=dict)
     drawn: int = 0
 
@@ -60,59 +80,75 @@ class Page:
         """Where Python finds the package: the page's own copy of the repository, if it has one."""
         return self.folder if (self.folder / "attn_exp").is_dir() else ROOT
 
+    def add_picture(self, name: str) -> Path:
+        """Return where a picture goes."""
+        path = self.target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
-def produced(text: str, page: Page) -> str:
-    """Return the text of a page with everything in it run, from top to bottom."""
+
+def produce(text: str, page: Page) -> str:
+    """Run everything in a page from top to bottom, and return its text with the new output."""
     done, end = [], 0
     for found in PIECE.finditer(text):
-        done += [text[end : found.start()], piece(found, page)]
+        done += [text[end : found.start()], run_piece(found, page)]
         end = found.end()
     return "".join([*done, text[end:]])
 
 
-def piece(found: re.Match[str], page: Page) -> str:
+def run_piece(found: re.Match[str], page: Page) -> str:
     """Return what stands in the page for one block, picture or order."""
-    if found["file"]:
-        return f"]({kept(page, found['file'])})"
+    if found["picture"]:
+        save_picture(page, found["picture"], found["source"])
+        return found[0]
+    if found["order"] == "checkout":
+        copy_checkout(page)
+        return found[0]
     if found["order"]:
-        return ordered(found, page)
-    if found["path"]:
-        return file(page, found["kind"], found["path"], found["body"])
-    if found["kind"] == "console":
-        return f"```console\n{''.join(session(page, found['body'], found['fails'] is not None))}```"
-    return python(page, found["body"]) if found["kind"] == "python" else found[0]
+        made = reference(found["reference"]) if found["reference"] else produce(read_cells(found["notebook"]), page)
+        return f"<!-- {found['order']} -->\n\n{made.strip()}\n\n<!-- end -->"
+    kind, path, body = found["kind"], found["path"], found["body"]
+    block = f"```{kind}{f' {path}' if path else ''}\n{body}```"
+    if path and path != "fails":
+        write_file(page, kind, path, body)
+        return found[0] if kind == "diff" else block
+    if kind == "sh":
+        return f"{block}{format_output(run_commands(page, body.splitlines(), fails=bool(path)))}"
+    return f"{block}{run_python(page, body)}" if kind == "python" else found[0]
 
 
-def ordered(found: re.Match[str], page: Page) -> str:
-    """Return what stands in the page for an order."""
-    if found["notebook"]:
-        return produced(cells(ROOT / "docs" / found["notebook"]), page)
-    return reference(found["reference"]) if found["reference"] else checkout(page)
+def format_output(text: str) -> str:
+    """Return the block below a command for what it printed."""
+    lines = "\n".join(map(str.rstrip, text.rstrip().splitlines()))
+    return f"\n\n```text\n{lines}\n```" if lines else ""
 
 
-def session(page: Page, body: str, fails: bool) -> Iterator[str]:
-    """Yield each command and what it prints."""
-    for command in body.splitlines():
-        words = re.sub(r"(^|&& )(python -m attn_exp|attn-exp)\b", rf"\1{sys.executable} -m attn_exp", command[2:])
-        environment = os.environ | {"PYTHONPATH": str(page.home), "COLUMNS": str(WIDTH)}
+def run_commands(page: Page, commands: list[str], *, fails: bool) -> str:
+    """Run commands and return what they print, each under its own line where there are several."""
+    environment = os.environ | {"PYTHONPATH": str(page.home), "COLUMNS": str(WIDTH)}
+    printed = ""
+    for command in commands:
+        words = re.sub(r"(^|&& )(python -m attn_exp|attn-exp)\b", rf"\1{sys.executable} -m attn_exp", command)
         done = subprocess.run(
             ["bash", "-c", words], cwd=page.folder, env=environment, check=False, capture_output=True, text=True,
             timeout=300,
         )  # fmt: skip
-        if not command.startswith("$ ") or (done.returncode != 0) != fails:
+        if (done.returncode != 0) != fails:
             raise PageError(f"{page.name}: {command}\nexit code {done.returncode}\n{done.stderr}")
-        progress = re.sub(r".*\r", "", done.stderr) if fails else ""
-        yield f"{command}\n{wrapped(done.stdout)}{progress}"
+        heading = f"$ {command}\n" if len(commands) > 1 else ""
+        printed += heading + wrap(done.stdout) + (re.sub(r".*\r", "", done.stderr) if fails else "")
+    return printed
 
 
-def wrapped(text: str) -> str:
-    """Return what a command prints with long sentences on several lines; tables, which have columns, stay."""
-    lines = text.splitlines(keepends=True)
-    return "".join(line if "  " in line else f"{textwrap.fill(line, WIDTH)}\n" for line in lines)
+def wrap(text: str) -> str:
+    """Return what a command prints with long sentences on several lines; tables and files of numbers stay."""
+    lines = text.splitlines()
+    kept = [line if "  " in line or line.count(",") > line.count(" ") else textwrap.fill(line, WIDTH) for line in lines]
+    return "".join(f"{line}\n" for line in kept)
 
 
-def python(page: Page, body: str) -> str:
-    """Run Python in the namespace of the page, and show what it prints and the value of its last line."""
+def run_python(page: Page, body: str) -> str:
+    """Run Python in the namespace of the page, and return what it prints and the value of its last line."""
     *most, last = ast.parse(body).body
     printed, value = io.StringIO(), None
     with contextlib.chdir(page.folder), contextlib.redirect_stdout(printed):
@@ -121,29 +157,20 @@ def python(page: Page, body: str) -> str:
             value = eval(compile(ast.Expression(last.value), page.name, "eval"), page.python)
         else:
             exec(compile(body, page.name, "exec"), page.python)
-    text = f"```text\n{printed.getvalue()}```\n\n" if printed.getvalue() else ""
-    return f"```python\n{body}```\n\n{text}{display(page, value)}"
-
-
-def display(page: Page, value: Any) -> str:
-    """Show a value as a notebook would: a figure, HTML, or text."""
-    if value is None:
-        return ""
     if hasattr(value, "_repr_svg_"):
-        path = picture(page, ".svg")
-        path.write_text(value._repr_svg_(), encoding="utf-8")
-        return f"![What the code above draws.](/{path.relative_to(ROOT / 'docs')})"
-    if hasattr(value, "_repr_html_"):
-        return f'```{{raw}} html\n<div class="shown">{value._repr_html_()}</div>\n```'
-    return f"```text\n{value!r}\n```"
+        page.drawn += 1
+        name = f"pictures/{page.name}-{page.drawn}.svg"
+        page.add_picture(name).write_text(value._repr_svg_(), encoding="utf-8")
+        return f"{format_output(printed.getvalue())}\n\n![{DRAWN}]({name})"
+    shown = value.to_string() if hasattr(value, "to_string") else "" if value is None else repr(value)
+    return format_output(wrap(printed.getvalue() + shown))
 
 
-def file(page: Page, kind: str, path: str, body: str) -> str:
-    """Write or change a file as a page shows it, and return the block that shows that under the file's name."""
+def write_file(page: Page, kind: str, path: str, body: str) -> None:
+    """Write or change a file as a page shows it."""
     target = page.folder / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(changed(target.read_text(encoding="utf-8"), body) if kind == "diff" else body, encoding="utf-8")
-    return f"```{{code-block}} {kind}\n:caption: {path}\n{body}```"
 
 
 def changed(text: str, diff: str) -> str:
@@ -159,47 +186,142 @@ def changed(text: str, diff: str) -> str:
     return text.replace(old, new)
 
 
-def kept(page: Page, path: str) -> str:
-    """Keep a file that the commands have left, and return its address in the site."""
-    source = page.folder / path
-    if source.name == "report.png":
-        source = photographed(source.with_suffix(".html"), page)
-    if not source.is_file():
-        raise PageError(f"{page.name}: {path} is not there")
-    target = picture(page, source.suffix)
-    shutil.copy(source, target)
-    return f"/{target.relative_to(ROOT / 'docs')}"
+def save_picture(page: Page, name: str, source: str) -> None:
+    """Copy a picture that the commands have left, or photograph the report beside it."""
+    left = page.folder / source
+    report = left.with_suffix(".html")
+    if left.name != "report.png" and left.is_file():
+        shutil.copy(left, page.add_picture(name))
+    elif left.name == "report.png" and report.is_file():
+        if any(map(shutil.which, BROWSERS)) or os.environ.get("ATTN_EXP_CI"):
+            photograph(report, page.add_picture(name), page.folder / "profile")
+    else:
+        raise PageError(f"{page.name}: {source} is not there")
 
 
-def photographed(report: Path, page: Page) -> Path:
-    """Take a picture of a report, and return it; without a browser, outside CI, the README's stands in."""
-    if not any(map(shutil.which, BROWSERS)) and not os.environ.get("ATTN_EXP_CI"):
-        return TARGET
-    if not report.is_file():
-        raise PageError(f"{page.name}: {report.name} is not there")
-    photograph(report, page.folder / "report.png", page.folder / "profile")
-    return page.folder / "report.png"
-
-
-def picture(page: Page, suffix: str) -> Path:
-    """Return where the page's next picture goes."""
-    page.drawn += 1
-    page.pictures.mkdir(parents=True, exist_ok=True)
-    return page.pictures / f"{page.name}-{page.drawn}{suffix}"
-
-
-def checkout(page: Page) -> str:
+def copy_checkout(page: Page) -> None:
     """Give the page a copy of the repository."""
     for name in ("attn_exp", "conf"):
         shutil.copytree(ROOT / name, page.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", page.folder)
-    return ""
 
 
-def cells(path: Path) -> str:
-    """Return the cells of a notebook as the text of a page."""
+def read_cells(path: str) -> str:
+    """Return the cells of a notebook as the text of a page, with its title left to the page."""
     found = []
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+    for cell in json.loads((DOCS / path).read_text(encoding="utf-8"))["cells"]:
         source = unescape("".join(cell["source"]))
         found.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
     return "\n\n".join(found) + "\n"
+
+
+def find_page(name: str) -> Path:
+    """Return the file of a page: one of `docs/`, or the README beside that folder."""
+    return (ROOT if name == "README" else DOCS) / f"{name}.md"
+
+
+def produce_page(name: str, target: Path) -> str:
+    """Return the text of a page as it would be written today; its pictures go to `target`."""
+    with tempfile.TemporaryDirectory() as folder, registry.kept():
+        return produce(find_page(name).read_text(encoding="utf-8"), Page(name, Path(folder), target))
+
+
+# Comparing
+
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.(\d+))?(?:e([+-]\d+))?(?![\w.]*\w)")
+CHANCE = re.compile(
+    r"\d{8}-\d{6}-\w{6}|\d{4}-\d\d-\d\dT\S+|\d+ of \d+ parts|[\d.]+ (?:(?:s|min|ms|chunks)\b|GiB are free)"
+)
+"""Names of runs, dates, times, free memory, and parts, which depend on the number of processors."""
+
+
+def merge(old: str, new: str) -> tuple[str, list[str]]:
+    """Return a page with its old lines kept where the new ones say the same, and the lines that differ."""
+    before, after = old.splitlines(), new.splitlines()
+    merged, differ = [], []
+    said, says = hide_chance(before), hide_chance(after)
+    matcher = difflib.SequenceMatcher(None, list(map(strip_numbers, said)), list(map(strip_numbers, says)), False)
+    for kind, start, end, first, last in matcher.get_opcodes():
+        if kind == "equal":
+            for place, other in zip(range(start, end), range(first, last), strict=True):
+                same = is_same_line(said[place], says[other])
+                merged.append(before[place] if same else after[other])
+                differ += [] if same else [f"- {before[place]}", f"+ {after[other]}"]
+        else:
+            merged += after[first:last]
+            differ += [*(f"- {line}" for line in before[start:end]), *(f"+ {line}" for line in after[first:last])]
+    return "\n".join(merged) + "\n", differ
+
+
+def hide_chance(lines: list[str]) -> list[str]:
+    """Return lines without what differs each time or on each processor: times, names of runs, columns of ulp."""
+    hidden, column = [], slice(0)
+    for line in lines:
+        if found := re.search(r"\S( +error_ulp)", line):
+            column = slice(*found.span(1))
+        elif not line.strip():
+            column = slice(0)
+        hidden.append(CHANCE.sub("", line[: column.start] + line[column.stop :] if column.stop else line))
+    return hidden
+
+
+def strip_numbers(line: str) -> str:
+    """Return the words of a line: columns may be wider, and numbers others."""
+    return re.sub(r"[\s-]+", " ", NUMBER.sub("0", line))
+
+
+def is_same_line(old: str, new: str) -> bool:
+    """Return whether two lines with the same words have the same numbers, to rounding."""
+    return all(map(is_same_number, NUMBER.finditer(old), NUMBER.finditer(new)))
+
+
+def is_same_number(old: re.Match[str], new: re.Match[str]) -> bool:
+    """Return whether two printed numbers agree to two of their last decimals; those below 1e-9 are rounding errors."""
+    one, other = float(old[0]), float(new[0])
+    unit = max(10.0 ** (int(each[2] or 0) - len(each[1])) if each[1] else 0.0 for each in (old, new))
+    return max(abs(one), abs(other)) < 1e-9 or abs(one - other) <= 2.001 * unit
+
+
+def update_page(name: str, *, check: bool) -> list[str]:
+    """Write a page anew where it differs, and its pictures, or with `check` nothing; return what differs."""
+    path = find_page(name)
+    with tempfile.TemporaryDirectory() as folder:
+        merged, differ = merge(path.read_text(encoding="utf-8"), produce_page(name, Path(folder)))
+        for made in sorted(Path(folder).glob("pictures/*")):
+            kept = DOCS / "pictures" / made.name
+            if not kept.is_file() or measure_picture(kept) != measure_picture(made):
+                differ.append(f"{kept.name} is missing or has another size")
+            if not check:
+                shutil.copy(made, kept)
+    if not check:
+        path.write_text(merged, encoding="utf-8")
+    return differ
+
+
+def measure_picture(path: Path) -> tuple[str, ...]:
+    """Return the width and height of a PNG (third edition, 11.2.1) or an SVG."""
+    if path.suffix == ".png":
+        return tuple(map(str, struct.unpack(">II", path.read_bytes()[16:24])))
+    found = re.search(r'<svg[^>]*? width="([^"]*)" height="([^"]*)"', path.read_text(encoding="utf-8"))
+    return found.groups() if found else ()
+
+
+def main() -> int:
+    """Write the pages that are named, or all of them and the notebooks; with `--check`, only compare."""
+    parser = argparse.ArgumentParser(description="Run what the pages of the docs show and write its output into them.")
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help="such as masks; all pages if none is named")
+    parser.add_argument("--check", action="store_true", help="change nothing; print the lines that differ")
+    options = parser.parse_args()
+    differ = 0
+    for name in options.pages or PAGES:
+        lines = update_page(name, check=options.check)
+        print(name, *lines, sep="\n", flush=True)
+        differ += bool(lines)
+    if not (options.pages or options.check):
+        for notebook in sorted((DOCS / "notebooks").glob("*.ipynb")):
+            keep(notebook)
+    return int(options.check and differ > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

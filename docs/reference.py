@@ -1,6 +1,6 @@
 """What the files of the package say of themselves, as pages: rules, forms, metrics, mistakes, conventions, settings.
 
-A page has lines `<!-- reference: masks -->`, and what stands there is made from the members when the site is built.
+A page has a line `<!-- reference: masks -->`; `produce.py` writes what the members say below it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def picture(group: str, example: Example) -> str:
         where.append(f"head {example.head + 1} of {example.heads}")
     if example.offset:
         where.append(f"the first query at place {example.offset}")
-    heading = f"With {'; '.join(where)}:" if where else "With the usual settings:"
+    heading = f"With {'; '.join(where)}:" if where else "With the default settings:"
     lines = "\n".join(grid(example) if group == "mask" else numbers(group, example))
     source = f"\n\n(From {example.source}.)" if example.source else ""
     return f"{heading}\n\n```text\n{lines}\n```{source}"
@@ -198,7 +198,7 @@ def special(form: forms.Form) -> str:
     arrays = {0: "no array", 1: "one array"}.get(form.matrices, f"{form.matrices} arrays")
     said = [f"computed by {form.library}"] if form.library else []
     said += [f"in {form.dtype} at most"] if form.dtype else []
-    return "; ".join([*said, f"holds {arrays} of heads x queries x keys at once"]).capitalize()
+    return "; ".join([*said, f"keeps {arrays} of heads x queries x keys in memory"]).capitalize()
 
 
 def of_metrics() -> Iterator[str]:

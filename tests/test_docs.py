@@ -1,16 +1,11 @@
-"""What the documentation shows is run: the notebooks here, the pages when the site is built, by `docs/produce.py`."""
+"""The pages are kept as they are read, with what they show; here it is computed again, and links and pictures exist."""
 
 from __future__ import annotations
 
-import asyncio
-import importlib.metadata
-import importlib.util
-import json
 import math
 import re
-import struct
+import subprocess
 import sys
-import warnings
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -20,194 +15,211 @@ import pytest
 from attn_exp import forms, mistakes, rules
 from attn_exp.experiment import metrics
 from attn_exp.experiment.library_conventions import CONVENTIONS
+from docs import produce
+from docs.reference import PARTS, reference
 from tests import ROOT
 from tests.report.browser import need_chromium
 
-DOCS, README = ROOT / "docs", ROOT / "README.md"
+DOCS = ROOT / "docs"
+FILES = [*ROOT.glob("*.md"), *DOCS.glob("*.md")]
+PART = r"<!-- reference: {} -->\n\n(.*?)\n\n<!-- end -->"
 
 
-def outputs(name: str) -> list[str]:
-    """Run a notebook in a kernel of its own and return what its cells show, as text."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the Jupyter libraries are not ours
-        nbformat, nbclient = importlib.import_module("nbformat"), importlib.import_module("nbclient")
-        notebook = nbformat.read(DOCS / "notebooks" / f"{name}.ipynb", as_version=4)
-        client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}})
-        asyncio.run(client.async_execute())
-    shown = [each for cell in notebook.cells if cell.cell_type == "code" for each in cell.outputs]
-    return [each.get("text") or each["data"].get("text/html") or each["data"]["text/plain"] for each in shown]
+def read(name: str) -> str:
+    """Return a page as it is kept."""
+    return produce.find_page(name).read_text(encoding="utf-8")
 
 
 @pytest.mark.long
-def test_the_notebook_of_the_documents_runs_and_every_printed_result_agrees() -> None:
-    shown = outputs("five_documents")
-    agreement = table(shown[0])
+@pytest.mark.parametrize("name", produce.PAGES)
+def test_a_page_shows_what_its_commands_print_today(name: str) -> None:
+    """Where this fails, `python docs/produce.py` writes the pages anew; read what it changes."""
+    pytest.importorskip("myst_parser", reason="pip install -e '.[docs,dask]'")
+    command = [sys.executable, "docs/produce.py", "--check", name]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_reference_page_says_what_its_members_say(part: str) -> None:
+    kept = [text for page in produce.PAGES for text in re.findall(PART.format(part), read(page), re.DOTALL)]
+    assert len(kept) == 1
+    assert produce.merge(kept[0] + "\n", reference(part) + "\n")[1] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.name)
+def test_every_link_and_picture_is_in_the_repository(file: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\(([^)\s]*)|<img src=\"([^\"]*)", text)
+    for link in filter(None, map("".join, links)):
+        path, _, anchor = link.partition("#")
+        target = file.parent / path if path else file
+        assert link.startswith("https://") or target.is_file(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings], link
+
+
+def test_pictures_are_small_and_each_is_shown() -> None:
+    texts = "".join(file.read_text(encoding="utf-8") for file in FILES)
+    for picture in (DOCS / "pictures").iterdir():
+        assert picture.stat().st_size < 150_000, picture
+        assert f"pictures/{picture.name}" in texts
+
+
+# What the notebooks say
+
+
+def numbers(name: str, heading: str) -> list[list[float]]:
+    """Return the rows of numbers of the table below a heading."""
+    section = read(name).split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = re.findall(r"^\w+((?: +\d[\d.]*)+)$", section, re.MULTILINE)
+    return [list(map(float, line.split())) for line in lines]
+
+
+def test_every_printed_result_of_the_documents_agrees_and_the_readme_says_so() -> None:
+    agreement = numbers("five_documents", "Do they agree?")
     assert len(agreement) == 8
-    assert all(results == agree for _, results, agree in agreement)
-    assert any("multi_head" in each and "printed_answer" in each for each in shown)
+    assert all(results == agree for results, agree in agreement)
+    said = re.findall(r"\| (\d+) of (\d+) \|", read("README"))
+    assert sum(int(right) for right, _ in said) == sum(results for results, _ in agreement)
+    assert all(right == printed for right, printed in said)
+    assert "79 of 79 published results agree." in read("reproduce")
 
 
-def table(html: str) -> list[list[str]]:
-    """Return the cells of a data frame's body."""
-    body = html.split("<tbody>")[1]
-    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in body.split("<tr>")[1:]]
-
-
-@pytest.mark.long
 def test_the_notebook_on_the_square_root_shows_what_it_says() -> None:
-    shown = outputs("why_divide_by_sqrt_d")
-    for size, unscaled, scaled, _ in table(shown[0]):
-        assert float(unscaled) == pytest.approx(float(size), rel=0.1)
-        assert float(scaled) == pytest.approx(1, rel=0.1)
-    entropies = [(float(row[1]), float(row[2])) for row in table(shown[1])]
-    assert all(0.85 * math.log(64) < scaled < math.log(64) for scaled, _ in entropies)
-    assert [unscaled for _, unscaled in entropies] == sorted((each for _, each in entropies), reverse=True)
+    variances = numbers("why_divide_by_sqrt_d", "The variance of the scores is d")
+    for size, (unscaled, scaled, _) in zip((4, 16, 64, 256, 1024), variances, strict=True):
+        assert unscaled == pytest.approx(size, rel=0.1)
+        assert scaled == pytest.approx(1, rel=0.1)
+    entropies = numbers("why_divide_by_sqrt_d", "So the softmax saturates")
+    assert all(0.85 * math.log(64) < row[0] < math.log(64) for row in entropies)
+    assert [row[1] for row in entropies] == sorted((row[1] for row in entropies), reverse=True)
     assert entropies[-1][1] < 0.2
-    slopes = [(float(row[1]), float(row[2])) for row in table(shown[2])]
+    slopes = numbers("why_divide_by_sqrt_d", "And a saturated softmax does not learn")
     assert all(scaled > 0.9 for scaled, _ in slopes)
     assert slopes[-1][1] < 0.1
-    assert "<svg" in shown[3] or "Drawing" in shown[3]
 
 
-@pytest.mark.long
-def test_the_notebook_of_the_worksheet_names_the_mistake_in_it() -> None:
-    shown = outputs("worksheet")
-    assert shown[0].startswith("<iframe")
-    assert "no_scale" in shown[1]
-    assert "all right" in shown[2]
-    assert "scores" in shown[4]
-
-
-@pytest.mark.parametrize("path", sorted((DOCS / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
-def test_a_notebook_is_kept_with_what_its_cells_show(path: Path) -> None:
-    """Readers on the web run nothing; `tools/keep_notebooks.py` runs them all and keeps what they show."""
-    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
-    silent = [cell for cell in cells if not cell["outputs"]]
-    assert len(silent) <= 1  # a cell that computes what the next ones show
-    assert {output["output_type"] for cell in cells for output in cell["outputs"]} <= {
-        "execute_result", "stream", "display_data",
-    }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def produce() -> Any:
-    sys.path.append(str(DOCS))
-    found = importlib.util.spec_from_file_location("produce", DOCS / "produce.py")
-    assert found and found.loader
-    module = importlib.util.module_from_spec(found)
-    sys.modules["produce"] = module
-    found.loader.exec_module(module)
-    return module
+# How pages are produced
 
 
 @pytest.fixture
-def page(produce: Any, tmp_path: Path) -> Any:
+def page(tmp_path: Path) -> Any:
     (tmp_path / "page").mkdir()
-    return produce.Page("page", tmp_path / "page", DOCS / "_produced/test")
+    return produce.Page("page", tmp_path / "page", tmp_path)
 
 
 @pytest.mark.long
-def test_commands_and_python_are_run_and_what_they_print_is_shown(produce: Any, page: Any) -> None:
-    text = "A\n```console\n$ echo one > file\n$ cat file\n```\nB\n```python\nx = 2\nprint(x)\nx + 1\n```\nC\n"
-    assert produce.produced(text, page) == (
-        "A\n```console\n$ echo one > file\n$ cat file\none\n```\nB\n"
-        "```python\nx = 2\nprint(x)\nx + 1\n```\n\n```text\n2\n```\n\n```text\n3\n```\nC\n"
+def test_commands_and_python_are_run_and_what_they_print_is_put_below(page: Any) -> None:
+    text = "A\n```sh\necho one > file\ncat file\n```\nB\n```python\nx = 2\nprint(x)\nx + 1\n```\nC\n"
+    made = (
+        "A\n```sh\necho one > file\ncat file\n```\n\n```text\n$ echo one > file\n$ cat file\none\n```\nB\n"
+        "```python\nx = 2\nprint(x)\nx + 1\n```\n\n```text\n2\n3\n```\nC\n"
     )
+    assert produce.produce(text, page) == made
+    assert produce.produce(made, page) == made
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [
-        "```console\n$ false\n```\n",
-        "```console fails\n$ true\n```\n",
-        "```console\nno dollar\n```\n",
-        "![It](outputs/latest/figures/weights.svg)\n",
+        "```sh\nfalse\n```\n",
+        "```sh fails\ntrue\n```\n",
+        '![It](pictures/it.svg "outputs/latest/figures/weights.svg")\n',
+        '![It](pictures/it.png "outputs/latest/report.png")\n',
     ],
 )
-def test_what_does_not_run_ends_the_build(text: str, produce: Any, page: Any) -> None:
+def test_what_does_not_run_is_an_error(text: str, page: Any) -> None:
     with pytest.raises(produce.PageError):
-        produce.produced(text, page)
+        produce.produce(text, page)
 
 
 @pytest.mark.long
-def test_what_fails_as_it_should_is_shown_with_what_it_says(produce: Any, page: Any) -> None:
-    text = produce.produced("```console fails\n$ python -m attn_exp head=0\n```\n", page)
-    said = "attn_exp: error: head=0: expected a whole number of at least 1"
-    assert text == f"```console\n$ python -m attn_exp head=0\n{said}\n```\n"
+def test_files_are_written_and_what_fails_as_it_should_is_shown(page: Any) -> None:
+    text = produce.produce(
+        "```yaml mine/a.yaml\na: 1\n```\n```sh fails\ncat mine/a.yaml && attn-exp head=0\n```\n", page
+    )
+    assert "```text\na: 1\nattn_exp: error: head=0: expected a whole number of at least 1\n```" in text
 
 
 @pytest.mark.long
-def test_files_are_written_where_they_say(produce: Any, page: Any) -> None:
-    text = produce.produced("```yaml:mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\n```\n", page)
-    assert text == "```{code-block} yaml\n:caption: mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\na: 1\n```\n"
+def test_a_picture_of_the_report_is_taken(page: Any) -> None:
+    need_chromium()
+    text = '```sh\npython -m attn_exp\n```\n![It](pictures/it.png "outputs/latest/report.png")\n'
+    produce.produce(text, page)
+    kept = produce.measure_picture(DOCS / "pictures/index-report.png")
+    assert produce.measure_picture(page.target / "pictures/it.png") == kept == ("1100", "1250")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("a 0.123  b", "a  0.124 b", True),
+        ("a 0.123", "a 0.128", False),
+        ("a 1.20e-03", "a 1.21e-03", True),
+        ("a 1.2e-16", "a 0", True),
+        ("3 heads", "4 heads", False),
+        ("one head", "two heads", False),
+        ("200 points, 8 s.", "200 points, 11 s.", True),
+        ("error  error_ulp  x\n0.0     1.0000  2", "error  error_ulp  x\n0.0     0.5000  2", True),
+        ("error  error_ulp  x\n0.0     1.0000  2", "error  error_ulp  x\n0.0     0.5000  3", False),
+        ("runs/20261130-002530-b8d223", "runs/20261201-112233-aaaaaa", True),
+    ],
+)
+def test_a_page_is_out_of_date_beyond_the_last_digits_of_its_numbers(old: str, new: str, same: bool) -> None:
+    merged, differ = produce.merge(f"{old}\nend\n", f"{new}\nend\n")
+    assert (differ == []) == same
+    assert merged.splitlines()[-2:] == [(old if same else new).splitlines()[-1], "end"]
+
+
+# The reference
 
 
 @pytest.mark.parametrize("group", ["mask", "score", "position", "normalizer"])
-def test_the_reference_shows_each_rule_with_its_settings_its_picture_and_its_source(group: str, produce: Any) -> None:
-    text = produce.reference(f"{group}s")
+def test_the_reference_shows_each_rule_with_its_settings_its_picture_and_its_source(group: str) -> None:
+    text = read(f"{group}s")
     for name in rules.names(group):
         section = text.split(f"## `{group}={name}`\n")[1].split("\n## ")[0]
         assert "```text\n" in section
         assert "0x" not in section
         for field in fields(rules.kind(group, name)) if group != "normalizer" else ():
             assert f"| `{group}.{name}.{field.name}` |" in section
-    assert {"mask": "-1 for an open side", "score": "a number above 0"}.get(group, "") in text
 
 
-def test_the_reference_draws_what_an_example_says(produce: Any) -> None:
-    text = produce.reference("masks").split("## `mask=window`\n")[1]
+def test_the_reference_draws_what_an_example_says() -> None:
+    text = read("masks").split("## `mask=window`\n")[1]
     assert "With left: `1`, right: `2`:" in text
     assert "query   1      █  █  █  █  ·\n" in text
-    alibi = produce.reference("scores").split("## `score=alibi`\n")[1]
+    alibi = read("scores").split("## `score=alibi`\n")[1]
     assert "logits after it         0    -0.25     -0.5\n" in alibi
 
 
-def test_the_reference_names_every_form_metric_mistake_convention_and_setting(produce: Any) -> None:
+def test_the_reference_names_every_form_metric_mistake_convention_and_setting() -> None:
     for name, members in {
         "forms": [f"## `{name}`" for name in forms.NAMES],
         "metrics": [f"| `{name}` |" for name in metrics.known()],
         "mistakes": [f"| `{name}` |" for name in mistakes.names()],
-        "conventions": [f"| `{name}` |" for name in CONVENTIONS],
+        "conventions": [
+            *(f"| `{name}` |" for name in CONVENTIONS),
+            "| `torch_mha` | may not attend | beside the first key | NaN |",
+        ],
         "settings": [
             "| `head` | how many heads, in variants that do not say it themselves | 2 |",
             "| `figures.width` |",
+            "| `sweep.zip` |",
+            "| `mask` | `array`, `causal`",
+            "| `embeddings.d_model` | none | a whole number of at least 1 |",
+            "| `projections.turned` | `false` | true or false |",
+            "| `variant.NAME.head` | none | a whole number of at least 1 |",
         ],
-        "sweep settings": ["| `sweep.zip` |"],
-        "groups": ["| `mask` | `array`, `causal`"],
-        "embeddings": ["| `embeddings.d_model` | none | a whole number of at least 1 |"],
-        "projections": ["| `projections.turned` | `false` | true or false |"],
-        "variant": ["| `variant.NAME.head` | none | a whole number of at least 1 |"],
     }.items():
-        text = produce.reference(name)
-        assert [member for member in members if member not in text] == []
-    assert "| `torch_mha` | may not attend | beside the first key | NaN |" in produce.reference("conventions")
+        assert [member for member in members if member not in read(name)] == []
 
 
-def test_long_sentences_of_a_command_stand_on_several_lines_and_tables_do_not(produce: Any) -> None:
+def test_long_sentences_of_a_command_stand_on_several_lines_and_tables_do_not() -> None:
     sentence, row = "a word " * 30, "cells  " * 30
-    lines = produce.wrapped(f"{sentence}\n\n{row}\n").split("\n")
-    assert " ".join(lines[:3]) == sentence.strip()
-    assert lines[3:] == ["", row, ""]
-
-
-def size(path: Path) -> tuple[int, int]:
-    """Read a picture's width and height (PNG, third edition, 11.2.1)."""
-    width, height = struct.unpack(">II", path.read_bytes()[16:24])
-    return width, height
-
-
-@pytest.mark.long
-def test_a_picture_of_the_report_is_taken_when_the_site_is_built(produce: Any, page: Any) -> None:
-    need_chromium()
-    text = "```console\n$ python -m attn_exp report=full\n```\n![It](outputs/latest/report.png)\n"
-    (place,) = re.findall(r"!\[It\]\(/(.*)\)", produce.produced(text, page))
-    taken = DOCS / place
-    assert size(taken) == size(DOCS / "report.png") == (1100, 1250)
-    assert taken.read_bytes() != (DOCS / "report.png").read_bytes()
-
-
-def test_a_report_that_is_not_there_ends_the_build(produce: Any, page: Any) -> None:
-    need_chromium()
-    with pytest.raises(produce.PageError, match=r"report\.html is not there"):
-        produce.produced("![It](outputs/latest/report.png)\n", page)
+    lines = produce.wrap(f"{sentence}\n\n{row}\n").split("\n")
+    assert " ".join(lines[:2]) == sentence.strip()
+    assert lines[2:] == ["", row, ""]

@@ -18,7 +18,7 @@ import pytest
 from docs.produce import changed
 from tests import ROOT
 
-FILE = re.compile(r"^```(?P<kind>python|yaml|diff):(?P<path>\S+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^```(?P<kind>python|yaml|diff) (?P<path>\S+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = re.split(r"\n## (?!\{)", (ROOT / "docs/extend.md").read_text(encoding="utf-8"))[1:]  # no template's heading
 RECIPES = {section.splitlines()[0]: section for section in SECTIONS if FILE.search(section)}
 HELP = "python -m attn_exp --help"
@@ -137,7 +137,8 @@ def test_the_last_section_names_the_tests_of_every_member() -> None:
 @pytest.mark.parametrize("title", RECIPES)
 def test_its_commands_run_and_its_member_is_listed(title: str, tmp_path: Path) -> None:
     folder, outcome = added(tmp_path, RECIPES[title]), OUTCOMES[title]
-    commands = re.findall(r"^\$ (.*)$", RECIPES[title], re.MULTILINE)
+    blocks = re.findall(r"^```sh(?: fails)?\n(.*?)^```$", RECIPES[title], re.MULTILINE | re.DOTALL)
+    commands = "".join(blocks).splitlines()
     answers = [run(folder, command) for command in commands]
     assert [answer.returncode for answer in answers] == [0] * (len(answers) - 1) + [outcome.code], answers
     assert outcome.said in answers[-1].stdout

@@ -22,25 +22,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-HEAD = """# The world's attention
+HEAD = """# Public implementations of attention
 
-What {count} public implementations of attention compute, each as it stands in its repository at the commit or the
-release that is named. None of their code is kept here: these are facts about it. They were read by hand first, and then
-asked with `attn-exp check`, which called {called} of them without a line written for them; the others need a wrapper
-of a few lines, a GPU, a library that was not at hand, or more than a minute.
+What {count} public implementations of attention compute, each at the commit or release named. The table holds facts
+about the code, not the code. Each was read by hand and then checked with `attn-exp check`, which called {called} of
+them as they are; the others need a wrapper of a few lines, a GPU, a library that was not available, or more than a
+minute.
 
-- **computes**: what the check found, in the words of a run. `mask=causal` says that it hides later tokens without being
-  asked; `convention=torch_mha`, that a mask's True hides. What it takes beside that, such as tables of positions, is
-  given so that it changes nothing. "In a way of its own" says that a layer's attention was seen from inside alone, not
-  how it makes queries, keys and values. Where there is a dash the check could not say it, and what was read stands
-  alone.
-- **rows without keys**: what a query gets that may see no key: NaN, zeros, the mean of all values, or other numbers.
-- **type inside**: float32 where that is what it computes in, or takes the softmax in, whatever it is given.
-- **read by hand**: how masks are meant, how causal ones lie where there are more keys than queries, what stands around
-  the attention, and what differs from the plain definition. "b t h d" and the like are the axes that it takes.
+- **computes**: what the check found, with the settings of a run. `mask=causal` means that later tokens are always
+  hidden; `convention=torch_mha` that True in a mask hides. Other arguments, such as tables of positions, got values
+  that change nothing. "In a way of its own" means that only the attention inside a layer was verified, not its
+  projections. A dash means that the check could not tell; then only the last column counts.
+- **rows without keys**: what a query gets that may see no key: NaN, zeros, the mean of all values, or other
+  numbers.
+- **type inside**: float32 if it computes in it, or takes the softmax in it, whatever the type of the input.
+- **read by hand**: the meaning of masks, where causal masks stand with more keys than queries, what is around the
+  attention, and what differs from the plain definition. "b t h d" and the like are its layout.
 
-Nothing in a row is a fault: what differs is mostly meant so. `tools/world.py` makes this page from local copies. A row
-that is wrong, or out of date, is worth an issue.
+A difference is no fault: most are intended. `tools/world.py` makes this page from local copies. Please report a row
+that is wrong or out of date.
 
 | implementation | name | called | computes | rows without keys | type inside | read by hand |
 | --- | --- | --- | --- | --- | --- | --- |
