@@ -83,7 +83,7 @@ def test_two_that_compute_the_same_agree_whatever_their_axes_and_names() -> None
             bottom_right,
             top_left,
             "",
-            "where t and s differ: bottom_right aligns causal masks bottom right, with NaN for queries that see no key",
+            "where t and s differ: bottom_right aligns causal masks bottom right",
         ),
         (
             bottom_right,

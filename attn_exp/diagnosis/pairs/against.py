@@ -2,8 +2,8 @@
 
 Each is first checked against the definition; that names its mistakes. Then both run the same cases, each with its own
 library, layout, argument names and mask convention. `parting.py` explains the differences between their answers.
-Modules get the same weights (`both.exchanged`); if weights cannot be exchanged, or one takes q, k, v and the other x,
-each is compared with the definition on its own input.
+Modules get the same weights; if weights cannot be exchanged, or one takes q, k, v and the other x, each is compared
+with the definition on its own input.
 """
 
 from __future__ import annotations
@@ -12,33 +12,28 @@ import copy
 import inspect
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
 from time import perf_counter
 
 import numpy as np
 
 from attn_exp.diagnosis.asking.case import Case
-from attn_exp.diagnosis.asking.layouts import axes
-from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.calling.behaviour import leak, masked
+from attn_exp.diagnosis.asking.layouts import WIDE, axes, has_batch, has_heads, is_joined
+from attn_exp.diagnosis.asking.offer import Offer, at_of
+from attn_exp.diagnosis.asking.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
+from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.calling.behaviour import masked
+from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import SINGLE
 from attn_exp.diagnosis.explaining.smallest import MOST_CALLS, as_python, small_case, smaller
+from attn_exp.diagnosis.finding import ways_to_call, ways_to_mask
 from attn_exp.diagnosis.judging.check import check
+from attn_exp.diagnosis.judging.check_layer import is_layer, look
 from attn_exp.diagnosis.judging.judge_answers import Tell
-from attn_exp.diagnosis.pairs.both import (
-    Asked,
-    Both,
-    asked_of_both,
-    called,
-    common_request,
-    matrices_of_both,
-    names_of,
-    rules_of,
-)
-from attn_exp.diagnosis.pairs.parting import EMPTY_ROWS, FOLLOWS, Cause, Pair, causes, first_stage
-from attn_exp.diagnosis.pairs.traces import compare_traces
+from attn_exp.diagnosis.pairs.parting import EMPTY_ROWS, FOLLOWS, Pair, compare_traces, find_causes
 from attn_exp.errors import NOT_VERIFIED, RIGHT
 from attn_exp.experiment.verdict import (
     ABSENT,
@@ -54,12 +49,41 @@ from attn_exp.experiment.verdict import (
     decide,
 )
 from attn_exp.own_code import OwnFunction, held
+from attn_exp.rules.masks.causal import Causal
 
 OFFERS = {"mask": "a mask", "added": "numbers to add to the logits", "padding": "a mask of filler",
           "lengths": "lengths", "causal": "a word for causal", "window": "a window", "scale": "a scale",
           "softcap": "a cap of the logits", "alibi": "slopes", "sinks": "sinks", "W_o": "W_o",
           "b_q": "biases"}  # fmt: skip
 """Arguments that only one of the two may take, in words for the user."""
+OWN = ("convention", "layout", "dtype", "takes", "device")
+"""Settings that say how a function wants its input, not what it computes; each side has its own."""
+BY_MASK = ("causal", "window", "padding", "lengths")
+"""Roles that a mask can replace if a function has no argument for them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One of the two: its name, its verdict, and how to call it; `rules` are settings that nobody requested but under
+    which it is right."""
+
+    own: OwnFunction
+    name: str
+    verdict: Verdict
+    function: Bound
+    caller: Caller
+
+    @property
+    def rules(self) -> list[str]:
+        return [word for word in self.verdict.right_under.split() if word.partition("=")[0] not in OWN]
+
+    def takes(self, role: str) -> bool:
+        """Return whether it takes a role, by an argument of its own or by a mask."""
+        offer = self.caller.offer
+        return offer.takes(role) or (role in BY_MASK and offer.takes("mask"))
+
+
+Both = tuple[Asked, Asked]
 
 
 def against(
@@ -70,149 +94,44 @@ def against(
     Raises:
         UserError: what one of them takes is not known, or a setting does not apply to it.
     """
-    start = perf_counter()
-    names = two_names(one, other)
-    asked = []
-    for own, name in zip((apart(one), apart(other)), names, strict=True):
-        verdict = check(own, request, quick, partial(told_of, tell, name))
-        if verdict.uncalled:
-            return replace(verdict, name=name)
-        asked.append(Asked(own, name, verdict))
+    start, names = perf_counter(), distinct_names(one, other)
+    functions, verdicts = (copy_module(one), copy_module(other)), list[Verdict]()
+    for own, name in zip(functions, names, strict=True):
+        tell(name)
+        verdicts.append(check(own, request, quick))
+        if verdicts[-1].uncalled:
+            return replace(verdicts[-1], name=name)
     with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        verdict = of_both((asked[0], asked[1]), request, quick, tell)
+        silent = [
+            f"{name} gives no answer: {verdict.computes.rstrip('.')}"
+            for name, verdict in zip(names, verdicts, strict=True)
+            if has_no_answer(verdict)
+        ]
+        if silent:
+            reason = f"{'. '.join(silent)}."
+            verdict = decide(replace(conclude(names, verdicts, request, [], []), computes=reason), (), reason)
+        else:
+            tell("both, the same questions")
+            verdict = compare(functions, names, verdicts, request, quick)
+    tell("")
     return replace(verdict, seconds=perf_counter() - start)
 
 
-def told_of(tell: Tell, name: str, rung: str) -> None:
-    """Report progress, with the name of the function being checked."""
-    tell(f"{name}, {rung}" if rung else "")
-
-
-def two_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
+def distinct_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
     """Return a distinct name for each: the function's name, with its file or number if needed."""
-    long = [own.target or f"{own.file}:{own.name}" for own in (one, other)]
-    short = [f"{target.rpartition(':')[0].replace(chr(92), '/').rpartition('/')[2]}:{own.name}"
-             for own, target in zip((one, other), long, strict=True)]  # fmt: skip
-    for first, second in ((one.name, other.name), (short[0], short[1]), (long[0], long[1])):
+    targets = [own.target or f"{own.file}:{own.name}" for own in (one, other)]
+    for first, second in ((one.name, other.name), targets):
         if first != second:
             return first, second
     return f"{one.name} (first)", f"{other.name} (second)"
 
 
-def apart(own: OwnFunction) -> OwnFunction:
+def copy_module(own: OwnFunction) -> OwnFunction:
     """Copy a module instance, so that weights can be written into it; return other functions unchanged."""
     if not hasattr(own.function, "state_dict") or inspect.isclass(own.function):
         return own
     return replace(own, function=copy.deepcopy(own.function))
-
-
-def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
-    """Compare two functions that have been checked."""
-    silent = [side for side in both if has_no_answer(side.verdict)]
-    if silent:
-        said = ". ".join(f"{side.name} gives no answer: {side.verdict.computes.rstrip('.')}" for side in silent)
-        return verdict_of(both, request, [], [], None, reason=f"{said}.")
-    tell("both, the same questions")
-    first, second = (called(side, request) for side in both)
-    common = common_request((first, second), request)
-    if common is not request:
-        first, second = (called(side, common) for side in both)
-    same = matrices_of_both(first, second)
-    if same is None:
-        return by_definition((first, second), request)
-    both, how = same
-    pairs, parted, digits, rounding = compared(both, common, quick)
-    names, verdicts = names_of(both), (both[0].verdict, both[1].verdict)
-    found = by_themselves(both)
-    if found and common is not request and not parted:
-        found.append(Cause((), f"Asked under {' '.join(sorted(common.typed))} they agree", known=True))
-    if rules_of(both[0]) != rules_of(both[1]) and common is request:
-        parted = []  # one follows a rule unprompted that the other cannot be asked for
-    elif plain_part(parted, pairs) and how and not any(map(is_unlike_definition, verdicts)):
-        said = f"Each is right with its own matrices, but not {how}: they read them in another order"
-        found.append(Cause(tuple({pair.case.rung: 0 for pair in parted}), said, known=True))
-    else:
-        found += causes(parted, pairs, verdicts, names, digits)
-    said = compare_traces((both[0].called, both[1].called), parted[0].case, names) if parted else ""
-    found += [Cause((), said)] if said else []
-    if parted and not any(cause.known for cause in found):
-        found.append(Cause((), first_stage((both[0].called, both[1].called), parted[0].case, names, digits)))
-    findings = [Finding(CALLED, HELD, said_of_calls(both, how)), *findings_of(pairs, parted, names, digits, rounding)]
-    findings += [*only_one_offers(both), *nan_behind_a_mask(both, pairs)]
-    tell("the smallest input on which they differ")
-    lost = parted or [pair for pair in pairs if pair.part(digits)]
-    small = smallest_of_both(both, lost, digits) if lost else None
-    tell("")
-    return verdict_of(both, request, found, findings, small, alone=answered_by_one(pairs, names))
-
-
-def answered_by_one(pairs: Sequence[Pair], names: tuple[str, str]) -> tuple[str, ...]:
-    """Return the required cases that only one function answered."""
-    alone = {pair.case.rung: pair.answers[1].output is None for pair in pairs if not (pair.both or pair.case.optional)}
-    if not any(pair.both for pair in pairs):
-        return ("every question (there is none that both answered)",)
-    return tuple(f"{rung} (only {names[not is_first]} answers)" for rung, is_first in alone.items())
-
-
-def is_unlike_definition(verdict: Verdict) -> bool:
-    """Return whether a function is wrong, and not right under other settings either."""
-    return verdict.is_wrong and not verdict.right_under
-
-
-def compared(both: Both, common: Request, quick: bool) -> tuple[list[Pair], list[Pair], int, str]:
-    """Return the cases that any of the two answered, those on which they differ, bits compared, and a rounding note."""
-    pairs = [pair for pair in asked_of_both(both, common, quick) if not pair.silent]
-    digits, rounding = bits_to_judge_by(pairs)
-    return pairs, [pair for pair in pairs if pair.part(digits)], digits, rounding
-
-
-def plain_part(parted: Sequence[Pair], pairs: Sequence[Pair]) -> bool:
-    """Return whether the two differ on the plainest case."""
-    return bool(parted) and parted[0].case.rung == pairs[0].case.rung
-
-
-def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
-    """Return to how many bits the answers are compared, and a note on rounding.
-
-    If plain cases show that one of the two computes in float32, all are compared to the bits of float32.
-    """
-    own = min((pair.digits for pair in pairs if pair.both), default=53)
-    first = next((pair for pair in pairs if pair.both), None)
-    if first is None:
-        return own, ""
-    if own <= SINGLE or first.part(SINGLE) or not any(pair.part(own) and not pair.part(SINGLE) for pair in pairs):
-        gaps = [pair.gap for pair in pairs if pair.gap is not None and not pair.part(own)]
-        return own, f"within {max(gaps, default=0.0) * 2.0 ** (own - 1):.2g} units in the last place"
-    gaps = [pair.gap for pair in pairs if pair.gap is not None and not pair.part(SINGLE)]
-    units = f"{max(gaps) * 2.0 ** (SINGLE - 1):.2g} units of float32"
-    return SINGLE, f"apart by up to {max(gaps):.1g} of the largest number: {units}, in which one of them computes"
-
-
-# What the report says
-
-
-def by_themselves(both: Both) -> list[Cause]:
-    """Return differences that need no cases: a rule that only one follows, or opposite mask polarity."""
-    made = list[Cause]()
-    rules = [" ".join(rules_of(side)) for side in both]
-    if rules[0] != rules[1]:
-        said = [
-            f"{side.name} is right under {rule} without being told" if rule else f"{side.name} is not"
-            for side, rule in sorted(zip(both, rules, strict=True), key=lambda pair: not pair[1])
-        ]
-        made.append(Cause(("values",), ", ".join(said), known=True))
-    turned = [side for side in both if not side.verdict.passed and "convention=" in side.verdict.right_under]
-    if len(turned) == 1:
-        name, words = turned[0].name, turned[0].verdict.right_under
-        said_of_masks = f"The masks of {name} mean the opposite, as {words} has them; it was given such"
-        made.append(Cause(("masks",), said_of_masks, known=True))
-    return made
-
-
-def differently_given(both: Both) -> bool:
-    """Return whether the two get different extra arguments or differently packed arrays."""
-    return all(side.caller for side in both) and len({side.called.offer.said for side in both}) > 1
 
 
 def has_no_answer(verdict: Verdict) -> bool:
@@ -220,28 +139,196 @@ def has_no_answer(verdict: Verdict) -> bool:
     return any((one.rung, one.state) == (ANSWERED, BROKEN) or one.state == NOT_VERIFIED for one in verdict.findings)
 
 
-def said_of_calls(both: Both, how: str) -> str:
-    """Describe how each is called."""
-    said = []
-    for side in both:
-        caller = side.called
-        what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x"
-        masks = f", {caller.masking}" if str(caller.masking) else ""
-        own = f", under {side.verdict.right_under}" if side.verdict.right_under else ""
-        what += f", {caller.offer.said}" if caller.offer.said else ""
-        said.append(f"{side.name} with {what}, {caller.library.name}, {caller.dtype}{masks}{own}")
-    return "; ".join([*said, *([how] if how else [])])
+# The same cases and weights for both
 
 
-def findings_of(
-    pairs: Sequence[Pair], parted: Sequence[Pair], names: tuple[str, str], digits: int, rounding: str
-) -> Iterator[Finding]:
+def find_calls(
+    functions: Sequence[OwnFunction], names: Sequence[str], verdicts: Sequence[Verdict], common: Request
+) -> Both:
+    """Find out how to call each of the two, under its own convention."""
+    made = list[Asked]()
+    for own, name, verdict in zip(functions, names, verdicts, strict=True):
+        words = [word for word in verdict.right_under.split() if word.partition("=")[0] in OWN]
+        request = with_words(common, " ".join(words)) if words else common
+        tried = ways_to_call.how_to_call(own, request, look(own, request) if is_layer(own.function) else None)
+        made.append(Asked(own, name, verdict, tried.function, ways_to_mask.with_its_mask(tried.caller, tried.function)))
+    return made[0], made[1]
+
+
+def common_request(both: Both, request: Request) -> Request:
+    """Return the request for both: the user's settings, plus the rules under which one of them is right.
+
+    The rules are added only if both follow or take them.
+    """
+    words = list(dict.fromkeys([*both[0].rules, *both[1].rules]))
+    if not words or any(word.partition("=")[0].split(".")[0] in request.said for word in words):
+        return request
+    told = all(set(words) <= {*side.rules} or (words == ["mask=causal"] and side.takes("causal")) for side in both)
+    return with_words(request, " ".join(words)) if told else request
+
+
+def share_weights(both: Both) -> str | None:
+    """Give both the same weights and say so; empty if they need none, None if they cannot run the same cases."""
+    first, second = (side.function for side in both)
+    alike = both[0].caller.offer.core == both[1].caller.offer.core
+    if not alike or (first.inside is None) != (second.inside is None):
+        return None
+    if first.inside is None:
+        return ""
+    with suppress(RuntimeError, ValueError, AttributeError):  # other names or shapes, or no module of PyTorch
+        second.origin.load_state_dict(first.origin.state_dict())
+        return f"with the parameters of {both[0].name} in both"
+    return None
+
+
+def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
+    """Yield each case that any of the two answers, with both answers."""
+    for asked in cases_of_both(both, common, quick):
+        case = ways_to_call.rounded(ways_to_call.rounded(asked, both[0].caller), both[1].caller)
+        if not any(ways_to_call.beyond(side.caller, case) for side in both):
+            answers = (both[0].caller(case), both[1].caller(case))
+            bits = [ways_to_call.digits_of(side.caller, answer) for side, answer in zip(both, answers, strict=True)]
+            pair = Pair(case, answers, min(bits))
+            yield from () if pair.silent else (pair,)
+
+
+def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
+    """Yield the cases that fit both, and those that reveal different conventions."""
+    offer, layout, inside = joint_offer(both), joint_layout(both), both[0].function.inside
+    if not offer.core:
+        yield from layer_cases(common, offer, quick, inside)
+        if offer.takes("mask"):
+            yield hide_one_row(LayerMaker(common, offer, inside).case(EMPTY_ROWS, 6, 6))
+        return
+    asked = list(core_cases(common, offer, layout, quick))
+    yield from asked
+    maker = HeadsMaker(common, offer, layout, layout, one_size=0)
+    align = all(side.caller.offer.takes("causal") or not side.caller.offer.takes("mask") for side in both)
+    if (common.is_causal or offer.takes("causal")) and align:
+        masks = common.masks if common.is_causal else (*common.masks, Causal())
+        for rows, keys in ((5, 9), (9, 5)):
+            yield maker.case("causal, unequal lengths", rows, keys, masks=masks, optional=True)
+    if maker.heads > 1 and common.kv_head is None and not any(case.rung == "shared heads" for case in asked):
+        yield maker.case("shared heads", 7, 7, groups=2, optional=True)
+    if offer.takes("mask"):
+        yield hide_one_row(maker.case(EMPTY_ROWS, 6, 6))
+
+
+def hide_one_row(case: Case) -> Case:
+    """Return a case in which one query sees no key."""
+    sizes = at_of(case)
+    seen = np.ones((sizes.rows, sizes.keys), np.bool_)
+    seen[sizes.rows // 2] = False
+    return replace(masked(case, seen), optional=True)
+
+
+def joint_offer(both: Both) -> Offer:
+    """Return the arguments that both accept."""
+    first, second = both
+    offer, more = first.caller.offer, second.caller.offer.parameters
+    roles = {role: name for role, name in offer.parameters.items() if second.takes(role)}
+    roles |= {role: name for role, name in more.items() if role not in roles and first.takes(role)}
+    return replace(offer, parameters=roles, positional=(), defaults={})
+
+
+def joint_layout(both: Both) -> str:
+    """Return the layout of the cases: without batch or heads if one of the two has none."""
+    layouts = [side.caller.layout for side in both]
+    if all(map(is_joined, layouts)):
+        return WIDE
+    with_batch, with_heads = all(map(has_batch, layouts)), all(map(has_heads, layouts))
+    return ("bhtd" if with_heads else "btd") if with_batch else "htd" if with_heads else "td"
+
+
+# The comparison
+
+
+def compare(
+    functions: Sequence[OwnFunction], names: tuple[str, str], verdicts: Sequence[Verdict], request: Request, quick: bool
+) -> Verdict:
+    """Compare two functions that have been checked."""
+    both = find_calls(functions, names, verdicts, request)
+    common = common_request(both, request)
+    both = both if common is request else find_calls(functions, names, verdicts, common)
+    how = share_weights(both)
+    if how is None:
+        return compare_by_definition(both, request)
+    pairs = list(ask_both(both, common, quick))
+    digits, rounding = bits_to_judge_by(pairs)
+    parted = [pair for pair in pairs if pair.part(digits)]
+    found, callers = differing_rules(both), [side.caller for side in both]
+    if found and common is not request and not parted:
+        found.append(f"Asked under {' '.join(sorted(common.typed))} they agree")
+    if both[0].rules != both[1].rules and common is request:
+        parted = []  # one follows a rule unprompted that the other cannot be asked for
+    elif parted and how and parted[0] is pairs[0] and not any(map(is_unlike_definition, verdicts)):
+        found.append(f"Each is right with its own matrices, but not {how}: they read them in another order")
+    else:
+        found += find_causes(parted, pairs, verdicts, names, digits)
+    found += filter(None, [compare_traces(callers, parted[0].case, names)] if parted else ())
+    findings = [
+        Finding(CALLED, HELD, "; ".join(filter(None, (*map(describe_call, both), how)))),
+        *findings_of(pairs, parted, names),
+        *([Finding("rounding", REMARK if digits == SINGLE else HELD, rounding)] if rounding else []),
+        *offered_by_one(both),
+    ]
+    lost = parted or [pair for pair in pairs if pair.part(digits)]
+    small = smallest_of_both(both, lost, digits) if lost else None
+    required = [pair for pair in pairs if not (pair.both or pair.case.optional)]
+    alone = tuple({f"{one.case.rung} (only {names[one.answers[0].output is None]} answers)": 0 for one in required})
+    alone = alone if any(pair.both for pair in pairs) else ("every question (there is none that both answered)",)
+    return decide(conclude(names, verdicts, request, found, findings, small), alone)
+
+
+def is_unlike_definition(verdict: Verdict) -> bool:
+    """Return whether a function is wrong, and not right under other settings either."""
+    return verdict.is_wrong and not verdict.right_under
+
+
+def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
+    """Return to how many bits the answers are compared, and a note on rounding.
+
+    If the first case shows that one of the two computes in float32, all are compared to the bits of float32.
+    """
+    answered = [pair for pair in pairs if pair.both]
+    own = min((pair.digits for pair in answered), default=53)
+    is_single = own > SINGLE and bool(answered) and not answered[0].part(SINGLE)
+    digits = SINGLE if is_single and any(pair.part(own) and not pair.part(SINGLE) for pair in answered) else own
+    units = max((pair.gap for pair in answered if not pair.part(digits)), default=0.0) * 2.0 ** (digits - 1)
+    if digits == own:
+        return own, f"within {units:.2g} units in the last place" if answered else ""
+    return digits, f"apart by up to {units:.2g} units of float32, in which one of them computes"
+
+
+def differing_rules(both: Both) -> list[str]:
+    """Return differences that need no cases: a rule that only one follows, or opposite mask polarity."""
+    made, rules = list[str](), [" ".join(side.rules) for side in both]
+    if rules[0] != rules[1]:
+        said = [
+            f"{side.name} is right under {rule} without being told" if rule else f"{side.name} is not"
+            for side, rule in sorted(zip(both, rules, strict=True), key=lambda pair: not pair[1])
+        ]
+        made.append(", ".join(said))
+    turned = [side for side in both if not side.verdict.passed and "convention=" in side.verdict.right_under]
+    if len(turned) == 1:
+        name, words = turned[0].name, turned[0].verdict.right_under
+        made.append(f"The masks of {name} mean the opposite, as {words} has them; it was given such")
+    return made
+
+
+def describe_call(side: Asked) -> str:
+    caller = side.caller
+    what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x"
+    more = filter(None, (caller.offer.said, caller.library.name, caller.dtype, str(caller.masking)))
+    under = f", under {side.verdict.right_under}" if side.verdict.right_under else ""
+    return f"{side.name} with {', '.join((what, *more))}{under}"
+
+
+def findings_of(pairs: Sequence[Pair], parted: Sequence[Pair], names: tuple[str, str]) -> Iterator[Finding]:
     """Yield a finding for each kind of case."""
-    lost = {pair.case for pair in parted}
     for rung in dict.fromkeys(pair.case.rung for pair in pairs):
-        questions = [pair for pair in pairs if pair.case.rung == rung]
-        bad = [pair for pair in questions if pair.case in lost]
-        alone = [pair for pair in questions if not pair.both]
+        bad = [pair for pair in parted if pair.case.rung == rung]
+        alone = [pair for pair in pairs if pair.case.rung == rung and not pair.both]
         if bad:
             yield Finding(rung, BROKEN, bad[0].how_far())
         elif alone:
@@ -250,103 +337,69 @@ def findings_of(
             yield Finding(rung, ABSENT, f"only {names[1 - mute]} answers{error}")
         else:
             yield Finding(rung, HELD)
-    if rounding:
-        yield Finding("rounding", REMARK if digits == SINGLE else HELD, rounding)
 
 
-def only_one_offers(both: Both) -> Iterator[Finding]:
+def offered_by_one(both: Both) -> Iterator[Finding]:
     """Yield the arguments that only one of the two takes."""
     for role, words in OFFERS.items():
-        takers = [side for side in both if side.called.offer.takes(role)]
+        takers = [side for side in both if side.caller.offer.takes(role)]
         if len(takers) == 1:
-            word = takers[0].called.offer.parameters[role]
+            word = takers[0].caller.offer.parameters[role]
             yield Finding(words, ABSENT, f"only {takers[0].name} takes {words} ({word})")
 
 
-def nan_behind_a_mask(both: Both, pairs: Sequence[Pair]) -> Iterator[Finding]:
-    """Yield a remark if NaN in a hidden value reaches the output of only one of the two."""
-    case = pairs[0].case if pairs else None
-    if case is None or case.given.q is None or case.given.v is None:
-        return
-    if not all(side.called.offer.takes("mask") for side in both):
-        return
-    seen = np.ones((case.given.q.shape[2], case.given.v.shape[2]), np.bool_)
-    seen[:, -1] = False
-    states = [leak(side.called, masked(case, seen))[0].state for side in both]
-    if set(states) == {REMARK, HELD}:
-        yield Finding("NaN behind a mask", REMARK, f"it reaches the answer of {both[states.index(REMARK)].name} alone")
-
-
-def verdict_of(
-    both: Both,
-    request: Request,
-    found: Sequence[Cause],
-    findings: Sequence[Finding],
-    small: tuple[Smallest, Smallest] | None,
-    *,
-    alone: tuple[str, ...] = (),
-    reason: str = "",
-) -> Verdict:
-    """Return the verdict on both; `alone` are cases that one answered, `reason` is why nothing was compared."""
-    first, second = both
-    passed = not found
-    shared = passed and first.verdict.mistakes == second.verdict.mistakes and first.verdict.is_wrong
-    agree = "They agree on all questions that both answered"
-    agree += ", each given its input in its own way" if differently_given(both) else ""
-    agree += f"; both compute {first.verdict.computes}" if shared else ""
-    said = ". ".join(cause.sentence().rstrip(".") for cause in found) or reason or agree
-    names = dict.fromkeys(name for side in both if side.verdict.is_wrong for name in side.verdict.mistakes)
-    own = [side.verdict for side in both]
-    sides = tuple(
-        Side(side.name, verdict.outcome, verdict.computes, verdict.mistakes, verdict.right_under, one)
-        for side, verdict, one in zip(both, own, small or (None, None), strict=True)
-    )
-    return decide(Verdict(
-        first.name, passed, () if passed else tuple(names), said, tuple(findings), request.words,
-        against=second.name, sides=sides,
-    ), alone, reason)  # fmt: skip
-
-
-def by_definition(both: Both, request: Request) -> Verdict:
+def compare_by_definition(both: Both, request: Request) -> Verdict:
     """Compare two functions that cannot run the same cases by their own verdicts."""
-    first, second = ({one.rung: one for one in side.verdict.findings} for side in both)
-    alike = both[0].called.offer.core == both[1].called.offer.core
+    names, verdicts = (both[0].name, both[1].name), [side.verdict for side in both]
+    first, second = ({one.rung: one.state for one in verdict.findings} for verdict in verdicts)
+    alike = both[0].caller.offer.core == both[1].caller.offer.core
     why = "their matrices cannot be exchanged" if alike else "one takes q, k, v and the other x"
     findings = [Finding("the same input", ABSENT, f"{why}: each is held against the definition with its own input")]
     for rung in first:
-        states: tuple[str, ...] = (first[rung].state, second[rung].state) if rung in second else ()
-        if states in ((HELD, HELD), (BROKEN, BROKEN)):
+        states = [first[rung], second.get(rung, "")]
+        if states[0] == states[1] and states[0] in (HELD, BROKEN):
             findings.append(Finding(rung, HELD, "" if states[0] == HELD else "neither follows the definition"))
         elif set(states) == {HELD, BROKEN}:
-            findings.append(Finding(rung, BROKEN, f"{both[states.index(BROKEN)].name} does not follow the definition"))
-    found = by_themselves(both)
-    wrong = [side for side in both if is_unlike_definition(side.verdict)]
-    names = [side.verdict.mistakes for side in both]
-    if wrong and (len(wrong) == 1 or names[0] != names[1] or not names[0]):
-        words = {side.name: f"computes {side.verdict.computes.rstrip('.')}" for side in wrong}
-        said = "; ".join(f"{side.name} {words.get(side.name, FOLLOWS)}" for side in both)
-        found.append(Cause((), said, known=True))
-    alone = () if all(side.verdict.outcome == RIGHT for side in both) else (f"the same input ({why})",)
-    return verdict_of(both, request, found, findings, None, alone=alone)
+            findings.append(Finding(rung, BROKEN, f"{names[states.index(BROKEN)]} does not follow the definition"))
+    found, wrong = differing_rules(both), [is_unlike_definition(verdict) for verdict in verdicts]
+    if any(wrong) and (not all(wrong) or verdicts[0].mistakes != verdicts[1].mistakes or not verdicts[0].mistakes):
+        said = [f"computes {one.computes.rstrip('.')}" if bad else FOLLOWS
+                for one, bad in zip(verdicts, wrong, strict=True)]  # fmt: skip
+        found.append(f"{names[0]} {said[0]}; {names[1]} {said[1]}")
+    alone = () if all(verdict.outcome == RIGHT for verdict in verdicts) else (f"the same input ({why})",)
+    return decide(conclude(names, verdicts, request, found, findings), alone)
 
 
-# The smallest input on which they differ
+def conclude(
+    names: tuple[str, str], verdicts: Sequence[Verdict], request: Request, found: Sequence[str],
+    findings: Sequence[Finding], small: tuple[Smallest, Smallest] | None = None,
+) -> Verdict:  # fmt: skip
+    """Return the verdict on both; they agree if no difference is `found`."""
+    first, second = verdicts
+    is_shared = not found and first.mistakes == second.mistakes and first.is_wrong
+    agree = "They agree on all questions that both answered"
+    agree += f"; both compute {first.computes}" if is_shared else ""
+    said = ". ".join(one.rstrip(".") for one in found) or agree
+    mistakes = dict.fromkeys(name for one in verdicts if one.is_wrong for name in one.mistakes) if found else ()
+    sides = tuple(
+        Side(name, verdict.outcome, verdict.computes, verdict.mistakes, verdict.right_under, one)
+        for name, verdict, one in zip(names, verdicts, small or (None, None), strict=True)
+    )
+    return Verdict(
+        names[0], not found, tuple(mistakes), said, tuple(findings), request.words, against=names[1], sides=sides
+    )
 
 
 def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int) -> tuple[Smallest, Smallest] | None:
     """Return the smallest input on which two functions differ, as code to paste for each."""
     first, second = both
-    if first.function is None or first.function.inside is not None:
+    if first.function.inside is not None:
         return None
-    case = parted[0].case
-    for count, small in enumerate(small_cases(case, first.called)):
-        if count > MOST_CALLS:
-            break
-        answers = (first.called(small), second.called(small))
+    for small in islice(small_cases(parted[0].case, first.caller), MOST_CALLS):
+        answers = (first.caller(small), second.caller(small))
         if Pair(small, answers, min(digits, 20)).part(digits):
-            return (
-                as_python(first.own, first.called, small, answers[0]),
-                as_python(second.own, second.called, small, answers[1]),
+            return as_python(first.own, first.caller, small, answers[0]), as_python(
+                second.own, second.caller, small, answers[1]
             )
     return None
 

@@ -1,4 +1,4 @@
-"""Explain how two implementations differ: how each answers the cases in question, and the first stage that differs.
+"""Explain how two implementations differ: how each answers the cases in question, and up to which stage both agree.
 
 Some cases have no single right answer: how a causal mask is aligned if t and s differ, which key/value head a query
 head uses, what a query outputs that sees no key. There, each of the two follows one of the common conventions.
@@ -7,9 +7,10 @@ Everything else is compared with the definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +20,8 @@ from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import Answers
 from attn_exp.diagnosis.explaining.explanations import explained
-from attn_exp.diagnosis.explaining.located import is_product, weights_of
+from attn_exp.diagnosis.observe.recorders import record_with
 from attn_exp.diagnosis.recipes.candidates import (
-    best,
     everywhere,
     is_right,
     what_a_setting_computes,
@@ -31,34 +31,22 @@ from attn_exp.experiment.library_conventions import blind
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.steps import share, share_in_turns
+from attn_exp.own_code import held
 from attn_exp.rules.masks.causal import Causal
 
 EMPTY_ROWS = "rows without keys"
 FOLLOWS = "follows the definition"
+UNKNOWN = "does not, and no known name explains how"
+PLAIN = "on plain inputs"
 WHERE = {
-    "values": "on plain inputs", "unequal lengths": "where t and s differ", "another length": "on plain inputs",
+    "values": PLAIN, "unequal lengths": "where t and s differ", "another length": PLAIN,
     "shared heads": "where heads share keys and values", "one key/value head": "where heads share keys and values",
     "masks": "with a mask", "large inputs": "where logits are large", "equal inputs": "where all logits are equal",
     "tiny inputs": "where logits are tiny", EMPTY_ROWS: "for queries that see no key", "causal": "under a causal mask",
     "window": "under a window", "padding": "with filler", "hidden keys far ahead": "where hidden logits are far ahead",
 }  # fmt: skip
 """Where two functions differ, in words for the user; other cases go by the name of their kind."""
-MOST_PLACES = 3
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a function answers some cases; `known` if a mistake or convention explains it.
-
-    `blind` is the output of queries that see no key.
-    """
-
-    words: str
-    known: bool = True
-    blind: str = ""
-
-
-UNKNOWN = Reading("does not, and no known name explains how", known=False)
+Seen = Sequence[tuple[Case, Answer]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +70,12 @@ class Pair:
         return self.both and not same_answer(*self.answers, self.case, min(digits, self.digits))
 
     @cached_property
-    def gap(self) -> float | None:
-        """Maximum difference over the largest expected number; None unless both answered."""
+    def gap(self) -> float:
+        """Maximum difference over the largest expected number; infinite if shapes or NaN differ, 0 unless both
+        answered."""
         one, other = (answer.output for answer in self.answers)
         if one is None or other is None:
-            return None
+            return 0.0
         if one.shape != other.shape or not np.array_equal(np.isnan(one), np.isnan(other)):
             return float("inf")
         with np.errstate(all="ignore"):
@@ -96,159 +85,86 @@ class Pair:
     def how_far(self) -> str:
         """Describe the difference between the answers."""
         one, other = (answer.output for answer in self.answers)
-        assert one is not None and other is not None and self.gap is not None
-        if one.shape != other.shape:
+        if one is not None and other is not None and one.shape != other.shape:
             return f"shapes {list(one.shape)} and {list(other.shape)}"
         return "NaN in one alone" if np.isinf(self.gap) else f"apart by up to {self.gap:.2g} of the largest number"
 
 
-@dataclass(frozen=True)
-class Cause:
-    """A difference between two functions and its cases; `known` if a mistake or convention explains it."""
-
-    rungs: tuple[str, ...]
-    said: str
-    places: tuple[str, ...] = ()
-    known: bool = False
-
-    def sentence(self) -> str:
-        """Return it as a sentence without the full stop."""
-        if not self.places:
-            return self.said
-        shown = list(self.places)
-        if len(shown) > MOST_PLACES:
-            shown[MOST_PLACES - 1 :] = [f"in {len(shown) - MOST_PLACES + 1} more kinds of questions"]
-        return f"They part {' and '.join([', '.join(shown[:-1]), shown[-1]] if shown[1:] else shown)}: {self.said}"
-
-
-Seen = Sequence[tuple[Case, Answer]]
-
-
-def causes(
-    parted: Sequence[Pair],
-    pairs: Sequence[Pair],
-    verdicts: tuple[Verdict, Verdict],
-    names: tuple[str, str],
-    digits: int,
-) -> list[Cause]:
-    """Return the differences between two functions, merging cases with the same explanation, in order."""
-    readers = [
-        Reader([(pair.case, pair.answers[place]) for pair in pairs], verdicts[place], digits) for place in (0, 1)
-    ]
-    made: dict[tuple[str, str], list[tuple[list[Pair], tuple[Reading, Reading]]]] = {}
+def find_causes(
+    parted: Sequence[Pair], pairs: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int
+) -> list[str]:
+    """Return a sentence on each difference between two functions: where they part, and what each does there."""
+    places: dict[tuple[str, ...], list[str]] = {}
     rungs = list(dict.fromkeys(pair.case.rung for pair in parted))
     for rung in rungs if "masks" not in rungs else [rung for rung in rungs if rung != EMPTY_ROWS]:
         here = [pair for pair in parted if pair.case.rung == rung]
-        first, second = (reader.reading([(pair.case, pair.answers[place]) for pair in here])
-                         for place, reader in enumerate(readers))  # fmt: skip
-        made.setdefault((first.words, second.words), []).append((here, (first, second)))
-    return [cause_of(names, found) for found in made.values()]
+        readings = tuple(
+            describe_answers(answers_of(here, place), answers_of(pairs, place), verdict, digits)
+            for place, verdict in enumerate(verdicts)
+        )
+        places.setdefault(readings, []).append(where(here[0].case))
+    return [
+        f"They part {join_places(kinds)}: "
+        + "; ".join(f"{name} {reading}" for name, reading in zip(names, readings, strict=True))
+        for readings, kinds in places.items()
+    ]
 
 
-def cause_of(names: tuple[str, str], found: Sequence[tuple[list[Pair], tuple[Reading, Reading]]]) -> Cause:
-    """Merge several kinds of cases with the same pair of readings into one cause."""
-    said = []
-    for place, name in enumerate(names):
-        readings = [both[place] for _, both in found]
-        said.append(f"{name} {readings[0].words}{next((one.blind for one in readings if one.blind), '')}")
-    first, second = found[0][1]
-    known = first.known and second.known and first.words != second.words
-    rungs = tuple(here[0].case.rung for here, _ in found)
-    return Cause(rungs, "; ".join(said), tuple(places_of([here for here, _ in found])), known)
+def answers_of(pairs: Iterable[Pair], place: int) -> list[tuple[Case, Answer]]:
+    return [(pair.case, pair.answers[place]) for pair in pairs]
 
 
-def places_of(kinds: Sequence[Sequence[Pair]]) -> Iterator[str]:
-    """Yield where two functions differ; a difference on plain cases covers all others."""
-    plain = [where(kind) for kind in kinds if where(kind) == WHERE["values"]]
-    turned = [pair for kind in kinds if aligned(kind[0].case) for pair in kind]
-    others = (where(kind) for kind in kinds if not aligned(kind[0].case))
-    yield from plain[:1] or dict.fromkeys((*([where(turned)] if turned else []), *others))
+def join_places(kinds: Sequence[str]) -> str:
+    """List where two functions differ; a difference on plain inputs covers all others."""
+    first, *rest = [PLAIN] if PLAIN in kinds else list(dict.fromkeys(kinds))
+    return " and ".join(filter(None, (first, ", ".join(rest))))
 
 
-def where(pairs: Sequence[Pair]) -> str:
-    """Describe where two functions differ, by the kind of case."""
-    case = pairs[0].case
-    if aligned(case):
-        longer = {at_of(pair.case).keys > at_of(pair.case).rows for pair in pairs}
-        lengths = "t and s differ" if len(longer) > 1 else "s > t" if True in longer else "t > s"
-        return f"under a causal mask, where {lengths}"
-    return WHERE.get(case.rung, f"in {case.rung!r}")
+def where(case: Case) -> str:
+    return (
+        "under a causal mask, where t and s differ" if is_aligned(case) else WHERE.get(case.rung, f"in {case.rung!r}")
+    )
 
 
-def aligned(case: Case) -> bool:
+def is_aligned(case: Case) -> bool:
     """Return whether a case has a causal mask and t differs from s, so that alignment matters."""
     at = at_of(case)
     return at.rows != at.keys and any(isinstance(mask, Causal) for mask in case.recipe.rules.masks)
 
 
-@dataclass(frozen=True, eq=False)
-class Reader:
-    """All answers of one function, and its verdict; describes how the function answers a kind of case."""
-
-    seen: Seen
-    verdict: Verdict
-    digits: int
-
-    def reading(self, here: Seen) -> Reading:
-        """Return how some cases are answered."""
-        case = here[0][0]
-        if case.rung == EMPTY_ROWS:
-            return Reading(f"gives {without_keys(here[0])}")
-        for applies, words, change in READINGS:
-            if applies(case) and self.gives(here, change):
-                return Reading(words, blind=self.blind_rows(here, change))
-        if is_right(list(here), self.digits):
-            return Reading(FOLLOWS)
-        if self.verdict.mistakes and self.verdict.is_wrong:
-            return self.named(here)
-        return self.found
-
-    def named(self, here: Seen) -> Reading:
-        """Return the mistake of its verdict, or another one that reproduces these cases."""
-        held = [pair for pair in self.seen if pair[1].output is not None and is_right([pair], self.digits)]
-        fits = Answers([*here, *held], self.digits, self.digits).single_that_fit()
-        found = best(fits)
-        if found is None or any(set(fit.names) <= set(self.verdict.mistakes) for fit in fits):
-            return Reading(f"computes {self.verdict.computes.rstrip('.')}")
-        return Reading(f"computes {what_mistakes_compute(found.names).rstrip('.')}")
-
-    def gives(self, here: Seen, change: Callable[[Case], Recipe]) -> bool:
-        """Return whether a reading reproduces some answers; queries that see no key are ignored."""
-        for case, answer in here:
-            stages = predicted(change(case), case.given)
-            if answer.output is None or stages is None or answer.output.shape != stages["output"].shape:
-                return False
-            rows = {**stages, "output": without_blind(stages["output"], stages)}
-            if differs(without_blind(answer.output, stages), rows, self.digits):
-                return False
-        return True
-
-    def blind_rows(self, here: Seen, change: Callable[[Case], Recipe]) -> str:
-        """Describe the output of queries that see no key under this reading, if there are any."""
-        for case, answer in here:
-            stages = predicted(change(case), case.given)
-            if stages is not None and blind(stages["masked"]).any():
-                return (
-                    f", with {without_keys((replace(case, recipe=change(case)), answer))} for queries that see no key"
-                )
-        return ""
-
-    @cached_property
-    def found(self) -> Reading:
-        """What explains all its wrong answers if its verdict names no mistake."""
-        lost = [pair for pair in self.seen if pair[1].output is not None and not is_right([pair], self.digits)]
-        held = [pair for pair in self.seen if not any(pair is other for other in lost)]
-        answers = Answers([*lost, *held], self.digits, self.digits)
-        if self.verdict.is_wrong:  # its check found no mistake, so only a setting is left
-            setting = answers.setting_that_fits()
-            return Reading(f"computes {what_a_setting_computes(setting.setting)}") if setting else UNKNOWN
-        found = explained(answers)
-        if found.names:
-            return Reading(f"computes {what_mistakes_compute(found.names).rstrip('.')}")
-        return Reading(f"computes {what_a_setting_computes(found.setting)}") if found.setting else UNKNOWN
+def describe_answers(here: Seen, seen: Seen, verdict: Verdict, digits: int) -> str:
+    """Describe how a function answers some cases; `seen` are all its answers."""
+    case = here[0][0]
+    if case.rung == EMPTY_ROWS:
+        return f"gives {describe_blind_row(here[0])}"
+    for applies, words, change in CONVENTIONS:
+        if applies(case) and gives(here, change, digits):
+            return words
+    if is_right(here, digits):
+        return FOLLOWS
+    if verdict.mistakes and verdict.is_wrong:
+        return f"computes {verdict.computes.rstrip('.')}"
+    lost = [pair for pair in seen if pair[1].output is not None and not is_right([pair], digits)]
+    answers = Answers([*lost, *(pair for pair in seen if pair not in lost)], digits, digits)
+    found = answers.setting_that_fits() if verdict.is_wrong else explained(answers)  # its check found no mistake
+    if found is not None and found.names:
+        return f"computes {what_mistakes_compute(found.names).rstrip('.')}"
+    return f"computes {what_a_setting_computes(found.setting)}" if found is not None and found.setting else UNKNOWN
 
 
-def without_keys(pair: tuple[Case, Answer]) -> str:
+def gives(here: Seen, change: Callable[[Case], Recipe], digits: int) -> bool:
+    """Return whether a convention reproduces some answers; queries that see no key are ignored."""
+    for case, answer in here:
+        stages = predicted(change(case), case.given)
+        if answer.output is None or stages is None or answer.output.shape != stages["output"].shape:
+            return False
+        rows = {**stages, "output": without_blind(stages["output"], stages)}
+        if differs(without_blind(answer.output, stages), rows, digits):
+            return False
+    return True
+
+
+def describe_blind_row(pair: tuple[Case, Answer]) -> str:
     """Describe the output of the first query that sees no key: zeros, equal weights, or the unmasked output."""
     case, answer = pair
     assert answer.output is not None
@@ -274,67 +190,101 @@ def with_offset(case: Case, offset: int) -> Recipe:
     return case.recipe.with_rules(offset=offset)
 
 
-def shares(case: Case) -> bool:
-    """Return whether there are several key/value heads, each shared by query heads."""
+def has_shared_heads(case: Case) -> bool:
     return case.recipe.groups not in (1, case.recipe.heads)
 
 
-READINGS: tuple[tuple[Callable[[Case], bool], str, Callable[[Case], Recipe]], ...] = (
-    (aligned, "aligns causal masks top left", lambda case: with_offset(case, 0)),
-    (aligned, "aligns causal masks bottom right", lambda case: with_offset(case, at_of(case).keys - at_of(case).rows)),
-    (shares, "gives neighbouring heads the same keys", everywhere(lambda recipe: replace(recipe, share=share))),
-    (shares, "gives keys to heads in turns", everywhere(lambda recipe: replace(recipe, share=share_in_turns))),
-)
+CONVENTIONS: tuple[tuple[Callable[[Case], bool], str, Callable[[Case], Recipe]], ...] = (
+    (is_aligned, "aligns causal masks top left", lambda case: with_offset(case, 0)),
+    (
+        is_aligned, "aligns causal masks bottom right",
+        lambda case: with_offset(case, at_of(case).keys - at_of(case).rows),
+    ),
+    (
+        has_shared_heads, "gives neighbouring heads the same keys",
+        everywhere(lambda recipe: replace(recipe, share=share)),
+    ),
+    (
+        has_shared_heads, "gives keys to heads in turns",
+        everywhere(lambda recipe: replace(recipe, share=share_in_turns)),
+    ),
+)  # fmt: skip
 """Conventions for ambiguous cases: when each applies, its description, and what it computes."""
 
 
-# The first stage that differs, for functions of q, k and v
+# One trace of each, stage by stage
+
+STAGES = {
+    "q": "the queries", "k": "the keys", "v": "the values", "scores": "the scores q k^T", "logits": "the scaled logits",
+    "capped": "the logits with their scores", "masked": "the masked logits", "weights": "the weights",
+    "context": "the weights times the values",
+}  # fmt: skip
+"""The stages of attention in order, in words for the user."""
+OF_INPUTS = ("q", "k", "v")
+INPUTS = (*OF_INPUTS, "x", "memory")
+LOWEST = -1e4
+"""Lower logits are those of hidden keys, whatever their fill."""
 
 
-def first_stage(callers: tuple[Caller, Caller], case: Case, names: tuple[str, str], digits: int) -> str:
-    """Describe which stage of two functions differs first, reading the weights with v = identity."""
-    one, other = (weights_of(caller, case) for caller in callers)
-    if one is None or other is None or one.shape != other.shape:
-        return "No known name explains it"
-    for name, caller, made in zip(names, callers, (one, other), strict=True):
-        if not is_product(caller, case, made):
-            return (
-                f"The answer of {name} is not its weights times the values: something else is added, or mixed into it"
-            )
-    room = max(2.0 ** (6 - digits), 1e-9)
-    if np.allclose(one, other, rtol=0, atol=room, equal_nan=True):
-        return "Their weights are the same: they differ in how the values are used"
-    return "The first stage that differs is the weights: " + "; ".join(how_weights_differ(one, other, names))
+def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) -> str:
+    """Describe up to which stage two functions agree, and the next stage that only one of them computes.
+
+    A stage counts as computed if some operation in the trace outputs its numbers, in any order. Returns an empty string
+    if the traces share no stage, as with a fused kernel.
+    """
+    right = distinct_stages(expected(case), callers[0].offer.core)
+    computed = [find_stages(caller, case, right) for caller in callers]
+    common = [stage for stage in right if all(stage in one for one in computed)]
+    if not common:
+        return ""
+    last = common[-1]
+    said = f"Their traces agree up to {'queries, keys and values' if last in OF_INPUTS else STAGES[last]}"
+    rest = list(right)[list(right).index(last) + 1 :]
+    if last in OF_INPUTS and (missing := [stage for stage in OF_INPUTS if stage not in common]):
+        said, rest = "Their traces part at once", missing
+    for stage in rest:
+        holders = [name for name, one in zip(names, computed, strict=True) if stage in one]
+        if len(holders) == 1:
+            other = names[names[0] == holders[0]]
+            return f"{said}; from there {holders[0]} computes {STAGES[stage]} of the definition, {other} does not"
+    return f"{said}, and differ after that"
 
 
-def how_weights_differ(one: Array, other: Array, names: tuple[str, str]) -> Iterator[str]:
-    """Yield how two arrays of weights are related."""
-    sums = [weights.sum(axis=-1) for weights in (one, other)]
-    for name, total in zip(names, sums, strict=True):
-        if not np.allclose(total, 1.0, atol=1e-4):
-            yield f"those of {name} sum to {span(total)} for a query"
-    shown = (one > LEAST) & (other > LEAST)
-    hidden = [int((weights == 0.0).sum()) for weights in (one, other)]
-    if hidden[0] != hidden[1] or not shown.any():
-        yield f"{names[0]} gives no weight to {hidden[0]} places of {one.size}, {names[1]} to {hidden[1]}"
-        return
-    logits = [np.log(np.where(shown, weights, 1.0)) for weights in (one, other)]
-    counts = shown.sum(axis=-1, keepdims=True)
-    logits = [np.where(shown, logit - logit.sum(axis=-1, keepdims=True) / np.maximum(counts, 1), 0) for logit in logits]
-    factor = float((logits[0] * logits[1]).sum() / max((logits[1] ** 2).sum(), 1e-30))
-    if np.allclose(logits[0], factor * logits[1], atol=1e-3 * max(float(np.abs(logits[0]).max()), 1e-30)):
-        same = np.isclose(factor, 1.0, atol=1e-3)
-        said = f"the logits of {names[1]} are {1 / factor if factor else np.inf:.4g} times those of {names[0]}"
-        yield "but for their sums they are the same" if same else said
-    else:
-        yield f"they differ by up to {np.abs(one - other).max():.2g}, not by a constant factor"
+def distinct_stages(stages: Mapping[str, Array], are_given: bool) -> dict[str, Array]:
+    """Return the stages in order as sorted numbers, skipping those equal to the one before.
+
+    Queries, keys and values are left out if they are inputs.
+    """
+    made, last = dict[str, Array](), None
+    for stage in STAGES if not are_given else [one for one in STAGES if one not in OF_INPUTS]:
+        if last is None or not np.array_equal(last, stages[stage]):
+            made[stage] = sort_numbers(stages[stage])
+        last = stages[stage]
+    return made
 
 
-LEAST = 1e-12
-"""Smaller weights count as zero: their logits are lost."""
+def find_stages(caller: Caller, case: Case, stages: Mapping[str, Array]) -> set[str]:
+    """Return the stages whose numbers some operation outputs; empty if the function cannot be recorded."""
+    arguments = caller.arguments(case)
+    arrays = {role: arguments[role] for role in INPUTS if role in arguments}
+
+    def call(tracked: Mapping[str, Any]) -> Any:
+        return caller.call({**arguments, **tracked})
+
+    try:
+        with held(), np.errstate(all="ignore"):
+            trace = record_with(caller.library.name, call, arrays)
+    except Exception:  # whatever the function raises on recorded arrays
+        return set()
+    given = [sort_numbers(one.output) for one in trace.operations if one.output.dtype.kind == "f"]
+    return {stage for stage, numbers in stages.items() if any(are_same(numbers, one) for one in given)}
 
 
-def span(numbers: Array) -> str:
-    """Format the minimum and maximum, or one number if all are equal."""
-    least, most = float(np.min(numbers)), float(np.max(numbers))
-    return f"{most:.4g}" if np.isclose(least, most, rtol=1e-3) else f"{least:.4g} to {most:.4g}"
+def sort_numbers(array: Array) -> Array:
+    """Return the sorted numbers of an array, without those of hidden keys."""
+    return np.sort(array[array > LOWEST], axis=None)
+
+
+def are_same(one: Array, other: Array) -> bool:
+    """Return whether two sorted arrays are equal up to float32 rounding."""
+    return one.shape == other.shape and one.size > 1 and np.allclose(one, other, rtol=0, atol=1e-5 * np.abs(one).max())
