@@ -5,9 +5,11 @@ Of what cannot be called a wrapper is printed, to be completed: what is known is
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -18,12 +20,12 @@ from attn_exp.config.compose import composed
 from attn_exp.diagnosis.asking.request import Request, understood
 from attn_exp.diagnosis.bind.factory import describe_factory, is_factory
 from attn_exp.diagnosis.classroom.explain import explain
+from attn_exp.diagnosis.code.source import source_of
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.unasked import arguments_of
-from attn_exp.diagnosis.whole_file import names_in_file
 from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, UNSHOWN, OwnCodeError, UncalledError, UserError, unknown
 from attn_exp.experiment.verdict import Verdict, summary_of, text_of, unfinished
-from attn_exp.own_code import AGAINST, OwnFunction, find_function, module_of_functions, other_of
+from attn_exp.own_code import AGAINST, OwnFunction, find_function, module_of_functions, other_of, unreadable
 
 FLAGS = ("--json", "--quick", "--verbose")
 FILES: dict[str, ModuleType] = {}
@@ -36,8 +38,8 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
     """Check the function that the first word names, in the child that this is: return what there is to say of it.
 
     `text` is what to print, and `uncalled` why the function could not be called, where it could not. Of a file alone it
-    returns the names that may be asked. `tell` hears what is about to happen, so that somebody knows it if this process
-    ends.
+    returns the names that may be asked, and whether the code of each may be attention. `tell` hears what is about to
+    happen, so that somebody knows it if this process ends.
 
     Raises:
         UserError: a function or a setting that is not there, or one that cannot be asked of a function.
@@ -53,7 +55,9 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
     if target.endswith(".py"):  # a whole file: its names, of which each is asked in its turn
         tell({"asked": question.words, "doing": f"while {target} was imported"})
         FILES[target] = module_of_functions(target)
-        return {"names": names_in_file(target, FILES[target]), "asked": question.words}
+        with unreadable(target):
+            names = {name: attends(value, FILES[target]) for name, value in values_in_file(FILES[target])}
+        return {"names": names, "asked": question.words, "uncalled": ""}
     found = list[OwnFunction]()
     verdict = None
     for name in filter(None, (target, other)):
@@ -70,11 +74,8 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
         try:
             verdict = check_or_compare(found, question, "--quick" in flags, progress())
         except UncalledError as error:
-            return uncalled(found[-1], str(error), words)
-        if verdict.uncalled and "--json" not in words and len(found) == 1:
-            return uncalled(found[0], f"{verdict.name} could not be called {verdict.uncalled}", words)
-    return {"text": shown(verdict, words, target), "code": EXIT_CODES[verdict.outcome], "name": verdict.name,
-            "uncalled": verdict.uncalled, "verdict": verdict.plain()}  # fmt: skip
+            return reply_uncalled(found[-1], str(error), words)
+    return reply_to(verdict, words, target, found)
 
 
 FIRST_CALLS = 2
@@ -82,13 +83,22 @@ FIRST_CALLS = 2
 first call may compile."""
 
 
-def uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str, Any]:
+def reply_to(verdict: Verdict, words: Sequence[str], target: str, found: Sequence[OwnFunction] = ()) -> dict[str, Any]:
+    """Return what there is to say of a verdict on the functions `found`."""
+    why = f"{verdict.name} could not be called {verdict.uncalled}" if verdict.uncalled else ""
+    if why and "--json" not in words and len(found) == 1:
+        return reply_uncalled(found[0], why, words)
+    text = "" if why and "--json" not in words else shown(verdict, words, target)
+    return {"text": text, "code": EXIT_CODES[verdict.outcome], "uncalled": why, "verdict": verdict.plain()}
+
+
+def reply_uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str, Any]:
     """Say why a function could not be called, and draft a factory for it, unless it is one."""
     text = "" if why.startswith("device=") or is_factory(own.function) else describe_factory(own, why)
     if "--json" in words:
         said = {"name": own.name, "outcome": NOT_VERIFIED, "reason": why, "uncalled": why, "wrapper": text}
         text = json.dumps(said, ensure_ascii=False, indent=1)
-    return {"text": text, "name": own.name, "uncalled": why, "refused": why, "verdict": None}
+    return {"text": text, "uncalled": why, "verdict": None}
 
 
 def check_or_compare(
@@ -159,3 +169,54 @@ def progress() -> Callable[[str], None]:
             print(f"\r{text:60}\r", end="", file=sys.stderr, flush=True)
 
     return tell
+
+
+# A whole file
+
+WEIGHTS = re.compile(r"\b(log_?)?softmax\b|\blogsumexp\b|\bexp2?\b")
+PRODUCTS = re.compile(r"\b(matmul|einsum|b?mm|baddbmm|dot|dot_general|tensordot|vecdot)\b|\s@\s")
+FUSED = re.compile(r"\b(\w*(?:attention|sdpa|attn)\w*)\(", re.IGNORECASE)
+"""Code that makes weights of scores, that multiplies arrays, and that calls something which computes all of it."""
+MOST_WRAPPERS = 8
+
+
+def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Yield what was made in a file and can be called, in its order, and the static methods of its classes."""
+    met = list[Any]()
+    for name, value in list(vars(module).items()):
+        if not name.startswith("__") and not any(value is one for one in met) and origin_of(value, module) is not None:
+            met.append(value)
+            yield name, value
+            for word, method in vars(value).items() if inspect.isclass(value) else ():
+                if isinstance(method, staticmethod) and not word.startswith("__"):
+                    yield f"{name}.{word}", method.__func__
+
+
+def origin_of(value: Any, module: ModuleType) -> Any:
+    """Return the function or class of a file behind something that can be called, whatever is wrapped around it."""
+    home = module.__name__
+    for _ in range(MOST_WRAPPERS if callable(value) else 0):
+        if inspect.isclass(value) and not any("__call__" in vars(base) for base in value.__mro__[:-1]):
+            return None
+        if getattr(value, "__module__", None) == home:
+            return value if inspect.isclass(value) or inspect.isfunction(value) else type(value)
+        value = getattr(value, "func", None) or getattr(value, "__wrapped__", None) or getattr(value, "py_func", None)
+    return None
+
+
+def attends(value: Any, module: ModuleType) -> bool:
+    """Return whether code makes weights of products, by itself or by functions and base classes of its file."""
+    names, code, ahead, met = vars(module), "", [origin_of(value, module)], list[Any]()
+    while ahead:
+        one = ahead.pop()
+        if any(one is other for other in met):
+            continue
+        met.append(one)
+        with suppress(OSError, TypeError, SyntaxError):
+            source = source_of(one)
+            code += source
+            ahead += [names[word] for word in {*re.findall(r"\w+", source)} if inspect.isfunction(names.get(word))
+                      and names[word].__module__ == module.__name__]  # fmt: skip
+        ahead += one.__bases__ if inspect.isclass(one) else ()
+    is_fused = any(word not in names and f"def {word}(" not in code for word in FUSED.findall(code))
+    return bool(WEIGHTS.search(code) and PRODUCTS.search(code)) or is_fused

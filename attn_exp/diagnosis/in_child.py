@@ -1,7 +1,8 @@
 """`attn-exp check` as its user meets it: the function is imported and asked in a child, and what ends it is a verdict.
 
 Code of others may call `sys.exit`, crash, hang or print. Here nothing of it is imported: the same words go to a child
-process, which says what it is about to do, and answers with a verdict, or ends without one.
+process, which says what it is about to do, and answers with a verdict, or ends without one. Of a whole file each name
+is asked in its turn, and a table says what became of it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from attn_exp.child import Child, NoAnswerError
@@ -25,11 +27,11 @@ JSON = "--json"
 CHECK_IN_CHILD = "attn_exp.cli:check_in_child"
 ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Variables of a child that asks: its arrays are small, and threads that wait for each other take 20 times as long."""
+WIDEST_SAID = 90
 
-
-def child_that_asks() -> Child:
-    """Return a child in which functions are checked."""
-    return Child(CHECK_IN_CHILD, variables=ALONE)
+Reply = Mapping[str, Any]
+"""What is known of a name: its `verdict` as JSON and as `text`, the exit `code`, or why it could not be called
+(`uncalled`)."""
 
 
 def checked(words: Sequence[str]) -> tuple[str, int]:
@@ -43,37 +45,26 @@ def checked(words: Sequence[str]) -> tuple[str, int]:
         FaultError: an error of our own, there too.
     """
     seconds, words = time_of(words), with_other_joined(["--verbose" if word == "-v" else word for word in words])
-    heard: dict[str, Any] = {}
     rest = [word for word in words if not word.startswith(WORD)]
-    if is_file(target_of(rest)):
-        return every_one_checked(rest, seconds)
-    with child_that_asks() as child:
-        try:
-            reply: dict[str, Any] = ask(child, rest, seconds, heard)
-        except NoAnswerError as ended:
-            return without_answer(rest, ended, seconds, heard)
+    if target_of(rest).endswith(".py"):
+        return check_file(rest, seconds)
+    with start_child() as child:
+        reply = ask(child, rest, seconds)
     if not reply["uncalled"]:
         return reply["text"], reply["code"]
-    why = reply.get("refused") or f"{reply['name']} could not be called {reply['uncalled']}"
-    return report_uncalled(why, reply["text"] if JSON in words or "refused" in reply else "")
-
-
-def ask(child: Child, words: Sequence[str], seconds: float, heard: dict[str, Any]) -> Any:
-    """Return what a child says of a function; `heard` is what it was doing, and whether its clock runs."""
-
-    def hear(said: dict[str, Any]) -> bool:
-        heard.update(said)
-        return bool(said.get("asking"))
-
-    return child.ask(list(words), seconds, hear, PREPARING)
-
-
-def report_uncalled(why: str, text: str) -> tuple[str, int]:
-    """Say on stderr why nothing could be called, and return what to print and the exit code."""
-    if text:
-        print(text, flush=True)
-    print(f"attn_exp: {NOT_VERIFIED}: {brief(printable(why), 280)}", file=sys.stderr)
+    if reply["text"]:
+        print(reply["text"], flush=True)
+    print(f"attn_exp: {NOT_VERIFIED}: {brief(printable(reply['uncalled']), 280)}", file=sys.stderr)
     return "", EXIT_CODES[NOT_VERIFIED]
+
+
+def start_child() -> Child:
+    return Child(CHECK_IN_CHILD, variables=ALONE)
+
+
+def target_of(words: Sequence[str]) -> str:
+    """Return the first word that is neither an option nor the file of one."""
+    return next((word for word in split_files(words)[1] if not word.startswith("-")), "")
 
 
 def time_of(words: Sequence[str]) -> float:
@@ -92,119 +83,102 @@ def time_of(words: Sequence[str]) -> float:
     return seconds
 
 
-def without_answer(
-    words: Sequence[str], ended: NoAnswerError, seconds: float, heard: dict[str, Any]
-) -> tuple[str, int]:
-    """Return the verdict on a function that ended the process, or did not end; `heard` is what it was doing.
+def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
+    """Return what a child says of a function, or that it ended, or did not end, without an answer.
 
     Raises:
-        FaultError: nothing of the function had been imported.
+        FaultError: the child ended before anything of the function was imported.
+        UserError: a whole file was to be listed, and the child ended without an answer.
     """
-    nothing_imported(ended, heard)
-    from attn_exp.diagnosis.command import progress, shown  # noqa: PLC0415 - few checks end so
+    heard: dict[str, Any] = {}
+
+    def hear(said: dict[str, Any]) -> bool:
+        heard.update(said)
+        return bool(said.get("asking"))
+
+    try:
+        reply: Reply = child.ask(list(words), seconds, hear, PREPARING)
+    except NoAnswerError as ended:
+        if "doing" not in heard and not ended.late:
+            raise FaultError(f"the process in which attn_exp asks ended early ({ended.how})") from ended
+        how = f"it ended without an answer ({ended.how})"
+        if ended.late:
+            is_asked = "asking" in heard
+            limit = f"{seconds if is_asked else max(seconds, PREPARING):g} s{f' ({WORD}{seconds:g})' * is_asked}"
+            how = f"no answer within {limit}"
+        child.kill()
+        target, doing = target_of(words), heard.get("doing", "before it was imported")
+        if target.endswith(".py"):
+            raise UserError(f"{target}: {how} {doing}") from ended
+        return reply_without_answer(words, f"{how} {doing}", heard)
+    return reply
+
+
+def reply_without_answer(words: Sequence[str], reason: str, heard: Mapping[str, Any]) -> Reply:
+    from attn_exp.diagnosis.command import progress, reply_to  # noqa: PLC0415 - few checks end so
     from attn_exp.experiment.verdict import unfinished  # noqa: PLC0415
 
     progress()("")
-    how = how_without(ended, seconds, heard)
-    doing = heard.get("doing", "before it was imported")
     target = target_of(words)
-    name, settings = target.rpartition(":")[2], [word for word in words if word != target and not word.startswith("-")]
-    asked = heard.get("asked", " ".join(settings))
-    return shown(unfinished(name, f"{how} {doing}", asked), words, target), EXIT_CODES[NOT_VERIFIED]
-
-
-def nothing_imported(ended: NoAnswerError, heard: dict[str, Any]) -> None:
-    """See that code of others is to blame for an end: it ran, or was about to, or the time was too short for anything.
-
-    Raises:
-        FaultError: it is not.
-    """
-    if "doing" not in heard and not ended.late:
-        raise FaultError(f"the process in which attn_exp asks ended before it imported anything ({ended.how})")
-
-
-def how_without(ended: NoAnswerError, seconds: float, heard: dict[str, Any]) -> str:
-    """Say how a child ended that gave no answer."""
-    if not ended.late:
-        return f"it ended without an answer ({ended.how})"
-    is_asked = "asking" in heard
-    return (
-        f"no answer within {seconds if is_asked else max(seconds, PREPARING):g} s{f' ({WORD}{seconds:g})' * is_asked}"
-    )
+    settings = [word for word in words if word != target and not word.startswith("-")]
+    verdict = unfinished(target.rpartition(":")[2], reason, heard.get("asked", " ".join(settings)))
+    return {**reply_to(verdict, words, target), "is_over": True}
 
 
 # Every attention of a file
 
 
-def target_of(words: Sequence[str]) -> str:
-    """Return the first word that is neither an option nor the file of one."""
-    return next((word for word in split_files(words)[1] if not word.startswith("-")), "")
-
-
-def is_file(target: str) -> bool:
-    """Say whether a target is a file alone, without the name of a function."""
-    return target.endswith(".py")
-
-
-def every_one_checked(words: Sequence[str], seconds: float) -> tuple[str, int]:
+def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
     """Check every attention of a file, and return a table, or a list for JSON, and the exit code.
 
     They share one child, and each has as many seconds. After one that ends the child, or does not end in time, the rest
-    get another child.
+    get another child. A row is kept if it is right, or has the code of an attention.
 
     Raises:
         UserError: a file that is not there, or cannot be imported, and one without an attention.
     """
-    from attn_exp.diagnosis.whole_file import kept, outcome, table  # noqa: PLC0415 - few checks are of a whole file
-
-    place = target_of(words)
-    rows, child, asked, heard = list[dict[str, Any]](), child_that_asks(), "", dict[str, Any]()
+    place, child = target_of(words), start_child()
+    rows, others, plain = list[tuple[str, str, str]](), list[str](), list[Any]()
     try:
-        try:
-            listed = ask(child, words, seconds, heard)
-        except NoAnswerError as ended:
-            nothing_imported(ended, heard)
-            raise UserError(f"{place}: {how_without(ended, seconds, heard)} while it was imported") from ended
-        names, asked = listed["names"], listed["asked"]
-        for one in names:
-            named = [f"{place}:{one['name']}" if word == place else word for word in words]
-            row, over = one_row(child, named, seconds, asked)
-            rows.append(one | row)
-            if over:
+        listed = ask(child, words, seconds)
+        for name, attends in listed["names"].items():
+            named = [f"{place}:{name}" if word == place else word for word in words]
+            try:
+                reply = ask(child, named, seconds)
+            except UserError as error:
+                reply = {"uncalled": str(error), "verdict": None}
+            if reply.get("is_over"):
                 child.close()
-                child = child_that_asks()
+                child = start_child()
+            why = reply["uncalled"]
+            verdict = reply["verdict"] or {"name": name, "outcome": NOT_VERIFIED, "reason": why, "uncalled": why}
+            if attends or verdict["outcome"] == RIGHT:
+                plain.append(verdict)
+                rows.append((name, NOT_VERIFIED if why else verdict["outcome"], describe_reply(name, reply)))
+            else:
+                others.append(name)
     finally:
         child.close()
-    if not (shown := kept(rows)):
+    if not rows:
         raise UserError(f"{place}: no attention that can be called")
-    plain = [
-        row["verdict"]
-        or {"name": row["name"], "outcome": NOT_VERIFIED, "reason": row["uncalled"], "uncalled": row["uncalled"]}
-        for row in shown
-    ]
-    outcomes = {outcome(row) for row in shown}
+    outcomes = [outcome for _, outcome, _ in rows]
     code = next(EXIT_CODES[one] for one in (WRONG, NOT_VERIFIED, RIGHT) if one in outcomes)
-    return json.dumps(plain) if JSON in words else table(place, rows, asked), code
+    counts = ", ".join(f"{outcomes.count(one)} {one}" for one in EXIT_CODES if one in outcomes)
+    width = max(len(name) for name, _, _ in rows)
+    lines = [f"{Path(place).name}: {counts}   (asked: {listed['asked']})", ""]
+    lines += [f"  {name:{width}}  {outcome:12}  {said}".rstrip() for name, outcome, said in rows]
+    lines += ["", f"Not attention: {', '.join(others)}"] if others else []
+    return json.dumps(plain) if JSON in words else "\n".join(lines), code
 
 
-def one_row(child: Child, words: Sequence[str], seconds: float, asked: str) -> tuple[dict[str, Any], bool]:
-    """Return what became of one name, and whether the child ended.
-
-    Raises:
-        FaultError: an error of our own.
-    """
-    heard: dict[str, Any] = {}
-    try:
-        reply = ask(child, words, seconds, heard)
-    except FaultError:
-        raise
-    except UserError as error:
-        return {"uncalled": str(error), "verdict": None}, False
-    except NoAnswerError as ended:
-        nothing_imported(ended, heard)
-        from attn_exp.experiment.verdict import unfinished  # noqa: PLC0415 - few checks end so
-
-        said = f"{how_without(ended, seconds, heard)} {heard.get('doing', '')}".rstrip()
-        name = target_of(words).rpartition(":")[2]
-        return {"uncalled": "", "verdict": unfinished(name, said, asked).plain()}, True
-    return {"uncalled": reply["uncalled"], "verdict": reply["verdict"]}, False
+def describe_reply(name: str, reply: Reply) -> str:
+    """Return what a line says of one name: the mistakes, what is not verified, or the words to pass."""
+    verdict, why = reply["verdict"], reply["uncalled"].removeprefix(name).strip().removeprefix("could not be called")
+    if reply["uncalled"]:
+        return brief(f"could not be called: {why.strip()}", WIDEST_SAID)
+    if verdict["outcome"] == NOT_VERIFIED:
+        return brief("; ".join(verdict["not_verified"]) or verdict["reason"], WIDEST_SAID)
+    names, under = ", ".join(verdict["mistakes"]), verdict["right_under"]
+    if verdict["outcome"] == RIGHT:
+        return f"right under {under}" if under else f"remark: {names}" if names else ""
+    return names or brief(verdict["computes"], WIDEST_SAID)
