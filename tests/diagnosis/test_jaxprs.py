@@ -14,12 +14,6 @@ jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
 jnp: Any = pytest.importorskip("jax.numpy")
 
 
-def convolved(x: Any, kernel: Any, step: Any, padding: Any, apart: Any, groups: int) -> Any:
-    return jax.lax.conv_general_dilated(
-        x, kernel, step, padding, None, apart, ("NHWC", "HWIO", "NHWC"), feature_group_count=groups
-    )
-
-
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "a softmax": lambda x: jax.nn.softmax(x, -1),
     "products with batches": lambda x: jnp.einsum("bthd,bshd->bhts", *[x.reshape(2, 5, 2, 3)] * 2),
@@ -60,13 +54,6 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "writing": lambda x: x.at[:, 0].set(1.0),
     "loops": lambda x: (jax.lax.scan(lambda sum_, y: (sum_ + y, sum_ * y), x[0], x), jax.lax.map(jnp.sin, x)),
     "mapped": jax.vmap(lambda y: jax.nn.softmax(y @ y.T) @ y),
-    "convolutions": lambda x: [
-        convolved(x.reshape(2, 5, 3, 2), x.reshape(-1)[: np.prod(kernel)].reshape(kernel), step, padding, apart, groups)
-        for kernel, step, padding, apart, groups in (
-            ((1, 1, 2, 30), (1, 1), "VALID", (1, 1), 1),
-            ((3, 2, 1, 10), (1, 2), ((0, 1), (2, 0)), (2, 1), 2),
-        )
-    ],
     "complex numbers": lambda x: [
         (y.real, y.imag, jnp.conj(y).imag) for y in [jax.lax.complex(x, -x) * jnp.exp(1j * jnp.arange(6.0))[None]]
     ],

@@ -109,7 +109,7 @@ def with_epsilon(q: Any, k: Any, v: Any, epsilon: float) -> Any:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (clipped_logits, "scores are clipped at 60\n"), (clipped_before_the_scale, "scores are clipped at 750\n"),
+        (clipped_logits, "scores are clipped"), (clipped_before_the_scale, "scores are clipped"),
         (float32_softmax, "its softmax is one of float32"), (tiny_epsilon, "beside the sums"),
     ],
 )  # fmt: skip
@@ -167,5 +167,5 @@ def test_all_in_float32_is_a_remark_in_pytorch_where_nobody_asked_for_float64() 
         return (weights @ v.float()).type_as(q)
 
     verdict = attn_exp.check(rounds, quick=True)
-    assert verdict.passed and "it rounds what it is given to float32" in str(verdict)
+    assert verdict.passed and "it computes in float32" in str(verdict)
     assert not attn_exp.check(rounds, "dtype=float64", quick=True).passed

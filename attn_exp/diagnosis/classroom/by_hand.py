@@ -22,8 +22,7 @@ from attn_exp.diagnosis.explaining.numbers import Made, bits, case_of
 from attn_exp.diagnosis.recipes.candidates import GROUPS
 from attn_exp.diagnosis.sheets.boxes import TURNED, Box
 from attn_exp.diagnosis.sheets.readings import swapped
-from attn_exp.diagnosis.sheets.slips import FEW
-from attn_exp.diagnosis.sheets.worksheet import Sheet, going_on_from, one_stage, part, stages, unfollowed
+from attn_exp.diagnosis.sheets.worksheet import FEW, Sheet, Slip, going_on_from, one_stage, part, stages, unfollowed
 from attn_exp.experiment.recipes import Stages
 from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.mistakes.mistake import Change, around
@@ -38,7 +37,6 @@ SPARE = 6.0
 """Minimum information of a box, in bits, beyond what the choice among mistakes takes."""
 NOTHING = 1e-9
 """Numbers closer than this are the same."""
-SHOWN = 4
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 
 
@@ -130,9 +128,6 @@ class Judge:
                 if not self.plainly:
                     said, right = self.explained(place, box, missed)
                     remarks += said
-                    if all(remark.kind == WRITTEN for remark in said):
-                        box = right
-                        wrong[box.stage] = missed = np.zeros_like(missed)
                 self.before_wrong |= bool(missed.any())
             self.written.append(sharpened(box, self.exact))
             self.mended.append(sharpened(right, self.exact))
@@ -168,9 +163,9 @@ class Judge:
         other = swapped(box) if TURNED not in box.note else None
         if other is not None and box.values.shape[-1] == box.values.shape[-2]:
             yield "the box has rows and columns exchanged", other
-        decimals = decimals_written([box])
-        if 1 <= decimals < self.digits:
-            yield coarse_text(decimals, self.digits), with_halves(box, decimals)
+        for way in (box, replace(box, own=own_halves(box.values))):  # as written, and with zeros at its end cut off
+            if 1 <= (decimals := decimals_written([way])) < self.digits:
+                yield coarse_text(decimals, self.digits), with_halves(box, decimals)
         yield CUT_TEXT, uncut(box)
 
     def explained(self, place: int, box: Box, missed: Array) -> tuple[list[Remark], Box]:
@@ -191,9 +186,6 @@ class Judge:
             return [Remark(box.stage, EXCHANGED, says)], right
         if share > FEW and self.whole_numbers(box):
             return [Remark(box.stage, COARSE, WHOLE_TEXT)], right
-        coarse = self.coarse_numbers(place, box) if share > FEW else None
-        if coarse is not None:
-            return [coarse], with_halves(box, decimals_written([replace(box, own=own_halves(box.values))]))
         if share <= FEW:
             return [Remark(box.stage, SLIP, slip_text(box, missed, centre))], right
         return [Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}")], box
@@ -218,13 +210,6 @@ class Judge:
         with np.errstate(invalid="ignore"):
             near = (np.abs(box.values - array) <= 0.5 + NOTHING) | (box.values == array)
         return bool(near[box.given].all())
-
-    def coarse_numbers(self, place: int, box: Box) -> Remark | None:
-        """Return a remark if the numbers of a box are rounded too coarsely and padded with zeros."""
-        decimals = decimals_written([replace(box, own=own_halves(box.values))])
-        if not 1 <= decimals < self.digits or self.missed(place, with_halves(box, decimals)).any():
-            return None
-        return Remark(box.stage, WRITTEN, f"{box.stage}: {coarse_text(decimals, self.digits)}")
 
     def centre(self, place: int, box: Box) -> Array | None:
         """Return the expected numbers of a box, computed from the boxes before it."""
@@ -339,72 +324,81 @@ PASSED = ("logits", "masked", "weights", "context")
 """Boxes that may be right and not used."""
 
 
-def of_paper(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
-    """Yield mistakes made with pencil and paper rather than in code: name, sentence, remedy, and change."""
-    yield (
-        "exp_without_sum", "exp is taken, and not divided by the sum of its row.", "weights = exp(logit) / sum of exp",
-        around("normalize", lambda normalize, at, masked: np.exp(masked)),
-    )  # fmt: skip
-    yield (
-        "exp_over_largest", "exp is divided by the largest of its row, not by their sum.",
-        "weights = exp(logit) / sum of exp",
-        around("normalize", lambda normalize, at, masked: np.exp(masked - masked.max(axis=-1, keepdims=True))),
-    )  # fmt: skip
-    yield (
-        "exp_over_count", "exp is divided by how many keys there are, not by the sum of its row.",
-        "weights = exp(logit) / sum of exp",
-        around("normalize", lambda normalize, at, masked: np.exp(masked) / masked.shape[-1]),
-    )  # fmt: skip
-    yield (
+PaperMistake = tuple[str, str, str, Change]
+"""Name, sentence, remedy and change of a mistake that is made with pencil and paper rather than in code."""
+SOFTMAX = "weights = exp(logit) / sum of exp"
+OF_WEIGHTS: tuple[tuple[str, str, str, Step], ...] = (
+    (
+        "exp_without_sum", "exp is taken, and not divided by the sum of its row.", SOFTMAX,
+        lambda normalize, at, masked: np.exp(masked),
+    ),
+    (
+        "exp_over_largest", "exp is divided by the largest of its row, not by their sum.", SOFTMAX,
+        lambda normalize, at, masked: np.exp(masked - masked.max(axis=-1, keepdims=True)),
+    ),
+    (
+        "exp_over_count", "exp is divided by how many keys there are, not by the sum of its row.", SOFTMAX,
+        lambda normalize, at, masked: np.exp(masked) / masked.shape[-1],
+    ),
+    (
         "sum_of_first_row", "Every row is divided by the sum of the first row, not by its own.",
-        "weights = exp(logit) / sum of exp over its own row",
-        around("normalize", lambda normalize, at, masked: over_first_row(masked)),
-    )  # fmt: skip
-    yield (
-        "largest_takes_all", "The largest logit of each row gets all the weight.", "weights = exp(logit) / sum of exp",
-        around("normalize", lambda normalize, at, masked: one_hot(masked)),
-    )  # fmt: skip
-    yield (
+        f"{SOFTMAX} over its own row",
+        lambda normalize, at, masked: np.exp(masked) / np.exp(masked)[..., :1, :].sum(axis=-1, keepdims=True),
+    ),
+    (
+        "largest_takes_all", "The largest logit of each row gets all the weight.", SOFTMAX,
+        lambda normalize, at, masked: one_hot(masked),
+    ),
+    (
         "powers_of_ten", "Powers of 10 are taken instead of powers of e.", "exp(logit) = 2.718...^logit",
-        around("normalize", lambda normalize, at, masked: normalize(at, masked * math.log(10))),
-    )  # fmt: skip
-    yield from without_signs(sheet)
-    yield (
+        lambda normalize, at, masked: normalize(at, masked * math.log(10)),
+    ),
+    (
         "logits_negated", "The softmax is of the logits with their signs turned.", "weights = softmax(logits)",
-        around("normalize", lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked))),
-    )  # fmt: skip
-    for head in range(sheet.settled.head if sheet.settled.head > 1 else 0):
-        yield (
-            "one_head_for_all", f"The context of head {head + 1} stands in the place of every head.",
-            "output = context of all heads, side by side", around("gather", partial(repeated, head)),
-        )  # fmt: skip
-    if sheet.problem.x is not None:
-        for side in "qkv":
-            yield (
-                "no_projection", f"x itself stands for {side}: W_{side} is left out.", f"{side} = x W_{side}",
-                around("project", partial(left_out, side)),
-            )  # fmt: skip
-            for other in "qkv".replace(side, ""):
-                yield (
-                    "another_matrix", f"{side} is made with W_{other} instead of W_{side}.", f"{side} = x W_{side}",
-                    around("project", partial(made_with, side, other)),
-                )  # fmt: skip
+        lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked)),
+    ),
+)  # fmt: skip
+"""Mistakes in place of the softmax."""
+
+
+def of_paper(sheet: Sheet) -> list[PaperMistake]:
+    """Return the mistakes that are made with pencil and paper on a sheet."""
+    found = [(name, says, fix, around("normalize", step)) for name, says, fix, step in OF_WEIGHTS]
+    found += without_signs(sheet)
+    found += [
+        ("one_head_for_all", f"The context of head {head + 1} stands in the place of every head.",
+         "output = context of all heads, side by side", around("gather", partial(repeated, head)))
+        for head in range(sheet.settled.head if sheet.settled.head > 1 else 0)
+    ]  # fmt: skip
     q, x = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q), sheet.problem.x
+    for side in "qkv" if x is not None else "":
+        made = {"": ("no_projection", f"x itself stands for {side}: W_{side} is left out.")} | {
+            other: ("another_matrix", f"{side} is made with W_{other} instead of W_{side}.")
+            for other in "qkv".replace(side, "")
+        }
+        found += [(*said, f"{side} = x W_{side}", around("project", partial(projected_otherwise, side, other)))
+                  for other, said in made.items()]  # fmt: skip
     if x is not None:
-        yield (
-            "values_from_x", "The weights mix x itself instead of the values v.", "context = weights @ v",
-            around("mix", lambda mix, at, weights, v, k: mix(at, weights, like(v, x), k)),
-        )  # fmt: skip
-    if q is not None:
-        mistake = mistakes.mistake("values_from_queries")
-        yield (
-            "values_from_queries", mistake.says, mistake.fix,
-            around("mix", lambda mix, at, weights, v, k: mix(at, weights, like(v, q), k)),
-        )  # fmt: skip
-    mistake = mistakes.mistake("keys_from_queries")
-    yield (
-        "keys_from_queries", mistake.says, mistake.fix, around("score", lambda score, at, q, k: score(at, q, q))
-    )  # fmt: skip
+        says = "The weights mix x itself instead of the values v."
+        found.append(("values_from_x", says, "context = weights @ v", around("mix", partial(mix_others, x))))
+    steps = {"keys_from_queries": around("score", lambda score, at, q, k: score(at, q, q))}
+    steps |= {"values_from_queries": around("mix", partial(mix_others, q))} if q is not None else {}
+    return [*found, *((name, (one := mistakes.mistake(name)).says, one.fix, step) for name, step in steps.items())]
+
+
+def without_signs(sheet: Sheet) -> Iterator[PaperMistake]:
+    """Yield a mistake for each stage with negative numbers: all its minus signs are lost."""
+    steps = {"scores": "score", "logits": "scaled", "context": "mix", "output": "mix"} | dict.fromkeys("qkv", "place")
+    for stage, array in (stages(sheet, sheet.right) or {}).items():
+        if stage in steps and (array < 0).any():
+            says = f"All minus signs of {stage} are lost.", f"{stage} keeps its signs"
+            yield "signs_lost", *says, around(steps[stage], partial(unsigned, stage))
+
+
+def unsigned(stage: str, step: Step, *given: Any) -> Array:
+    """Return the absolute values of a step's result; of q, k and v only those of this stage."""
+    array: Array = step(*given)
+    return array if stage in "qkv" and given[1] != stage else np.abs(array)
 
 
 def repeated(head: int, gather: Step, at: Any, context: Array) -> Array:
@@ -413,27 +407,9 @@ def repeated(head: int, gather: Step, at: Any, context: Array) -> Array:
     return np.array(np.broadcast_to(gathered[..., head : head + 1, :, :], gathered.shape))
 
 
-def without_signs(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
-    """Yield a mistake for each stage with negative numbers: all its minus signs are lost."""
-    steps = {"scores": "score", "logits": "scaled", "context": "mix", "output": "mix"}
-    for stage, array in (stages(sheet, sheet.right) or {}).items():
-        says = f"All minus signs of {stage} are lost.", f"{stage} keeps its signs"
-        if stage in "qkv" and (array < 0).any():
-            yield "signs_lost", *says, around("place", partial(unsigned_side, stage))
-        elif stage in steps and (array < 0).any():
-            yield "signs_lost", *says, around(steps[stage], unsigned)
-
-
-def unsigned(step: Step, *given: Any) -> Array:
-    """Return the absolute values of a step's result."""
-    array: Array = np.abs(step(*given))
-    return array
-
-
-def unsigned_side(of: str, place: Step, at: Any, side: str, *given: Any) -> Array:
-    """Return one of q, k and v without minus signs, and the others unchanged."""
-    placed: Array = place(at, side, *given)
-    return np.abs(placed) if side == of else placed
+def mix_others(others: Any, mix: Step, at: Any, weights: Array, v: Array, k: Array) -> Array:
+    """Mix other rows than the values."""
+    return np.asarray(mix(at, weights, like(v, others), k))
 
 
 def one_hot(masked: Array) -> Array:
@@ -442,37 +418,21 @@ def one_hot(masked: Array) -> Array:
     return np.where(first & np.isfinite(masked), 1.0, 0.0)
 
 
-def over_first_row(masked: Array) -> Array:
-    """Return exp divided by the sum of the first row `[... t s]`."""
-    powers = np.exp(masked)
-    return np.asarray(powers / powers[..., :1, :].sum(axis=-1, keepdims=True))
-
-
-def made_with(wrong: str, other: str, project: Step, side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
-    """Project one of q, k and v with the weight matrix and bias of another, and the others with their own.
+def projected_otherwise(
+    wrong: str, other: str, project: Step, side: str, x: Array, arrays: Mapping[str, Array]
+) -> Array:  # fmt: skip
+    """Project one of q, k and v with the matrix and bias of another, or not at all, and the others with their own.
 
     Raises:
-        ValueError: the other matrix is of another size.
-    """
-    if side != wrong:
-        return np.asarray(project(side, x, arrays))
-    if arrays[f"W_{side}"].shape != arrays[f"W_{other}"].shape:
-        raise ValueError("the matrices have several sizes")
-    return np.asarray(project(other, x, arrays))
-
-
-def left_out(without: str, project: Step, side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
-    """Return x itself for one of q, k and v, and project the others.
-
-    Raises:
-        ValueError: x is of another width.
+        ValueError: the result is of another size.
     """
     projected: Array = project(side, x, arrays)
-    if side != without:
+    if side != wrong:
         return projected
-    if projected.shape != x.shape:
-        raise ValueError("x is of another width")
-    return x
+    made: Array = project(other, x, arrays) if other else x
+    if made.shape != projected.shape:
+        raise ValueError("the matrices have several sizes")
+    return made
 
 
 def like(values: Array, other: Any) -> Array:
@@ -571,34 +531,6 @@ def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
     return coarse_text(decimals, digits), replace(sheet, boxes=boxes)
 
 
-# Slips, in words
-
-
 def slip_text(box: Box, missed: Array, expected: Array | None) -> str:
     """Describe which cells of a box are wrong, the expected numbers, and the kind of slip."""
-    places = np.argwhere(missed).tolist()
-    shown = "; ".join(cell_text(box, place, expected) for place in places[:SHOWN])
-    more = f"; {len(places)} in all" if len(places) > SHOWN else ""
-    return f"in {box.stage}, {shown}{more}"
-
-
-def cell_text(box: Box, place: Sequence[int], expected: Array | None) -> str:
-    """Describe a wrong cell and its expected number."""
-    number = float(box.values[tuple(place)])
-    mine, where = box.write_like(place, number), box.where(place)
-    if expected is None or expected.shape != box.values.shape or np.isnan(expected[tuple(place)]):
-        return f"{where}: {mine} is wrong"
-    right = float(expected[tuple(place)])
-    kind = kind_of_slip(mine, number, box.write_like(place, right), right)
-    return f"{where}: {mine} should be {box.write_like(place, right)}{f' ({kind})' if kind else ''}"
-
-
-def kind_of_slip(mine: str, number: float, other: str, right: float) -> str:
-    """Return the kind of slip that a wrong number looks like, or an empty text."""
-    if number and mine.lstrip("-") == other.lstrip("-"):
-        return "the sign"
-    if number and right and any(abs(number * factor - right) <= 0.051 * abs(right) for factor in (0.1, 10.0)):
-        return "the point"
-    if sorted(mine) == sorted(other):
-        return "digits exchanged"
-    return ""
+    return f"in {box.stage}, {Slip(box, missed, expected)}"

@@ -16,8 +16,16 @@ from attn_exp.diagnosis.explaining.numbers import Numbers, catalogue
 from attn_exp.diagnosis.judging.own_form import prepared_with_code
 from attn_exp.diagnosis.recipes.candidates import Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.sheets.boxes import box, read_cells
-from attn_exp.diagnosis.sheets.slips import Slip, after_slips, consequences, every_slip, is_slip, sums
-from attn_exp.diagnosis.sheets.worksheet import Sheet, stages
+from attn_exp.diagnosis.sheets.worksheet import (
+    Sheet,
+    Slip,
+    after_slips,
+    consequences,
+    every_slip,
+    is_slip,
+    stages,
+    sums,
+)
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.executing import follows_steps
 from attn_exp.experiment.recipes import STAGES

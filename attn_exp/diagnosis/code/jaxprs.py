@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import NormalDist
-from types import MappingProxyType, SimpleNamespace, TracebackType
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -145,29 +143,6 @@ def shifted(array: Any, by: Any) -> Any:
     return array >> by if array.dtype.kind == "u" else NotImplemented
 
 
-def convolved(x: Any, kernel: Any, **params: Any) -> Any:
-    """Convolve x with a kernel; leave unusual options to JAX."""
-    numbers, apart, padding = (params[word] for word in ("dimension_numbers", "rhs_dilation", "padding"))
-    if params["batch_group_count"] > 1 or max(params["lhs_dilation"]) > 1 or min(map(min, padding)) < 0:
-        return NotImplemented
-    x, kernel = np.transpose(x, numbers.lhs_spec), np.transpose(kernel, numbers.rhs_spec)
-    places = range(2, x.ndim)
-    spans = [(length - 1) * step + 1 for length, step in zip(kernel.shape[2:], apart, strict=True)]
-    x = np.pad(x, [(0, 0), (0, 0), *padding])
-    whole = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(places))
-    steps: tuple[Any, ...] = (
-        slice(None),
-        slice(None),
-        *(slice(None, None, step) for step in (*params["window_strides"], *apart)),
-    )
-    whole = whole[steps]
-    groups = params["feature_group_count"]
-    parts = zip(np.split(whole, groups, 1), np.split(kernel, groups, 0), strict=True)
-    inside = [1, *range(x.ndim, whole.ndim)]
-    said = np.concatenate([np.tensordot(one, other, (inside, [1, *places])) for one, other in parts], -1)
-    return np.moveaxis(said, -1, 1).transpose(np.argsort(numbers.out_spec))
-
-
 def recast(array: Any, *, new_dtype: Any) -> Any:
     """Reinterpret bits as another dtype of the same size."""
     return array.view(new_dtype) if array.dtype.itemsize == np.dtype(new_dtype).itemsize else NotImplemented
@@ -188,7 +163,7 @@ OTHERS: dict[str, Rule] = {
     "integer_pow": lambda x, *, y: x**y if y >= 0 else 1 / x**-y,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "div": quotient, "rem": lambda x, y: np.fmod(x, y) if y.all() or x.dtype.kind == "f" else NotImplemented,
-    "tile": lambda x, *, reps: np.tile(x, reps), "shift_right_logical": shifted, "conv_general_dilated": convolved,
+    "tile": lambda x, *, reps: np.tile(x, reps), "shift_right_logical": shifted,
     "dynamic_slice": part_from, "gather": gathered, "bitcast_convert_type": recast,
     "complex": lambda real, imag: real + 1j * imag, "real": np.real, "imag": np.imag, "conj": lambda x, **_: np.conj(x),
     "stop_gradient": lambda x: x, "copy": lambda x: x, "copy_p": lambda x: x,
@@ -238,14 +213,9 @@ def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
     """Trace a function of arrays of these shapes; return a function that runs its operations in NumPy."""
     import jax  # noqa: PLC0415 - the function is one of JAX
 
-    try:
-        with errors_as_they_are(jax.config):
-            closed, shape = jax.make_jaxpr(
-                lambda *now: as_tree(function(*now), jax.tree_util.all_leaves), return_shape=True
-            )(*arrays)
-    except Exception as error:
-        error.__traceback__ = of_others(error.__traceback__)
-        raise
+    closed, shape = jax.make_jaxpr(lambda *now: as_tree(function(*now), jax.tree_util.all_leaves), return_shape=True)(
+        *arrays
+    )
     tree, rules = jax.tree_util.tree_structure(shape), dict[int, Rule | None]()
     kept: list[dict[Any, Any]] = []
 
@@ -262,49 +232,6 @@ def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
         return jax.tree_util.tree_unflatten(tree, said)
 
     return call
-
-
-@contextmanager
-def errors_as_they_are(settings: Any) -> Iterator[None]:
-    """Switch off JAX's traceback filtering, which takes longer than a call.
-
-    The setting applies to all threads, so only the main thread changes it.
-    """
-    before = settings.jax_traceback_filtering
-    is_first = threading.current_thread() is threading.main_thread()
-    try:
-        if is_first:
-            settings.update("jax_traceback_filtering", "off")
-        yield
-    finally:
-        if is_first:
-            settings.update("jax_traceback_filtering", before)
-
-
-def of_others(way: TracebackType | None) -> TracebackType | None:
-    """Remove JAX's internal frames from a traceback."""
-    calls = list[TracebackType]()
-    while way is not None:
-        calls += [way] if is_shown(way.tb_frame.f_code.co_filename) else []
-        way = way.tb_next
-    made: TracebackType | None = None
-    for call in reversed(calls):
-        made = TracebackType(made, call.tb_frame, call.tb_lasti, call.tb_lineno)
-    return made
-
-
-@cache
-def is_shown(file: str) -> bool:
-    """Return whether JAX keeps frames of a file in a traceback; cached, as JAX looks up dozens of paths.
-
-    All are kept if a version of JAX does not tell.
-    """
-    call: Any = SimpleNamespace(f_code=SimpleNamespace(co_filename=file))
-    with suppress(ImportError, AttributeError):
-        from jax._src import traceback_util  # noqa: PLC0415 - the error went through it
-
-        return bool(traceback_util.include_frame(call))
-    return True
 
 
 Step = Callable[[Any, str, Sequence[Any]], list[Any]]

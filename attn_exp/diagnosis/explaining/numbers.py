@@ -24,8 +24,18 @@ from attn_exp.diagnosis.recipes.candidates import (
 )
 from attn_exp.diagnosis.sheets.boxes import Box
 from attn_exp.diagnosis.sheets.readings import Reading, by_own_digits, other_readings, turned
-from attn_exp.diagnosis.sheets.slips import Slip, every_slip, is_slip, slips_of
-from attn_exp.diagnosis.sheets.worksheet import Sheet, agrees, gives, part, stages, wrong
+from attn_exp.diagnosis.sheets.worksheet import (
+    Sheet,
+    Slip,
+    agrees,
+    every_slip,
+    gives,
+    is_slip,
+    part,
+    slips_of,
+    stages,
+    wrong,
+)
 from attn_exp.experiment import memory
 from attn_exp.experiment.executing import follows_steps
 from attn_exp.experiment.recipes import Stages, given_to, right

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.case import Answer, Case, expected, same_numbers
+from attn_exp.diagnosis.asking.case import Answer, Case, expected
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.code.libraries import DIGITS
 from attn_exp.diagnosis.finding.ways_to_call import Seen, digits_of, failing
@@ -55,8 +55,7 @@ FAR = 2.0**-18
 """Relative bound above the error of a float32 softmax."""
 BESIDE = "a small number beside the sums of the softmax: weights sum to a little less than 1"
 SHARES = "weights are rounded to float32, values are not: its softmax is one of float32"
-WHOLLY = "it rounds what it is given to float32, and computes in that; say dtype=float32 if that is meant"
-TURNED = "it rounds queries and keys to float32, as many do who turn them by their places; values it does not"
+HABIT = "it computes in float32; say dtype=float32 if that is meant"
 SILENT = "it answers in float64, but only float32 is behind it; say dtype=float32 if that is meant"
 
 
@@ -79,7 +78,7 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
         of_softmax = only_shares_are_rounded(seen, digits) and is_exact_in_scores(caller, seen[0][0])
         # float32 is the default of PyTorch and JAX if the user names no dtype; NumPy never rounds by itself
         of_habit = caller.library.name != "numpy" and not caller.request.dtype
-        return SINGLE, SHARES if of_softmax else habit(caller, seen[0][0]) if of_habit else SILENT
+        return SINGLE, SHARES if of_softmax else HABIT if of_habit else SILENT
     kind = representable([answer for _, answer in seen[:4]])
     if kind and failing(seen, digits) and only_rounded(seen, DIGITS[kind]):
         return DIGITS[kind], f"its answers are rounded to {kind}"
@@ -103,22 +102,6 @@ def only_shares_are_rounded(seen: Seen, digits: int) -> bool:
     exact = [pair for pair in seen if expected(pair[0])["weights"].shape[-1] in (1, 2, 4, 8)]
     held = [pair for pair in exact if is_shared_evenly(pair[0])]
     return bool(held) and not failing(held, digits)
-
-
-def habit(caller: Caller, case: Case) -> str:
-    """Return a sentence about what a function rounds to float32 first: all inputs, or q and k; else `SILENT`."""
-    if rounds_first(caller, case, ("q", "k", "v", "x")):
-        return WHOLLY
-    return TURNED if case.given.q is not None and rounds_first(caller, case, ("q", "k")) else SILENT
-
-
-def rounds_first(caller: Caller, case: Case, names: Sequence[str]) -> bool:
-    """Return whether rounding these inputs to float32 beforehand leaves the output identical."""
-    given = case.given
-    there = [name for name in names if getattr(given, name) is not None]
-    held = {name: getattr(given, name).astype(np.float32).astype(np.float64) for name in there}
-    answers = [caller(one).output for one in (case, replace(case, given=replace(given, **held)))]
-    return same_numbers(answers[0], answers[1])
 
 
 def is_shared_evenly(case: Case) -> bool:

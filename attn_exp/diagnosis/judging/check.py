@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.clock import ASKING_MORE, running, while_there_is_time
+from attn_exp.diagnosis.asking.clock import running
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.sizes import sizes_of_file
@@ -83,7 +81,7 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tel
         if is_layer(own.function):
             return check_layer(own, asked, ask)
         heads = sizes_of_file(own.function).get("h") if asked.head is None else None
-        return check_in_layouts(own, with_words(asked, f"head={heads}") if heads else asked, quick, tell)
+        return check_in_layout(own, with_words(asked, f"head={heads}") if heads else asked, quick, tell)
 
     tell("how it is called")
     verdict = judge(request)
@@ -121,53 +119,10 @@ def is_theirs(error: BaseException, own: OwnFunction) -> bool:
     return place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
 
 
-def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
-    """Check a function in the likeliest layout and, if its mistake remains unnamed, in less likely ones."""
-    tell("how it is called")
-    tried = ways_to_call.how_to_call(own, request)
-    verdict = check_called(own, tried, quick, tell)
-    unexplained = has_wrong_values(verdict) and verdict.unexplained
-    if verdict.passed or (verdict.mistakes and not unexplained) or request.layout:
-        return verdict
-    other_axes = FOR_MASKS[tried.caller.offer.core].get(tried.caller.layout, "")
-    if only_masks_fail(verdict) and other_axes:
-        with suppress(UserError):  # it may not accept this layout
-            other = check_in_layout(own, replace(request, layout=other_axes), quick, tell)
-            if other.passed or (other.mistakes and all(mistake(name).group == "masks" for name in other.mistakes)):
-                return other
-    offer = ways_to_call.offer_by_names(own)
-    if offer is None and not tried.caller.offer.guessed and not tried.caller.offer.layouts:
-        offer = tried.caller.offer  # its names are clear, although other arguments are required
-    layouts = ["bhtd", "bthd"] if offer is not None and offer.takes("heads") else ["bthd", "bd1t"]
-    layouts = ["thd"] if tried.caller.layout == "htd" else layouts
-    is_open = offer is not None and offer.core and has_wrong_values(verdict)  # otherwise the axes are as given
-    others_left = layouts if is_open else []
-    for layout in while_there_is_time(others_left, ASKING_MORE, "other orders of axes"):
-        other = check_in_layout(own, replace(request, layout=layout), True, tell)
-        if len(other.mistakes) == 1:  # several mistakes and a guessed layout may fit by accident
-            return other
-    return verdict
-
-
 def are_of_masks(verdict: Verdict) -> bool:
     """Return whether all wrong answers are to cases with a mask."""
     wrong = {one.rung for one in verdict.findings if one.state == BROKEN}
     return wrong <= {*ABOUT_MASKS, *MASKS_OF_MORE}
-
-
-FOR_MASKS = {True: {"bhtd": "btd", "bthd": "btd"}, False: {"td": "bhtd"}}
-"""Layouts to try for a function of q, k and v, or of x, that also runs with other axes, but not with a mask."""
-
-
-def only_masks_fail(verdict: Verdict) -> bool:
-    """Return whether the only failures are errors raised with masks, which may need another layout."""
-    broken = [one for one in verdict.findings if one.state == BROKEN]
-    return bool(broken) and all(one.rung in ABOUT_MASKS and re.match(r"\w*Error: ", one.said) for one in broken)
-
-
-def has_wrong_values(verdict: Verdict) -> bool:
-    """Return whether the first case, without masks, is already wrong."""
-    return any(one.rung == VALUES and one.state == BROKEN for one in verdict.findings)
 
 
 def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:
@@ -208,7 +163,6 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         bare = replace(tried.function, offer=offer.of_keys_alone())  # the requested mask may be built in
         given = ways_to_call.how_to_call(own, request, bare)
         tried = given if given.answer.output is not None else tried
-    tried = with_its_own_mask(own, tried)
     caller = tried.caller
     if tried.answer.output is None:
         is_called = tried.answer.reached is None
@@ -275,23 +229,6 @@ def said_of_masks(caller: Caller) -> list[tuple[Finding, str]]:
     is_usual = hiding == "padding" or "causal" in words["mask"].lower()
     said = f"True in it hides, but in {words[other]} it attends" + ("" if is_usual else ": a mistake, unless intended")
     return [(Finding(f"masks as {words[hiding]}", HELD if is_usual else REMARK, said), "")]
-
-
-def with_its_own_mask(own: OwnFunction, tried: Tried) -> Tried:
-    """Return how to call a function without a mask, if a mask passed to it replaces one of its own.
-
-    Requested scores may be part of its own mask, as ALiBi is of a causal one.
-    """
-    offer, request = tried.caller.offer, tried.caller.request
-    is_open = request.scores and offer.takes("mask") and "mask" in offer.defaults and tried.answer.output is not None
-    if not is_open or ways_to_call.is_right(tried) or ways_to_call.has_one_mistake(tried):
-        return tried
-    said = "; ".join(filter(None, (offer.said, "no mask, as one that is given takes the place of its own")))
-    bare = replace(tried.function, offer=replace(offer.without("mask"), said=said))
-    with suppress(UserError):
-        other = ways_to_call.how_to_call(own, request, bare)
-        return other if ways_to_call.is_right(other) or ways_to_call.has_one_mistake(other) else tried
-    return tried
 
 
 def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:

@@ -15,7 +15,6 @@ from attn_exp.diagnosis.calling.behaviour import IN_THREADS, behaviours, gradien
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Answers
-from attn_exp.diagnosis.explaining.clipped import clipped_at
 from attn_exp.diagnosis.explaining.evidence import Pair, evidence_of
 from attn_exp.diagnosis.explaining.explanations import explained
 from attn_exp.diagnosis.explaining.located import located, sees_itself_alone
@@ -25,6 +24,7 @@ from attn_exp.diagnosis.finding import other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.finding.ways_to_call import Seen, Tried, failing
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import OF_ZEROS, Explained, what_a_setting_computes, what_mistakes_compute
+from attn_exp.diagnosis.recipes.fitted import is_clipped
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
@@ -65,7 +65,7 @@ def verdict_on_answers(
     small = smallest_wrong(caller, function, wrong, digits) if wrong else None
 
     evidence = evidence_of(caller, tried, seen, wrong, digits=digits, broken=broken, small=small)
-    meant = as_it_may_be_meant(caller, wrong, digits, evidence.ask)
+    meant = as_it_may_be_meant(wrong, digits, evidence.ask)
     if meant:
         edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
         seen, wrong, small = right, [], None
@@ -193,12 +193,16 @@ def of_other_rungs(seen: Seen, rungs: set[str]) -> Seen:
     return [pair for pair in seen if pair[0].rung not in rungs]
 
 
-def as_it_may_be_meant(caller: Caller, wrong: Seen, digits: int, ask: Callable[[], Sequence[Pair]]) -> str:
+def as_it_may_be_meant(wrong: Seen, digits: int, ask: Callable[[], Sequence[Pair]]) -> str:
     """Return why wrong answers may be intended: scores clipped far above usual ones, or unsupported sizes."""
     if is_size_of_shares(wrong, digits):
         return SHARES_OF_X
-    clip = clipped_at(caller, wrong, digits, ask)
-    return "" if clip is None else f"scores are clipped at {clip:g}"
+    is_finite = all(answer.output is not None and np.isfinite(answer.output).all() for _, answer in wrong)
+    is_large = bool(wrong) and all(case.rung == LARGE for case, _ in wrong)
+    return CLIPPED if is_large and is_finite and is_clipped(wrong, digits, ask) else ""
+
+
+CLIPPED = "scores are clipped, where only large ones reach"
 
 
 def is_size_of_shares(wrong: Seen, digits: int) -> bool:

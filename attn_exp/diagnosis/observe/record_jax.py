@@ -74,8 +74,7 @@ def make_jaxpr(call: Call, inputs: Mapping[str, Any]) -> Any:
 
     for context in (nullcontext, jax.ensure_compile_time_eval):
         try:
-            with jaxprs.errors_as_they_are(jax.config):
-                closed = jax.make_jaxpr(partial(find_all, context))(*inputs.values())
+            closed = jax.make_jaxpr(partial(find_all, context))(*inputs.values())
         except Exception as error:
             if not is_about_values(error):
                 raise

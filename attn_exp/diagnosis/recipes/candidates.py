@@ -26,7 +26,7 @@ from attn_exp.rules.scores.softcap import Softcap
 
 if TYPE_CHECKING:
     from attn_exp.diagnosis.sheets.readings import Reading
-    from attn_exp.diagnosis.sheets.slips import Slip
+    from attn_exp.diagnosis.sheets.worksheet import Slip
 
 Seen = Sequence[tuple[Case, Answer]]
 Change = Callable[[Case], Recipe]

@@ -5,18 +5,20 @@ Without a softmax, a fill shows in the output, mixed with the values, or in the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Answer, Case, overflows, predicted
+from attn_exp.diagnosis.asking.case import Answer, Case, differs, overflows, predicted
 from attn_exp.diagnosis.recipes.candidates import Candidate, Seen, composed, everywhere
-from attn_exp.forms.pipeline import At
+from attn_exp.forms.pipeline import At, Step
 from attn_exp.mistakes.masks import added, filled, late
-from attn_exp.mistakes.mistake import Change, instead, together
+from attn_exp.mistakes.mistake import Change, around, instead, together
 from attn_exp.mistakes.scale import fixed, times
 from attn_exp.mistakes.softmax import with_epsilon
 
@@ -242,3 +244,27 @@ def by_sum(number: float) -> Change:
         return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
 
     return instead(normalize=normalize)
+
+
+# Logits clipped far above usual ones
+
+CLIPS = range(32, 1001)
+"""Where logits may be clipped, so that only large ones are wrong."""
+
+
+def is_clipped(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> bool:
+    """Return whether clipping the logits, or the scores, at some number reproduces all answers, fresh ones too."""
+    for number, step, sign in itertools.product(CLIPS, ("scaled", "score"), (-1.0, -np.inf)):
+        change = around(step, partial(clip, least=sign * number, most=number))
+        if reproduces(change, wrong[:1], digits) and reproduces(change, [*wrong, *ask()], digits):
+            return True
+    return False
+
+
+def clip(step: Step, *given: Any, least: float, most: float) -> Any:
+    return np.clip(step(*given), least, most)
+
+
+def reproduces(change: Change, seen: Seen, digits: int) -> bool:
+    made = [(predicted(change(case.recipe), case.given), answer.output) for case, answer in seen]
+    return all(one is not None and own is not None and not differs(own, one, digits) for one, own in made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -172,7 +173,6 @@ def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str
 NOT_GIVEN = ("", "null", "none", "nan", "na", "n/a", "_", "?", "-", "...")
 """Texts of a cell that is left out."""
 INFINITE = re.compile(r"[-+]?inf(inity)?", re.IGNORECASE)
-WORD = re.compile(r"\[|\]|,|[^\[\],\s]+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +200,7 @@ def read_cells(given: Any, key: str) -> Cells:
     if isinstance(given, str | Path):
         text = bare(str(given)).strip()
         if text.startswith("["):
-            return from_print(text, key)
+            return cells(nested(text, key), key)
         words = text.replace(",", " ").split()  # a row of numbers may stand without brackets
         if words and all(map(NUMBER.fullmatch, words)) and not Path(text).is_file():
             return cells(words, key)
@@ -209,11 +209,6 @@ def read_cells(given: Any, key: str) -> Cells:
     if array.dtype.kind in "iuf":
         return from_array(array, key)
     return cells(listed(given), key)
-
-
-def from_print(text: str, key: str) -> Cells:
-    """Parse the numbers of a text in brackets, typed or pasted."""
-    return cells(nested(text, key), key)
 
 
 def listed(given: Any) -> Any:
@@ -225,25 +220,15 @@ def listed(given: Any) -> Any:
 
 def nested(text: str, key: str) -> Any:
     """Parse a bracketed text to nested lists of texts; a cell between two commas may be left out."""
-    words = WORD.findall(text)
-    stack: list[list[Any]] = [[]]
-    last = "["
-    for word in words:
-        if word in (",", "]") and (last == "," or (last == "[" and word == ",")):
-            stack[-1].append("")
-        if word == "[":
-            stack.append([])
-        elif word == "]":
-            if len(stack) < 2:
-                raise UserError(f"{key}={brief(text, 60)}: a bracket closes that was not opened")
-            done = stack.pop()
-            stack[-1].append(done)
-        elif word != ",":
-            stack[-1].append(word)
-        last = word
-    if len(stack) != 1 or len(stack[0]) != 1:
-        raise UserError(f"{key}={brief(text, 60)}: the brackets do not match; expected rows, such as [[0.4,0.6],[1,0]]")
-    return stack[0][0]
+    cell = re.compile(r"[^\[\],\s]+")
+    text = cell.sub(lambda word: json.dumps(plain(word[0]) or "_"), text)
+    text = re.sub(r'(?<=["\]])(?=\s*\[)|(?<=")(?=\s+")|(?<=\])(?=\s*")', ",", text)
+    text = re.sub(r"(?<=[\[,])(?=\s*,)|(?<=,)(?=\s*\])", '""', text)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        said = f"{key}={brief(text, 60)}: the brackets do not match"
+        raise UserError(f"{said}; expected rows, such as [[0.4,0.6],[1,0]]") from error
 
 
 def cells(given: Any, key: str) -> Cells:
@@ -320,7 +305,7 @@ def from_file(path: Path, key: str) -> Cells:
             return from_array(array, key)
         text = parsing.decoded(machine.read(path)).removeprefix("\ufeff")
         pasted = bare(text).strip()
-        return from_print(pasted, key) if PASTED.match(pasted) else table(text, key)
+        return cells(nested(pasted, key), key) if PASTED.match(pasted) else table(text, key)
     except Exception as error:  # reading a person's file may raise anything
         if isinstance(error, UserError):
             raise

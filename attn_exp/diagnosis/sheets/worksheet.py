@@ -7,7 +7,7 @@ before it; or are in between, as far as the rounding of those boxes can change t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.sheets.boxes import Box
 from attn_exp.experiment.recipes import STAGES, Stages, compute_stages, right, stages_of
 from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.verdict import BROKEN, HELD, Finding
 from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.problem.problem import Problem
 
@@ -34,25 +35,12 @@ FAR = 40
 """Limit, in units of a box's tolerance, of how far rounding in stages without a box can move a number."""
 
 
-class Itself:
-    """A dictionary key that compares an object by identity and keeps it alive."""
-
-    def __init__(self, it: Any) -> None:
-        self.it = it
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Itself) and other.it is self.it
-
-    def __hash__(self) -> int:
-        return id(self.it)
-
-
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """Results cached for one sheet: `missed` holds the cells of a box that do not follow by some steps, and `moving`
-    the copies of the first boxes, each with one cell moved."""
+    """Results cached for one sheet: `missed` holds the cells of a box that do not follow by some steps, with a recipe
+    that keeps these alive, and `moving` the copies of the first boxes, each with one cell moved."""
 
-    missed: dict[tuple[int, tuple[Itself, ...]], Array] = field(default_factory=dict)
+    missed: dict[tuple[int, tuple[int, ...]], tuple[Recipe, Array]] = field(default_factory=dict)
     moving: dict[int, list[Box]] = field(default_factory=dict)
 
 
@@ -120,10 +108,10 @@ def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
     names = [one.name for one in fields(recipe)]
     last = LAST.get(sheet.boxes[place].stage, "finish")
     steps = (getattr(recipe, name) for name in (*itertools.takewhile(lambda name: name != last, names), last))
-    key = place, tuple(map(Itself, steps))
+    key = place, tuple(map(id, steps))
     if key not in sheet.followed.missed:
-        sheet.followed.missed[key] = follows_not(sheet, recipe, place)
-    return sheet.followed.missed[key]
+        sheet.followed.missed[key] = recipe, follows_not(sheet, recipe, place)
+    return sheet.followed.missed[key][1]
 
 
 def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
@@ -269,3 +257,104 @@ def rounded(recipe: Recipe, digits: int) -> Recipe:
     for name in ("project", "place", "score", "scaled", "bent", "forbid", "after", "gather"):
         recipe = other_step(recipe, name, rounding)
     return recipe
+
+
+# Wrong cells, the expected numbers, and whether the rest follows from them
+
+SHOWN = 4
+"""Maximum number of wrong cells that are listed."""
+FEW = 1 / 3
+"""A slip affects at most this share of a box; more is another computation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Slip:
+    """Wrong cells in one box, and the expected numbers."""
+
+    box: Box
+    cells: Array
+    expected: Array | None
+
+    def __str__(self) -> str:
+        places = np.argwhere(self.cells).tolist()
+        shown = "; ".join(self.cell(place) for place in places[:SHOWN])
+        return f"{shown}; {len(places)} in all" if len(places) > SHOWN else shown
+
+    def cell(self, place: Sequence[int]) -> str:
+        """Describe a wrong cell, its expected number, and the kind of slip."""
+        number = float(self.box.values[tuple(place)])
+        mine, where, expected = self.box.write_like(place, number), self.box.where(place), self.expected
+        if expected is None or expected.shape != self.box.values.shape or np.isnan(expected[tuple(place)]):
+            return f"{where}: {mine} is wrong"
+        right = float(expected[tuple(place)])
+        kind = kind_of_slip(mine, number, self.box.write_like(place, right), right)
+        return f"{where}: {mine} should be {self.box.write_like(place, right)}{f' ({kind})' if kind else ''}"
+
+
+def kind_of_slip(mine: str, number: float, other: str, right: float) -> str:
+    """Return the kind of slip that a wrong number looks like, or an empty text."""
+    if number and mine.lstrip("-") == other.lstrip("-"):
+        return "the sign"
+    if number and right and any(abs(number * factor - right) <= 0.051 * abs(right) for factor in (0.1, 10.0)):
+        return "the point"
+    return "digits exchanged" if sorted(mine) == sorted(other) else ""
+
+
+def every_slip(sheet: Sheet) -> list[Slip | None]:
+    """Return the wrong cells of each box, given the boxes before it, or None where it is right."""
+    return list(slips_of(sheet, sheet.right, stages(sheet, sheet.right)))
+
+
+def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Slip | None]:
+    """Yield the same relative to a recipe with known stages."""
+    later = False
+    for place, box in enumerate(sheet.boxes):
+        missed = unfollowed(sheet, recipe, place) if later else wrong(sheet, recipe, place, exact)
+        if not missed.any():
+            yield None
+            continue
+        made = stages(sheet, going_on_from(recipe, sheet.boxes[:place])) if later else exact
+        later = True
+        yield Slip(box, missed, part(made, box))
+
+
+def is_slip(slips: Sequence[Slip | None]) -> bool:
+    """Return whether few cells of each box are wrong, so that the rest is more than chance."""
+    shares = [float(slip.cells.sum() / slip.box.given.sum()) for slip in slips if slip]
+    return bool(shares) and max(shares) <= FEW
+
+
+def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]:
+    """Yield a finding on each box if no mistake explains the wrong ones."""
+    wrong_already = False
+    for box, slip in zip(sheet.boxes, slips, strict=True):
+        good = "follows from the numbers before" if wrong_already else box.counted
+        yield Finding(box.stage, BROKEN, str(slip)) if slip else Finding(box.stage, HELD, good)
+        wrong_already = wrong_already or slip is not None
+
+
+def consequences(sheet: Sheet) -> Iterator[Finding]:
+    """Yield a finding on each box if a mistake explains all: the first wrong one, and what follows from it."""
+    exact = stages(sheet, sheet.right)
+    wrong_already = False
+    for place, box in enumerate(sheet.boxes):
+        missed = box.misses(part(exact, box)) if wrong_already else wrong(sheet, sheet.right, place, exact)
+        if not missed.any():
+            yield Finding(box.stage, HELD, box.counted)
+        elif wrong_already and not unfollowed(sheet, sheet.right, place).any():
+            yield Finding(box.stage, HELD, "follows from the numbers before")
+        else:
+            yield Finding(box.stage, BROKEN, str(Slip(box, missed, part(exact, box))))
+        wrong_already = wrong_already or bool(missed.any())
+
+
+def sums(sheet: Sheet) -> Iterator[Finding]:
+    """Yield whether rows of weights sum to 1, where whole rows are given."""
+    weights = next((box for box in sheet.boxes if box.stage == "weights"), None)
+    if weights is None or not weights.given.all(axis=-1).any() or not sheet.settled.rules.normalizer.exponential:
+        return
+    total = weights.values.sum(axis=-1)
+    whole = weights.given.all(axis=-1) & weights.values.any(axis=-1)
+    bad = whole & (np.abs(np.where(whole, total, 1.0) - 1) > weights.halves.sum(axis=-1) + 1e-9)
+    said = f"{int(bad.sum())} of {int(whole.sum())} do not; one sums to {total[bad][0]:.4g}" if bad.any() else ""
+    yield Finding("rows of weights sum to 1", BROKEN if bad.any() else HELD, said)
