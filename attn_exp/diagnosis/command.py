@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -72,7 +71,7 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
     if verdict is None:
         tell({"doing": "while it was read what it takes"})
         try:
-            verdict = check_or_compare(found, question, "--quick" in flags, progress())
+            verdict = check_or_compare(found, question, "--quick" in flags)
         except UncalledError as error:
             return reply_uncalled(found[-1], str(error), words)
     return reply_to(verdict, words, target, found)
@@ -101,9 +100,7 @@ def reply_uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str
     return {"text": text, "uncalled": why, "verdict": None}
 
 
-def check_or_compare(
-    found: Sequence[OwnFunction], question: Request, quick: bool, tell: Callable[[str], None] = lambda rung: None
-) -> Verdict:
+def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: bool) -> Verdict:
     """Check one function, or hold two against each other.
 
     Raises:
@@ -114,10 +111,10 @@ def check_or_compare(
         if known and name not in known and not FILES:
             raise UserError(unknown(name, known, f"argument of {found[0].name} in ignore="))
     if len(found) == 1:
-        return check(found[0], question, quick, tell)
+        return check(found[0], question, quick)
     from attn_exp.diagnosis.pairs.against import against  # noqa: PLC0415 - few checks name two
 
-    return against(found[0], found[1], question, quick, tell)
+    return against(found[0], found[1], question, quick)
 
 
 def shown(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
@@ -156,19 +153,6 @@ def apart(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
                 raise UserError(f"{ANSWER}{stage} is given twice")
             answers[stage] = value
     return [word for word in words if not word.startswith(ANSWER)], answers
-
-
-def progress() -> Callable[[str], None]:
-    """Return what hears how far a check is: it writes one line on a terminal, and wipes it at the end."""
-    if sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
-        return lambda rung: None
-
-    def tell(rung: str) -> None:
-        text = f"asking: {rung}" if rung else ""
-        with suppress(OSError, ValueError):  # somebody closed it
-            print(f"\r{text:60}\r", end="", file=sys.stderr, flush=True)
-
-    return tell
 
 
 # A whole file

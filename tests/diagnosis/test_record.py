@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.observe.recorders import RECORDERS, find_outputs
-from attn_exp.diagnosis.observe.trace import Operation, Producer, Product, Trace
+from attn_exp.diagnosis.observe.trace import RECORDERS, Operation, Producer, Product, Trace, find_outputs
 
 X, WEIGHTS = (np.random.default_rng(3).standard_normal(shape) for shape in ((2, 6, 8), (3, 8, 8)))
 HIDDEN = np.triu(np.ones((6, 6), bool), 1)

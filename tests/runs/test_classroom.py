@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.classroom.foretold import foretold, possible
-from attn_exp.diagnosis.classroom.paper import Paper
+from attn_exp.diagnosis.classroom.paper import Paper, foretold, possible
 from attn_exp.errors import UserError
 from attn_exp.runs.classroom import answers, sheets
 from attn_exp.runs.classroom.grades import grade_answers

@@ -19,9 +19,9 @@ from attn_exp.diagnosis.asking.masking import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.offer import Offer, at_of, boolean, for_case, plain
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.sizes import letter_of
+from attn_exp.diagnosis.code.jaxprs import called
 from attn_exp.diagnosis.code.libraries import Library
 from attn_exp.diagnosis.code.returned import NoNumbersError, numbers_of, parts_of
-from attn_exp.diagnosis.code.traced import called
 from attn_exp.errors import UserError, words_of_error
 from attn_exp.own_code import LeftError, error_line, held
 

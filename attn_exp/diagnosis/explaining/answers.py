@@ -30,7 +30,6 @@ from attn_exp.diagnosis.recipes.candidates import (
     Explained,
     Seen,
     best,
-    composed,
     every_mistake,
     everywhere,
     is_right,
@@ -38,8 +37,9 @@ from attn_exp.diagnosis.recipes.candidates import (
     pairs_of,
     rank,
     scaled_as_usual,
+    that_hold,
+    under,
 )
-from attn_exp.diagnosis.recipes.conditions import that_hold, under
 from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_fills, fitted_late, fitted_numbers
 from attn_exp.diagnosis.recipes.several import INVERTED, LARGE_FILL, in_several_parts, of_masks, together
 from attn_exp.forms.pipeline import Given
@@ -302,23 +302,6 @@ class Answers:
                 return best(self.closest(fitting))
         return None
 
-    def nearer_with_masks(self, found: Explained) -> Explained | None:
-        """Return an explanation found at reduced precision plus a mask mistake, if that is far nearer to the answers.
-
-        If keys are made from the queries, a fill of -10 is negligible next to the score of a token with itself.
-        """
-        if self.bits == "own" or found.change is None or not found.names:
-            return None
-        base, asked = Candidate(found.names, found.change), [*self.wrong, *self.fresh]
-
-        def farthest(one: Candidate) -> float:
-            return max(self.gap(one, case, answer) for case, answer in asked)
-
-        made = [one for late in of_masks(self.single) if self.gives(one := together((base, late)))]
-        if not made or NEARER * farthest(nearest := min(made, key=farthest)) > farthest(base):
-            return None
-        return best([nearest])
-
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
         """Split cases into those with only the requested masks and those with additional ones."""
         asked = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks
@@ -347,14 +330,10 @@ class Answers:
         return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
 
     def under_condition(self) -> Explained | None:
-        """Return one mistake made only under a condition that all wrong answers share.
-
-        Code that branches on a mask may use another scale and a small fill there.
-        """
+        """Return one mistake made only under a condition that all wrong answers share."""
         if not self.wrong:
             return None
         fits = [one for one in self.single if self.gives_of(one, self.wrong) > 0]
-        fits = fits or [one for one in masked_branches(self.single) if self.gives_of(one, self.wrong) > 0]
         for condition in that_hold(self.wrong, self.seen) if fits else ():
             made = (replace(one, change=under(condition, one.change)) for one in fits)
             found = best([one for one in made if self.gives(one) and self.gives_of(one, self.fresh_right) >= 0])
@@ -367,33 +346,14 @@ class Answers:
         """Fresh cases of the kinds that were answered correctly."""
         return self.ask_right()
 
-    def without_large(self) -> Answers:
-        """Leave out the cases with large logits."""
-        return replace(self, seen=small_logits(self.seen), ask=lambda: small_logits(self.fresh))
-
     def tail_dropped(self) -> Explained | None:
         """Return "tail_dropped" if keys or queries after the last whole block, or the last one, are ignored."""
-        asked = [(case, answer.output) for case, answer in self.without_large().seen if answer.output is not None]
-        for kept_of in (keys_kept, queries_kept):
-            counts = self.counts_kept(asked, kept_of)
-            lost = [(whole, kept) for whole, kept in counts if kept != whole]
-            if any(kept > 0 for _, kept in lost) and in_blocks(counts):
+        asked = [(case, one.output) for case, one in self.seen if case.rung != LARGE and one.output is not None]
+        for count in (count_keys, count_queries):
+            counts = [count(case, output, self.digits) for case, output in asked]
+            if any(0 < kept < whole for whole, kept in counts) and in_blocks(counts):
                 return Explained(("tail_dropped",))
         return None
-
-    def counts_kept(
-        self, asked: Sequence[tuple[Case, Array]], kept_of: Callable[[Case, Array, int], int]
-    ) -> list[tuple[int, int]]:
-        """Return how many keys or queries each case has and how many are used; empty if no count explains a case."""
-        counts = []
-        for case, output in asked:
-            stages = expected(case)
-            whole = stages["masked"].shape[-1] if kept_of is keys_kept else stages["output"].shape[-2]
-            wrong = differs(output, stages, self.digits)
-            counts.append((whole, kept_of(case, output, self.digits) if wrong else whole))
-            if counts[-1][1] < 0:
-                return []
-        return counts
 
 
 def largest(output: Array) -> float:
@@ -402,66 +362,48 @@ def largest(output: Array) -> float:
     return size if np.isfinite(size) else float(np.abs(np.nan_to_num(output)).max(initial=1e-30))
 
 
-def masked_branches(single: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield each small fill combined with each scale mistake."""
-    of_scale = [one for one in single if one.names[0] in SCALES]
-    for fill in (one for one in single if one.names == ("mask_small_fill",)):
-        yield from (Candidate((*fill.names, *one.names), composed(one, fill), fill.fitted) for one in of_scale)
-
-
-SCALES = ("no_scale", "scale_by_d", "scale_multiplied", "scale_twice")
-
-
-def small_logits(seen: Seen) -> list[tuple[Case, Answer]]:
-    """Leave out the cases with large logits."""
-    return [(case, answer) for case, answer in seen if case.rung != LARGE]
-
-
-def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
-    """Return whether all whole blocks of one size are kept in each case, or all but the last key.
-
-    Cases with few keys may have another block size, or keep all keys.
-    """
-    if all(kept == whole - 1 for whole, kept in counts):
-        return True
-    ordered = sorted(counts)
-    return any(of_one_size(ordered[:place]) and of_one_size(ordered[place:]) for place in range(len(ordered)))
-
-
-def of_one_size(counts: Sequence[tuple[int, int]]) -> bool:
-    """Return whether one block size explains all counts."""
-    return any(
-        all(kept == (whole // block * block or (whole if kept else 0)) for whole, kept in counts) for block in BLOCKS
-    )
-
-
 BLOCKS = range(2, 132)
 
 
-def keys_kept(case: Case, output: Array, digits: int) -> int:
-    """Return the n for which attending to the first n keys gives this output; 0 if it is all zero, -1 if none fits."""
-    if not np.nan_to_num(output).any():
-        return 0
+def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
+    """Return whether all whole blocks of one size are kept in each case, or all but the last key or query.
+
+    Short cases may have another block size, and what is shorter than a block may be kept or not.
+    """
+
+    def are_of_one_size(some: Sequence[tuple[int, int]]) -> bool:
+        return any(
+            all(kept == (whole // block * block or (whole if kept else 0)) for whole, kept in some) for block in BLOCKS
+        )
+
+    ordered = sorted(counts)
+    return all(kept == whole - 1 for whole, kept in counts) or any(
+        are_of_one_size(ordered[:place]) and are_of_one_size(ordered[place:]) for place in range(len(ordered))
+    )
+
+
+def count_keys(case: Case, output: Array, digits: int) -> tuple[int, int]:
+    """Return the number of keys, and how many leading ones give this output: none if it is 0, -1 if that is not it."""
     keys = expected(case)["masked"].shape[-1]
-    for count in range(keys - 1, -1, -1):
+    if not np.nan_to_num(output).any():
+        return keys, 0
+    for count in range(keys, -1, -1):
         stages = predicted(first_keys(partial(min, count))(case.recipe), case.given)
         if stages is not None and not differs(output, stages, digits):
-            return count
-    return -1
+            return keys, count
+    return keys, -1
 
 
-def queries_kept(case: Case, output: Array, digits: int) -> int:
-    """Return how many leading queries are right if all others are one constant, such as 0; -1 if that does not fit."""
+def count_queries(case: Case, output: Array, digits: int) -> tuple[int, int]:
+    """Return the number of queries, and how many leading ones are right if all others are one constant, such as 0."""
     right = expected(case)
-    if output.shape != right["output"].shape:
-        return -1
-    for count in range(output.shape[-2] - 1, 0, -1):
+    whole = right["output"].shape[-2]
+    for count in range(whole, 0, -1) if output.shape == right["output"].shape else ():
         rest = output[..., count:, :]
-        same = np.isnan(rest).all() or (rest == rest.ravel()[0]).all()
-        first = {**right, "output": right["output"][..., :count, :]}
-        if same and not differs(output[..., :count, :], first, digits):
-            return count
-    return -1 if np.nan_to_num(output).any() else 0
+        same = not rest.size or np.isnan(rest).all() or (rest == rest.ravel()[0]).all()
+        if same and not differs(output[..., :count, :], {**right, "output": right["output"][..., :count, :]}, digits):
+            return whole, count
+    return whole, -1 if np.nan_to_num(output).any() else 0
 
 
 def is_nearer(output: Array, stages: Mapping[str, Array], case: Case, digits: int) -> bool:

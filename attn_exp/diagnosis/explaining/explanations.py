@@ -97,6 +97,5 @@ def explained(evidence: Evidence) -> Explained:
                 if is_tried and not (explanation.dear and (is_told(view) or is_over(EXPLAINING, SEVERAL))):
                     found = explanation.tried(view)
                     if found is not None:
-                        nearer = view.nearer_with_masks(found) if isinstance(view, Answers) else None
-                        return replace(nearer or found, by=explanation.name, view=view)
+                        return replace(found, by=explanation.name, view=view)
     return Explained()

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Case, differs, expected
+from attn_exp.diagnosis.asking.case import Case, expected
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import LARGE
-from attn_exp.diagnosis.finding.ways_to_call import Seen, digits_of, rounded
-from attn_exp.diagnosis.recipes.conditions import only_there
-from attn_exp.rules.masks.array import Allowed
+from attn_exp.diagnosis.finding.ways_to_call import Seen, rounded
+from attn_exp.diagnosis.recipes.candidates import only_there
 
 NOTHING = "no known mistake explains it"
 EQUAL = "equal inputs"
@@ -41,9 +40,6 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
     for said, is_so in (("zeros", lambda output: not output.any()), ("NaN", lambda output: np.isnan(output).all())):
         if outputs and all(map(is_so, outputs)):
             return Located("", f"{said}, whatever it is given; {NOTHING}")
-    if sees_itself_alone(wrong, digits_of(caller, wrong[0][1])):
-        said = "each query gets the value of its own token alone, whatever the others are"
-        return Located("weights", f"something else: {said}; {NOTHING}")
     rungs = list(dict.fromkeys(case.rung for case, _ in wrong))
     right = dict.fromkeys(case.rung for case, answer in seen if case.rung not in rungs and answer.output is not None)
     held, where = f", and right in {', '.join(right)}" if right else "", only_there(wrong, seen)
@@ -51,17 +47,6 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
     told, weights = locate_by_cases({*rungs}, seen), locate_by_weights(caller, wrong)
     said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}{weights.said}"
     return Located(weights.stage or told.stage, said)
-
-
-def sees_itself_alone(wrong: Seen, digits: int) -> bool:
-    """Return whether each query of every wrong case sees only the key of its own token; needs several heads."""
-    for case, answer in wrong:
-        rows, keys = expected(case)["weights"].shape[-2:]
-        if case.given.k is not None or case.recipe.heads == 1 or rows != keys or answer.output is None:
-            return False
-        if differs(answer.output, expected(case.with_masks((Allowed(np.eye(rows, dtype=bool)),))), digits):
-            return False
-    return bool(wrong)
 
 
 def locate_by_cases(lost: set[str], seen: Seen) -> Located:

@@ -21,8 +21,12 @@ from attn_exp.diagnosis.explaining.answers import SINGLE
 from attn_exp.diagnosis.finding import other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.finding.ways_to_call import Tried
 from attn_exp.diagnosis.judging.check_layer import check_layer, is_layer
-from attn_exp.diagnosis.judging.judge_answers import VALUES, Tell, said_of_call, verdict_on_answers
-from attn_exp.diagnosis.judging.masks_beside_a_mistake import with_masks_beside_a_mistake
+from attn_exp.diagnosis.judging.judge_answers import (
+    VALUES,
+    said_of_call,
+    verdict_on_answers,
+    with_masks_beside_a_mistake,
+)
 from attn_exp.diagnosis.judging.unasked import with_outcome
 from attn_exp.diagnosis.recipes.candidates import Explained, everywhere
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
@@ -42,8 +46,8 @@ from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
 
 
-def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
-    """Run all cases on a function and return the verdict; `tell` reports progress.
+def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
+    """Run all cases on a function and return the verdict.
 
     Raises:
         UserError: what it takes is not known, or a setting does not apply to it.
@@ -53,7 +57,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
         warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
         fault: Exception | None = None
         try:
-            verdict = check_in_all_ways(own, request, quick, tell)
+            verdict = check_in_all_ways(own, request, quick)
         except UserError:
             raise
         except Exception as error:
@@ -71,19 +75,18 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
         raise FaultError(f"{own.name} could not be checked ({fault_line(fault)})") from fault
 
 
-def check_in_all_ways(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
+def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdict:
     """Check a layer as built by name, and a function in the layouts that it may have."""
 
     def ask(bound: Bound, asked: Request) -> Verdict:
-        return check_called(own, ways_to_call.how_to_call(own, asked, bound), quick, tell)
+        return check_called(own, ways_to_call.how_to_call(own, asked, bound), quick)
 
     def judge(asked: Request) -> Verdict:
         if is_layer(own.function):
             return check_layer(own, asked, ask)
         heads = sizes_of_file(own.function).get("h") if asked.head is None else None
-        return check_in_layout(own, with_words(asked, f"head={heads}") if heads else asked, quick, tell)
+        return check_in_layout(own, with_words(asked, f"head={heads}") if heads else asked, quick)
 
-    tell("how it is called")
     verdict = judge(request)
     words, said = CONVENTIONS.get(" ".join(verdict.mistakes), ("", ""))
     if words and words.partition("=")[0] not in request.said:
@@ -139,14 +142,13 @@ def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:
 
 
 def check_in_layout(
-    own: OwnFunction, request: Request, quick: bool, tell: Tell, known: Bound | None = None
+    own: OwnFunction, request: Request, quick: bool, known: Bound | None = None
 ) -> Verdict:  # fmt: skip
     """Check a function under a request, in the requested or the likeliest layout; `known` is already bound."""
-    tell("how it is called")
-    return check_called(own, ways_to_call.how_to_call(own, request, known), quick, tell)
+    return check_called(own, ways_to_call.how_to_call(own, request, known), quick)
 
 
-def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict:
+def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     """Check a function with a known way to call it, as `check` does, with warnings off."""
     start, request = perf_counter(), tried.caller.request
     if request.blocks and understood(tried) and ways_to_call.is_right(tried, causal=True):
@@ -174,27 +176,27 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         raise UserError(
             f"device={request.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
         )
-    instead = under_other_words(own, tried, quick, tell)
+    instead = under_other_words(own, tried, quick)
     if instead is not None:
         return replace(instead, seconds=perf_counter() - start)
     caller = ways_to_call.with_its_scale(ways_to_mask.with_its_mask(caller, tried.function), tried.case)
     is_open = other_words.are_open(request)
     caller = ways_to_mask.with_one_opposite(caller, tried.function) if is_open else caller
     hides = is_open and ways_to_mask.hides(caller, tried.function)
-    if hides and (again := hiding(own, tried, request, quick, tell)).passed:  # prefer a convention to a mistake
+    if hides and (again := hiding(own, tried, request, quick)).passed:  # prefer a convention to a mistake
         change = everywhere(mistake(other_words.INVERTED).changes[0])
         turned = Explained((other_words.INVERTED,), change=change)
-        verdict = verdict_on_answers(own, caller, tried, quick, tell, turned)
+        verdict = verdict_on_answers(own, caller, tried, quick, turned)
         return replace(read_otherwise(verdict, tried, request, again), seconds=perf_counter() - start)
-    verdict = with_masks_beside_a_mistake(own, caller, tried, quick, tell)
+    verdict = with_masks_beside_a_mistake(own, caller, tried, quick)
     if is_open and ways_to_mask.has_two_masks(caller):
-        verdict = with_each_convention(own, caller, tried, verdict, quick=quick, tell=tell)
+        verdict = with_each_convention(own, caller, tried, verdict, quick=quick)
     may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # the mistake is an inverted mask, or unknown
-        again = again if hides else hiding(own, tried, request, quick, tell)
+        again = again if hides else hiding(own, tried, request, quick)
         verdict = read_otherwise(verdict, tried, request, again)
     elif is_open and verdict.unexplained and are_of_masks(verdict):  # a mistake may accompany that convention
-        again = hiding(own, tried, request, quick, tell)
+        again = hiding(own, tried, request, quick)
         is_one = again.mistakes and HIDES_ALL not in again.mistakes  # hiding all keys does not depend on polarity
         verdict = read_otherwise(verdict, tried, request, again) if is_one else verdict
     return replace(verdict, seconds=perf_counter() - start)
@@ -204,7 +206,7 @@ HIDES_ALL = "mask_hides_all"
 
 
 def with_each_convention(
-    own: OwnFunction, caller: Caller, tried: Tried, verdict: Verdict, *, quick: bool, tell: Tell
+    own: OwnFunction, caller: Caller, tried: Tried, verdict: Verdict, *, quick: bool
 ) -> Verdict:  # fmt: skip
     """Return the verdict on a function of two masks whose polarities differ.
 
@@ -213,7 +215,7 @@ def with_each_convention(
     is_open = other_words.INVERTED in verdict.mistakes or (verdict.unexplained and are_of_masks(verdict))
     for name in ("padding", "masking") if is_open and not said_of_masks(caller) else ():
         other = ways_to_mask.opposite(caller, name)
-        again = verdict_on_answers(own, other, tried, quick, tell)
+        again = verdict_on_answers(own, other, tried, quick)
         is_plainer = again.mistakes and other_words.INVERTED not in again.mistakes
         if again.passed or (is_plainer and len(again.mistakes) <= len(verdict.mistakes or again.mistakes)):
             return with_more(again, said_of_masks(other))
@@ -231,7 +233,7 @@ def said_of_masks(caller: Caller) -> list[tuple[Finding, str]]:
     return [(Finding(f"masks as {words[hiding]}", HELD if is_usual else REMARK, said), "")]
 
 
-def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:
+def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | None:
     """Check a function under the settings that fit its first answers best; None if its first answer is right."""
     digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
@@ -251,9 +253,9 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
         words = other_words.with_its_window(words, *longest, digits)
         asked = with_words(request, words)
     as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)  # built with another number of heads
-    verdict = check_in_layout(own, asked, quick, tell, as_it_is)
+    verdict = check_in_layout(own, asked, quick, as_it_is)
     if verdict.mistakes == (other_words.INVERTED,):
-        verdict = read_otherwise(verdict, tried, asked, hiding(own, tried, asked, quick, tell))
+        verdict = read_otherwise(verdict, tried, asked, hiding(own, tried, asked, quick))
     nearly = any(finding.rung == VALUES and finding.state == HELD for finding in verdict.findings)
     return other_words.under(verdict, request, words) if verdict.passed or verdict.mistakes or nearly else None
 
@@ -268,10 +270,10 @@ def understood(tried: Tried) -> Bound | None:
     return tried.function if tried.function.unknown is not None else None
 
 
-def hiding(own: OwnFunction, tried: Tried, request: Request, quick: bool, tell: Tell) -> Verdict:
+def hiding(own: OwnFunction, tried: Tried, request: Request, quick: bool) -> Verdict:
     """Check a function under the convention that True in a mask hides."""
     asked = with_words(request, other_words.BLOCKS)
-    return check_in_layout(own, asked, quick, tell, understood(tried))
+    return check_in_layout(own, asked, quick, understood(tried))
 
 
 def read_otherwise(verdict: Verdict, tried: Tried, request: Request, again: Verdict) -> Verdict:

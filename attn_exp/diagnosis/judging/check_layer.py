@@ -24,15 +24,13 @@ from attn_exp.diagnosis.judging.bound_layers import (
     Seen,
     bound_function,
     bound_layer,
+    leave_open,
     name_matrices,
     observe,
     read_inside,
 )
-from attn_exp.diagnosis.judging.decoding import check_decoding
-from attn_exp.diagnosis.judging.inside import check_inside, find_own_steps, has_own_mask
-from attn_exp.diagnosis.judging.layer_passes import PASSES, leave_unplaced_parameters
-from attn_exp.diagnosis.judging.own_settings import ROTATIONS, find_own_words
-from attn_exp.diagnosis.judging.shares import leave_open
+from attn_exp.diagnosis.judging.inside import ROTATIONS, check_inside, find_own_steps, find_own_words, has_own_mask
+from attn_exp.diagnosis.judging.layer_passes import PASSES, check_decoding, leave_unplaced_parameters
 from attn_exp.diagnosis.locate.matrices import UnreadMatricesError
 from attn_exp.diagnosis.locate.surroundings import answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.asking.case import Answer, Case, expected
 from attn_exp.diagnosis.asking.layouts import axes
 from attn_exp.diagnosis.asking.masking import PADDINGS, WORDS
-from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE, WIDTH
+from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE
+from attn_exp.diagnosis.asking.request import with_words
 from attn_exp.diagnosis.calling.behaviour import IN_THREADS, behaviours, gradients, remarks
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Answers
-from attn_exp.diagnosis.explaining.evidence import Pair, evidence_of
 from attn_exp.diagnosis.explaining.explanations import explained
-from attn_exp.diagnosis.explaining.located import located, sees_itself_alone
+from attn_exp.diagnosis.explaining.located import located
 from attn_exp.diagnosis.explaining.precision import SILENT, bits_to_judge_by, error
-from attn_exp.diagnosis.explaining.smallest import shown, smallest_wrong
+from attn_exp.diagnosis.explaining.smallest import evidence_of, shown, smallest_wrong
 from attn_exp.diagnosis.finding import other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.finding.ways_to_call import Seen, Tried, failing
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
@@ -29,20 +29,18 @@ from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Fi
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
 
-Tell = Callable[[str], None]
 SMALL_FILL, MULTIPLIED, IGNORED, VALUES = "mask_small_fill", "mask_multiplied", "mask_ignored", "values"
 ONE_MAXIMUM = "one_maximum"
 
 
 def verdict_on_answers(
-    own: OwnFunction, caller: Caller, tried: Tried, quick: bool, tell: Tell, known: Explained | None = None
+    own: OwnFunction, caller: Caller, tried: Tried, quick: bool, known: Explained | None = None
 ) -> Verdict:
     """Run all cases on a function called in this way; `tried` holds the first answer.
 
     `known` is an explanation found beforehand.
     """
     function = tried.function
-    tell("its values")
     seen = ways_to_call.ask_every_question(caller, function, quick)
     if all(answer.output is None for _, answer in seen):  # only the first case was answered, or none now
         seen = [(ways_to_call.rounded(tried.case, caller), tried.answer), *seen]
@@ -50,7 +48,6 @@ def verdict_on_answers(
     lenient = function.inside is not None  # we, not the author, made the module float64
     wrong = failing(seen, digits)
     seen, wrong, overflows = without_overflow(seen, wrong, digits)
-    tell("how it behaves")
     behaved = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), digits))
     if function.inside is not None:
         behaved = [as_kept_by_object(*pair) for pair in behaved]
@@ -59,17 +56,15 @@ def verdict_on_answers(
     edges += [(Finding(LARGE, REMARK, FITS.format(caller.dtype)), "")] if overflows else []
     again = asked_again(caller, seen)
     broken = tuple(dict.fromkeys(name for finding, name in (*behaved, learned) if finding.state == BROKEN and name))
-    tell("which mistake it is")
     lost = {case for case, _ in wrong}
     right = [pair for pair in seen if pair[0] not in lost]
     small = smallest_wrong(caller, function, wrong, digits) if wrong else None
 
     evidence = evidence_of(caller, tried, seen, wrong, digits=digits, broken=broken, small=small)
-    meant = as_it_may_be_meant(wrong, digits, evidence.ask)
-    if meant:
-        edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
+    if wrong and all(case.rung == LARGE for case, _ in wrong) and is_clipped(wrong, digits, evidence.ask):
+        edges.append((Finding(LARGE, REMARK, "scores are clipped, where only large ones reach"), ""))
         seen, wrong, small = right, [], None
-    found = (known or explained_unless_alone(evidence, wrong)) if wrong else Explained()
+    found = (known or explain_answers(evidence, wrong)) if wrong else Explained()
     found = found if other_words.may_be_made(found.names, caller) else Explained()
     found = as_its_mask_fills(found, caller, function)
     if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
@@ -99,7 +94,6 @@ def verdict_on_answers(
     else:
         computes = f"the right numbers, but look at: {', '.join(names or failed)}"
     smallest = shown(own, caller, *small, found.change, digits) if small else None
-    tell("")
     return Verdict(
         name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
@@ -132,14 +126,8 @@ OF_NO_OTHER = ("changes_inputs", "reuses_output")
 """Mistakes of behaviour that no other mistake causes."""
 
 
-def explained_unless_alone(evidence: Answers, wrong: Seen) -> Explained:
-    """Explain the answers, unless each query attends only to its own token.
-
-    The scores then have no effect, and many mistakes give that. If nothing explains the answers, try once more
-    with fresh cases, leaving out inputs that the function need not support.
-    """
-    if sees_itself_alone(wrong, evidence.digits):
-        return Explained()
+def explain_answers(evidence: Answers, wrong: Seen) -> Explained:
+    """Explain the answers; if nothing does, try once more without inputs that the function need not support."""
     found = explained(evidence)
     if found.names or found.setting or not {case.unpromised for case, _ in wrong} > {False}:
         return found
@@ -191,37 +179,6 @@ def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable
 def of_other_rungs(seen: Seen, rungs: set[str]) -> Seen:
     """Leave out cases of these kinds."""
     return [pair for pair in seen if pair[0].rung not in rungs]
-
-
-def as_it_may_be_meant(wrong: Seen, digits: int, ask: Callable[[], Sequence[Pair]]) -> str:
-    """Return why wrong answers may be intended: scores clipped far above usual ones, or unsupported sizes."""
-    if is_size_of_shares(wrong, digits):
-        return SHARES_OF_X
-    is_finite = all(answer.output is not None and np.isfinite(answer.output).all() for _, answer in wrong)
-    is_large = bool(wrong) and all(case.rung == LARGE for case, _ in wrong)
-    return CLIPPED if is_large and is_finite and is_clipped(wrong, digits, ask) else ""
-
-
-CLIPPED = "scores are clipped, where only large ones reach"
-
-
-def is_size_of_shares(wrong: Seen, digits: int) -> bool:
-    """Return whether the only mistake is that a function of a layer's matrices takes x's width / heads as head size.
-
-    Such cases have another head size, which no function need support.
-    """
-    if not wrong or any(case.rung != WIDTH or answer.output is None for case, answer in wrong):
-        return False
-    made = [
-        (answer.output, predicted(case.recipe.with_rules(scale=(width // case.recipe.heads) ** -0.5), case.given))
-        for case, answer in wrong
-        if (width := len(case.given.arrays["W_q"])) >= case.recipe.heads
-    ]
-    known = [(output, stages) for output, stages in made if output is not None and stages is not None]
-    return len(known) == len(wrong) and not any(differs(output, stages, digits) for output, stages in known)
-
-
-SHARES_OF_X = "right where all heads together are as wide as x: it takes x's width over the heads as the size of one"
 
 
 def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
@@ -338,3 +295,63 @@ def asked_again(caller: Caller, seen: Seen) -> Finding:
                 continue
         return Finding(rung, BROKEN, "its first answer was different")
     return Finding(rung, HELD)
+
+
+# Mask conventions of a function that is also wrong without masks, which changes the expected masked outputs
+
+
+def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool) -> Verdict:
+    """Run all cases; if nothing explains the answers, detect the mask convention again.
+
+    A mistake that shows without a mask changes the expected output with one.
+    """
+    verdict = verdict_on_answers(own, caller, tried, quick)
+    masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
+    if verdict.passed or not masks or not may_be_written_otherwise(verdict):
+        return verdict
+    known = mistake_without_masks(caller, tried, masks)
+    if known is None or known.change is None:
+        return verdict
+    masked = ways_to_mask.with_its_mask(caller, tried.function, known.change)
+    is_less = caller.offer.takes("mask") and not masked.offer.takes("mask")  # a padding mask alone tells less
+    if verdict.mistakes and (masked == caller or is_less):
+        return verdict
+    request = caller.request
+    words = other_words.BLOCKS if other_words.are_open(request) and ways_to_mask.hides(
+        masked, tried.function, known.change
+    ) else ""  # fmt: skip
+    if words:
+        masked = replace(masked, request=with_words(request, words))
+    again = verdict_on_answers(own, masked, tried, quick)
+    if not again.mistakes or (verdict.mistakes and not set(again.mistakes) < set(verdict.mistakes)):
+        return verdict
+    if not words:
+        return again
+    inverted = (*again.mistakes, other_words.INVERTED)
+    return replace(other_words.under(again, request, words), alike=(inverted, *again.alike))
+
+
+def may_be_written_otherwise(verdict: Verdict) -> bool:
+    """Return whether the mask convention may be misdetected: no mistake is named, or a mask mistake among others.
+
+    Booleans added to the logits look like a small fill next to any other mistake.
+    """
+    if not verdict.mistakes:
+        return True
+    of_masks = {name for name in verdict.mistakes if mistake(name).group == "masks"}
+    return bool(of_masks) and of_masks != set(verdict.mistakes)
+
+
+def mistake_without_masks(caller: Caller, tried: Tried, masks: Collection[str]) -> Explained | None:
+    """Return the mistakes without a mask (or with one that hides nothing, if a mask is required), or None."""
+    needed = {role for role in masks if role not in caller.offer.defaults}
+    parameters = {role: word for role, word in caller.offer.parameters.items() if role in needed or role not in masks}
+    bare = replace(caller, offer=replace(caller.offer, parameters=parameters))
+    asked = ways_to_call.ask_every_question(bare, tried.function, quick=True)
+    seen = [(case, answer) for case, answer in asked if not needed or not case.recipe.rules.masks]
+    if all(answer.output is None for _, answer in seen):
+        return None
+    digits, _ = bits_to_judge_by(bare, seen)
+    wrong = failing(seen, digits)
+    found = explained(evidence_of(bare, tried, seen, wrong, digits=digits)) if wrong else Explained()
+    return found if found.names else None

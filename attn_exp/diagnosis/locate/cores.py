@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.locate.follow import follow, spread_labels, take_labelled
-from attn_exp.diagnosis.locate.products import find_ancestors, find_axes
+from attn_exp.diagnosis.locate.products import find_ancestors, find_axes, follow, spread_labels, take_labelled
 from attn_exp.diagnosis.locate.recording import Recording
 
 MOST_PRODUCTS = 150

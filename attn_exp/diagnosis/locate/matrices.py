@@ -13,8 +13,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.locate.cores import Pair, Rows, find_factor
-from attn_exp.diagnosis.locate.follow import follow
-from attn_exp.diagnosis.locate.products import find_axes
+from attn_exp.diagnosis.locate.products import find_axes, follow
 from attn_exp.diagnosis.locate.recording import Recording, tokens_given
 from attn_exp.diagnosis.observe.trace import Producer, Trace
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.observe.recorders import LARGEST
-from attn_exp.diagnosis.observe.trace import Operation, Producer, Product, Trace
+from attn_exp.diagnosis.observe.trace import LARGEST, Operation, Producer, Product, Trace
 
 Redo = Callable[[Sequence[Array]], Array]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]

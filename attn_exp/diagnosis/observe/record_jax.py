@@ -13,10 +13,17 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.code import jaxprs
-from attn_exp.diagnosis.code.traced import is_about_values
-from attn_exp.diagnosis.observe.recorders import LARGEST, Call, find_outputs
-from attn_exp.diagnosis.observe.subscripts import contract_axes
-from attn_exp.diagnosis.observe.trace import Operation, Producer, Product, Trace
+from attn_exp.diagnosis.code.jaxprs import is_about_values
+from attn_exp.diagnosis.observe.trace import (
+    LARGEST,
+    Call,
+    Operation,
+    Producer,
+    Product,
+    Trace,
+    contract_axes,
+    find_outputs,
+)
 
 
 @dataclass(frozen=True, eq=False)

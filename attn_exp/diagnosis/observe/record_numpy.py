@@ -13,9 +13,16 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.code.jaxprs import is_half, is_number
 from attn_exp.diagnosis.observe.memory import Place, Recording, map_arrays
-from attn_exp.diagnosis.observe.recorders import LARGEST, Call, find_outputs
-from attn_exp.diagnosis.observe.subscripts import Subscripts, contract_axes, resolve_subscripts
-from attn_exp.diagnosis.observe.trace import Product, Trace
+from attn_exp.diagnosis.observe.trace import (
+    LARGEST,
+    Call,
+    Product,
+    Subscripts,
+    Trace,
+    contract_axes,
+    find_outputs,
+    resolve_subscripts,
+)
 
 METHODS = (
     "__copy__", "__deepcopy__", "__getitem__", "all", "any", "argmax", "argmin", "argsort", "astype", "choose", "clip",

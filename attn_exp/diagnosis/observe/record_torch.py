@@ -13,9 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.observe.memory import Place, Recording
-from attn_exp.diagnosis.observe.recorders import LARGEST, Call, find_outputs
-from attn_exp.diagnosis.observe.subscripts import resolve_subscripts
-from attn_exp.diagnosis.observe.trace import Product, Trace
+from attn_exp.diagnosis.observe.trace import LARGEST, Call, Product, Trace, find_outputs, resolve_subscripts
 
 PRODUCTS = {
     "mm": (0, "td,ds->ts"), "addmm": (1, "td,ds->ts"), "bmm": (0, "ntd,nds->nts"), "baddbmm": (1, "ntd,nds->nts"),

@@ -32,7 +32,6 @@ from attn_exp.diagnosis.explaining.smallest import MOST_CALLS, as_python, small_
 from attn_exp.diagnosis.finding import ways_to_call, ways_to_mask
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import is_layer, look
-from attn_exp.diagnosis.judging.judge_answers import Tell
 from attn_exp.diagnosis.pairs.parting import EMPTY_ROWS, FOLLOWS, Pair, compare_traces, find_causes
 from attn_exp.errors import NOT_VERIFIED, RIGHT
 from attn_exp.experiment.verdict import (
@@ -86,9 +85,7 @@ class Asked:
 Both = tuple[Asked, Asked]
 
 
-def against(
-    one: OwnFunction, other: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None
-) -> Verdict:
+def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool = False) -> Verdict:
     """Run the same cases on two functions; return where they agree and what makes them differ.
 
     Raises:
@@ -97,7 +94,6 @@ def against(
     start, names = perf_counter(), distinct_names(one, other)
     functions, verdicts = (copy_module(one), copy_module(other)), list[Verdict]()
     for own, name in zip(functions, names, strict=True):
-        tell(name)
         verdicts.append(check(own, request, quick))
         if verdicts[-1].uncalled:
             return replace(verdicts[-1], name=name)
@@ -112,9 +108,7 @@ def against(
             reason = f"{'. '.join(silent)}."
             verdict = decide(replace(conclude(names, verdicts, request, [], []), computes=reason), (), reason)
         else:
-            tell("both, the same questions")
             verdict = compare(functions, names, verdicts, request, quick)
-    tell("")
     return replace(verdict, seconds=perf_counter() - start)
 
 

@@ -254,6 +254,8 @@ CLIPS = range(32, 1001)
 
 def is_clipped(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> bool:
     """Return whether clipping the logits, or the scores, at some number reproduces all answers, fresh ones too."""
+    if not all(answer.output is not None and np.isfinite(answer.output).all() for _, answer in wrong):
+        return False
     for number, step, sign in itertools.product(CLIPS, ("scaled", "score"), (-1.0, -np.inf)):
         change = around(step, partial(clip, least=sign * number, most=number))
         if reproduces(change, wrong[:1], digits) and reproduces(change, [*wrong, *ask()], digits):

@@ -19,8 +19,7 @@ from typing import Any
 from attn_exp import drafts, machine, parsing
 from attn_exp.config.compose import values
 from attn_exp.config.schema import Config, read_config
-from attn_exp.diagnosis.classroom.foretold import Numbers, drawn, possible
-from attn_exp.diagnosis.classroom.paper import Paper, paper
+from attn_exp.diagnosis.classroom.paper import Numbers, Paper, drawn, paper, possible
 from attn_exp.errors import UserError, count_of, refuse, unknown
 from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers
