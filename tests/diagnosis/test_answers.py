@@ -151,7 +151,7 @@ ANSWERS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda out: out + 0j, "returned an array of complex numbers; expected real numbers"),
     (lambda out: out.astype(object), "returned an array of Python objects; expected real numbers"),
     (lambda out: out > 0, "returned an array of booleans; expected real numbers"),
-    (lambda out: np.ma.array(out, mask=True), "returned a masked array, which hides 864 of its 864 numbers"),
+    (lambda out: np.ma.array(out, mask=True), "returned a masked array, which hides numbers"),
     (lambda out: out.sum(), "returned a single number; expected an array"),
     (lambda out: np.broadcast_to(0.0, (2**20, 2**20, 2**10)), "returned an array of 1.13e+15 numbers; expected"),
     (lambda out: list("words"), "returned a list; expected an array"),

@@ -20,7 +20,6 @@ from attn_exp.diagnosis.sheets.worksheet import (
     Sheet,
     Slip,
     after_slips,
-    consequences,
     every_slip,
     is_slip,
     stages,
@@ -90,7 +89,7 @@ def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
 def verdict_of_mistake(found: Explained) -> Verdict:
     """Return the verdict on numbers explained by a mistake or another setting, apart from a slip; a match that may be
     chance is not claimed."""
-    findings, tried = tuple(consequences(found.view.sheet)), len(found.view.known())
+    findings, tried = tuple(after_slips(found.view.sheet, every_slip(found.view.sheet))), len(found.view.known())
     if found.by in (ONE, TWO) and found.view.tell_too_little(tried if found.by == ONE else tried**2):
         alike = (tuple(sorted(found.names)), *found.alike)
         return Verdict("", False, (), TOO_FEW, findings, alike=alike)

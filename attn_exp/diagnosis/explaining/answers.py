@@ -40,7 +40,7 @@ from attn_exp.diagnosis.recipes.candidates import (
     that_hold,
     under,
 )
-from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_fills, fitted_late, fitted_numbers
+from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_fills, fitted_numbers
 from attn_exp.diagnosis.recipes.several import INVERTED, LARGE_FILL, in_several_parts, of_masks, together
 from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
@@ -114,7 +114,6 @@ class Answers:
         return [
             *every_mistake([case for case, _ in self.seen]),
             *fitted_fills(self.seen),
-            *fitted_late(self.seen),
             *fills_of_raw_logits(self.seen),
             *fitted_numbers(self.wrong, self.read_off),
         ]

@@ -268,10 +268,10 @@ def is_mean(recording: Recording, place: int) -> bool:
     """Return whether an operation multiplies by weights that depend on the tokens and sum to 1 over the summed axis."""
     operation = recording.first.operations[place]
     live = [at for at in range(len(operation.inputs)) if recording.is_live(place, at)]
-    axes, product = find_axes(operation), operation.product
-    if axes is not None and product is not None:
-        sides = ((product.left, axes.left), (product.right, axes.right))
-        return any(sum_to_one(arrange(operation.inputs[at]), -1) for at, arrange in sides if at in live)
+    axes = find_axes(operation)
+    if axes is not None:
+        return any(sum_to_one(axes.side(operation.inputs[at], side), -1)
+                   for side, at in enumerate(axes.places) if at in live)  # fmt: skip
     is_summed = any(place in one.producers and "sum" in one.name for one in recording.first.operations)
     return operation.name.startswith("mul") and is_summed and any(
         sum_to_one(operation.inputs[at], axis) for at in live for axis in range(operation.inputs[at].ndim))  # fmt: skip

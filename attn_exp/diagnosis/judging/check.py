@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -41,7 +40,6 @@ from attn_exp.experiment.verdict import (
     Verdict,
     unfinished,
 )
-from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
 
@@ -56,6 +54,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
     with held(), running() as clock, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
         fault: Exception | None = None
+        start = perf_counter()
         try:
             verdict = check_in_all_ways(own, request, quick)
         except UserError:
@@ -69,7 +68,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
         if fault is None:
             left = tuple(f"{what} (it took {seconds:g} s until then)" for what, seconds in clock.left_out.items())
             verdict = replace(verdict, not_asked=(*verdict.not_asked, *left)) if not verdict.passed else verdict
-            return with_outcome(verdict, own, request)
+            return replace(with_outcome(verdict, own, request), seconds=perf_counter() - start)
         if isinstance(fault, MemoryError | RecursionError) or is_theirs(fault, own):
             return unfinished(own.name, f"it could not be checked: {error_line(fault)}", request.words, CHECKED)
         raise FaultError(f"{own.name} could not be checked ({fault_line(fault)})") from fault
@@ -95,18 +94,7 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdic
             under, alike = other.right_under or words, (verdict.mistakes, *other.alike)
             said = f"attention with {under}: {said}"
             return replace(other, passed=False, mistakes=(), alike=alike, right_under=under, computes=said)
-    return judge_neighbours(verdict, request, judge)
-
-
-def judge_neighbours(verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]) -> Verdict:
-    """Try RoPE on neighbouring pairs; return that verdict if it names a mistake and the first one could not alone."""
-    words = other_words.NEIGHBOURS
-    of_positions = {name for name in verdict.mistakes if mistake(name).group == "positions"}
-    is_open = verdict.unexplained or of_positions > {"rope_pairing"}
-    if not is_open or not request.positions or words.partition("=")[0] in request.said:
-        return verdict
-    other = judge(with_words(request, words))
-    return verdict if other.unexplained or not other.mistakes else other_words.under(other, request, words)
+    return verdict
 
 
 CONVENTIONS = {
@@ -128,19 +116,6 @@ def are_of_masks(verdict: Verdict) -> bool:
     return wrong <= {*ABOUT_MASKS, *MASKS_OF_MORE}
 
 
-def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:
-    """Add findings to a verdict, with the mistakes that they name."""
-    said = list(more)
-    names = tuple(name for finding, name in said if name and finding.state == BROKEN and name not in verdict.mistakes)
-    verdict = replace(verdict, findings=(*verdict.findings, *(finding for finding, _ in said)))
-    if not names:
-        return verdict
-    if not verdict.passed and not verdict.right_under:
-        return replace(verdict, mistakes=(*verdict.mistakes, *names))
-    computes = f"{verdict.computes}, but look at: {', '.join(names)}"
-    return replace(verdict, passed=False, mistakes=names, computes=computes, right_under="")
-
-
 def check_in_layout(
     own: OwnFunction, request: Request, quick: bool, known: Bound | None = None
 ) -> Verdict:  # fmt: skip
@@ -150,7 +125,7 @@ def check_in_layout(
 
 def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     """Check a function with a known way to call it, as `check` does, with warnings off."""
-    start, request = perf_counter(), tried.caller.request
+    request = tried.caller.request
     if request.blocks and understood(tried) and ways_to_call.is_right(tried, causal=True):
         given = ways_to_call.how_to_call(own, request, ways_to_mask.always_given(tried.function))
         tried = given if ways_to_call.is_right(given) else tried
@@ -168,17 +143,17 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     caller = tried.caller
     if tried.answer.output is None:
         is_called = tried.answer.reached is None
-        said, seconds = f"{said_of_call(caller)}: {tried.answer.error}", perf_counter() - start
+        said = f"{said_of_call(caller)}: {tried.answer.error}"
         finding = Finding(ANSWERED if is_called else CALLED, BROKEN, said)
         computes = f"nothing that is known: it {tried.answer.error}" if is_called else "nothing: it could not be called"
-        return Verdict(own.name, False, (), computes, (finding,), request.words, seconds=seconds)
+        return Verdict(own.name, False, (), computes, (finding,), request.words)
     if request.device != "cpu" and caller.library.name != "torch":
         raise UserError(
             f"device={request.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
         )
     instead = under_other_words(own, tried, quick)
     if instead is not None:
-        return replace(instead, seconds=perf_counter() - start)
+        return instead
     caller = ways_to_call.with_its_scale(ways_to_mask.with_its_mask(caller, tried.function), tried.case)
     is_open = other_words.are_open(request)
     caller = ways_to_mask.with_one_opposite(caller, tried.function) if is_open else caller
@@ -187,10 +162,10 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
         change = everywhere(mistake(other_words.INVERTED).changes[0])
         turned = Explained((other_words.INVERTED,), change=change)
         verdict = verdict_on_answers(own, caller, tried, quick, turned)
-        return replace(read_otherwise(verdict, tried, request, again), seconds=perf_counter() - start)
+        return read_otherwise(verdict, tried, request, again)
     verdict = with_masks_beside_a_mistake(own, caller, tried, quick)
     if is_open and ways_to_mask.has_two_masks(caller):
-        verdict = with_each_convention(own, caller, tried, verdict, quick=quick)
+        verdict = report_polarities(verdict, caller)
     may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # the mistake is an inverted mask, or unknown
         again = again if hides else hiding(own, tried, request, quick)
@@ -199,38 +174,22 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
         again = hiding(own, tried, request, quick)
         is_one = again.mistakes and HIDES_ALL not in again.mistakes  # hiding all keys does not depend on polarity
         verdict = read_otherwise(verdict, tried, request, again) if is_one else verdict
-    return replace(verdict, seconds=perf_counter() - start)
+    return verdict
 
 
 HIDES_ALL = "mask_hides_all"
 
 
-def with_each_convention(
-    own: OwnFunction, caller: Caller, tried: Tried, verdict: Verdict, *, quick: bool
-) -> Verdict:  # fmt: skip
-    """Return the verdict on a function of two masks whose polarities differ.
-
-    Each is tried with the opposite polarity, so that a mistake in the other can be named.
-    """
-    is_open = other_words.INVERTED in verdict.mistakes or (verdict.unexplained and are_of_masks(verdict))
-    for name in ("padding", "masking") if is_open and not said_of_masks(caller) else ():
-        other = ways_to_mask.opposite(caller, name)
-        again = verdict_on_answers(own, other, tried, quick)
-        is_plainer = again.mistakes and other_words.INVERTED not in again.mistakes
-        if again.passed or (is_plainer and len(again.mistakes) <= len(verdict.mistakes or again.mistakes)):
-            return with_more(again, said_of_masks(other))
-    return with_more(verdict, said_of_masks(caller))
-
-
-def said_of_masks(caller: Caller) -> list[tuple[Finding, str]]:
+def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
     """Report two masks where True hides in only one of them; for padding, that is what every library means."""
     if caller.masking.opposite == caller.padding.opposite:
-        return []
+        return verdict
     hiding, other = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")
     words = caller.offer.parameters
     is_usual = hiding == "padding" or "causal" in words["mask"].lower()
     said = f"True in it hides, but in {words[other]} it attends" + ("" if is_usual else ": a mistake, unless intended")
-    return [(Finding(f"masks as {words[hiding]}", HELD if is_usual else REMARK, said), "")]
+    finding = Finding(f"masks as {words[hiding]}", HELD if is_usual else REMARK, said)
+    return replace(verdict, findings=(*verdict.findings, finding))
 
 
 def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | None:
@@ -239,10 +198,9 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None
     request = tried.caller.request
-    found = other_words.that_fit(tried.caller, tried.case, tried.answer, digits)
-
-    found = found or [
-        words for words, recipe in heads_inside(tried) if other_words.gives(recipe, tried.case, tried.answer, digits)
+    heads = other_words.of_heads_inside(tried.caller, tried.case) if tried.function.inside is None else ()
+    found = other_words.that_fit(tried.caller, tried.case, tried.answer, digits) or [
+        words for words, recipe in heads if other_words.gives(recipe, tried.case, tried.answer, digits)
     ]
     fits = [(words, with_words(request, words)) for words in found]
     if not fits:
@@ -258,11 +216,6 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
         verdict = read_otherwise(verdict, tried, asked, hiding(own, tried, asked, quick))
     nearly = any(finding.rung == VALUES and finding.state == HELD for finding in verdict.findings)
     return other_words.under(verdict, request, words) if verdict.passed or verdict.mistakes or nearly else None
-
-
-def heads_inside(tried: Tried) -> list[tuple[str, Recipe]]:
-    """Return settings for a number of heads that a function may choose itself; a module's is known."""
-    return list(other_words.of_heads_inside(tried.caller, tried.case)) if tried.function.inside is None else []
 
 
 def understood(tried: Tried) -> Bound | None:

@@ -72,27 +72,17 @@ def sides_of(recording: Recording, place: int) -> tuple[int | str | None, int | 
     return operation.producers[operation.product.left], operation.producers[operation.product.right]
 
 
-def find_rows(recording: Recording, operation: int, side: int) -> Rows | None:
-    """Return one input of a product (0: left) as rows `[n r k]` with their tokens."""
-    return read_rows(recording, operation, side, is_summed=False)
+def read_rows(recording: Recording, operation: int, side: int, *, is_summed: bool = False) -> Rows | None:
+    """Return one input of a product (0: left) as rows `[n r k]` in every run; None if shapes differ between runs.
 
-
-def find_values(recording: Recording, operation: int, side: int) -> Rows | None:
-    """Return the values of the second product, whose rows are along the summed axis."""
-    return read_rows(recording, operation, side, is_summed=True)
-
-
-def read_rows(recording: Recording, operation: int, side: int, *, is_summed: bool) -> Rows | None:
-    """Return one input of a product in every run; None if shapes differ between runs."""
-    product = recording.first.operations[operation].product
-    axes = find_axes(recording.first.operations[operation])
-    if product is None or axes is None:
+    The rows of values are along the summed axis.
+    """
+    axes, every = find_axes(recording.first.operations[operation]), recording.sides(operation, side)
+    if axes is None or every is None:
         return None
-    place, arrange = ((product.left, axes.left), (product.right, axes.right))[side]
-    every = [arrange(one) for one in recording.inputs(operation, place)]
     every = [one.swapaxes(1, 2) for one in every] if is_summed else every
     tokens = recording.find_tokens(every)
-    return None if tokens is None else Rows(operation, place, every, tokens)
+    return None if tokens is None else Rows(operation, axes.places[side], every, tokens)
 
 
 def find_factor(recording: Recording, rows: Rows) -> float:
@@ -124,21 +114,20 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
     trace = recording.first
     one, two = trace.operations[first], trace.operations[second]
     axes, later = find_axes(one), find_axes(two)
-    if axes is None or later is None or two.product is None:
+    if axes is None or later is None:
         return None
     shape = axes.output(one.output).shape
     numbered = np.arange(one.output.size).reshape(one.output.shape)
     labels = spread_labels(axes.output(numbered), one.output.size).reshape(one.output.shape)
     known = follow(trace, first, labels, second)
-    place = (two.product.left, two.product.right)[side]
+    place = later.places[side]
     producer = two.producers[place]
     lying = known.get(producer) if isinstance(producer, int) else None
     if lying is None or lying.shape != two.inputs[place].shape:
         return None
-    weigh = (later.left, later.right)[side]
-    places = weigh(lying)
-    left, right = find_rows(recording, first, 0), find_rows(recording, first, 1)
-    values = find_values(recording, second, 1 - side)
+    places = later.side(lying, side)
+    left, right = (read_rows(recording, first, side) for side in (0, 1))
+    values = read_rows(recording, second, 1 - side, is_summed=True)
     if left is None or right is None or values is None:
         return None
     is_turned = lies_turned(places, shape)
@@ -152,7 +141,7 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
     ]
     context = later.output(two.output)
     context = context if side == 0 else context.swapaxes(1, 2)
-    weights = weigh(np.asarray(two.inputs[place], float))
+    weights = later.side(np.asarray(two.inputs[place], float), side)
     return Pair(left, right, values, scores, weights, context, places, between, first, second)
 
 

@@ -69,13 +69,13 @@ def find_projections(recording: Recording, producer: Producer) -> list[Projectio
 def read_projection(recording: Recording, place: int) -> Projection | None:
     """Return an operation as a product with a parameter, or None."""
     operation = recording.first.operations[place]
-    product, axes = operation.product, find_axes(operation)
-    if product is None or axes is None or any(axes.lengths[letter] > 1 for letter in axes.batch):
+    axes = find_axes(operation)
+    if axes is None or any(axes.lengths[letter] > 1 for letter in axes.batch):
         return None
-    live = [recording.is_live(place, one) for one in (product.left, product.right)]
+    live = [recording.is_live(place, one) for one in axes.places]
     if sum(live) != 1:
         return None
-    given = axes.right(operation.inputs[product.right]) if live[0] else axes.left(operation.inputs[product.left])
+    given = axes.side(operation.inputs[axes.places[live[0]]], live[0])
     return Projection(
         place, np.asarray(given[0].T, float), find_bias(recording.first, place, live[0], recording.exact), 1 - live[0]
     )
@@ -88,10 +88,9 @@ def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array |
     """
     operation = trace.operations[place]
     axes = find_axes(operation)
-    assert operation.product is not None and axes is not None
-    left, right, output = operation.product.subscripts
-    made = np.einsum(f"{left},{right}->{output}", operation.inputs[operation.product.left],
-                     operation.inputs[operation.product.right])  # fmt: skip
+    assert axes is not None
+    left, right, output = axes.product.subscripts
+    made = np.einsum(f"{left},{right}->{output}", *(operation.inputs[place] for place in axes.places))
     gap = axes.output(operation.output - made)[0]
     if np.abs(gap).max(initial=0.0) <= exact * max(np.abs(operation.output).max(initial=0.0), 1.0):
         later = added_later(trace, place)
@@ -176,13 +175,9 @@ def token_rows(recording: Recording, projection: Projection) -> Array:
     Raises:
         UnreadMatricesError: its inputs have other shapes in other runs.
     """
-    operation = recording.first.operations[projection.operation]
-    product, axes = operation.product, find_axes(operation)
-    assert product is not None and axes is not None
-    place, arrange = ((product.left, axes.left), (product.right, axes.right))[projection.side]
-    every = [arrange(one) for one in recording.inputs(projection.operation, place)]
-    tokens = recording.find_tokens(every)
-    if tokens is None:
+    every = recording.sides(projection.operation, projection.side)
+    tokens = None if every is None else recording.find_tokens(every)
+    if every is None or tokens is None:
         raise UnreadMatricesError("made by a product that is not the same in each run")
     made = np.full((len(every), len(recording.tokens), every[0].shape[-1]), np.nan)
     for row, number in enumerate(tokens[0].tolist()):

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.observe.trace import Operation, Producer, Trace
+from attn_exp.diagnosis.observe.trace import Operation, Producer, Product, Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +22,7 @@ class Axes:
     """
 
     operation: Operation
+    product: Product
     batch: str
     rows: str
     columns: str
@@ -30,10 +31,8 @@ class Axes:
     @cached_property
     def lengths(self) -> dict[str, int]:
         """The length of each letter; axes of length 1 are broadcast."""
-        product = self.operation.product
-        assert product is not None
         found: dict[str, int] = {}
-        for place, letters in zip((product.left, product.right), product.subscripts, strict=False):
+        for place, letters in zip(self.places, self.product.subscripts, strict=False):
             for letter, length in zip(letters, self.operation.inputs[place].shape, strict=True):
                 found[letter] = max(found.get(letter, 1), length)
         return found
@@ -49,20 +48,19 @@ class Axes:
         full = np.broadcast_to(wide, [self.lengths[letter] for letter in order])
         return full.reshape([prod(self.lengths[letter] for letter in group) for group in groups])
 
-    def left(self, array: Array) -> Array:
-        """Return an array like the left input as `[n r k]`."""
-        assert self.operation.product is not None
-        return self.arrange(array, self.operation.product.subscripts[0], (self.batch, self.rows, self.summed))
+    @property
+    def places(self) -> tuple[int, int]:
+        """The places of the left and the right input among the inputs of the operation."""
+        return self.product.left, self.product.right
 
-    def right(self, array: Array) -> Array:
-        """Return an array like the right input as `[n c k]`."""
-        assert self.operation.product is not None
-        return self.arrange(array, self.operation.product.subscripts[1], (self.batch, self.columns, self.summed))
+    def side(self, array: Array, side: int) -> Array:
+        """Return an array like the left input (side 0) as `[n r k]`, or like the right one as `[n c k]`."""
+        letters = (self.rows, self.columns)[side]
+        return self.arrange(array, self.product.subscripts[side], (self.batch, letters, self.summed))
 
     def output(self, array: Array) -> Array:
         """Return an array like the output as `[n r c]`."""
-        assert self.operation.product is not None
-        return self.arrange(array, self.operation.product.subscripts[2], (self.batch, self.rows, self.columns))
+        return self.arrange(array, self.product.subscripts[2], (self.batch, self.rows, self.columns))
 
 
 def find_axes(operation: Operation) -> Axes | None:
@@ -75,7 +73,7 @@ def find_axes(operation: Operation) -> Axes | None:
     columns = "".join(letter for letter in output if letter in right and letter not in left)
     summed = "".join(letter for letter in left if letter in right and letter not in output)
     is_plain = all(len(set(letters)) == len(letters) for letters in (left, right, output))
-    found = Axes(operation, batch, rows, columns, summed)
+    found = Axes(operation, operation.product, batch, rows, columns, summed)
     rest = {*left, *right} - {*batch, *rows, *columns, *summed}
     return found if is_plain and all(found.lengths[letter] == 1 for letter in rest) else None
 

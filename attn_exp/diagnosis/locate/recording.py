@@ -14,6 +14,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.diagnosis.locate.products import find_axes
 from attn_exp.diagnosis.observe.trace import RECORDERS, Trace
 from attn_exp.own_code import held
 
@@ -58,6 +59,11 @@ class Recording:
         """Return whether an input of an operation depends on any token."""
         first, *others = self.inputs(operation, place)[:3]
         return any(not np.array_equal(one, first, equal_nan=True) for one in others)
+
+    def sides(self, operation: int, side: int) -> list[Array] | None:
+        """Return one input of a product (0: left) in standard axes in each run; None if it is no such product."""
+        axes = find_axes(self.first.operations[operation])
+        return None if axes is None else [axes.side(one, side) for one in self.inputs(operation, axes.places[side])]
 
     def find_tokens(self, rows: Sequence[Array]) -> Array | None:
         """Return the number of the token on which each row depends, given the rows `[... k]` in each run."""

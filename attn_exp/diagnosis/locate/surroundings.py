@@ -9,7 +9,6 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.locate.matrices import NAMES, Matrices, Projection, UnreadMatricesError
-from attn_exp.diagnosis.locate.products import find_axes
 from attn_exp.diagnosis.locate.recording import Recording, tokens_given, unlay
 from attn_exp.forms.around import Around, Norm, normed
 
@@ -123,11 +122,7 @@ def output_rows(recording: Recording, output: Projection) -> Array:
 
 def output_inputs(recording: Recording, output: Projection) -> Array:
     """Return the rows that enter the output projection, `[runs rows m]`."""
-    operation = recording.first.operations[output.operation]
-    product, axes = operation.product, find_axes(operation)
-    assert product is not None and axes is not None
-    place, arrange = ((product.left, axes.left), (product.right, axes.right))[output.side]
-    return np.array([arrange(one)[0] for one in recording.inputs(output.operation, place)], float)
+    return np.array([one[0] for one in recording.sides(output.operation, output.side) or ()], float)
 
 
 def answer_rows(recording: Recording) -> Array | None:

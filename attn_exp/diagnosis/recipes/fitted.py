@@ -37,19 +37,6 @@ def fitted_fills(seen: Seen) -> Iterator[Candidate]:
             return
 
 
-def fitted_late(seen: Seen) -> Iterator[Candidate]:
-    """Yield the weight given to hidden keys, fitted to the first answer with hidden keys."""
-    for case, answer in seen:
-        if answer.output is not None and hides_any(case):
-            number = on_the_line(case, answer, late)
-            if number is not None and number not in OF_THE_CATALOGUE and is_given(case, answer, late(number)):
-                yield Candidate(("mask_after_softmax",), everywhere(late(number)), fitted=True)
-            return
-
-
-OF_THE_CATALOGUE = (0.0, -np.inf)
-
-
 def fitted_logit(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -> float | None:
     """Return the fill f such that hidden keys have logits `f + hidden(logits)`: the output is linear in `z = e^f`.
 
@@ -181,12 +168,14 @@ FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1
 
 
 def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
-    """Yield logits as weights, or divided by their sum, with the fill fitted to the first answer with a mask."""
+    """Yield logits as weights, or divided by their sum, with the fills that reproduce the first answer with a mask."""
     for case, answer in seen:
         if answer.output is not None and hides_any(case):
-            yield from as_weights(case, answer)
-            fits = (number for number in FILLS if is_given(case, answer, by_sum(number)))
-            yield from (Candidate((BY_SUM,), everywhere(by_sum(number)), fitted=True) for number in fits)
+            made = [
+                (name, change(number)) for name, change in ((NO_SOFTMAX, raw), (BY_SUM, by_sum)) for number in FILLS
+            ]
+            yield from (Candidate((name,), everywhere(change), fitted=True)
+                        for name, change in made if is_given(case, answer, change))  # fmt: skip
             return
 
 
@@ -194,28 +183,6 @@ def hides_any(case: Case) -> bool:
     """Return whether a case hides a key from any query."""
     stages = predicted(case.recipe, case.given) if case.recipe.rules.masks else None
     return stages is not None and bool(np.isneginf(stages["masked"]).any())
-
-
-def as_weights(case: Case, answer: Answer) -> Iterator[Candidate]:
-    """Yield logits as weights with each fill that reproduces an answer; the output is linear in the fill.
-
-    A number added to the logits there is tried too.
-    """
-    for is_added in (False, True):
-        fitting = on_the_line(case, answer, partial(raw, is_added=is_added))
-        for number in (one for one in (-np.inf, *LOWEST, fitting) if one is not None):
-            if is_given(case, answer, raw(number, is_added)):
-                yield Candidate((NO_SOFTMAX,), everywhere(raw(number, is_added)), fitted=True)
-
-
-def on_the_line(case: Case, answer: Answer, change: Callable[[float], Change]) -> float | None:
-    """Return the number with which a change comes nearest to an answer linear in it, or None."""
-    zero, one = (predicted(change(number)(case.recipe), case.given) for number in (0.0, 1.0))
-    if zero is None or one is None or answer.output is None or zero["output"].shape != answer.output.shape:
-        return None
-    slope, gap = one["output"] - zero["output"], answer.output - zero["output"]
-    number = float((slope * gap).sum() / max((slope * slope).sum(), 1e-300))
-    return number if np.isfinite(number) else None
 
 
 def is_given(case: Case, answer: Answer, change: Change) -> bool:
@@ -228,12 +195,12 @@ def is_given(case: Case, answer: Answer, change: Change) -> bool:
     )
 
 
-def raw(number: float, is_added: bool) -> Change:
-    """Return the change that uses logits as weights, with a number filled in or added where the mask forbids.
+def raw(number: float) -> Change:
+    """Return the change that uses logits as weights, with a number filled in where the mask forbids.
 
     The fill is applied after the missing softmax, because nothing is exponentiated.
     """
-    return together(late(number, added=is_added), instead(normalize=lambda at, masked: masked))
+    return together(late(number), instead(normalize=lambda at, masked: masked))
 
 
 def by_sum(number: float) -> Change:

@@ -325,27 +325,12 @@ def is_slip(slips: Sequence[Slip | None]) -> bool:
 
 
 def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]:
-    """Yield a finding on each box if no mistake explains the wrong ones."""
+    """Yield a finding on each box: its wrong cells, or that it follows from the boxes before it."""
     wrong_already = False
     for box, slip in zip(sheet.boxes, slips, strict=True):
         good = "follows from the numbers before" if wrong_already else box.counted
         yield Finding(box.stage, BROKEN, str(slip)) if slip else Finding(box.stage, HELD, good)
         wrong_already = wrong_already or slip is not None
-
-
-def consequences(sheet: Sheet) -> Iterator[Finding]:
-    """Yield a finding on each box if a mistake explains all: the first wrong one, and what follows from it."""
-    exact = stages(sheet, sheet.right)
-    wrong_already = False
-    for place, box in enumerate(sheet.boxes):
-        missed = box.misses(part(exact, box)) if wrong_already else wrong(sheet, sheet.right, place, exact)
-        if not missed.any():
-            yield Finding(box.stage, HELD, box.counted)
-        elif wrong_already and not unfollowed(sheet, sheet.right, place).any():
-            yield Finding(box.stage, HELD, "follows from the numbers before")
-        else:
-            yield Finding(box.stage, BROKEN, str(Slip(box, missed, part(exact, box))))
-        wrong_already = wrong_already or bool(missed.any())
 
 
 def sums(sheet: Sheet) -> Iterator[Finding]:
