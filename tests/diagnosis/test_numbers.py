@@ -159,14 +159,6 @@ def test_the_first_stage_that_is_wrong_is_said() -> None:
     assert explained(WRONG["queries_keys_swapped"], "logits").mistakes == ("queries_keys_swapped",), "and no layout"
 
 
-def test_two_mistakes_are_named_together() -> None:
-    both = worked(lambda scores: scores, mixed=lambda weights, v, k: weights.T @ v)
-    assert set(explained(both, "output", digits=4).mistakes) == {"no_scale", "weights_transposed"}
-    both = worked(lambda scores: scores / 4, lambda logits: softmax(logits, 0))
-    found = named(explained(both, "weights", digits=4))
-    assert frozenset({"scale_by_d", "softmax_over_queries"}) in found
-
-
 def test_another_setting_is_said() -> None:
     later_hidden = worked(normalized=lambda logits: softmax(causal(logits)))
     verdict = explained(later_hidden, "weights")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.config.schema import Config
-from attn_exp.diagnosis.explaining.explanations import ONE, TWO, explained
+from attn_exp.diagnosis.explaining.explanations import ONE, explained
 from attn_exp.diagnosis.explaining.numbers import Numbers, catalogue
 from attn_exp.diagnosis.judging.own_form import prepared_with_code
 from attn_exp.diagnosis.recipes.candidates import Explained, what_a_setting_computes, what_mistakes_compute
@@ -72,7 +72,7 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
 
 
 def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
-    """Return the verdict on a worksheet: right, a mistake, another setting, a slip, two mistakes, or none of these."""
+    """Return the verdict on a worksheet: right, a mistake, another setting, a slip, or none of these."""
     evidence = Numbers(sheet, cache(partial(catalogue, sheet)), variants=variants)
     found = explained(evidence)
     if found.reading is not None:
@@ -89,8 +89,8 @@ def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
 def verdict_of_mistake(found: Explained) -> Verdict:
     """Return the verdict on numbers explained by a mistake or another setting, apart from a slip; a match that may be
     chance is not claimed."""
-    findings, tried = tuple(after_slips(found.view.sheet, every_slip(found.view.sheet))), len(found.view.known())
-    if found.by in (ONE, TWO) and found.view.tell_too_little(tried if found.by == ONE else tried**2):
+    findings = tuple(after_slips(found.view.sheet, every_slip(found.view.sheet)))
+    if found.by == ONE and found.view.tell_too_little(len(found.view.known())):
         alike = (tuple(sorted(found.names)), *found.alike)
         return Verdict("", False, (), TOO_FEW, findings, alike=alike)
     setting = what_a_setting_computes(found.setting)

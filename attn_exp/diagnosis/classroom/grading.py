@@ -27,7 +27,7 @@ from attn_exp.diagnosis.classroom.by_hand import (
     uncut,
 )
 from attn_exp.diagnosis.classroom.paper import Paper
-from attn_exp.diagnosis.explaining.explanations import TWO, explained
+from attn_exp.diagnosis.explaining.explanations import explained
 from attn_exp.diagnosis.explaining.numbers import Numbers, equal_but_for_rounding
 from attn_exp.diagnosis.recipes.candidates import best, what_a_setting_computes
 from attn_exp.diagnosis.sheets.boxes import Box
@@ -199,7 +199,7 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
     """Grade the cells of a sheet and explain them.
 
     A whole sheet is right, perhaps in another notation; or one mistake explains all of it; or each box is graded by
-    itself. Only if that leaves an unexplained box are settings and pairs of mistakes compared with the whole sheet.
+    itself. Only if that leaves an unexplained box are settings, and a mistake with a slip, tried on the whole sheet.
     """
     if not sheet.boxes or agrees(sheet, sheet.right):
         return all_right(sheet)
@@ -263,11 +263,10 @@ def by_name(paper: Paper, name: str) -> Stages | None:
 
 
 def as_a_whole(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
-    """Return remarks that explain all boxes together: a setting, a mistake and a slip, or two mistakes."""
+    """Return remarks that explain all boxes together: a setting, or a mistake and a slip."""
     evidence = Numbers(sheet, lambda: paper.catalogue, kind="sheet")
     found = explained(evidence)
-    tried = len(paper.catalogue)
-    if found.names and not (found.by == TWO and found.view.tell_too_little(tried**2)):
+    if found.names:
         remarks = list(of_names(paper, sheet, found.names))
         if found.slip is not None:
             slip = found.slip

@@ -382,8 +382,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return whole
 
 
-def traced(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
+def traced(function: Callable[..., Any], arrays: Sequence[Any], keeps_state: bool = False) -> Callable[..., Any]:
     """Trace a function of arrays of these shapes for NumPy; if needed, evaluate its constants while tracing.
+
+    That is slower, because JAX compiles each step for each shape, but what a function keeps between calls is no tracer.
 
     Raises:
         Exception: whatever it raises while it is traced.
@@ -394,12 +396,13 @@ def traced(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[...,
         with jax.ensure_compile_time_eval():
             return function(*now)
 
-    try:
-        return taken_apart(function, arrays)
-    except Exception as error:
-        if not is_about_values(error):
-            raise
-        return taken_apart(at_once, arrays)
+    if not keeps_state:
+        try:
+            return taken_apart(function, arrays)
+        except Exception as error:
+            if not is_about_values(error):
+                raise
+    return taken_apart(at_once, arrays)
 
 
 def is_about_values(error: Exception) -> bool:
@@ -425,27 +428,17 @@ def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Calla
 
 
 def called(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """Call a JAX function, traced anew, as it may draw its own random numbers in each call.
-
-    If it may keep state between calls, its constants are evaluated while tracing, so that it can keep them. That is
-    slower, because JAX compiles each step for each shape.
-    """
-    import jax  # noqa: PLC0415 - the function is one of JAX
+    """Call a JAX function, traced anew, as it may draw its own random numbers in each call."""
 
     def of_both(first: Sequence[Any], others: Mapping[str, Any]) -> Any:
         return function(*first, **others)
 
-    def at_once(first: Sequence[Any], others: Mapping[str, Any]) -> Any:
-        with jax.ensure_compile_time_eval():
-            return function(*first, **others)
-
-    for way in (of_both, at_once) if keeps_nothing(function) else (at_once,):
-        of_them, arrays, _ = of_arrays(way, (list(positional), dict(named)))
-        try:
-            return taken_apart(of_them, arrays)(*arrays)
-        except Exception as error:
-            if not is_about_values(error):
-                raise
+    of_them, arrays, _ = of_arrays(of_both, (list(positional), dict(named)))
+    try:
+        return traced(of_them, arrays, keeps_state=not keeps_nothing(function))(*arrays)
+    except Exception as error:
+        if not is_about_values(error):
+            raise
     return function(*positional, **named)
 
 

@@ -49,7 +49,7 @@ def one_mistake(evidence: Evidence) -> Explained | None:
     return None if found is None else evidence.likelier(found)
 
 
-def two_mistakes(evidence: Evidence) -> Explained | None:
+def two_mistakes(evidence: Answers) -> Explained | None:
     return best(evidence.pairs_that_fit())
 
 
@@ -58,7 +58,7 @@ def another_setting(evidence: Evidence) -> Explained | None:
     return evidence.likelier(found) if found else None
 
 
-ONE, TWO = "one mistake", "two mistakes"
+ONE = "one mistake"
 
 EXPLANATIONS = (
     Explanation("it changes from call to call", Answers.between_calls, function=0),
@@ -68,17 +68,14 @@ EXPLANATIONS = (
     Explanation("another setting", another_setting, function=1, numbers=2, sheet=3),
     Explanation("the last keys or queries are left out", Answers.tail_dropped, function=1, rare=True),
     Explanation("a mistake under a condition", Answers.under_condition, function=1, rare=True),
-    Explanation("more rounding than needed", Numbers.rounding, numbers=2),
     Explanation("a slip", Numbers.slipped, numbers=3, sheet=2),
     Explanation("a mistake and a slip", Numbers.mistake_and_slip, numbers=5, sheet=4),
     Explanation("a mistake, and one of masks besides", Answers.mistake_beside_masks, function=1),
     Explanation("several mistakes", Answers.several_mistakes, function=1, rare=True, dear=True),
-    Explanation(TWO, two_mistakes, function=1, numbers=4, sheet=5, rare=True, dear=True),
+    Explanation("two mistakes", two_mistakes, function=1, rare=True, dear=True),
     Explanation("entries of a batch see each other", Answers.batch_mixed, function=3),
 )
-"""For a worksheet, slips come before other settings, because nobody grades a sheet by settings, and a mistake plus a
-slip comes before two mistakes: it is likelier and takes a sixth of the time.
-"""
+"""For a worksheet, slips come before other settings, because nobody grades a sheet by settings."""
 
 
 def is_told(view: Evidence) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,10 +16,8 @@ from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
     best,
-    composed,
     every_mistake,
     other_settings,
-    rounding_mistakes,
 )
 from attn_exp.diagnosis.sheets.boxes import Box
 from attn_exp.diagnosis.sheets.readings import Reading, by_own_digits, other_readings, turned
@@ -34,7 +31,6 @@ from attn_exp.diagnosis.sheets.worksheet import (
     part,
     slips_of,
     stages,
-    wrong,
 )
 from attn_exp.experiment import memory
 from attn_exp.experiment.executing import follows_steps
@@ -42,8 +38,6 @@ from attn_exp.experiment.recipes import Stages, given_to, right
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
 
-MOST_PLACES = 20_000
-"""Above this number of entries `h t s`, pairs of mistakes are not tried: there are thousands."""
 MATRICES = 800
 """Matrices `[h t s]` in the stages of all mistakes together."""
 SPARE = 5.0
@@ -79,12 +73,8 @@ def catalogue(sheet: Sheet) -> list[Made]:
     needed = MATRICES * memory.NUMBER * head * rows * keys
     purpose = "to compute every known mistake"
     memory.refuse_too_large([memory.Need(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")])
-    return made_of(sheet, candidates_of(sheet))
-
-
-def made_of(sheet: Sheet, candidates: Sequence[Candidate]) -> list[Made]:
     case = case_of(sheet)
-    made = [(candidate, candidate.change(case)) for candidate in candidates]
+    made = [(candidate, candidate.change(case)) for candidate in candidates_of(sheet)]
     return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in made]
 
 
@@ -141,11 +131,6 @@ class Numbers:
         """Return the mistakes that reproduce the numbers on their own."""
         return [made.candidate for made in self.known() if gives(self.sheet, made.recipe, made.stages)]
 
-    def rounding(self) -> Explained | None:
-        """Return the mistake that only rounds too much and reproduces the numbers."""
-        made = made_of(self.sheet, list(rounding_mistakes()) if self.sheet.problem.weights is None else [])
-        return best([one.candidate for one in made if gives(self.sheet, one.recipe, one.stages)])
-
     def setting_that_fits(self) -> Explained | None:
         """Return another variant of the run, or else the first other setting, that reproduces the numbers."""
         sheet, problem = self.sheet, self.sheet.problem
@@ -186,19 +171,6 @@ class Numbers:
         boxes = tuple(without if box is slip.box else box for box in self.sheet.boxes)
         rest = replace(self, sheet=replace(self.sheet, boxes=boxes))
         return None if rest.tell_too_little(len(known) * cells) else replace(found, slip=slip)
-
-    def pairs_that_fit(self) -> list[Candidate]:
-        """Return two mistakes, applied one after the other, that reproduce the numbers."""
-        settled, problem = self.sheet.settled, self.sheet.problem
-        if settled.head * len(problem.tokens) * problem.keys > MOST_PLACES:
-            return []
-        exact = replace(self.sheet, scratch=None)  # with room for all intermediate rounding, one of thousands would fit
-        case, fits = case_of(exact), []
-        for one, other in likely_pairs(exact, self.distinct()):
-            if agrees(exact, other.candidate.change(replace(case, recipe=one.recipe))):
-                names = tuple(sorted((*one.candidate.names, *other.candidate.names)))
-                fits.append(Candidate(names, composed(one.candidate, other.candidate)))
-        return fits
 
     def distinct(self) -> list[Made]:
         """Return the candidates that change the boxes, without duplicates of one name and result.
@@ -255,32 +227,6 @@ def only_slip(sheet: Sheet, made: Made) -> Slip | None:
             return None
         only = only or slip
     return only
-
-
-def likely_pairs(sheet: Sheet, known: Sequence[Made]) -> Iterator[tuple[Made, Made]]:
-    """Yield ordered pairs that may produce the first wrong box.
-
-    Neither changes an earlier box. Both change this one, or the one that does reproduces its numbers.
-    """
-    exact = stages(sheet, sheet.right) or {}
-    place = next((at for at in range(len(sheet.boxes)) if wrong(sheet, sheet.right, at, exact).any()), 0)
-    before = {box.stage: exact[box.stage] for box in sheet.boxes[:place]}
-    here = {sheet.boxes[place].stage: exact[sheet.boxes[place].stage]}
-    telling = [made for made in known if leaves(made, before)]
-    changing = [made.stages is None or not leaves(made, here) for made in telling]
-    giving = [
-        changed and not wrong(sheet, made.recipe, place, made.stages).any()
-        for made, changed in zip(telling, changing, strict=True)
-    ]
-    for one, other in itertools.permutations(range(len(telling)), 2):
-        both, either = changing[one] and changing[other], giving[one] or giving[other]
-        if (both or either) and telling[one].candidate.names != telling[other].candidate.names:
-            yield telling[one], telling[other]
-
-
-def leaves(made: Made, right: Mapping[str, Array]) -> bool:
-    """Return whether a mistake leaves these stages unchanged; one that does not fit the shapes alone may in a pair."""
-    return made.stages is None or all(equal_but_for_rounding(made.stages.get(name), right[name]) for name in right)
 
 
 def equal_but_for_rounding(one: Array | None, other: Array | None) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,7 @@ def smallest_wrong(
     """Return the smallest case that is still wrong, and its answer; None if all small cases are right."""
     if function.inside is not None:
         return None
-    for count, small in enumerate(smaller(wrong[0][0], caller)):
-        if count > MOST_CALLS:
-            break
+    for small in islice(smaller(wrong[0][0], caller), MOST_CALLS):
         answer = caller(small)
         if answer.output is not None and differs(answer.output, expected(small), min(digits, 20)):
             return small, answer

@@ -127,14 +127,6 @@ def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
                 yield from (Candidate((name,), where_not_said(change)) for change in mistake.changes)
 
 
-def rounding_mistakes() -> Iterator[Candidate]:
-    """Yield every variant of the mistakes that only round too much."""
-    for name in mistakes.names():
-        mistake = mistakes.mistake(name)
-        if mistake.group == "precision":
-            yield from (Candidate((name,), everywhere(change)) for change in mistake.changes)
-
-
 def everywhere(change: RecipeChange) -> Change:
     """Turn a change of a recipe into a change of a case."""
     return lambda case: change(case.recipe)
