@@ -12,15 +12,17 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.code.jaxprs import is_half, is_number
-from attn_exp.diagnosis.observe.memory import Place, Recording, map_arrays
 from attn_exp.diagnosis.observe.trace import (
     LARGEST,
     Call,
+    Place,
     Product,
+    Recording,
     Subscripts,
     Trace,
     contract_axes,
     find_outputs,
+    map_arrays,
     resolve_subscripts,
 )
 

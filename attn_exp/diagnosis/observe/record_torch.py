@@ -12,8 +12,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.observe.memory import Place, Recording
-from attn_exp.diagnosis.observe.trace import LARGEST, Call, Product, Trace, find_outputs, resolve_subscripts
+from attn_exp.diagnosis.observe.trace import (
+    LARGEST,
+    Call,
+    Place,
+    Product,
+    Recording,
+    Trace,
+    find_outputs,
+    resolve_subscripts,
+)
 
 PRODUCTS = {
     "mm": (0, "td,ds->ts"), "addmm": (1, "td,ds->ts"), "bmm": (0, "ntd,nds->nts"), "baddbmm": (1, "ntd,nds->nts"),
