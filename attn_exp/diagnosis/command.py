@@ -22,6 +22,7 @@ from attn_exp.diagnosis.classroom.explain import explain
 from attn_exp.diagnosis.code.source import source_of
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.unasked import arguments_of
+from attn_exp.diagnosis.pairs.against import against
 from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, UNSHOWN, OwnCodeError, UncalledError, UserError, unknown
 from attn_exp.experiment.verdict import Verdict, summary_of, text_of, unfinished
 from attn_exp.own_code import AGAINST, OwnFunction, find_function, module_of_functions, other_of, unreadable
@@ -112,8 +113,6 @@ def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: boo
             raise UserError(unknown(name, known, f"argument of {found[0].name} in ignore="))
     if len(found) == 1:
         return check(found[0], question, quick)
-    from attn_exp.diagnosis.pairs.against import against  # noqa: PLC0415 - few checks name two
-
     return against(found[0], found[1], question, quick)
 
 

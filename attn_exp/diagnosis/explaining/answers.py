@@ -312,12 +312,9 @@ class Answers:
         others = [(word, everywhere(change)) for word, change in other_settings(self.seen[0][0].recipe)]
         for word, change in (*others, ("scale=true", scaled_as_usual)):
             if self.gives(Candidate((word,), change)):
-                return Explained(setting=word, change=change)
+                is_mixed = "batch_mixed" in self.broken  # which explains more
+                return Explained(("batch_mixed",)) if is_mixed else Explained(setting=word, change=change)
         return None
-
-    def likelier(self, found: Explained) -> Explained:
-        """Prefer leaks between batch entries to another setting: they explain more."""
-        return Explained(("batch_mixed",)) if found.setting and "batch_mixed" in self.broken else found
 
     def between_calls(self) -> Explained | None:
         """Return what changes from call to call; comparing numbers cannot explain that."""

@@ -45,8 +45,7 @@ class Explanation:
 
 
 def one_mistake(evidence: Evidence) -> Explained | None:
-    found = best(evidence.single_that_fit())
-    return None if found is None else evidence.likelier(found)
+    return best(evidence.single_that_fit())
 
 
 def two_mistakes(evidence: Answers) -> Explained | None:
@@ -54,8 +53,7 @@ def two_mistakes(evidence: Answers) -> Explained | None:
 
 
 def another_setting(evidence: Evidence) -> Explained | None:
-    found = evidence.setting_that_fits()
-    return evidence.likelier(found) if found else None
+    return evidence.setting_that_fits()
 
 
 ONE = "one mistake"

@@ -149,10 +149,6 @@ class Numbers:
         word = next((word for word, recipe in others if agrees(sheet, recipe)), "")
         return Explained(setting=word) if word else None
 
-    def likelier(self, found: Explained) -> Explained:
-        """Return the explanation unchanged: nothing else is known about numbers."""
-        return found
-
     def slipped(self) -> Explained | None:
         """Return the wrong cells of each box if they are few and the rest follows from them."""
         slips = every_slip(self.sheet)

@@ -23,7 +23,7 @@ from attn_exp.diagnosis.finding import other_words
 from attn_exp.diagnosis.finding.ways_to_call import Seen, is_near
 from attn_exp.diagnosis.finding.ways_to_mask import ANY_IS_CAUSAL
 from attn_exp.errors import NOT_VERIFIED, UserError
-from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Verdict, decide
+from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Finding, Verdict, decide
 from attn_exp.own_code import OwnFunction
 
 MOST = 90
@@ -127,36 +127,69 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
         return verdict
     if verdict.uncalled:
         return decide(verdict, reason=f"it could not be called {verdict.uncalled}")
-    broken = [one for one in verdict.findings if one.state == BROKEN]
+    broken = broken_of(verdict)
     if broken and all(OUTSIDE.search(one.said) for one in broken):
         said = [one.said.partition(": ")[2] if one.rung == ANSWERED else f"{one.rung}: {one.said}" for one in broken]
-        findings = tuple(replace(one, state=NOT_VERIFIED) if one in broken else one for one in verdict.findings)
-        return decide(replace(verdict, findings=findings), reason="; ".join(said))
-    left = [*verdict.not_verified]
-    if broken and is_factory(own.function) and all(ERROR.match(one.said) for one in broken):
-        left.append(f"inputs of other `sizes` ({shortened(broken[0].said)})")
-        findings = tuple(replace(one, state=ABSENT) if one in broken else one for one in verdict.findings)
-        verdict, broken = replace(verdict, passed=True, findings=findings, smallest=None, computes=AS_ASKED), []
-    is_explained = bool(verdict.mistakes or verdict.right_under or verdict.alike)
-    if broken and not is_explained and all(one.rung in OF_MASKS and "Error" not in one.said for one in broken):
-        word = next((f" `{word}`" for word in arguments_of(own.function) if role_of(word) in ("mask", "padding")), "")
-        left.append(f"mask{word} (no way to write one gives the right numbers: {broken[0].said})")
-        findings = tuple(replace(one, state=NOT_VERIFIED) if one in broken else one for one in verdict.findings)
-        verdict = replace(verdict, passed=True, unexplained=False, stage="", findings=findings, smallest=None,
-                          computes="attention as it was asked for, but for its masks")  # fmt: skip
+        return decide(with_state(verdict, NOT_VERIFIED), reason="; ".join(said))
+    for one in (leave_sizes_open, leave_masks_open, leave_polarity_open):
+        verdict = one(verdict, own)
+    verdict, meanings = leave_convention_open(verdict, own)
+    kept = tuple(one for one in verdict.not_verified if not any(f"`{word}`" in one for word in request.ignore))
+    return decide(replace(verdict, not_verified=kept), reason=f"It is {meanings}." if meanings and kept else "")
+
+
+def broken_of(verdict: Verdict) -> list[Finding]:
+    return [one for one in verdict.findings if one.state == BROKEN]
+
+
+def with_state(verdict: Verdict, state: str, *left: str) -> Verdict:
+    """Give what is broken another state, and leave something not verified."""
+    findings = tuple(replace(one, state=state) if one.state == BROKEN else one for one in verdict.findings)
+    return replace(verdict, findings=findings, not_verified=(*verdict.not_verified, *left))
+
+
+def leave_sizes_open(verdict: Verdict, own: OwnFunction) -> Verdict:
+    """Leave other sizes open if the callable of a factory raises an error for them."""
+    broken = broken_of(verdict)
+    if not (broken and is_factory(own.function) and all(ERROR.match(one.said) for one in broken)):
+        return verdict
+    verdict = with_state(verdict, ABSENT, f"inputs of other `sizes` ({shortened(broken[0].said)})")
+    return replace(verdict, passed=True, smallest=None, computes=AS_ASKED)
+
+
+def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
+    """Leave masks open if only they are wrong, and nothing explains how: they may be written in an unknown way."""
+    broken = broken_of(verdict)
+    if not broken or verdict.mistakes or verdict.right_under or verdict.alike:
+        return verdict
+    if any(one.rung not in OF_MASKS or "Error" in one.said for one in broken):
+        return verdict
+    word = next((f" `{word}`" for word in mask_arguments(own)), "")
+    left = f"mask{word} (no way to write one gives the right numbers: {broken[0].said})"
+    return replace(with_state(verdict, NOT_VERIFIED, left), passed=True, unexplained=False, stage="", smallest=None,
+                   computes="attention as it was asked for, but for its masks")  # fmt: skip
+
+
+def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
+    """Leave open what True means in a mask that differs from the other one."""
     remarks = [one for one in verdict.findings if one.state == REMARK and one.rung.startswith("masks as ")]
-    left += [f"what True means in `{one.rung.removeprefix('masks as ')}` ({one.said})" for one in remarks]
-    is_open = not (verdict.passed or verdict.mistakes) and bool(verdict.right_under and verdict.alike)
+    left = [f"what True means in `{one.rung.removeprefix('masks as ')}` ({one.said})" for one in remarks]
+    return replace(verdict, not_verified=(*verdict.not_verified, *left))
+
+
+def leave_convention_open(verdict: Verdict, own: OwnFunction) -> tuple[Verdict, str]:
+    """Leave a convention open under which a function is right; also return what each answer means."""
+    if verdict.passed or verdict.mistakes or not (verdict.right_under and verdict.alike):
+        return verdict, ""
     what, meanings = next((said for words, said in MEANINGS.items() if words in verdict.right_under), ("", ""))
-    if is_open:
-        masks = [f"`{word}`" for word in arguments_of(own.function) if role_of(word) in ("mask", "padding")]
-        what = what or f"what True means in {' and '.join(masks) or 'its mask'}"
-        left.append(f"{what} ({meanings})")
-        found = tuple(replace(one, state=REMARK) if one.state == BROKEN else one for one in verdict.findings)
-        verdict = replace(verdict, passed=True, findings=found, smallest=None)
-    kept = tuple(one for one in left if not any(f"`{word}`" in one for word in request.ignore))
-    reason = f"It is {meanings}." if is_open and kept else ""
-    return decide(replace(verdict, not_verified=kept), reason=reason)
+    masks = " and ".join(f"`{word}`" for word in mask_arguments(own))
+    what = what or f"what True means in {masks or 'its mask'}"
+    left = f"{what} ({meanings})"
+    return replace(with_state(verdict, REMARK, left), passed=True, smallest=None), meanings
+
+
+def mask_arguments(own: OwnFunction) -> list[str]:
+    return [word for word in arguments_of(own.function) if role_of(word) in ("mask", "padding")]
 
 
 ERROR, AS_ASKED = re.compile(r"\w*Error: "), "attention as it was asked for"
