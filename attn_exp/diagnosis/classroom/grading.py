@@ -53,15 +53,6 @@ class Boxed:
     empty: int
     unreadable: int = 0
 
-    @property
-    def state(self) -> str:
-        """The state of the box, in a word."""
-        if self.wrong:
-            return WRONG
-        if self.follows:
-            return FOLLOWS
-        return RIGHT if self.right else EMPTY
-
 
 @dataclass(frozen=True)
 class Grade:
@@ -101,23 +92,26 @@ def grade(
     sheet = sheet_with(paper, tuple(box for box in boxes if box.given.any()))
     with np.errstate(all="ignore"):  # a student may write any number
         judged = judge(paper, sheet)
-    judged = replace(judged, remarks=(*judged.remarks, *notes))
     cells = {
         blank.stage: cells_of(paper, sheet, judged, blank.stage, (unreadable or {}).get(blank.stage))
         for blank in paper.blanks
     }
-    every = tuple(
+    remarks, empty = (*judged.remarks, *notes), [stage for stage, states in cells.items() if (states == EMPTY).any()]
+    if remarks and empty and any(np.isin(states, (RIGHT, FOLLOWS, WRONG)).any() for states in cells.values()):
+        remarks = (*remarks, Remark("", MISSING, f"empty cells in {', '.join(empty)}"))
+    return grade_cells(cells, remarks, judged.expected)
+
+
+def grade_cells(cells: Mapping[str, Array], remarks: tuple[Remark, ...], expected: Mapping[str, Array]) -> Grade:
+    """Return the grade of cells whose states are known."""
+    boxes = tuple(
         Boxed(stage, *(int((states == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE)))
         for stage, states in cells.items()
     )
-    points = sum(box.right + box.follows for box in every)
-    most = sum(blank.right.size for blank in paper.blanks)
-    first = next((box.stage for box in every if box.wrong), "")
-    empty = [box.stage for box in every if box.empty]
-    if judged.remarks and empty and any(box.right + box.follows + box.wrong for box in every):
-        judged = replace(judged, remarks=(*judged.remarks, Remark("", MISSING, f"empty cells in {', '.join(empty)}")))
-    names = tuple(dict.fromkeys(remark.name for remark in judged.remarks if remark.name))
-    return Grade(every, points, most, first, names, sentence(judged.remarks), judged.remarks, cells, judged.expected)
+    points, most = sum(box.right + box.follows for box in boxes), sum(states.size for states in cells.values())
+    first = next((box.stage for box in boxes if box.wrong), "")
+    names = tuple(dict.fromkeys(remark.name for remark in remarks if remark.name))
+    return Grade(boxes, points, most, first, names, sentence(remarks), remarks, cells, expected)
 
 
 @dataclass(frozen=True)
@@ -184,12 +178,8 @@ def noted(texts: Sequence[str], turned_file: bool) -> tuple[Remark, ...]:
 def not_their_own(grade: Grade, whose: str) -> Grade:
     """Return the grade of answers that belong to another student's sheet: nothing in them counts."""
     says = f"these are the numbers of {whose}'s sheet, not of this one"
-    cells = {stage: np.where(array == EMPTY, EMPTY, WRONG) for stage, array in grade.cells.items()}
-    boxes = tuple(
-        Boxed(box.stage, 0, 0, box.right + box.follows + box.wrong, box.empty, box.unreadable) for box in grade.boxes
-    )
-    first = next((box.stage for box in boxes if box.wrong), "")
-    return Grade(boxes, 0, grade.most, first, (), says, (Remark("", COPIED, says),), cells)
+    cells = {stage: np.where(np.isin(states, (RIGHT, FOLLOWS)), WRONG, states) for stage, states in grade.cells.items()}
+    return grade_cells(cells, (Remark("", COPIED, says),), {})
 
 
 # Explanations of a sheet
