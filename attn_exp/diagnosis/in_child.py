@@ -144,6 +144,8 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
             named = [f"{place}:{name}" if word == place else word for word in words]
             try:
                 reply = ask(child, named, seconds)
+            except FaultError:
+                raise
             except UserError as error:
                 reply = {"uncalled": str(error), "verdict": None}
             if reply.get("is_over"):

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import NormalDist
-from types import CodeType, MappingProxyType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -443,23 +443,52 @@ def called(function: Callable[..., Any], positional: Sequence[Any], named: Mappi
 
 
 def keeps_nothing(function: Any) -> bool:
-    """Return whether a plain function, and those of its file that it names, write to nothing that outlives a call."""
-    ahead, met = [inspect.unwrap(function)], list[Any]()
+    """Return whether no code that a function reaches in its file writes to anything that outlives a call."""
+    ahead, met, writes, holds = [function], set[int](), False, False
     while ahead:
         one = ahead.pop()
-        if not inspect.isfunction(one) or one.__closure__:
-            return False  # an object, or a function inside another one, may keep state
-        codes = list(codes_in(one.__code__))
-        if any(is_kept(code) or MUTATING & set(code.co_names) for code in codes):
+        if id(one) in met or isinstance(one, PLAIN) or home_of(one) in LIBRARIES:
+            continue
+        met.add(id(one))
+        if inspect.isfunction(one):
+            codes = list(codes_in(one.__code__))
+            if any(is_kept(code) for code in codes):
+                return False
+            writes |= any(set(code.co_code[::2]) & {dis.opmap["STORE_SUBSCR"]} or MUTATING & set(code.co_names)
+                          for code in codes)  # fmt: skip
+            read = set(names_in(one.__code__)) & set(one.__globals__)
+            ahead += [one.__globals__[name] for name in read]
+            ahead += [cell.cell_contents for cell in one.__closure__ or () if holds_something(cell)]
+            ahead += [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
+        elif inspect.isclass(one):
+            ahead += [made for name, made in vars(one).items() if inspect.isfunction(made)
+                      and (name == "__call__" or not name.startswith("__"))]  # fmt: skip
+        elif hasattr(one, "cache_info"):
             return False
-        met.append(one)
-        known = (one.__globals__.get(name) for name in names_in(one.__code__))
-        ahead += [other for other in known if callable(other) and getattr(other, "__module__", "") == one.__module__
-                  and other not in met]  # fmt: skip
-    return True
+        elif isinstance(one, dict | list | set):
+            holds = True
+        elif home_of(one) == "attn_exp" or hasattr(one, "__wrapped__") or inspect.ismethod(one):
+            inner = (getattr(one, word, None) for word in ("function", "__wrapped__", "__func__", "__self__"))
+            ahead += [part for part in inner if part is not None]
+        else:
+            ahead += [type(one), *getattr(one, "__dict__", {}).values()]
+    return not (writes and holds)
 
 
+PLAIN = (type(None), bool, int, float, complex, str, bytes, tuple, np.ndarray, np.generic, ModuleType)
+LIBRARIES = ("jax", "jaxlib", "numpy", "builtins", "functools", "math", "typing", "einops", "dataclasses", "flax",
+             "equinox", "haiku", "collections", "operator", "enum", "abc")  # fmt: skip
+"""Packages whose functions keep no state between calls."""
 MUTATING = {"append", "add", "update", "setdefault", "extend", "insert", "pop"}
+
+
+def home_of(one: Any) -> str:
+    """Return the top-level package of an object; empty for containers and wrappers."""
+    if isinstance(one, dict | list | set) or hasattr(one, "cache_info"):
+        return ""
+    home = getattr(one, "__module__", None) or type(one).__module__
+    is_wrapped = hasattr(one, "__wrapped__")
+    return "" if is_wrapped else str(home).partition(".")[0]
 
 
 def is_kept(code: CodeType) -> bool:
@@ -468,4 +497,12 @@ def is_kept(code: CodeType) -> bool:
     return any(name != "STORE_DEREF" or word in code.co_freevars for name, word in done)
 
 
-OUTSIDE = ("STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF", "STORE_SUBSCR")
+OUTSIDE = ("STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF")
+
+
+def holds_something(cell: Any) -> bool:
+    """Return whether a closure cell holds a value."""
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
