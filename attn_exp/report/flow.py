@@ -1,7 +1,7 @@
 """The way of one variant as a picture: boxes for its stages, arrows between them, and where each of them stands.
 
 It is plain data, made from the shapes of the run itself; the page and the figure `flow` draw it. Lengths are pixels
-from the upper left corner. The last part says how columns become heads, and heads columns again: `1–2 → head 1`.
+from the upper left corner. The last part says how columns become heads: `1–2 → head 1`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
-from attn_exp.report import walk, words
+from attn_exp.report import walk
 from attn_exp.report.charts.chart import INK, PAPER, QUIET, Path, Rect, Shape, Text
 from attn_exp.report.charts.svg import element
-from attn_exp.report.charts.widths import BY_TABLE
-from attn_exp.report.charts.widths import width as inches
+from attn_exp.report.charts.widths import fitted
 from attn_exp.report.sentences import spoken
 from attn_exp.report.walk import Step
 
@@ -32,8 +31,9 @@ WIDTH, GAP, NARROW, BROAD = 352, 24, 112, 152
 LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
 """The middles of the three columns, and of the stages from the scores on."""
 
-INSIDE, BESIDE, BELOW = 100, 98, 155
-"""How wide a text may be in a narrow box, beside the arrow to one, and beside an arrow between stages."""
+INSIDE, BESIDE, BELOW, FRAME = 100, 98, 150, 252
+"""How wide a text may be in a narrow box, beside the arrow to one, and beside an arrow between stages, and how wide the
+frame is around what is done in each head."""
 
 CHAIN = ("scores", "logits", "capped", "masked", "weights", "lse")
 COLUMNS = {"q": LEFT, "k": MIDDLE, "v": RIGHT}
@@ -87,11 +87,6 @@ class Box(NamedTuple):
         return f"{self.rows} × {self.columns}"
 
     @property
-    def sizes(self) -> str:
-        """Its size, and of how many heads."""
-        return f"{self.heads} of {self.size}" if self.heads > 1 else self.size
-
-    @property
     def left(self) -> int:
         """Where it begins."""
         return self.middle - self.width // 2
@@ -117,25 +112,16 @@ class Box(NamedTuple):
         return Markup("".join(element(shape, alone=False) for shape in box_shapes(self)))
 
 
-class Link(NamedTuple):
-    """Which box leads to which, and what happens on the way."""
-
-    source: str
-    target: str
-    label: str = ""
+Link = tuple[str, str, str]
+"""Which box leads to which, and what happens on the way."""
 
 
 class Flow(NamedTuple):
-    """A whole picture: its boxes, and what stands behind them.
-
-    `links` are what its arrows join; `said` is what is done in each head, the longest text first, or nothing.
-    """
+    """A whole picture: its boxes, and the arrows, labels and frame behind them."""
 
     height: int
     boxes: tuple[Box, ...]
     behind: tuple[Shape, ...]
-    links: tuple[Link, ...]
-    said: tuple[str, ...] = ()
     width: int = WIDTH
 
     @property
@@ -157,14 +143,9 @@ def hue(stage: str) -> str:
     return "w" if stage[:2] in ("W_", "b_") else HUES.get(stage, "s")
 
 
-def wide(text: str, symbol: str = "") -> float:
-    """Return how wide a text is after a symbol; bold letters are an eighth wider, and a space follows them."""
-    return 72 * (inches(text, LETTERS) + (1.12 * inches(symbol, LETTERS) + 0.06 if symbol else 0))
-
-
-def fitted(text: str, room: float) -> str:
-    """Return a text, shortened to this width."""
-    return BY_TABLE.fitted(text, room * 8 / LETTERS / 72)
+def shortened(text: str, room: float) -> str:
+    """Return a text, shortened to so many pixels."""
+    return fitted(text, room / 72, LETTERS)
 
 
 def flow(problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step], places: Mapping[str, str]) -> Flow:
@@ -175,10 +156,13 @@ def flow(problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step]
         boxes += [box._replace(top=top, href=places.get(box.stage, "")) for box in row]
         top += max(box.height for box in row) + GAP
     known = {box.name: box for box in boxes}
-    joined = [link for link in links(problem, settled, steps, known) if {link.source, link.target} <= known.keys()]
-    arrows = [shape for link in joined for shape in arrow(known[link.source], known[link.target], link.label)]
-    behind = (*frame(boxes, arrows, split), *arrows)
-    return Flow(top - GAP + 8, tuple(boxes), behind, tuple(joined), split.words if split.heads > 1 else ())
+    arrows = [
+        shape
+        for source, target, label in links(problem, settled, steps, known)
+        if source in known and target in known
+        for shape in arrow(known[source], known[target], label)
+    ]
+    return Flow(top - GAP + 8, tuple(boxes), (*frame(boxes, split), *arrows))
 
 
 def levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterator[list[Box]]:
@@ -220,14 +204,14 @@ def source(step: Step, middle: int, settled: Settled) -> Box:
     marks = [registry.name_of(position) for position in settled.positions if position.changes_x]
     if not marks:
         return plain
-    note = fitted(words.WITH_BIAS.format(bias=", ".join(marks)), INSIDE)
+    note = shortened(f"+ {', '.join(marks)}", INSIDE)
     return plain._replace(heading=plain.word, lines=(plain.size, note))
 
 
 def projection(by: Mapping[str, Step], name: str, middle: int) -> Box:
     """Return the box of a matrix that projects, which also says whether a bias is added."""
     plain, bias = box(by[f"W_{name}"], NARROW, middle), by.get(f"b_{name}")
-    return plain._replace(word=words.WITH_BIAS.format(bias=bias.explained.symbol)) if bias else plain
+    return plain._replace(word=f"+ {bias.explained.symbol}") if bias else plain
 
 
 def side(plain: Box, split: Splitting, note: str) -> Box:
@@ -238,24 +222,18 @@ def side(plain: Box, split: Splitting, note: str) -> Box:
     pooled = 1 if name == "q" else split.pooled
     width, turn = pooled * split.flat[name] // split.parts[name], split.tiled and name != "q"
     parts = {head: columns(head % split.shared if turn else head, width) for head in range(plain.heads)}
-    if pooled > 1:
-        lines = [f"{part} mean → {head + 1}" for head, part in parts.items()]
-    else:
-        lines = [f"{part} → head {head + 1}" for head, part in parts.items()]
-        if max(map(wide, lines)) > INSIDE:
-            lines = [f"{part} → {head + 1}" for head, part in parts.items()]
-    heading, below = plain.sizes, [*few(lines), *filter(None, [note])]
-    if wide(heading, plain.symbol) > INSIDE:
-        heading, below = words.COUNT_HEADS.format(count=plain.heads), [plain.size, *below]
-    return plain._replace(heading=heading, lines=tuple(fitted(line, INSIDE) for line in below))
+    made = "mean →" if pooled > 1 else "→" if plain.heads > 8 else "→ head"
+    lines = [f"{part} {made} {head + 1}" for head, part in parts.items()]
+    below, heading = [*few(lines), *filter(None, [note])], shortened(f"{plain.heads} of {plain.size}", INSIDE - 12)
+    return plain._replace(heading=heading, lines=tuple(shortened(line, INSIDE) for line in below))
 
 
 def side_by_side(context: Box) -> Box:
     """Return the box of the contexts of all heads, side by side."""
     many, width = context.heads, context.columns
-    lines = [f"{words.HEAD.format(number=head + 1)} → {columns(head, width)}" for head in range(many)]
+    lines = [f"head {head + 1} → {columns(head, width)}" for head in range(many)]
     return context._replace(
-        name=TOGETHER, symbol="C", word=words.SIDE_BY_SIDE, heading=words.SIDE_BY_SIDE, columns=many * width,
+        name=TOGETHER, symbol="C", word="side by side", heading="side by side", columns=many * width,
         heads=1, parts=many, lines=tuple(few(lines)),
     )  # fmt: skip
 
@@ -277,19 +255,18 @@ def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapp
         below = f"flat {name}" if f"flat {name}" in known else name
         source = "memory" if "memory" in known and name != "q" else "x"
         new = "new rows" if name == "q" and problem.past else ""
-        yield Link(source, f"W_{name}")
-        yield Link(f"W_{name}", below, ", ".join(filter(None, [new, turned(settled, name) if below == name else ""])))
-        yield Link(f"flat {name}", name, words.COLUMNS)
+        yield source, f"W_{name}", ""
+        yield f"W_{name}", below, ", ".join(filter(None, [new, turned(settled, name) if below == name else ""]))
+        yield f"flat {name}", name, "columns"
     last = [name for name in ("q", "k") if name in known]
     for step in (step for step in steps if step.stage in CHAIN):
-        yield from (Link(name, step.stage) for name in last[:-1])
         label = settled.mistake if step.wrong and settled.mistakes else done(step, settled)
-        yield from (Link(name, step.stage, label) for name in last[-1:])
+        yield from ((name, step.stage, label if name == last[-1] else "") for name in last)
         last = [step.stage]
-    yield from (Link(name, "context") for name in [*last, "v"])
-    yield Link("context", TOGETHER)
-    yield Link(next((name for name in (TOGETHER, "context") if name in known), "x"), "output")
-    yield Link("W_o", "output", words.MIXED_BY)
+    yield from ((name, "context", "") for name in [*last, "v"])
+    yield "context", TOGETHER, ""
+    yield next((name for name in (TOGETHER, "context") if name in known), "x"), "output", ""
+    yield "W_o", "output", "×"
 
 
 def done(step: Step, settled: Settled) -> str:
@@ -327,7 +304,7 @@ def arrow(source: Box, target: Box, label: str) -> Iterator[Shape]:
         straight = path if aside else line((source.middle, start), (source.middle, end - 6))
         yield from pointed(straight, f"M{into - 3} {end - 6}l6 0l-3 6z")
         x, y = max(source.middle, into) + 9, end - 8
-        said = fitted(label, BESIDE if target.width == NARROW else BELOW)
+        said = shortened(label, BESIDE if target.width == NARROW else BELOW)
     if label:
         yield Text(x, y, said, LETTERS, colour=QUIET)
 
@@ -343,22 +320,13 @@ def pointed(path: str, tip: str) -> Iterator[Path]:
     yield Path(tip, QUIET)
 
 
-def frame(boxes: Sequence[Box], arrows: Sequence[Shape], split: Splitting) -> Iterator[Shape]:
-    """Yield the frame around the work of each head where there are several; what stands at its arrows is within it."""
+def frame(boxes: Sequence[Box], split: Splitting) -> Iterator[Shape]:
+    """Yield the frame around the work of each head where there are several."""
     inside = [box for box in boxes if box.stage in (*CHAIN, "context") and box.name != TOGETHER]
-    if split.heads == 1 or not inside:
-        return
-    top, bottom = inside[0].top - GAP + 3, inside[-1].bottom + 8
-    labels = [shape for shape in arrows if isinstance(shape, Text) and top <= shape.y <= bottom]
-    right = max([208, *(label.x + wide(label.text) + 6 for label in labels if label.x < RIGHT)])
-    yield framed(28, top, right - 28, bottom - top)
-    said = next((text for text in split.words if wide(text) <= bottom - top), split.words[-1])
-    yield Text(18, (top + bottom) / 2, said, LETTERS, "center", turned=True, colour=QUIET)
-
-
-def framed(x: float, y: float, width: float, height: float) -> Rect:
-    """Return the frame around what is done in each head."""
-    return Rect(x, y, width, height, WASH, RULE, 1, (4, 3), 5)
+    if split.heads > 1 and inside:
+        top, bottom = inside[0].top - GAP + 3, inside[-1].bottom + 8
+        yield Rect(28, top, FRAME, bottom - top, WASH, RULE, 1, (4, 3), 5)
+        yield Text(18, (top + bottom) / 2, split.said, LETTERS, "center", turned=True, colour=QUIET)
 
 
 def box_shapes(box: Box) -> Iterator[Shape]:
@@ -406,7 +374,7 @@ class Splitting(NamedTuple):
     """How many `heads` there are, how many columns `flat` each side has before, into how many `parts` these part.
 
     Of the parts of k and v, `shared` heads are made: the means of `pooled` parts each, or the first parts. `tiled`
-    heads take turns; `words` say what is done in each, the longest first. What is not `known` is not written out.
+    heads take turns; `said` stands beside what is done in each. What is not `known` is not written out.
     """
 
     heads: int
@@ -416,7 +384,7 @@ class Splitting(NamedTuple):
     pooled: int
     tiled: bool
     known: bool
-    words: tuple[str, ...]
+    said: str
 
 
 def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
@@ -428,11 +396,9 @@ def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
     known = not settled.mistakes and not forms.is_own(settled.form)
     flat = {name: side.shape[-1] for name, side in sides.items() if side is not None}
     pooled = share.given // share.shared if share.pool == "mean" else 1
-    said = [f"in each of {heads} heads", words.COUNT_HEADS.format(count=heads)]
-    if share.query > share.shared:
-        together = "one K and V for all" if share.shared == 1 else f"{share.query // share.shared} share a K and V"
-        said.insert(0, f"{said[0]}, {together}")
-    return Splitting(heads, flat, parts, share.shared, pooled, settled.tiled, known, tuple(said))
+    alike = share.query // share.shared
+    said = f"in each of {heads} heads{f', {alike} share a K and V' if alike > 1 else ''}"
+    return Splitting(heads, flat, parts, share.shared, pooled, settled.tiled, known, said)
 
 
 def parted(step: Step, split: Splitting) -> Step:
@@ -472,7 +438,7 @@ def owner(split: Splitting, name: str, part: int) -> str:
     if name != "q" and group >= split.shared:
         return "unused"
     if many == 1:
-        return words.HEAD.format(number=group + 1)
+        return f"head {group + 1}"
     if split.tiled:
         return f"heads {', '.join(str(head + 1) for head in range(group, split.heads, split.shared))}"
     return f"heads {columns(group, many)}"

@@ -19,6 +19,14 @@ from attn_exp.report.worksheet import STYLES, formula, written
 MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: "–"}
 """What stands beside a number, so that a page without colours says the same."""
 
+MEANING = {
+    WRONG: "✗ wrong: beside it stands what your numbers before it give",
+    FOLLOWS: "→ right, though computed from a wrong number",
+    UNREADABLE: "? cannot be read",
+    EMPTY: "– left empty: beside it stands what is right",
+}
+"""What each of them means."""
+
 HYPHEN = re.compile(r"(?<![\w.-])-(?=[\d.])")
 """A hyphen before a number."""
 
@@ -56,8 +64,8 @@ def marked(paper: Paper, student: str, grade: Grade, numbers: Mapping[str, Array
 def verdict(grade: Grade) -> str:
     """Say what a sheet is in a sentence, without a point at its end where nothing is wrong."""
     if untouched(grade):
-        return words.NOTHING_FILLED_IN
-    return grade.said or (words.ALL_RIGHT if grade.points == grade.most else words.SOME_MISSING)
+        return "nothing is filled in"
+    return grade.said or (words.ALL_RIGHT if grade.points == grade.most else "no number is wrong; some are missing")
 
 
 def untouched(grade: Grade) -> bool:
@@ -67,8 +75,7 @@ def untouched(grade: Grade) -> bool:
 
 def marks_of(grade: Grade) -> list[str]:
     """Return what each mark means that stands in the boxes."""
-    known = {WRONG: words.WRONG_MARK, FOLLOWS: words.FOLLOWS_MARK, UNREADABLE: words.UNREADABLE_MARK}
-    known |= {} if untouched(grade) else {EMPTY: words.EMPTY_MARK}
+    known = {state: said for state, said in MEANING.items() if state != EMPTY or not untouched(grade)}
     return [told for state, told in known.items() if any((states == state).any() for states in grade.cells.values())]
 
 

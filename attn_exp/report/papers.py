@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS, Row, is_deep
-from attn_exp.report import words
 from attn_exp.report.escapes import html as html_text
 from attn_exp.report.escapes import latex as latex_text
 from attn_exp.report.markdown import piped
@@ -72,7 +71,7 @@ def tables(comparison: Comparison) -> list[Table]:
             (result.quantity, two(result.largest_difference), two(result.tolerance), brief(result.agrees))
             for result in comparison.published
         )
-        head = (words.QUANTITY, words.LARGEST_DIFFERENCE, words.TOLERANCE, words.AGREES)
+        head = ("quantity", "largest difference", "tolerance", "agrees")
         shown.append(Table("published", "Printed results, held against the computed ones.", head, tuple(lines)))
     return shown
 

@@ -13,7 +13,6 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.sharpness import SAME_WEIGHTS, Split, split
 from attn_exp.problem.problem import Problem
-from attn_exp.report.charts.widths import BY_TABLE, Lettering
 from attn_exp.report.escapes import label
 
 FINE = 32
@@ -43,13 +42,12 @@ class Views(NamedTuple):
     """A comparison and what is seen in it.
 
     `panels` are the distinct weights; `blocks` the distinct means of blocks, of variants whose weights are never whole.
-    Both are in the order of the rows. `lettering` says how figures draw texts, and how wide they are.
+    Both are in the order of the rows.
     """
 
     comparison: Comparison
     panels: tuple[Panel, ...]
     blocks: tuple[Panel, ...]
-    lettering: Lettering = BY_TABLE
 
 
 def seen(comparison: Comparison, splits_up_to: float = np.inf) -> Views:

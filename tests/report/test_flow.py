@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from attn_exp.report.charts.chart import Rect, Text
-from attn_exp.report.flow import Flow, wide
+from attn_exp.report.charts.widths import width
+from attn_exp.report.flow import LETTERS, Flow
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.views import seen
 from tests.compose import comparison
@@ -101,7 +102,7 @@ def test_what_stands_at_an_arrow_is_on_no_border_of_the_frame(words: tuple[str, 
     (frame,) = (shape for shape in flow.behind if isinstance(shape, Rect))
     top, bottom, left, right = frame.y, frame.y + frame.height, frame.x, frame.x + frame.width
     for label in labels(flow):
-        end = label.x + wide(label.text)
+        end = label.x + 72 * width(label.text, LETTERS)
         inside = label.y - 9 > top and label.y + 2 < bottom and left < label.x and end < right
         assert inside or label.y + 2 < top or label.y - 9 > bottom or label.x > right, label.text
 

@@ -19,13 +19,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
+from matplotlib.font_manager import findfont, fontManager, get_font
 from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path as Line
-from matplotlib.textpath import text_to_path
 
 from attn_exp.report.charts.chart import Chart, Path, Picture, Rect, Shape, Text
 from attn_exp.report.charts.layout import shapes_of
+from attn_exp.report.charts.widths import width
 from attn_exp.report.escapes import label, visible
 
 
@@ -89,7 +89,7 @@ def write(axes: Axes, text: Text, zoom: float) -> None:
     x, look = text.x, dict[str, Any](color=text.colour, fontsize=text.size * zoom, parse_math=False)
     if text.symbol:
         axes.text(x, text.y, text.symbol, fontweight="bold", fontstyle="italic", **look)
-        x += 72 * (1.12 * measured(text.symbol) + measured(" ")) * text.size / 8
+        x += 72 * (1.12 * width(text.symbol, text.size) + width(" ", text.size))
     turned: dict[str, Any] = {"rotation": 90, "rotation_mode": "anchor"} if text.turned else {}
     axes.text(x, text.y, drawable(text.text), ha=text.side, va="baseline", **turned, **look)
 
@@ -160,16 +160,9 @@ def has(font: str, character: str) -> bool:
 
 
 def drawable(text: str) -> str:
-    """Return the text on one line, with each character that no font in use can draw as its number, such as U+4F60."""
+    """Return the text on one line, with a square in place of each character that no font in use can draw."""
     fonts = matplotlib.rcParams["font.family"]
-    return "".join(
-        letter if any(has(font, letter) for font in fonts) else f"U+{ord(letter):04X}" for letter in visible(text)
-    )
-
-
-def measured(text: str) -> float:
-    """Return the width of a text at 8 points in the fonts in use, in inches."""
-    return text_to_path.get_text_width_height_descent(text, FontProperties(size=8), False)[0] / 72
+    return "".join(letter if any(has(font, letter) for font in fonts) else "□" for letter in visible(text))
 
 
 def labels(tokens: Sequence[str]) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
-
-from attn_exp.report.escapes import label, visible
+import unicodedata
+from collections.abc import Iterable
 
 ALIKE = {
     250: "′", 275: "'", 300: "IJijlıłʹΙϳІЈіј", 325: " ,.··‘’‚‛‧", 350: "/:;\\|¦ι․", 375: "-fſ‐‑", 400: "()[]tŧᵀ",
@@ -54,8 +52,6 @@ def letter_width(letter: str) -> float:
     """Return the width of a letter in sizes of the type; of one that the table lacks, as much as any font takes."""
     if letter in WIDTHS:
         return WIDTHS[letter]
-    import unicodedata  # noqa: PLC0415 - few texts need it
-
     code, kind = ord(letter), unicodedata.category(letter)
     if kind in ("Mn", "Cf"):
         return 0.5 if 0x0600 <= code <= 0x06FF else 0.0
@@ -65,28 +61,8 @@ def letter_width(letter: str) -> float:
     return next((width for first, last, width in SCRIPTS if first <= code <= last), BROAD)
 
 
-class Lettering(NamedTuple):
-    """How text is drawn: `letters` returns it as it can be, and `width` how wide that is at 8 points, in inches.
-
-    Without a font at hand, letters stand for themselves, and those that nobody could see stand there by their numbers.
-    """
-
-    letters: Callable[[str], str] = visible
-    width: Callable[[str], float] = width
-
-    def labels(self, names: Iterable[str]) -> list[str]:
-        """Return tokens or variants as short labels."""
-        return [self.letters(label(name)) for name in names]
-
-    def widest(self, names: Iterable[str]) -> float:
-        """Return the width of the widest name, in inches."""
-        return max(map(self.width, names), default=0.0)
-
-    def fitted(self, text: str, room: float) -> str:
-        """Return the text, shortened until it is at most `room` inches wide."""
-        while self.width(text) > room and len(text) > 4:
-            text = f"{text[:-2].rstrip('…')}…"
-        return text
-
-
-BY_TABLE = Lettering()
+def fitted(text: str, room: float, size: float = 8.0) -> str:
+    """Return the text, shortened until it is at most `room` inches wide."""
+    while width(text, size) > room and len(text) > 4:
+        text = f"{text[:-2].rstrip('…')}…"
+    return text

@@ -7,7 +7,7 @@ charts become SVG by themselves; Matplotlib is loaded for other formats, and for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from attn_exp import registry
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, unknown
 from attn_exp.report.charts.svg import chart_as_svg
-from attn_exp.report.figures.figure import Figure, planned, size
+from attn_exp.report.figures.figure import Figure, drawn_width, planned, size
 from attn_exp.report.views import Views
 
 if TYPE_CHECKING:
@@ -39,9 +39,28 @@ def wanted(views: Views) -> dict[str, Figure]:
 
 def draw(views: Views) -> dict[str, Drawing]:
     """Return these figures as Matplotlib's, as large as asked for."""
-    from attn_exp.report.figures._matplotlib import drawings  # noqa: PLC0415 - a page of charts alone needs none
-
     return drawings(views, wanted(views))
+
+
+def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
+    """Return figures as Matplotlib's, in one look, with fonts for every token."""
+    from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - a page of charts alone needs none
+
+    comparison = views.comparison
+    problem, wanted = comparison.problem, size(comparison.config.figures)
+    fonts = ours.fonts_for((*problem.tokens, *problem.key_tokens, *comparison.traces), wanted.font)
+    made: dict[str, Drawing] = {}
+    with ours.look({"font.family": fonts}, wanted.width / drawn_width(wanted)):
+        for name, member in members.items():
+            if member.plan is not None:
+                made[name] = ours.figure_of(planned(member.plan, views, wanted))
+            elif member.draw is not None:
+                made[name] = member.draw(views, wanted.width)
+                if wanted.height is not None:
+                    made[name].set_figheight(wanted.height)
+            else:
+                raise UserError(f"figure {name}: expected draw or plan, got neither")
+    return made
 
 
 def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
@@ -54,7 +73,6 @@ def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
     others = {name: member for name, member in members.items() if set(forms) - set(made[name])}
     if others:
         from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - as above
-        from attn_exp.report.figures._matplotlib import drawings  # noqa: PLC0415 - as above
 
         for name, figure in drawings(views, others).items():
             made[name] |= {form: encoded(figure, form) for form in forms if form not in made[name]}
@@ -72,7 +90,7 @@ def charts_do(member: Figure, settings: Figures, form: str) -> bool:
 def load(settings: Figures) -> None:
     """Import what figures will be drawn with, so that a record of what was imported is complete."""
     if not all(charts_do(member, settings, form) for member in figures().values() for form in settings.format):
-        import_module("attn_exp.report.figures._matplotlib")
+        import_module("attn_exp.report.charts.matplotlib_figure")
 
 
 def check(settings: Figures) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import settled_as
-from attn_exp.report import words
 from attn_exp.report.charts.chart import (
     LINE,
     NARROW,
@@ -30,15 +29,16 @@ from attn_exp.report.charts.chart import (
     round_places,
     ticks_in,
 )
-from attn_exp.report.charts.widths import BY_TABLE, Lettering, widest
+from attn_exp.report.charts.widths import fitted, widest
+from attn_exp.report.charts.widths import width as width_of
+from attn_exp.report.escapes import visible
 from attn_exp.report.views import Head, Panel, Views, heads_of, top
 from attn_exp.report.walk import closed_by_mask
 
 COLOURS = "Blues"
 
-GAP, NARROWEST, SMALLEST, WIDEST = 0.12, 1.05, 0.6, 14
-"""Inches between two maps; the width below which no map falls while there is room, and on a page of a given height,
-where letters would be smaller instead; and the widest drawing for that."""
+GAP, NARROWEST = 0.12, 1.05
+"""Inches between two maps, and the width below which no map falls while there is room."""
 
 BAR = 0.1
 """Inches: the width of a colour scale."""
@@ -51,29 +51,23 @@ NUMBERS_UP_TO = 8
 
 
 class Named(NamedTuple):
-    """The names of rows and of columns, how they are drawn, what columns are, and what a cell holds."""
+    """The names of rows and of columns, what columns are, and what a cell holds."""
 
     rows: list[str]
     columns: list[str]
-    lettering: Lettering = BY_TABLE
-    across: str = words.KEY
-    unit: str = words.WEIGHT
+    across: str = "key"
+    unit: str = "weight"
 
 
 def weight_maps(
     maps: Sequence[Head], names: Named, width: float, gamma: float = 1.0, height: float | None = None
 ) -> Chart:
-    """Show maps with their titles side by side, on one colour scale from zero.
-
-    In a given height they are as large as they can be; where they would be too small to read, the page is larger.
-    """
+    """Show maps with their titles side by side, on one colour scale from zero; in a given height as large as can be."""
     end = top(head.weights for head in maps)
-    left, below = names.lettering.widest(names.rows) + 0.32, names.lettering.widest(names.columns)
+    left, below = widest(names.rows) + 0.32, widest(names.columns)
     right = max(0.55, GAP + min(map(beside, scale_ticks(end, 4))))
     ratio = max(0.4, min(2.5, len(names.rows) / len(names.columns)))  # a map is as high as it has rows, within reason
     across, side = arranged(len(maps), width - left - right, ratio, None if height is None else height - 0.22 - below)
-    if height is not None and side < SMALLEST and width < WIDEST:
-        return weight_maps(maps, names, 1.2 * width, gamma, 1.2 * height)
     turned, tall = below > 0.9 * side / len(names.columns), side * ratio
     pitch, down = tall + 2 * LINE, -(-len(maps) // across)
     high = down * pitch + 0.22 + (below if turned else LINE)
@@ -84,7 +78,7 @@ def weight_maps(
         rows = name_ticks(names.rows, False, tall) if column == 0 else NO_TICKS
         columns = name_ticks(names.columns, turned, side) if place + across >= len(maps) else NO_TICKS
         form = form_of_numbers(head.weights, side / len(names.columns))
-        title = short_title(head, side, names.lettering)
+        title = short_title(head, side)
         heat = Heat(box, head.weights, end, COLOURS, gamma, form, title, rows=rows, columns=columns)
         parts.append(heat._replace(closed=head.closed))
     middle = (down - 0.5) * pitch + LINE
@@ -142,12 +136,12 @@ def beside(ticks: Ticks) -> float:
 
 
 def heads_in(views: Views, panels: Iterable[Panel]) -> Iterator[Head]:
-    """Yield the heads of some panels, their variants' names as they can be drawn, with what a mask hides of each."""
+    """Yield the heads of some panels, with what a mask hides of each."""
     for panel in panels:
         shut = closed_in(views, panel)
         for place, head in enumerate(heads_of(panel)):
             closed = None if shut is None else shut[place]
-            yield head._replace(variants=views.lettering.letters(head.variants), closed=closed)
+            yield head._replace(variants=visible(head.variants), closed=closed)
 
 
 def closed_in(views: Views, panel: Panel) -> Array | None:
@@ -158,11 +152,11 @@ def closed_in(views: Views, panel: Panel) -> Array | None:
     return closed_by_mask(settled_as(views.comparison, panel.variants[0]), panel.weights)
 
 
-def short_title(head: Head, width: float, lettering: Lettering = BY_TABLE) -> str:
+def short_title(head: Head, width: float) -> str:
     """Return the title of a map, shortened to this width; the number of a head stays."""
-    if head.number is None or lettering.width(head.title) <= width:
-        return lettering.fitted(head.title, width)
-    return f"{lettering.fitted(head.variants, width - lettering.width(f' {head.number}'))} {head.number}"
+    if head.number is None or width_of(head.title) <= width:
+        return fitted(head.title, width)
+    return f"{fitted(head.variants, width - width_of(f' {head.number}'))} {head.number}"
 
 
 HIGH, LEAST = 1.85, 1.0
@@ -175,18 +169,16 @@ KEY = 0.4
 """Inches that an entry of a legend takes beside its letters."""
 
 
-def line_chart(
-    strokes: Sequence[Stroke], x: Axis, y: Axis, below: float, width: float, height: float | None, lettering: Lettering
-) -> Chart:  # fmt: skip
+def line_chart(strokes: Sequence[Stroke], x: Axis, y: Axis, below: float, width: float, height: float | None) -> Chart:
     """Return a chart of strokes between two axes, with a legend above and names below, and numbers along `y`.
 
     The legend's columns are as wide as they need where all fit side by side; else each has an equal part of the width.
     """
     columns = 2 if width > NARROW else 1
     labels = [stroke.label for stroke in strokes if stroke.label]
-    needed = [lettering.widest(part) for part in np.array_split(np.array(labels), columns)]
+    needed = [widest(part) for part in np.array_split(np.array(labels), columns)]
     room = (width - BESIDE) / columns - KEY if sum(needed) + KEY * columns > width - BESIDE else max(needed)
-    shown = tuple(stroke._replace(label=lettering.fitted(stroke.label, room)) for stroke in strokes)
+    shown = tuple(stroke._replace(label=fitted(stroke.label, room)) for stroke in strokes)
     above = 0.1 + LINE * -(-len(labels) // columns)
     box = Box(LEFT, above, width - BESIDE, HIGH if height is None else max(LEAST, height - above - below))
     y = y._replace(ticks=number_ticks(y.low, y.high, box.height))

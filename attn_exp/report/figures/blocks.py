@@ -21,7 +21,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     problem = views.comparison.problem
     rows = [str(edge + problem.past + 1) for edge in summary.row_edges[:-1]]
     columns = [str(edge + 1) for edge in summary.key_edges[:-1]]
-    names = Named(rows, columns, views.lettering, name_of_columns(problem), "mean")
+    names = Named(rows, columns, name_of_columns(problem), "mean")
     return weight_maps(list(heads_in(views, views.blocks)), names, width, colours(views).power, height)
 
 

@@ -7,6 +7,8 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Text, name_ticks
+from attn_exp.report.charts.widths import fitted, widest
+from attn_exp.report.escapes import label
 from attn_exp.report.figures._layouts import form_of_numbers
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
@@ -20,8 +22,8 @@ def wanted(views: Views) -> bool:
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show the largest difference between the outputs of every pair of variants."""
     names, matrix = between(views.comparison)
-    shown = views.lettering.labels(names)
-    longest = views.lettering.widest(shown)
+    shown = list(map(label, names))
+    longest = widest(shown)
     left = longest + 0.1
     most = 0.65 if height is None else (height - 0.12 - longest - 1.8 * LINE) / len(names)
     cell = min(max(most, 0.2), (width - left - 0.2) / len(names))
@@ -38,7 +40,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         rows=name_ticks(shown, False, side),
         columns=name_ticks(shown, turned, side),
     )
-    said = views.lettering.fitted("largest difference between outputs", total - left)
+    said = fitted("largest difference between outputs", total - left)
     title = Text(72 * left, 72 * 1.8 * LINE - 6, said)
     return Chart(total, 1.8 * LINE + side + 0.12 + (longest if turned else LINE), (heat, title))
 

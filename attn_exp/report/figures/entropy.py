@@ -12,7 +12,8 @@ from attn_exp.experiment.comparison import settled_as
 from attn_exp.experiment.metrics.spread import share_out
 from attn_exp.forms.trace import entropy
 from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks
-from attn_exp.report.charts.widths import Lettering
+from attn_exp.report.charts.widths import widest
+from attn_exp.report.escapes import label, visible
 from attn_exp.report.figures._layouts import BESIDE, line_chart
 from attn_exp.report.figures.figure import NARROWEST, Figure
 from attn_exp.report.views import Panel, Views
@@ -41,23 +42,23 @@ def shown(views: Views) -> list[Panel]:
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show the entropy of each query's weights: the mean over heads as a mark, each head as a faint one."""
-    lettering, panels = views.lettering, shown(views)
+    panels = shown(views)
     if height is None:  # a few queries stand together, not an inch apart
         width = min(width, max(NARROWEST, 1.0 + APART * len(views.comparison.problem.tokens) * len(panels)))
-    names = lettering.labels(views.comparison.problem.tokens)
-    longest = lettering.widest(names)
+    names = list(map(label, views.comparison.problem.tokens))
+    longest = widest(names)
     turned = longest > 0.9 * (width - BESIDE) / len(names)
     counts = np.max([keys_seen(views, panel) for panel in panels], axis=0)
     strokes = [
         stroke
         for place, panel in enumerate(panels)
-        for stroke in of_queries(panel, place, 0.6 * ((place + 0.5) / len(panels) - 0.5), lettering)
+        for stroke in of_queries(panel, place, 0.6 * ((place + 0.5) / len(panels) - 0.5))
     ]
     end = 1.08 * float(np.log(counts.max())) or 1.0
     x = Axis(-0.5, len(names) - 0.5, name_ticks(names, turned, width - BESIDE))
     y = Axis(0.0, end, name="entropy (nats)")
     below = 0.2 + (longest if turned else LINE)
-    return line_chart([*strokes, most(counts)], x, y, below, width, height, lettering)
+    return line_chart([*strokes, most(counts)], x, y, below, width, height)
 
 
 def keys_seen(views: Views, panel: Panel) -> Array:
@@ -75,7 +76,7 @@ def most(counts: Array) -> Stroke:
     return Stroke(edges, np.log([*counts, counts[-1]]), GREY, 0.7, dotted=True, steps=True, label=label)
 
 
-def of_queries(panel: Panel, place: int, aside: float, lettering: Lettering) -> Iterator[Stroke]:
+def of_queries(panel: Panel, place: int, aside: float) -> Iterator[Stroke]:
     """Yield the marks of the queries of one panel, so far aside that panels do not hide each other."""
     colour, mark, heads = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], entropy(panel.weights)
     count = heads.shape[-1]
@@ -83,7 +84,7 @@ def of_queries(panel: Panel, place: int, aside: float, lettering: Lettering) -> 
     small = 3.0 if count <= 16 else 2.0
     if len(heads) > 1 and heads.size <= MARKS:
         yield from (Stroke(queries, head, colour, mark=mark, size=small, opacity=0.3) for head in heads)
-    means, title = heads.mean(axis=0), lettering.letters(panel.title)
+    means, title = heads.mean(axis=0), visible(panel.title)
     drawn: dict[str, Any] = {"mark": mark, "size": 1.5 * small} if count <= MARKED else {"width": 0.8}
     yield Stroke(queries, means, colour, label=title, **drawn)
 

@@ -5,6 +5,7 @@ It is drawn as large as on paper, then shown as many times larger as its text ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
@@ -60,13 +61,21 @@ def drawn_width(wanted: Size) -> float:
     return max(NARROWEST, wanted.width * FONT_SIZE / wanted.font_size)
 
 
+WIDER = (1.0, 1.2, 1.45, 1.7, 2.0, 2.5, 3.0, 4.0)
+"""On a page of a given height a chart is laid out so many times wider, to find where its letters are largest."""
+
+
 def planned(plan: Callable[[Views, float, float | None], Chart], views: Views, wanted: Size) -> Chart:
     """Return a chart as large as is wanted: larger letters are a larger zoom, as far as the page has room."""
     width = drawn_width(wanted)
-    zoom = wanted.width / width
-    chart = plan(views, width, None if wanted.height is None else wanted.height / zoom)
-    zoom = min(zoom * FONT_SIZE / chart.letters, wanted.width / chart.width)
-    if wanted.height is None:
-        return chart._replace(zoom=zoom)
-    zoom = min(zoom, wanted.height / chart.height)
-    return chart._replace(zoom=zoom, page=(wanted.width / zoom, wanted.height / zoom))
+    zoom, high = wanted.width / width, math.inf if wanted.height is None else wanted.height
+
+    def enlarged(wider: float) -> Chart:
+        chart = plan(views, wider * width, None if wanted.height is None else wider * high / zoom)
+        return chart._replace(
+            zoom=min(zoom * FONT_SIZE / chart.letters, wanted.width / chart.width, high / chart.height)
+        )
+
+    charts = map(enlarged, WIDER if wanted.height else WIDER[:1])
+    best = max(charts, key=lambda chart: chart.zoom * chart.letters)
+    return best._replace(page=(wanted.width / best.zoom, high / best.zoom)) if wanted.height else best

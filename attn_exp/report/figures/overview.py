@@ -5,8 +5,9 @@ from __future__ import annotations
 from attn_exp.arrays import Array
 from attn_exp.experiment import patterns
 from attn_exp.experiment.comparison import settled_as
-from attn_exp.report import words
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Text
+from attn_exp.report.charts.widths import fitted
+from attn_exp.report.escapes import visible
 from attn_exp.report.figures._layouts import BAR, COLOURS, closed_in, colour_scale
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.pixels import coarse
@@ -31,31 +32,15 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show a map of each head, queries down, keys across; in a given height, in lines that make them largest."""
+    """Show a map of each head, queries down, keys across; above it its number and its strongest pattern."""
     most = min(ACROSS, int((width - RIGHT) / NARROWEST))
-    if height is None:
-        return in_lines(views, width, most, None)
-    side, across = max((side_in(views, width, height, across), across) for across in range(1, most + 1))
-    if side < NARROWEST:
-        return plan(views, 1.2 * width, 1.2 * height)
-    return in_lines(views, width, across, side)
-
-
-def side_in(views: Views, width: float, height: float, across: int) -> float:
-    """Return how wide maps can be, so many in a line."""
-    lines = sum(-(-len(panel.weights) // across) for panel in views.panels)
-    return min((width - RIGHT) / across, (height - LINE * (len(views.panels) + 0.5)) / lines - ABOVE)
-
-
-def in_lines(views: Views, width: float, most: int, side: float | None) -> Chart:
-    """Show the maps in lines, each head's number and its strongest pattern above its map."""
-    counts = [len(panel.weights) for panel in views.panels]
-    side = (width - RIGHT) / max(min(max(counts), most), min(6, most)) if side is None else side
+    largest = max(len(panel.weights) for panel in views.panels)
+    side = (width - RIGHT) / max(min(largest, most), min(6, most))
     end, power = top(panel.weights for panel in views.panels), colours(views).power
     parts, y = list[Part](), LINE / 2
     for panel in views.panels:
         y += LINE
-        parts.append(Text(1.4, 72 * y - 2, views.lettering.fitted(views.lettering.letters(panel.title), width / 2)))
+        parts.append(Text(1.4, 72 * y - 2, fitted(visible(panel.title), width / 2)))
         shut, problem = closed_in(views, panel), views.comparison.problem
         offset = int(settled_as(views.comparison, panel.variants[0]).rules.offset)
         numbers = patterns.measured(panel.weights, problem.key_tokens, offset, problem.memory is not None)
@@ -67,7 +52,7 @@ def in_lines(views: Views, width: float, most: int, side: float | None) -> Chart
             parts.append(Heat(box, coarse(matrix, CELLS), end, COLOURS, power, closed=closed))
             lines = enumerate(told(numbers, head))
             parts += [Text(72 * (x + 0.02), 72 * (y - side) - 3 - 9 * above, line, 7) for above, line in lines]
-    parts += colour_scale(Box(width - 0.45, 2 * LINE + ABOVE, BAR, side), end, power, words.WEIGHT, 0.45)
+    parts += colour_scale(Box(width - 0.45, 2 * LINE + ABOVE, BAR, side), end, power, "weight", 0.45)
     return Chart(width, y + LINE / 2, tuple(parts))
 
 

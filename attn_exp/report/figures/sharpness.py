@@ -8,6 +8,7 @@ import numpy as np
 
 from attn_exp.experiment.sharpness import Curve, curves
 from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke, power_ticks
+from attn_exp.report.escapes import visible
 from attn_exp.report.figures._layouts import BESIDE, line_chart
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
@@ -20,8 +21,7 @@ def wanted(views: Views) -> bool:
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show how the mean entropy of the weights falls as the multiplier of the scores grows; the run's own is marked."""
-    letters = views.lettering.letters
-    shown = curves([(letters(panel.title), panel.split) for panel in views.panels if panel.split is not None])
+    shown = curves([(visible(panel.title), panel.split) for panel in views.panels if panel.split is not None])
     end = 1.05 * max(float(curve.entropy.max()) for curve in shown) or 1.0
     strokes = [stroke for place, curve in enumerate(shown) for stroke in of_curve(curve, place, end)]
     between = " " if width > NARROW else "\n"
@@ -32,7 +32,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     x = Axis(low, high, power_ticks(low, high, width - BESIDE), name, log=True)
     y = Axis(0.0, end, name="mean entropy (nats)")
     below = 0.42 if width > NARROW else 0.56
-    return line_chart(strokes, x, y, below, width, height, views.lettering)
+    return line_chart(strokes, x, y, below, width, height)
 
 
 def of_curve(curve: Curve, place: int, end: float) -> Iterator[Stroke]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attn_exp.report.charts.chart import Chart
+from attn_exp.report.escapes import label
 from attn_exp.report.figures._layouts import Named, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.sentences import name_of_columns
@@ -16,9 +17,9 @@ def wanted(views: Views) -> bool:
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show the weights of each variant and head, queries down, keys across, on one colour scale from zero."""
-    problem, lettering = views.comparison.problem, views.lettering
-    rows, columns = lettering.labels(problem.tokens), lettering.labels(problem.key_tokens)
-    names = Named(rows, columns, lettering, name_of_columns(problem))
+    problem = views.comparison.problem
+    rows, columns = (list(map(label, tokens)) for tokens in (problem.tokens, problem.key_tokens))
+    names = Named(rows, columns, name_of_columns(problem))
     return weight_maps(list(heads_in(views, views.panels)), names, width, colours(views).power, height)
 
 
