@@ -13,6 +13,7 @@ from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, first_line
 from attn_exp.report import papers
+from attn_exp.report.sweep import plots
 from attn_exp.report.sweep.plotted import refuse_unknown
 from attn_exp.runs import records, trust
 from attn_exp.runs.folders import COMPLETE
@@ -90,13 +91,12 @@ def write_report(folder: Path, about: About, summary: Summary) -> Path:
     if wanted["tables"] and summary.answers.effects:
         write_answers(folder, about, summary)
     if wanted["figures"] and summary.cells:
-        from attn_exp.report.sweep import plots  # noqa: PLC0415 - matplotlib only where a figure is drawn
-
         machine.own_folder(folder / "plots")
         forms = dict.fromkeys((*ALWAYS, *manifest.figures(about).format))
-        for name, figure in plots.draw(overview.plotted(about, summary, depth)).items():
+        plotted = overview.plotted(about, summary, depth)
+        for name, chart in plots.draw(plotted).items():
             for form in forms:
-                drawn[f"{name}.{form}"] = plots.encoded(figure, form)
+                drawn[f"{name}.{form}"] = plots.encoded(chart, form, plotted)
                 drafts.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
     if not (wanted["tables"] or wanted["pages"]):
         return folder / f"results.{about['format']}"

@@ -13,6 +13,7 @@ from attn_exp.errors import UserError, chosen, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
 from attn_exp.report.notebook import Drawing, html
+from attn_exp.report.sweep import plots
 from attn_exp.report.sweep.plotted import Plotted
 from attn_exp.runs.rendering import FIGURES, said_anew
 from attn_exp.sweeps import collect, manifest, overview
@@ -119,10 +120,9 @@ class Swept:
         Raises:
             UserError: this sweep has no such plot.
         """
-        from attn_exp.report.sweep import plots  # noqa: PLC0415 - Matplotlib is slow to import
-
-        drawn = plots.draw(overview.plotted(self.about, self.summary, overview.depth_of(self.about)))
-        return Drawing(drawn[chosen(name, drawn, "plot")])
+        plotted = overview.plotted(self.about, self.summary, overview.depth_of(self.about))
+        drawn = plots.draw(plotted)
+        return Drawing(plots.figure(drawn[chosen(name, drawn, "plot")], plotted))
 
     def __repr__(self) -> str:
         return overview.terminal(self.about, self.summary)
@@ -170,13 +170,11 @@ def plot(words: Sequence[str]) -> str:
     metric = chosen(drawn["y"], swept.summary.most, "metric in y")
     plotted = overview.plotted(about, swept.summary, "all")
     places = [find_place(plotted, key, drawn[key]) for key in ("x", "by") if key in drawn]
-    from attn_exp.report.sweep import plots  # noqa: PLC0415 - Matplotlib is slow to import
-
-    figure = plots.draw_along(plotted, metric, places)
+    chart = plots.draw_along(plotted, metric, places)
     name = "-".join(shorten(drawn[key]) for key in ("y", "x", "by") if key in drawn)
     paths = [machine.own_folder(swept.folder / "plots") / f"{name}.{form}" for form in manifest.figures(about).format]
     for path in paths:
-        drafts.write(path, plots.encoded(figure, path.suffix[1:]))
+        drafts.write(path, plots.encoded(chart, path.suffix[1:], plotted))
     return "\n".join(map(str, paths))
 
 

@@ -70,7 +70,9 @@ def test_every_text_of_every_figure_is_read_where_it_is_shown(words: tuple[str, 
     compared = comparison(*words, f"figures.preset={preset}")
     least, width = 0.997 * LEAST[preset], PRESETS[preset].width + 0.01  # a PNG has whole pixels
     for name, drawing in drawings_of(compared).items():
-        assert shown_size(drawing)[0] <= width and letters(drawing) >= (8 if name == "flow" and preset == "slides" else least), name
+        assert shown_size(drawing)[0] <= width and letters(drawing) >= (
+            8 if name == "flow" and preset == "slides" else least
+        ), name
 
 
 @pytest.mark.long

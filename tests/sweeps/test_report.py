@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attn_exp.report.charts.chart import Chart, Legend, Plot, Stroke
 from attn_exp.report.sweep import plots
 from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.answers.totals import Summary, summarized
@@ -76,17 +77,27 @@ def test_points_that_disagree_with_a_printed_result_are_named_and_end_as_a_run_d
     assert "7 of 8 published results agree." in alone
 
 
+def lines_of(chart: Chart) -> tuple[Plot, list[Stroke]]:
+    """Return the first panel of a chart, and its lines with marks."""
+    panel = next(part for part in chart.parts if isinstance(part, Plot))
+    return panel, [stroke for stroke in panel.strokes if stroke.width and stroke.mark]
+
+
+def named_in(chart: Chart) -> list[str]:
+    """Return the names in the legend of a chart."""
+    return [stroke.label for part in chart.parts if isinstance(part, Legend) for stroke in part.strokes]
+
+
 def test_one_key_of_numbers_gets_a_line_for_each_variant(tmp_path: Path) -> None:
     about, summary = swept(tmp_path, "scale=0.5,1,2", "seed=0,1,2,3", "variant=[matrix,multi_head]")
-    figure = plots.draw(overview.plotted(about, summary, "all"))["against"]
-    panel = figure.axes[0]
-    assert panel.get_xlabel() == "scale"
-    lines = {str(line.get_label()): line for line in panel.get_lines()}
-    assert set(lines) == {"matrix", "multi_head"}
+    chart = plots.draw(overview.plotted(about, summary, "all"))["against"]
+    panel, lines = lines_of(chart)
+    assert panel.x.name == "scale"
+    assert named_in(chart) == ["matrix", "multi_head"]
     metric = overview.worth_plotting(summary)[0]
     expected = [summary.cells[scale, "matrix"][metric].mean for scale in ("0.5", "1", "2")]
-    assert list(np.asarray(lines["matrix"].get_xdata())) == [0.5, 1, 2]
-    assert list(np.asarray(lines["matrix"].get_ydata())) == expected
+    assert lines[0].x.tolist() == [0.5, 1, 2]
+    assert lines[0].y.tolist() == expected
 
 
 @pytest.mark.long
@@ -104,13 +115,12 @@ def test_one_figure_of_one_metric_along_one_setting(tmp_path: Path) -> None:
     """The line is the mean over the other settings, and `by` parts it."""
     about, summary = swept(tmp_path, "head=1,2", "scale=0.5,1", "seed=0,1", "variant=[multi_head]")
     plotted = overview.plotted(about, summary, "all")
-    (alone,) = plots.draw_along(plotted, "entropy", [0]).axes
+    (alone,) = lines_of(plots.draw_along(plotted, "entropy", [0]))[1]
     means = [
         np.mean([summary.cells[head, scale, "multi_head"]["entropy"].mean for scale in ("0.5", "1")]) for head in "12"
     ]
-    assert list(np.asarray(alone.get_lines()[0].get_ydata())) == pytest.approx(means)
-    (parted,) = plots.draw_along(plotted, "entropy", [0, 1]).axes
-    assert [str(line.get_label()) for line in parted.get_lines()] == ["scale=0.5", "scale=1"]
+    assert alone.y.tolist() == pytest.approx(means)
+    assert named_in(plots.draw_along(plotted, "entropy", [0, 1])) == ["scale=0.5", "scale=1"]
     folder = str(the_sweep(tmp_path))
     out, _ = quickly(tmp_path, "plot", folder, "x=head", "y=entropy", "by=scale", "figures.format=[pdf,svg]")
     assert [Path(line).name for line in out.split()] == ["entropy-head-scale.pdf", "entropy-head-scale.svg"]

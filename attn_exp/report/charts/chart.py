@@ -113,6 +113,14 @@ class Plot(NamedTuple):
     columns: int = 1
 
 
+class Legend(NamedTuple):
+    """What strokes with labels stand for, in so many columns above the top of a box."""
+
+    box: Box
+    strokes: tuple[Stroke, ...]
+    columns: int = 1
+
+
 class Rect(NamedTuple):
     """A rectangle with rounded corners; without a `stroke` it has no edge."""
 
@@ -167,7 +175,7 @@ class Picture(NamedTuple):
 
 
 Shape = Rect | Path | Text | Picture
-Part = Heat | Plot | Shape
+Part = Heat | Plot | Legend | Shape
 
 
 class Chart(NamedTuple):

@@ -14,6 +14,7 @@ from attn_exp.report.charts.chart import (
     Box,
     Chart,
     Heat,
+    Legend,
     Path,
     Picture,
     Plot,
@@ -49,6 +50,8 @@ def shapes_of(chart: Chart) -> Iterator[Shape]:
                 yield from heat(part, Box(*(72 * side for side in part.box)))
             case Plot():
                 yield from plot(part, Box(*(72 * side for side in part.box)))
+            case Legend():
+                yield from legend(part, Box(*(72 * side for side in part.box)))
             case _:
                 yield part
 
@@ -126,8 +129,8 @@ def share(axis: Axis, values: Array) -> Array:
     return np.asarray((values - axis.low) / (axis.high - axis.low))
 
 
-def legend(part: Plot, at: Box) -> Iterator[Shape]:
-    """Yield the strokes that have labels above the plot, in columns that are filled one after the other."""
+def legend(part: Plot | Legend, at: Box) -> Iterator[Shape]:
+    """Yield the strokes that have labels above a box, in columns that are filled one after the other."""
     shown = [stroke for stroke in part.strokes if stroke.label]
     columns = np.array_split(np.arange(len(shown)), part.columns)
     left = at.left + 0.6 * TICK

@@ -8,6 +8,7 @@ charts become SVG by themselves; Matplotlib is loaded for other formats, and for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
     with ours.look({"font.family": fonts}, wanted.width / drawn_width(wanted)):
         for name, member in members.items():
             if member.plan is not None:
-                made[name] = ours.figure_of(planned(member.plan, views, wanted))
+                made[name] = ours.figure_of(planned(partial(member.plan, views), wanted))
             elif member.draw is not None:
                 made[name] = member.draw(views, wanted.width)
                 if wanted.height is not None:
@@ -69,7 +70,7 @@ def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
     made = dict[str, dict[str, bytes]]()
     for name, member in members.items():
         alone = charts_do(member, settings, "svg") and member.plan
-        made[name] = {"svg": chart_as_svg(planned(alone, views, size(settings)))} if alone else {}
+        made[name] = {"svg": chart_as_svg(planned(partial(alone, views), size(settings)))} if alone else {}
     others = {name: member for name, member in members.items() if set(forms) - set(made[name])}
     if others:
         from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - as above

@@ -51,21 +51,24 @@ NUMBERS_UP_TO = 8
 
 
 class Named(NamedTuple):
-    """The names of rows and of columns, what columns are, and what a cell holds."""
+    """The names of rows and of columns, what columns, cells and rows are, and how colours begin and go on."""
 
     rows: list[str]
     columns: list[str]
     across: str = "key"
     unit: str = "weight"
+    down: str = "query"
+    low: float = 0.0
+    colours: str = COLOURS
 
 
 def weight_maps(
     maps: Sequence[Head], names: Named, width: float, gamma: float = 1.0, height: float | None = None
 ) -> Chart:
-    """Show maps with their titles side by side, on one colour scale from zero; in a given height as large as can be."""
-    end = top(head.weights for head in maps)
+    """Show maps with their titles side by side, on one colour scale; in a given height as large as can be."""
+    low, end = names.low, top(head.weights for head in maps)
     left, below = widest(names.rows) + 0.32, widest(names.columns)
-    right = max(0.55, GAP + min(map(beside, scale_ticks(end, 4))))
+    right = max(0.55, GAP + min(map(beside, scale_ticks(end, 4, low))))
     ratio = max(0.4, min(2.5, len(names.rows) / len(names.columns)))  # a map is as high as it has rows, within reason
     across, side = arranged(len(maps), width - left - right, ratio, None if height is None else height - 0.22 - below)
     turned, tall = below > 0.9 * side / len(names.columns), side * ratio
@@ -77,14 +80,15 @@ def weight_maps(
         box = Box(left + column * (side + GAP), line * pitch + 2 * LINE, side, tall)
         rows = name_ticks(names.rows, False, tall) if column == 0 else NO_TICKS
         columns = name_ticks(names.columns, turned, side) if place + across >= len(maps) else NO_TICKS
-        form = form_of_numbers(head.weights, side / len(names.columns))
+        form = "" if low else form_of_numbers(head.weights, side / len(names.columns))
         title = short_title(head, side)
-        heat = Heat(box, head.weights, end, COLOURS, gamma, form, title, rows=rows, columns=columns)
+        heat = Heat(box, head.weights - low, end - low, names.colours, gamma, form, title, rows=rows, columns=columns)
         parts.append(heat._replace(closed=head.closed))
     middle = (down - 0.5) * pitch + LINE
-    parts.append(Text(7 + 0.9 * width, 72 * middle, "query", side="center", turned=True))
+    parts.append(Text(7 + 0.9 * width, 72 * middle, names.down, side="center", turned=True))
     parts.append(Text(72 * (left + side / 2), 72 * high - 4, names.across, side="center"))
-    parts += colour_scale(Box(left + across * (side + GAP), 2 * LINE, BAR, tall), end, gamma, names.unit, right - GAP)
+    bar = Box(left + across * (side + GAP), 2 * LINE, BAR, tall)
+    parts += colour_scale(bar, end, gamma, names.unit, right - GAP, low=low, colours=names.colours)
     return Chart(width, high, tuple(parts))
 
 
@@ -109,25 +113,27 @@ def form_of_numbers(matrix: Array, cell: float, form: str = ".2f", most: int = N
     return form if max(matrix.shape) <= most and cell > 0.06 * len(format(0.01, form)) else ""
 
 
-def colour_scale(box: Box, end: float, gamma: float, unit: str, room: float = 0.55 - GAP) -> Iterator[Part]:
-    """Yield the colours from 0 to `end`, with as many numbers at the right as `room` from the box's left allows."""
-    every = list(scale_ticks(end, ticks_in(box.height)))
+def colour_scale(
+    box: Box, end: float, gamma: float, unit: str, room: float = 0.55 - GAP, *, low: float = 0, colours: str = COLOURS
+) -> Iterator[Part]:
+    """Yield the colours from `low` to `end`, with as many numbers at the right as `room` from the box's left allows."""
+    every = list(scale_ticks(end, ticks_in(box.height), low))
     ticks = next((ticks for ticks in every if beside(ticks) <= room), every[-1])
-    yield Heat(box, np.linspace(end, 0, 256)[:, None], end, COLOURS, gamma)
+    yield Heat(box, np.linspace(1, 0, 256)[:, None], 1.0, colours, gamma)
     left, top, width, height = (72 * side for side in box)
-    yield Text(left, top - 6, unit)
+    yield Text(left + 72 * room, top - 6, unit, side="right")
     yield Rect(left, top, width, height, stroke="#000000")
     for place, name in zip(ticks.places, ticks.names, strict=True):
-        y = top + height * (1 - place / end)
+        y = top + height * (1 - (place - low) / ((end - low) or 1.0))
         yield Path(f"M{left + width:g} {y:g}l2.5 0", stroke="#000000")
         yield Text(left + width + 6, y + 2.9, name, 7.5)
 
 
-def scale_ticks(end: float, most: int) -> Iterator[Ticks]:
-    """Yield numbers of two digits from 0 to `end`, fewer and fewer."""
+def scale_ticks(end: float, most: int, low: float = 0) -> Iterator[Ticks]:
+    """Yield numbers from `low` to `end`, fewer and fewer; of two digits where they begin at 0."""
     for pieces in range(max(most, FEWEST), FEWEST - 1, -1):
-        places = round_places(0, end, pieces)
-        yield Ticks(places, tuple(f"{place:.2g}" for place in places))
+        places = round_places(low, end, pieces)
+        yield Ticks(places, tuple(f"{place:{'.4g' if low else '.2g'}}" for place in places))
 
 
 def beside(ticks: Ticks) -> float:

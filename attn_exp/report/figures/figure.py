@@ -65,13 +65,13 @@ WIDER = (1.0, 1.2, 1.45, 1.7, 2.0, 2.5, 3.0, 4.0)
 """On a page of a given height a chart is laid out so many times wider, to find where its letters are largest."""
 
 
-def planned(plan: Callable[[Views, float, float | None], Chart], views: Views, wanted: Size) -> Chart:
+def planned(plan: Callable[[float, float | None], Chart], wanted: Size) -> Chart:
     """Return a chart as large as is wanted: larger letters are a larger zoom, as far as the page has room."""
     width = drawn_width(wanted)
     zoom, high = wanted.width / width, math.inf if wanted.height is None else wanted.height
 
     def enlarged(wider: float) -> Chart:
-        chart = plan(views, wider * width, None if wanted.height is None else wider * high / zoom)
+        chart = plan(wider * width, None if wanted.height is None else wider * high / zoom)
         return chart._replace(
             zoom=min(zoom * FONT_SIZE / chart.letters, wanted.width / chart.width, high / chart.height)
         )

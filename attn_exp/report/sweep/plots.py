@@ -1,62 +1,96 @@
-"""The plots of a sweep, chosen by the kind of its axes; drawn from its cells, never from single rows."""
+"""The plots of a sweep as charts, chosen by the kind of its axes; drawn from its cells, never from single rows."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.row import titled
-from attn_exp.report.charts.chart import COLOURS, MARKERS
-from attn_exp.report.charts.matplotlib_figure import drawable, encoded, fonts_for, look
-from attn_exp.report.sweep.explorer import spaced_by_factors
-from attn_exp.report.sweep.maps import (
-    PANELS,
-    effects,
-    heads_by_layer,
-    heat,
-    legend,
-    name_ticks,
-    panels,
-    parallel,
-    title,
+from attn_exp.report.charts.chart import (
+    COLOURS,
+    GREY,
+    LINE,
+    MARKERS,
+    NO_TICKS,
+    Axis,
+    Box,
+    Chart,
+    Legend,
+    Part,
+    Plot,
+    Stroke,
+    Text,
+    Ticks,
+    number_ticks,
+    power_ticks,
 )
-from attn_exp.report.sweep.plotted import FEW, NEEDS, Numbers, Plotted, is_number, labels, number
+from attn_exp.report.charts.svg import chart_as_svg
+from attn_exp.report.charts.widths import fitted, widest
+from attn_exp.report.escapes import label as short
+from attn_exp.report.figures._layouts import BAR, Named, colour_scale, weight_maps
+from attn_exp.report.figures.figure import planned
+from attn_exp.report.pixels import palette
+from attn_exp.report.sweep.explorer import spaced_by_factors
+from attn_exp.report.sweep.plotted import FEW, NEEDS, Numbers, Plotted, in_order, is_number, labels, number
+from attn_exp.report.views import Head
 
-__all__ = ["draw", "encoded"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-LINES = 7
-"""A panel has at most so many lines: more colours could not be told apart."""
+LINES, PANELS, MOST_LINES, MOST_MARKS = 7, 9, 200, 40
+"""A panel has so many lines at most, as more colours cannot be told apart; a plot so many maps, and so many lines of
+combinations; a line so many marks."""
+
+PANEL = 2.1
+"""Inches that a panel needs."""
+
+MAP = "cividis"
+"""Even in brightness, for the colour-blind and for grey print."""
+
+BELOW = 0.45
+"""Inches below a panel: its numbers and the name of its axis."""
 
 Key = tuple[str, ...]
-Point = tuple[float, float, float, float, bool]
-"""Where a point of a line stands, its mean, where its interval ends, and whether its numbers are few."""
+Point = tuple[float, float, float, float]
+"""Where something stands, its mean, and where its interval ends."""
 
 
-def draw(plotted: Plotted) -> dict[str, Figure]:
+Panel = tuple[str, Sequence[Stroke], Axis, Axis]
+"""A title, and strokes between two axes. An axis without ticks gets numbers, and one from 0 to 0 gets its range."""
+
+
+def draw(plotted: Plotted) -> dict[str, Chart]:
     """Return the plot of the effects, and the one that fits the axes that vary.
 
     That is lines or points for one axis, heat maps for two, else coordinates.
     """
     if not plotted.metrics:
         return {}
-    with style_of(plotted):
-        figures = {"heads": heads_by_layer(plotted)} if plotted.heads else {}
-        figures |= {"effects": effects(plotted)} if plotted.changes else {}
-        for name in dict.fromkeys((fitting(plotted), *plotted.further)):
-            figures |= drawn_by_name(plotted, name)
-    return {name: figure for name, figure in figures.items() if name in (plotted.only or figures)}
+    metrics, places = plotted.metrics, plotted.varying
+    draws: dict[str, Callable[[float, float | None], Chart]] = {
+        "heads": lambda *size: heads_by_layer(plotted, *size),
+        "effects": lambda *size: effects(plotted, *size),
+        "against": lambda *size: against(plotted, metrics, *size),
+        "choices": lambda *size: choices(plotted, metrics, *size),
+        "heat": lambda *size: heat(plotted, metrics[0], *size),
+        "parallel": lambda *size: parallel(plotted, metrics[0], *size),
+        "spread": lambda *size: spread(plotted, metrics, *size),
+    }
+    names = [name for name, there in (("heads", plotted.heads), ("effects", plotted.changes)) if there]
+    for name in dict.fromkeys((fitting(plotted), *plotted.further)):
+        least, most, _ = NEEDS[name]
+        if name not in names and least <= len(places) <= most and (name != "against" or of_numbers(plotted)):
+            names.append(name)
+    return {name: planned(draws[name], plotted.size) for name in names if name in (plotted.only or names)}
 
 
-def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Figure:
-    """Draw one metric along one setting, with a line for each value of another; a mean over all others has no band."""
+def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Chart:
+    """Draw one metric along one setting, with a line for each value of another; a mean over all others has no bars."""
     along, *by = places
     names = [*plotted.axes, "variant"]
 
@@ -65,18 +99,27 @@ def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Figure:
             return ""
         return key[-1] if by[0] == len(plotted.axes) else f"{names[by[0]]}={key[by[0]]}"
 
-    with style_of(plotted):
-        figure, (panel,) = panels(plotted, 1, 1, 2.6)
-        curves(panel, plotted, metric, along, label_of)
-        title(panel, "", names[along], titled(metric))
-        legend(figure, panel)
-    return figure
+    strokes, y = curves(plotted, metric, along, label_of), Axis(0, 0, name=titled(metric))
+    panels: list[Panel] = [("", strokes, axis_along(plotted, along), y)]
+    return planned(lambda width, height: in_panels(panels, 1, 2.2, width, height), plotted.size)
 
 
-def style_of(plotted: Plotted) -> AbstractContextManager[None]:
-    """Return the style of a sweep's plots, with a font that has all their letters."""
+def figure(chart: Chart, plotted: Plotted) -> Figure:
+    """Return a plot as Matplotlib's, in the font that is wanted."""
+    from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - files of SVG need none
+
     texts = {text for key in plotted.cells for text in key}
-    return look({"font.family": fonts_for(texts, plotted.size.font)}, plotted.zoom)
+    with ours.look({"font.family": ours.fonts_for(texts, plotted.size.font)}):
+        return ours.figure_of(chart)
+
+
+def encoded(chart: Chart, form: str, plotted: Plotted) -> bytes:
+    """Return the bytes of a plot as `svg`, `png` or `pdf`."""
+    if form == "svg" and plotted.size.font == "DejaVu Sans":
+        return chart_as_svg(chart)
+    from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - as above
+
+    return ours.encoded(figure(chart, plotted), form)
 
 
 def fitting(plotted: Plotted) -> str:
@@ -93,21 +136,6 @@ def fitting(plotted: Plotted) -> str:
     return "heat" if len(places) == 2 else "parallel"
 
 
-def drawn_by_name(plotted: Plotted, name: str) -> dict[str, Figure]:
-    """Return the plot of a name; nothing where the axes that vary cannot be drawn so."""
-    metrics, places = plotted.metrics, plotted.varying
-    draws: dict[str, Callable[[], Figure]] = {
-        "against": lambda: against(plotted, metrics, in_roles(plotted)),
-        "choices": lambda: choices(plotted, metrics),
-        "heat": lambda: heat(plotted, metrics[0], places),
-        "parallel": lambda: parallel(plotted, metrics[0], places),
-        "spread": lambda: spread(plotted, metrics),
-    }
-    least, most, _ = NEEDS[name]
-    can = least <= len(places) <= most and (name != "against" or of_numbers(plotted))
-    return {name: draws[name]()} if can and name in draws else {}
-
-
 def of_numbers(plotted: Plotted) -> list[int]:
     """Return the varying axes whose values are all numbers."""
     return [place for place in plotted.varying if all(map(is_number, labels(plotted, place)))]
@@ -119,67 +147,71 @@ def in_roles(plotted: Plotted) -> list[int]:
     return sorted(plotted.varying, key=lambda place: place != along)
 
 
-def against(plotted: Plotted, metrics: Sequence[str], places: Sequence[int]) -> Figure:
+def against(plotted: Plotted, metrics: Sequence[str], width: float, height: float | None) -> Chart:
     """Draw each metric against one key of numbers, a line per variant; or one, with a panel for each of the others."""
-    along, others = places[0], places[1:]
+    along, *others = in_roles(plotted)
     groups = list(itertools.product(*(labels(plotted, place) for place in others)))
-    shown = [(metric, group) for metric in (metrics[:1] if others else metrics) for group in groups]
-    figure, axes = panels(plotted, len(shown), min(2 if len(shown) < 5 else 3, len(shown)))
-    variants = plotted.variants[:LINES]
-    for panel, (metric, group) in zip(axes, shown, strict=True):
+    variants, panels = plotted.variants[:LINES], list[Panel]()
+    for metric, group in itertools.product(metrics[:1] if others else metrics, groups):
         chosen = dict(zip(others, group, strict=True))
 
-        def label_of(key: Key, chosen: Mapping[int, str] = chosen) -> str | None:
+        def label_of(key: Key, chosen: dict[int, str] = chosen) -> str | None:
             is_here = all(key[place] == label for place, label in chosen.items())
             return key[-1] if is_here and key[-1] in variants else None
 
-        curves(panel, plotted, metric, along, label_of)
-        said = "\n".join(f"{plotted.axes[place]}={label}" for place, label in chosen.items())
-        title(panel, said, plotted.axes[along], titled(metric) if panel is axes[0] or not others else "")
-    if others:  # panels that are compared have one scale, with room for marks at the ends
-        low, high = min(panel.get_ylim()[0] for panel in axes), max(panel.get_ylim()[1] for panel in axes)
-        for panel in axes:
-            panel.set_ylim(low - 0.04 * (high - low), high + 0.04 * (high - low))
-    left_out = len(plotted.variants) - len(variants)
-    legend(figure, axes[0], f"the first {LINES} of {len(plotted.variants)} variants" if left_out else "")
-    return figure
+        title = ", ".join(f"{plotted.axes[place]}={label}" for place, label in chosen.items())
+        name = titled(metric) if not (others and panels) else ""
+        strokes = curves(plotted, metric, along, label_of)
+        panels.append((title, strokes, axis_along(plotted, along), Axis(0, 0, name=name)))
+    if others:  # panels that are compared have one scale
+        low, high = range_of([stroke.y for _, strokes, *_ in panels for stroke in strokes])
+        panels = [(title, strokes, x, y._replace(low=low, high=high)) for title, strokes, x, y in panels]
+    return in_panels(panels, 2 if len(panels) < 5 else 3, 1.3, width, height)
 
 
-def curves(panel: Axes, plotted: Plotted, metric: str, along: int, label_of: Callable[[Key], str | None]) -> None:
-    """Draw one metric along a setting, a line for each label, with its band, or a stroke where numbers are few."""
-    names = labels(plotted, along)
-    numeric = all(map(is_number, names))
-    where = {name: number(name) if numeric else place for place, name in enumerate(names)}
+def curves(plotted: Plotted, metric: str, along: int, label_of: Callable[[Key], str | None]) -> list[Stroke]:
+    """Return the lines of one metric along a setting, one for each label, with the interval of each point."""
+    where = places_along(plotted, along)
     groups: dict[str, dict[float, list[Numbers]]] = {}
     for key, cell in plotted.cells.items():
         label = label_of(key)
         if label is not None and metric in cell:
             groups.setdefault(label, {}).setdefault(where[key[along]], []).append(cell[metric])
+    strokes = list[Stroke]()
     for place, (label, cells) in enumerate(groups.items()):
-        x, mean, low, high, are_few = np.array(sorted(map(point_of, cells.items()))).T
-        colour = COLOURS[place % len(COLOURS)]
-        panel.plot(
-            x, mean, color=colour, marker=MARKERS[place % len(MARKERS)] if len(x) <= 40 else "", fillstyle="none",
-            markersize=matplotlib.rcParams["lines.markersize"] * (1 - place % 4 / 6), label=drawable(label),
-        )  # fmt: skip
-        if are_few.any():
-            panel.vlines(x, low, high, color=colour, alpha=0.6)
-        else:
-            panel.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    if numeric and spaced_by_factors(sorted(where.values())):
-        panel.set_xscale("log")
-        panel.xaxis.set_minor_locator(NullLocator())
-    if not numeric:
-        name_ticks(panel.xaxis, names)
-    elif len(names) <= LINES:
-        panel.set_xticks(list(where.values()), [f"{value:g}" for value in where.values()])
+        points, colour = sorted(map(point_of, cells.items())), COLOURS[place % len(COLOURS)]
+        mark = MARKERS[place % len(MARKERS)] if len(points) <= MOST_MARKS else ""
+        interval, marks = bars(points, colour, mark, label, upright=True)
+        strokes += [interval, marks._replace(width=1.4)]
+    return strokes
+
+
+def places_along(plotted: Plotted, along: int) -> dict[str, float]:
+    """Return where each label of a setting stands: at its number, or words one after the other."""
+    names = labels(plotted, along)
+    numeric = all(map(is_number, names))
+    return {name: number(name) if numeric else place for place, name in enumerate(names)}
+
+
+def axis_along(plotted: Plotted, along: int) -> Axis:
+    """Return the axis of a setting, logarithmic where its numbers grow by factors; few values have a tick each."""
+    where, name = places_along(plotted, along), plotted.axes[along]
+    values = sorted(where.values())
+    if not all(map(is_number, where)):
+        return Axis(-0.4, len(values) - 0.6, Ticks(tuple(values), tuple(map(short, where))), name)
+    log, (low, high) = spaced_by_factors(values), range_of([np.array(values)])
+    if log:
+        margin = (values[-1] / values[0]) ** 0.04
+        low, high = values[0] / margin, values[-1] * margin
+    few = Ticks(tuple(values), tuple(f"{value:g}" for value in values)) if len(values) <= LINES else NO_TICKS
+    return Axis(low, high, few, name, log)
 
 
 def point_of(point: tuple[float, Sequence[Numbers]]) -> Point:
     """Return one point of a line from the cells that it is the mean of; that of several has no interval."""
     x, cells = point
     mean = sum(cell.mean * cell.count for cell in cells) / sum(cell.count for cell in cells)
-    return (x, mean, *(ends_of(cells[0]) if len(cells) == 1 else (mean, mean)), cells[0].count < FEW)
+    return (x, mean, *(ends_of(cells[0]) if len(cells) == 1 else (mean, mean)))
 
 
 def ends_of(numbers: Numbers) -> tuple[float, float]:
@@ -189,45 +221,160 @@ def ends_of(numbers: Numbers) -> tuple[float, float]:
     return numbers.mean - numbers.half_width, numbers.mean + numbers.half_width
 
 
-def choices(plotted: Plotted, metrics: Sequence[str]) -> Figure:
+def bars(
+    points: Sequence[Point], colour: str, mark: str, label: str = "", *, upright: bool = False
+) -> tuple[Stroke, Stroke]:
+    """Return the intervals of some points and their means, along x or upright."""
+    at, mean, low, high = np.array(points, float).T
+    ends = np.stack([low, high, np.full(len(at), np.nan)], axis=1).ravel()
+    lines, marks = (np.repeat(at, 3), ends), (at, mean)
+    if not upright:
+        lines, marks = lines[::-1], marks[::-1]
+    return Stroke(*lines, colour, 1.2), Stroke(*marks, colour, mark=mark, size=4.5, label=label)
+
+
+def choices(plotted: Plotted, metrics: Sequence[str], width: float, height: float | None) -> Chart:
     """Draw each metric at each choice of one key of words, a mark per variant."""
     (place,) = plotted.varying
-    names, variants = labels(plotted, place), plotted.variants[:LINES]
-    figure, axes = panels(plotted, len(metrics), min(2, len(metrics)), max(1.75, 0.16 * len(names) + 0.6))
-    for panel, metric in zip(axes, metrics, strict=True):
+    names, variants, panels = labels(plotted, place), plotted.variants[:LINES], list[Panel]()
+    for metric in metrics:
+        strokes = list[Stroke]()
         for order, variant in enumerate(variants):
-            cells = [
-                (key[place], cell[metric])
+            aside = 0.6 * ((order + 0.5) / len(variants) - 0.5)
+            points = [
+                (names.index(key[place]) + aside, cell[metric].mean, *ends_of(cell[metric]))
                 for key, cell in plotted.cells.items()
                 if key[-1] == variant and metric in cell
             ]
-            aside = 0.6 * ((order + 0.5) / len(variants) - 0.5)
-            panel.errorbar(
-                [numbers.mean for _, numbers in cells], [names.index(name) + aside for name, _ in cells],
-                xerr=np.nan_to_num([numbers.half_width for _, numbers in cells]), fmt=MARKERS[order % len(MARKERS)],
-                color=COLOURS[order % len(COLOURS)], label=drawable(variant),
-            )  # fmt: skip
-        name_ticks(panel.yaxis, names)
-        panel.invert_yaxis()
-        title(panel, x=titled(metric))
-    legend(figure, axes[0])
-    return figure
+            if points:
+                strokes += bars(points, COLOURS[order % len(COLOURS)], MARKERS[order % len(MARKERS)], variant)
+        panels.append(("", strokes, Axis(0, 0, name=titled(metric)), axis_of_names(names)))
+    return in_panels(panels, 2, max(1.3, 0.16 * len(names)), width, height)
 
 
-def spread(plotted: Plotted, metrics: Sequence[str]) -> Figure:
+def axis_of_names(names: Sequence[str]) -> Axis:
+    """Return an upright axis of names, the first above."""
+    return Axis(len(names) - 0.5, -0.5, Ticks(tuple(range(len(names))), tuple(short(name, 40) for name in names)))
+
+
+def spread(plotted: Plotted, metrics: Sequence[str], width: float, height: float | None) -> Chart:
     """Draw how each metric spreads over the seeds: range, half of all numbers if they are normal, and the mean."""
-    rows = {variant: row for row, variant in enumerate(plotted.variants)}
-    figure, axes = panels(plotted, len(metrics), min(2, len(metrics)), max(1.2, 0.2 * len(rows) + 0.6))
-    for panel, metric in zip(axes, metrics, strict=True):
+    rows, panels = {variant: row for row, variant in enumerate(plotted.variants)}, list[Panel]()
+    for metric in metrics:
+        whole, half = list[Point](), list[Point]()
         for key, cell in plotted.cells.items():
             if metric in cell:
-                numbers, height = cell[metric], [rows[key[-1]]] * 2
+                numbers = cell[metric]
                 deviation = 0.674 * math.sqrt(numbers.squares / max(1, numbers.count - 1))
-                half = [max(numbers.least, numbers.mean - deviation), min(numbers.most, numbers.mean + deviation)]
-                panel.plot([numbers.least, numbers.most], height, color="0.6")
-                panel.plot(half, height, color=COLOURS[0], linewidth=4 * plotted.zoom, solid_capstyle="butt")
-                panel.plot([numbers.mean], height[:1], "o", color="black")
-        name_ticks(panel.yaxis, list(rows))
-        panel.set_ylim(len(rows) - 0.5, -0.5)
-        title(panel, x=titled(metric))
-    return figure
+                ends = (max(numbers.least, numbers.mean - deviation), min(numbers.most, numbers.mean + deviation))
+                whole.append((rows[key[-1]], numbers.mean, numbers.least, numbers.most))
+                half.append((rows[key[-1]], numbers.mean, *ends))
+        thick = bars(half, COLOURS[0], "o")[0]._replace(width=4)
+        strokes = [bars(whole, GREY, "o")[0], thick, bars(whole, "#000000", "o")[1]]
+        panels.append(("", strokes, Axis(0, 0, name=titled(metric)), axis_of_names(list(rows))))
+    return in_panels(panels, 2, max(0.7, 0.2 * len(rows)), width, height)
+
+
+def effects(plotted: Plotted, width: float, height: float | None) -> Chart:
+    """Draw the changes of each metric, the largest above: the mean and its interval, if there is one."""
+    panels = list[Panel]()
+    for metric, lines in plotted.changes.items():
+        strokes = [Stroke(np.zeros(2), np.array([-0.5, len(lines) - 0.5]), "#404040", 0.6)]
+        for sure, colour, name in ((True, COLOURS[0], "significant"), (False, GREY, "not significant")):
+            points = [(row, line.mean, line.low, line.high) for row, line in enumerate(lines) if line.sure == sure]
+            strokes += bars(points, colour, "o", name) if points else ()
+        names = axis_of_names([line.label for line in lines])
+        panels.append(("", strokes, Axis(0, 0, name=f"change of the {titled(metric)}"), names))
+    return in_panels(panels, 1, 0.2 * max(map(len, plotted.changes.values())), width, height)
+
+
+def in_panels(panels: Sequence[Panel], across: int, high: float, width: float, height: float | None) -> Chart:
+    """Return panels side by side and below each other, under one legend; in a given height they are as high as fits."""
+    across = min(across, len(panels), max(1, round(width / PANEL)))
+    down = -(-len(panels) // across)
+    entries = {stroke.label: stroke for _, strokes, *_ in panels for stroke in strokes if stroke.label}
+    columns = max(1, min(4, int(width / (0.45 + widest(entries)))))
+    legend = 0.14 * -(-len(entries) // columns) if len(entries) > 1 else 0.0
+    above = LINE * (1.3 if any(title for title, *_ in panels) else 0.6)
+    if height is not None:
+        high = max(0.3, (height - legend) / down - above - BELOW)
+    parts: list[Part] = [Legend(Box(0.05, legend + 0.05, width, 0), tuple(entries.values()), columns)] if legend else []
+    each = width / across
+    for place, (title, strokes, along, upward) in enumerate(panels):
+        row, column = divmod(place, across)
+        x = with_numbers(along, [stroke.x for stroke in strokes], 0.4 * (each - 0.7))
+        y = with_numbers(upward, [stroke.y for stroke in strokes], high)
+        left = widest(y.ticks.names, 7.5) + 0.12 + (LINE if y.name else 0)
+        box = Box(each * column + left, legend + above + row * (above + high + BELOW), each - left - 0.12, high)
+        unnamed = tuple(stroke._replace(label="") for stroke in strokes)
+        parts.append(Plot(box, unnamed, x._replace(name=fitted(x.name, each)), y))
+        parts.append(Text(72 * box.left, 72 * box.top - 6, fitted(title, box.width)))
+    return Chart(width, legend + down * (above + high + BELOW), tuple(parts))
+
+
+def range_of(arrays: Sequence[Array]) -> tuple[float, float]:
+    """Return the least and the most of some values, with a margin for marks at the ends."""
+    low, high = (float(end(np.concatenate(arrays))) for end in (np.nanmin, np.nanmax))
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - margin, high + margin
+
+
+def with_numbers(axis: Axis, arrays: Sequence[Array], length: float) -> Axis:
+    """Return an axis of so many inches with a range and with numbers, where it has none yet."""
+    low, high = range_of(arrays) if axis.low == axis.high else (axis.low, axis.high)
+    ticks = (power_ticks if axis.log else number_ticks)(low, high, length) if axis.ticks == NO_TICKS else axis.ticks
+    return axis._replace(low=low, high=high, ticks=ticks)
+
+
+def heat(plotted: Plotted, metric: str, width: float, height: float | None) -> Chart:
+    """Draw the means of one metric over two keys, a map per variant."""
+    down, across = plotted.varying
+    rows, columns = (in_order(labels(plotted, place)) for place in (down, across))
+    found = {variant: np.full((len(rows), len(columns)), np.nan) for variant in plotted.variants[:PANELS]}
+    for key, cell in plotted.cells.items():
+        if key[-1] in found and metric in cell:
+            found[key[-1]][rows.index(key[down]), columns.index(key[across])] = cell[metric].mean
+    low, name = float(np.nanmin(list(found.values()))), titled(metric)
+    return maps(found, Named(rows, columns, plotted.axes[across], name, plotted.axes[down], low, MAP), width, height)
+
+
+def heads_by_layer(plotted: Plotted, width: float, height: float | None) -> Chart:
+    """Draw the patterns of heads: layers down, heads across, a map for each pattern."""
+    heads = [str(head + 1) for head in range(next(iter(plotted.heads.values())).shape[1])]
+    named = Named(list(plotted.layers), heads, "head", "share", "layer", colours=MAP)
+    return maps(plotted.heads, named, width, height)
+
+
+def maps(named: Mapping[str, Array], names: Named, width: float, height: float | None) -> Chart:
+    """Draw matrices as maps of colours side by side, on one scale."""
+    heads = [Head(short(title), None, matrix) for title, matrix in named.items()]
+    shown = names._replace(rows=list(map(short, names.rows)), columns=list(map(short, names.columns)))
+    return weight_maps(heads, shown, width, 1.0, height)
+
+
+def parallel(plotted: Plotted, metric: str, width: float, height: float | None) -> Chart:
+    """Draw an upright axis per key and a line per combination, coloured by its mean; of very many every nth."""
+    places = [*plotted.varying, len(plotted.axes)]
+    names = [short([*plotted.axes, "variant"][place]) for place in places]
+    orders = [in_order(labels(plotted, place)) for place in places]
+    heights = [dict(zip(order, np.linspace(0, 1, len(order)) if order[1:] else [0.5], strict=True)) for order in orders]
+    cells = [(key, cell[metric].mean) for key, cell in plotted.cells.items() if metric in cell]
+    low, top = min(mean for _, mean in cells), max(mean for _, mean in cells)
+    x, strokes = np.arange(len(places), dtype=float), list[Stroke]()
+    for key, mean in cells[:: math.ceil(len(cells) / MOST_LINES)]:
+        y = np.array([heights[at][key[place]] for at, place in enumerate(places)])
+        colour = palette(MAP)[int(255 * (mean - low) / ((top - low) or 1.0))]
+        strokes.append(Stroke(x, y, f"#{bytes(colour.tolist()).hex()}", 1.2))
+    box = Box(0.1, 0.15, width - 0.95, 2.1 if height is None else height - 0.15 - BELOW)
+    texts = list[Part]()
+    for at, order in enumerate(orders):
+        strokes.append(Stroke(np.full(2, float(at)), np.array([0.0, 1.0]), "#404040", 0.6))
+        for label in order[:: max(1, len(order) // 12)]:
+            across, down = (at + 0.1) / (len(orders) - 0.4), (1.05 - heights[at][label]) / 1.1
+            place = 72 * (box.left + across * box.width) + 5, 72 * (box.top + down * box.height) + 2.5
+            texts.append(Text(*place, short(label), 7.5))
+    x_axis = Axis(-0.1, len(places) - 0.5, Ticks(tuple(x.tolist()), tuple(names)))
+    bar = Box(width - 0.7, 0.3, BAR, box.height - 0.15)
+    scale = colour_scale(bar, top, 1.0, titled(metric), 0.55, low=low, colours=MAP)
+    parts = (Plot(box, tuple(strokes), x_axis, Axis(-0.05, 1.05)), *texts, *scale)
+    return Chart(width, 0.15 + box.height + BELOW, parts)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 from attn_exp.arrays import Array
 from attn_exp.config.schema import PRESETS, Size
 from attn_exp.errors import UserError, unknown
-from attn_exp.report.figures.figure import drawn_width
 
 FEW = 5
 """Fewer seeds than these have no interval worth its name."""
@@ -22,7 +21,7 @@ CAPTIONS = {
         "What each setting does, compared seed by seed: the mean difference and its 95% interval; that which explains "
         "most is first."
     ),
-    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a band.",
+    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a bar.",
     "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
     "heat": "Means over two swept keys, one panel for each variant.",
     "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
@@ -126,16 +125,6 @@ class Plotted(NamedTuple):
     further: Sequence[str] = ()
     size: Size = PRESETS["paper"]
     only: Sequence[str] = ()
-
-    @property
-    def width(self) -> float:
-        """How many inches wide a plot is drawn, before it is made larger."""
-        return drawn_width(self.size)
-
-    @property
-    def zoom(self) -> float:
-        """How many times larger it is shown."""
-        return self.size.width / self.width
 
     @property
     def varying(self) -> list[int]:
