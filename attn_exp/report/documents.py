@@ -30,7 +30,7 @@ def documents(run: Run) -> dict[str, bytes]:
     files = {f"figures/{name}.{form}": made[form] for name, made in drawn.items() for form in formats}
     if not (wanted.tables or wanted.pages):
         return files
-    from attn_exp.report import markdown, page, papers  # noqa: PLC0415 - figures alone need no templates
+    from attn_exp.report import page, papers  # noqa: PLC0415 - figures alone need no templates
     from attn_exp.report.sections import section, walks  # noqa: PLC0415 - as above
 
     material = section.Material(run, views, (), walks.walks(views))
@@ -39,7 +39,7 @@ def documents(run: Run) -> dict[str, bytes]:
             files |= {f"tables/{table.name}.{ending}": in_bytes(form(table)) for ending, form in papers.FORMS.items()}
         best = next(form for form in BEST_IN_MARKDOWN if form in formats)
         beside = [Shown(f"figures/{name}.{best}", captions[name]) for name in drawn]
-        files["report.md"] = in_bytes(markdown.markdown(material._replace(figures=beside)))
+        files["report.md"] = in_bytes(page.markdown(material._replace(figures=beside)))
     if wanted.pages:
         in_page = [name for name in drawn if figures.figures()[name].in_page]
         inside = [Shown(page.svg_source(drawn[name]["svg"]), captions[name]) for name in in_page]

@@ -10,8 +10,7 @@ from attn_exp.errors import chosen
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.timing import Timing
 from attn_exp.report import sentences
-from attn_exp.report.escapes import label, plain
-from attn_exp.report.numbers import brief, minus
+from attn_exp.report.escapes import brief, label, minus, plain
 from attn_exp.report.pixels import FULL, INK, picture
 from attn_exp.report.sections.comparison import table
 from attn_exp.report.sentences import agreed, who_agrees

@@ -1,4 +1,4 @@
-"""The report of a run as one HTML page that needs nothing else.
+"""The report of a run as one HTML page that needs nothing else, and as Markdown.
 
 Its tables of numbers have cells coloured by their size, and rows and columns tied to their tokens. A page has
 thousands of cells, so they are written here: a macro of Jinja takes more than three times as long for each.
@@ -18,14 +18,15 @@ from markupsafe import Markup, escape
 
 from attn_exp.errors import printable
 from attn_exp.report import walk
+from attn_exp.report.escapes import brief, decimal, md
 from attn_exp.report.flow import hue
-from attn_exp.report.numbers import brief, decimal
 from attn_exp.report.page_data import live_plans, page_data
 from attn_exp.report.page_steps import carried
 from attn_exp.report.sections import comparison, contents, templates_of
+from attn_exp.report.sections.own import Pair
 from attn_exp.report.sections.section import Material
 from attn_exp.report.sentences import spoken
-from attn_exp.report.templating import render_page
+from attn_exp.report.templating import code, drawn, fenced, piped, render_page, templates, tidy
 from attn_exp.report.views import colours
 from attn_exp.report.walk import axes_of
 
@@ -142,3 +143,31 @@ def svg_source(svg: bytes) -> str:
     text = svg.decode()
     text = text if "'" in text else text.replace('"', "'")
     return Markup("data:image/svg+xml," + quote(text, safe=" ='/;:,()[]{}<>-.+*!?@~|"))
+
+
+def markdown(material: Material) -> str:
+    """Return the report as Markdown; the address of each figure is its path."""
+    texts = templates_of("markdown")
+    environment = templates(autoescape=False, more=texts)
+    environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
+    environment.filters |= {"code": code, "beside": beside, "piped": lambda lines, head: piped(head, lines)}
+    environment.filters |= {"markdown_table": table_of}
+    return tidy(environment.get_template("report.md").render(contents(material, texts)))
+
+
+def table_of(table: walk.Table, step: walk.Step) -> str:
+    """Return one table of a walk."""
+    lines = [[decimal(value, step.decimals) for value in row] for row in table.matrix.tolist()]
+    named = [[md(name), *line] for name, line in zip(table.rows, lines, strict=True)]  # numbers have nothing to escape
+    return drawn([md(name) for name in ("", *table.columns)], named)
+
+
+def beside(pair: Pair) -> str:
+    """Return the two sides of a pair as text, a row to a line."""
+    sides = [lines for lines in (pair.mine, pair.right) if lines]
+    wide = max(len(cell) for lines in sides for line in lines for cell in line)
+    texts = [["  ".join(cell.rjust(wide) for cell in line) for line in lines] for lines in sides]
+    count = max(map(len, texts))
+    room = max(map(len, texts[0]), default=0)
+    padded = [[*lines, *[""] * (count - len(lines))] for lines in texts]
+    return "\n".join(" | ".join([line[0].ljust(room), *line[1:]]).rstrip() for line in zip(*padded, strict=True))

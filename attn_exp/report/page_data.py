@@ -19,7 +19,7 @@ from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN
 from attn_exp.report.live_command import command
-from attn_exp.report.page_numbers import as_text, many_numbers, one_head, packed
+from attn_exp.report.page_steps import as_text, narrow, one_head, packed
 from attn_exp.report.pixels import picture
 from attn_exp.report.views import MOST_COARSE, MOST_NUMBERS, Colours, Panel, Views, colours, labels
 from attn_exp.report.walk import closed_by_mask, is_mixed
@@ -52,7 +52,7 @@ def page_data(views: Views) -> dict[str, Any]:
 
 def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str, Any]:
     """Return weights `[h t s]`: the scores that they are the softmax of, where that is so, with what is added to them,
-    else the weights themselves; many of them in two bytes each, and pictures where they are too many for a page.
+    else the weights themselves; many of them as float32, and pictures where they are too many for a page.
     `shut` says which places are masked."""
     variant, split = panel.variants[0], panel.split
     settled = settled_as(comparison, variant)
@@ -68,12 +68,11 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str
         return told
     if shut is not None and shut.any():
         told["shut"] = as_text(one_head(shut))
-    if panel.weights.size > MOST_NUMBERS:
-        return told | many_numbers(panel)
+    pack = narrow if panel.weights.size > MOST_NUMBERS else packed
     if split is None:
-        return told | {"weights": packed(panel.weights)}
+        return told | {"weights": pack(panel.weights)}
     added = np.where(np.isneginf(split.rest), 0, split.rest)
-    return told | {"scores": packed(split.scores)} | ({"rest": packed(added)} if added.any() else {})
+    return told | {"scores": pack(split.scores)} | ({"rest": pack(added)} if added.any() else {})
 
 
 def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> dict[str, Any]:

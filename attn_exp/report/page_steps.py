@@ -15,8 +15,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.report import walk
-from attn_exp.report.numbers import decimal
-from attn_exp.report.page_numbers import as_text, one_head, packed
+from attn_exp.report.escapes import decimal
 from attn_exp.report.views import Panel
 from attn_exp.report.walk import SIDE, Step
 
@@ -152,3 +151,27 @@ def digits_of(value: float, places: int) -> int:
     """Return the number that a cell shows, without its point; a mark where it shows none."""
     text = decimal(value, places)
     return MARKS[text] if text in MARKS else int(text.replace(".", "").replace("−", "-"))
+
+
+def packed(array: Array) -> str:
+    """Return an array as base64 of float64 in little-endian order."""
+    return in_base64(array, "<f8")
+
+
+def narrow(array: Array) -> dict[str, str]:
+    """Return an array in half as many bytes, as base64 of float32."""
+    return {"narrow": in_base64(array, "<f4")}
+
+
+def in_base64(array: Array, kind: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(array, kind).tobytes()).decode()
+
+
+def as_text(places: Array) -> str:
+    """Return truth as 1 and 0, place by place."""
+    return "".join("01"[int(each)] for each in places.ravel())
+
+
+def one_head(array: Array) -> Array:
+    """Return an array `[h t s]`, or its first head where all are alike."""
+    return array[:1] if (array == array[:1]).all() else array

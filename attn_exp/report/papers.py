@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS, Row, is_deep
+from attn_exp.report.escapes import brief, is_number
 from attn_exp.report.escapes import html as html_text
 from attn_exp.report.escapes import latex as latex_text
-from attn_exp.report.markdown import piped
-from attn_exp.report.numbers import brief, is_number
+from attn_exp.report.templating import piped
 
 NAMES = [name for name, column in COLUMNS.items() if "paper" in column.shown]
 LONGEST, CAPTION = 200, 2000
@@ -25,8 +25,7 @@ LONG = 40
 """Words of more characters than this are broken into lines in LaTeX."""
 
 FITTED = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n  "
-WIDEST = 90
-"""Characters that a line of a table has room for in a plain article, two of them between columns."""
+"""A table that is wider than the text is made narrower."""
 
 GRAPHICX = r"\usepackage{graphicx}"
 BOOKTABS, FONTENC = r"\usepackage{booktabs}", r"\usepackage[T1]{fontenc}"
@@ -112,13 +111,12 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """Return a table in LaTeX; it needs the package booktabs, and graphicx if it is too wide for a page as it is."""
+    """Return a table in LaTeX; it needs the packages booktabs and graphicx."""
     lines = [" & ".join(latex_cell(cell) for cell in line) + r" \\" for line in table.lines]
-    before, after = (FITTED, "}") if is_wide(table) else ("", "")
     columns = [latex_column(column[1:]) for column in zip(table.head, *table.lines, strict=True)]
     return "\n".join(
         (
-            f"% {BOOKTABS}{GRAPHICX if after else ''} and, for pdfLaTeX, {FONTENC}",
+            f"% {BOOKTABS}{GRAPHICX} and, for pdfLaTeX, {FONTENC}",
             r"\begin{table}",
             r"  \centering",
             r"  \footnotesize",
@@ -126,24 +124,17 @@ def latex(table: Table) -> str:
             r"  \setlength{\belowcaptionskip}{4pt}",
             rf"  \caption{{{latex_text(table.caption)}}}",
             rf"  \label{{tab:{table.name}}}",
-            rf"  {before}\begin{{tabular}}{{@{{}}{''.join(columns)}@{{}}}}",
+            rf"  {FITTED}\begin{{tabular}}{{@{{}}{''.join(columns)}@{{}}}}",
             r"    \toprule",
             "    " + " & ".join(map(latex_head, table.head, columns)) + r" \\",
             r"    \midrule",
             *(f"    {line}" for line in lines),
             r"    \bottomrule",
-            rf"  \end{{tabular}}{after}",
+            r"  \end{tabular}}",
             r"\end{table}",
             "",
         )
     )
-
-
-def is_wide(table: Table) -> bool:
-    """Return whether a table may be wider than the text of a plain article."""
-    heads = [[max(head.split() or [""], key=len)] for head in table.head]
-    columns = [(*head, *cells) for head, *cells in zip(heads, *table.lines, strict=True)]
-    return sum(2 + min(LONG, max(map(len, cells))) for cells in columns) > WIDEST
 
 
 def latex_column(cells: Sequence[str]) -> str:

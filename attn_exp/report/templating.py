@@ -1,7 +1,8 @@
-"""Templates, compiled once and kept, as Python keeps its modules."""
+"""Templates, compiled once and kept, as Python keeps its modules; pages, and what Markdown is made of."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,8 +17,8 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from attn_exp.errors import printable
+from attn_exp.report.escapes import kinds, md, minus
 from attn_exp.report.inline import TEMPLATES, policy, scripts, styles, template_text
-from attn_exp.report.numbers import kinds, minus
 
 
 def templates(autoescape: bool, more: Mapping[str, str] = MappingProxyType({})) -> Environment:
@@ -81,3 +82,37 @@ class Compiled(FileSystemBytecodeCache):
             with suppress(OSError):
                 Path(self.directory).mkdir(exist_ok=True)
                 super().dump_bytecode(bucket)
+
+
+def tidy(text: str) -> str:
+    """Return a text with one empty line where a template leaves several."""
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown, the first column to the left."""
+    return drawn([md(cell) for cell in head], [[md(cell) for cell in line] for line in lines])
+
+
+def drawn(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table of cells that are Markdown already."""
+    rule = [":--", *("--:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
+
+
+def fenced(text: str) -> str:
+    """Return a block of code; its fence is longer than any run of backticks in it."""
+    fence = "`" * max(3, 1 + longest_run(text))
+    return f"{fence}\n{text}\n{fence}"
+
+
+def code(text: str) -> str:
+    """Return code within a line, fenced by more backticks than it holds in a row."""
+    fence = "`" * (1 + longest_run(text))
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def longest_run(text: str) -> int:
+    """Return how many backticks stand in a row at most."""
+    return max((len(ticks) for ticks in re.findall("`+", text)), default=0)

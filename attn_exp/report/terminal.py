@@ -9,8 +9,7 @@ from attn_exp.experiment.column import at_depth
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS, Agreement
 from attn_exp.report import sentences
-from attn_exp.report.escapes import plain, visible
-from attn_exp.report.numbers import brief
+from attn_exp.report.escapes import brief, plain, visible
 from attn_exp.report.sentences import agreed, who_agrees
 
 NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in column.shown}

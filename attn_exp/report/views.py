@@ -178,7 +178,7 @@ def distinct(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 MOST_NUMBERS, MOST_COARSE = 150_000, 300_000
-"""A page carries the arrays of a panel whole up to so many numbers each, and up to so many in two bytes each; beyond,
+"""A page carries the arrays of a panel as float64 up to so many numbers each, and up to so many as float32; beyond,
 what moves is left out."""
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from attn_exp.config.spelling import spelled
 from attn_exp.report import words
-from attn_exp.report.escapes import plain
-from attn_exp.report.numbers import brief
+from attn_exp.report.escapes import brief, plain
 from attn_exp.report.papers import Table
 from attn_exp.sweeps.plan import flatten
 

@@ -13,13 +13,11 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.row import COLUMNS, is_deep, titled
 from attn_exp.patience import spoken_time
 from attn_exp.report import words
-from attn_exp.report.escapes import plain
+from attn_exp.report.escapes import brief, plain
 from attn_exp.report.figures.figure import size
-from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table
 from attn_exp.report.sentences import origin
-from attn_exp.report.sweep.explorer import explored
-from attn_exp.report.sweep.plotted import ALL, Plotted, in_order
+from attn_exp.report.sweep.plotted import ALL, Plotted, explored, in_order
 from attn_exp.report.terminal import table as drawn
 from attn_exp.sweeps.answers.answers import drawn_changes, effects_table, shares_table
 from attn_exp.sweeps.answers.effects import FLOOR

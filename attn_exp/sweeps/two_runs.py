@@ -15,11 +15,10 @@ from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.experiment.sameness import DIFFERENT, IDENTICAL, compared
 from attn_exp.forms import coarser
 from attn_exp.report import words
-from attn_exp.report.beside import explorer, why_not
-from attn_exp.report.numbers import brief, minus
+from attn_exp.report.escapes import brief, minus
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import spoken
-from attn_exp.report.versus import Versus
+from attn_exp.report.versus import Versus, explorer, why_not
 from attn_exp.sweeps.differences import (
     count_things,
     format_origins,

@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.report import words
-from attn_exp.report.numbers import brief
+from attn_exp.report.escapes import brief
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.versus import Versus
 from attn_exp.sweeps.answers.rows import Rows, combine

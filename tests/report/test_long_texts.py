@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from attn_exp.arrays import Array
-from attn_exp.report.page_numbers import in_two_bytes
 from tests.compose import comparison
 from tests.report.tab import Tab
 from tests.report.test_explore import LINES, show, texts
@@ -159,12 +157,3 @@ def test_a_number_far_down_is_changed_where_it_stands(opened: Tab, tmp_path: Pat
         np.testing.assert_allclose(shown, q[row] @ k[first : first + 16].T, atol=0.006)
     assert "X[x24, 1]" in opened.ask("document.querySelector('.changed p').textContent")
     assert opened.console == []
-
-
-def test_two_bytes_hold_a_number_to_half_a_step() -> None:
-    array = np.array([[-3.0, 0.1, np.nan], [7.0, 2.5, 0.0]])
-    told = in_two_bytes(array)
-    levels = np.frombuffer(base64.b64decode(told["levels"]), "<u2").reshape(array.shape)
-    assert levels[0, 2] == 65535
-    step = 10 / 65534
-    np.testing.assert_allclose(np.where(levels == 65535, np.nan, -3 + step * levels), array, atol=step / 2 + 1e-12)

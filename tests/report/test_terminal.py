@@ -10,7 +10,7 @@ import pytest
 from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.row import Agreement, Row
 from attn_exp.report import sentences, terminal
-from attn_exp.report.numbers import brief
+from attn_exp.report.escapes import brief
 from attn_exp.runs.execution import run
 from tests.compose import comparison
 from tests.runs.test_store import config

@@ -10,7 +10,7 @@ from attn_exp.experiment.column import Column, columns
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.timing import Timing
-from attn_exp.report.numbers import brief, kinds
+from attn_exp.report.escapes import brief, kinds
 from attn_exp.report.sections.section import Material, Section
 
 COLUMNS = columns(Row, Timing)

@@ -4,14 +4,40 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import settled_as
 from attn_exp.report import sentences, walk
-from attn_exp.report.drawn import Drawn, draw_picture
+from attn_exp.report.pixels import picture
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import FINE, Colours, Views, colours, heads_of
 from attn_exp.report.walk import closed_by_mask
+
+
+class Drawn(NamedTuple):
+    """A small table of a `step`, or the address of a `picture` of so many pixels; `coarse` ones are shown wider."""
+
+    title: str
+    step: walk.Step | None = None
+    picture: str = ""
+    width: int = 0
+    height: int = 0
+    coarse: bool = False
+
+    @property
+    def table(self) -> walk.Table | None:
+        """The table without a title of its own."""
+        return None if self.step is None else self.step.tables[0]._replace(title="", parts=())
+
+
+def draw_picture(
+    title: str, matrix: Array, scale: Colours, closed: Array | None = None, *, coarse: bool = False
+) -> Drawn:
+    """Return a matrix as a picture, a pixel for each number."""
+    height, width = matrix.shape
+    return Drawn(title, None, picture(matrix, scale.shares, closed), width, height, coarse)
+
 
 SMALL = 16
 """Weights with at most this many rows and columns are shown as a table with numbers; larger ones as a picture."""

@@ -35,8 +35,17 @@ from attn_exp.report.escapes import label as short
 from attn_exp.report.figures._layouts import BAR, Named, colour_scale, weight_maps
 from attn_exp.report.figures.figure import planned
 from attn_exp.report.pixels import palette
-from attn_exp.report.sweep.explorer import spaced_by_factors
-from attn_exp.report.sweep.plotted import FEW, NEEDS, Numbers, Plotted, in_order, is_number, labels, number
+from attn_exp.report.sweep.plotted import (
+    FEW,
+    NEEDS,
+    Numbers,
+    Plotted,
+    in_order,
+    is_number,
+    labels,
+    number,
+    spaced_by_factors,
+)
 from attn_exp.report.views import Head
 
 if TYPE_CHECKING:

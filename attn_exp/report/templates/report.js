@@ -2,10 +2,10 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
 
-  // Numbers travel as the bytes of float64, so that the page computes with exactly the run's own; very many in two bytes each.
+  // Numbers travel as the bytes of float64, so that the page computes with exactly the run's own; very many as float32.
   const floats = (told) => {
-    const bytes = Uint8Array.from(atob(told.levels ?? told), (letter) => letter.charCodeAt(0)).buffer;
-    return told.levels ? Float64Array.from(new Uint16Array(bytes), (level) => (level === 65535 ? NaN : told.low + told.step * level)) : new Float64Array(bytes);
+    const bytes = Uint8Array.from(atob(told.narrow ?? told), (letter) => letter.charCodeAt(0)).buffer;
+    return told.narrow ? Float64Array.from(new Float32Array(bytes)) : new Float64Array(bytes);
   };
   const shutIn = ({ shut, shape }) => (place, head) => Boolean(shut) && shut[shut.length > shape[1] * shape[2] ? head * shape[1] * shape[2] + place : place] === "1";
   const panels = data.panels.map((panel) => {

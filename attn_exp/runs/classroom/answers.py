@@ -18,7 +18,7 @@ from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.diagnosis.sheets.boxes import NOT_GIVEN, plain
 from attn_exp.errors import UserError, brief, refuse
 from attn_exp.report import worksheet
-from attn_exp.report.numbers import decimal
+from attn_exp.report.escapes import decimal
 from attn_exp.runs import records
 
 MOST_BYTES, MOST_CELL = 200_000, 40

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.report.numbers import brief
+from attn_exp.report.escapes import brief
 from attn_exp.report.sweep.plotted import ALL, FEW
 from attn_exp.sweeps.answers.answers import Answers, answer
 from attn_exp.sweeps.answers.cube import make_cube
