@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 
 from attn_exp.experiment.column import at_depth
@@ -14,9 +13,6 @@ from attn_exp.report.sentences import agreed, who_agrees
 
 NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in column.shown}
 """Fields of a row that a terminal shows side by side; the type is left out where it is float64."""
-
-UNSEEN = 10_000
-"""Columns that a file or another program has room for."""
 
 
 def summary(comparison: Comparison) -> str:
@@ -56,28 +52,13 @@ def published(agreements: Sequence[Agreement]) -> str:
 
 
 def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Return columns as wide as their widest cell: the first to the left, the others to the right.
-
-    Names in the head are broken after a `_` where the terminal is too narrow for them; a file has them whole.
-    """
-    lines = [[plain(cell) for cell in line] for line in cells]
-    whole = aligned([list(head), *lines])
-    room = shutil.get_terminal_size((UNSEEN, 24)).columns
-    if max(map(len, whole)) <= room:
-        return "\n".join(whole)
-    parts = [name.replace("_", "_\n").split("\n") for name in head]
-    high = max(map(len, parts))
-    heads = [list(line) for line in zip(*([""] * (high - len(part)) + part for part in parts), strict=True)]
-    return "\n".join(aligned([*heads, *lines]))
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines of cells with each column as wide as its widest cell."""
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return [
+    """Return columns as wide as their widest cell: the first to the left, the others to the right."""
+    lines = [list(head), *([plain(cell) for cell in line] for line in cells)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
         "  ".join(
             cell.rjust(width) if column else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
-    ]
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from itertools import chain, product
@@ -169,30 +168,6 @@ def test_axe_finds_nothing_however_slight(words: tuple[str, ...], tmp_path: Path
         assert opened.violations() == []
 
 
-def test_paper_keeps_the_glossary_and_breaks_no_word(tmp_path: Path) -> None:
-    need_chromium()
-    (tmp_path / "page.html").write_text(page_of(a_run(comparison(*WIDE))), encoding="utf-8")
-    with tab(tmp_path) as opened:
-        opened.screen(700, media="print")
-        opened.open(tmp_path / "page.html")
-        seen = "document.querySelector('.glossary dd').checkVisibility({contentVisibilityAuto: true})"
-        assert opened.ask(seen) is True
-        broken = """
-        Array.from(document.querySelectorAll('.plain :is(td, th), p, dd, h2, h3')).flatMap((each) => {
-          const walker = document.createTreeWalker(each, NodeFilter.SHOW_TEXT), words = [];
-          for (let node; (node = walker.nextNode());) for (const found of node.data.matchAll(/[A-Za-z]+/g)) {
-            const range = document.createRange();
-            range.setStart(node, found.index);
-            range.setEnd(node, found.index + found[0].length);
-            const tops = Array.from(range.getClientRects(), (box) => Math.round(box.top));
-            if (new Set(tops).size > 1) words.push(found[0]);
-          }
-          return words;
-        })"""
-        assert opened.ask(broken) == []
-        assert opened.overflow() <= 0
-
-
 A4, MARGINS, DOTS = (8.27, 11.69), 0.79, 96
 """Inches of the paper and of both margins, and how many dots of a page one inch holds."""
 
@@ -200,18 +175,3 @@ SPARE = 1.25
 """How many pages a report may take for each page that its contents would fill."""
 
 FOUR_HEADS = ("variant=[multi_head]", "head=4", "embeddings=random", "embeddings.tokens=16", "embeddings.d_model=8")
-
-
-@pytest.mark.parametrize("words", [(), FOUR_HEADS])
-def test_pages_are_not_left_half_empty(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """A step of many tables breaks between two of them."""
-    need_chromium()
-    (tmp_path / "page.html").write_text(page_of(a_run(comparison(*words))), encoding="utf-8")
-    wide, high = (round((side - MARGINS) * DOTS) for side in A4)
-    with tab(tmp_path) as opened:
-        opened.open(tmp_path / "page.html")
-        set_in(opened, "narrow")  # where pages break depends on the font
-        opened.screen(wide, media="print")
-        full = opened.ask("document.documentElement.scrollHeight") / high
-        printed = opened.tell("Page.printToPDF", paperWidth=A4[0], paperHeight=A4[1])
-    assert len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))) <= math.ceil(SPARE * full)

@@ -30,15 +30,6 @@ def caption(step: Step) -> str:
     return f"{step.explained.meaning} {step.explained.formula} ({step.note})"
 
 
-def test_logits_that_are_not_divided_are_said_to_grow() -> None:
-    plain, number = said("scale=false")["logits"], said("scale=2")["logits"]
-    assert caption(plain) == (
-        "The scores as they are. Without scaling their spread grows with the size of a head. L = S (c = 1: no scaling)"
-    )
-    assert caption(number) == "The scores times one number, which the settings give. L = c S (c = 2)"
-    assert "so that their spread does not grow" in caption(said()["logits"])
-
-
 @pytest.mark.long
 def test_minus_infinity_is_said_where_a_mask_closes_and_a_bias_where_a_rule_adds() -> None:
     assert said("mask=causal")["masked"].explained.formula == "M = L, -inf where masked"
@@ -54,13 +45,6 @@ def test_no_stage_speaks_of_one_that_its_form_never_has(form: str) -> None:
     formulas = " ".join(step.explained.formula for step in walked.values())
     assert "A V" not in formulas and "L_" not in formulas
     assert "never holds the weights" in caption(walked["context"])
-
-
-def test_one_head_stands_beside_no_other() -> None:
-    alone, two = said("head=1", variant="multi_head"), said("head=2", variant="multi_head")
-    assert alone["output"].explained.formula == "Y = C W_o"
-    assert "side by side" not in caption(alone["output"]) + caption(alone["W_o"])
-    assert two["output"].explained.formula == "Y = [C_1 ... C_h] W_o"
 
 
 @pytest.mark.parametrize(
@@ -134,10 +118,6 @@ def test_the_page_begins_with_the_weights_that_the_mistake_gave(mistake: str) ->
 
 def test_logits_that_are_no_multiple_of_the_scores_have_no_slider() -> None:
     assert split(result("mistake=softcap_before_scale", "score=softcap").comparison, "matrix") is None
-
-
-def test_the_formula_on_the_page_says_where_it_is_masked() -> None:
-    assert ", −∞ where masked" in said("mask=causal")["masked"].explained.mathml
 
 
 @pytest.mark.parametrize(

@@ -82,14 +82,6 @@ def test_without_a_mask_nothing_is_closed_and_a_leak_is_not_hidden() -> None:
     assert found is not None and found.tolist() == [[[False, True, False], [False, False, True], [False] * 3]]
 
 
-@pytest.mark.long
-def test_a_long_run_has_no_control_without_effect(opened: Tab, tmp_path: Path) -> None:
-    """Of 800 tokens no weights travel with the page: no slider, and nothing that can be changed."""
-    show(opened, tmp_path, "variant=[matrix,blockwise]", "embeddings=random", "embeddings.tokens=800")
-    shown = f"{SHOWN.format('button, select, input')}.map((each) => each.id)"
-    assert set(opened.ask(shown)) <= {"choice-token", "all-rows", "depth"}
-
-
 def test_queries_after_a_past_see_it() -> None:
     """Two past keys and two queries: the first new query sees three keys, the second all four."""
     words = ("mask=causal", "embeddings=random", "embeddings.tokens=4", "past=2")

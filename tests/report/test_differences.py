@@ -63,13 +63,6 @@ def test_what_moves_something_in_another_order_alone_is_named_with_its_range() -
     assert "1 head" in text and "over all orders" in text
 
 
-def test_many_settings_name_the_two_that_move_most() -> None:
-    pins = {"head": 3, "scale": False, "mask": {"causal": {}}, "normalizer": "sigmoid", "output_projection": True}
-    found = between({"head": 1}, pins)
-    largest = max(found.steps, key=lambda step: step.moved)
-    assert f": 5 settings move it, most of all {largest.change} (by up to {largest.moved:.2g}) and " in said(found)
-
-
 def test_rows_of_one_function_that_come_to_it_by_other_settings_are_told_apart() -> None:
     """No scaling is scale=1: two rows of one function, each with a cause of its own."""
     rows: dict[str, dict[str, Any]] = {"a": {}, "b": {"scale": False}, "c": {"scale": 1.0, "form": "looped"}}
@@ -77,14 +70,6 @@ def test_rows_of_one_function_that_come_to_it_by_other_settings_are_told_apart()
     text = said(compare(replace(config(*RANDOM), variant=variants)))
     assert text.startswith("b and c compute the same function (B); ")
     assert text.endswith(": in b leaving out the scaling alone does that; in c scale=1.0 alone does that.")
-
-
-def test_rows_that_differ_in_nothing_say_so() -> None:
-    assert said(comparison("variant=[matrix,scaled]")) == (
-        "matrix and scaled compute the same function (A), and nothing in them differs."
-    )
-    idle = comparison("embeddings=random", "embeddings.tokens=1", "variant=[looped,unscaled]")
-    assert said(idle) == "looped and unscaled compute the same function (A)."
 
 
 def test_settings_that_undo_each_other_change_nothing_together() -> None:

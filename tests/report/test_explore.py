@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.compose import comparison
-from tests.report.render import markdown_of, page_of
+from tests.report.render import page_of
 from tests.report.tab import Tab
 from tests.report.test_report import a_run
 
@@ -219,24 +218,6 @@ def test_the_walk_of_y_shows_what_it_is_made_of(opened: Tab, tmp_path: Path) -> 
     assert "of 92 more" in said and said.endswith(f"{trace.output[4, 1]:.3f}")
     opened.ask("attention.choose({ show: 0 })")
     assert texts(opened, "#walk-1-W_o tbody th") == ["1", "2", "3", "4"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "words",
-    [MASKED, ("convention=udl", "mask=padding", "mask.padding.lengths=[0]"), ("scale=40000", "variant=[matrix]")],
-    ids=["masked", "nan", "large"],
-)
-def test_what_is_written_later_has_the_digits_of_the_report(
-    opened: Tab, tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    show(opened, tmp_path, *words)
-    told = markdown_of(a_run(comparison(*words))).replace("−0.000", "0.000")
-    for walk in json.loads(opened.ask(DIGITS)):
-        for stage in walk:
-            for head in stage:
-                for row in head:
-                    assert f" {' | '.join(row)} |" in told
 
 
 @pytest.mark.long

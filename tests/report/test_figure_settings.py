@@ -91,20 +91,6 @@ def test_a_single_setting_overrides_the_preset(words: tuple[str, ...], size: tup
         assert shown_size(drawing) == pytest.approx(size, abs=0.01)
 
 
-@pytest.mark.long
-def test_letters_are_as_large_as_asked_for_where_there_is_room() -> None:
-    usual, larger = (drawings_of(comparison(*words))["entropy"] for words in ((), ("figures.font_size=16",)))
-    assert letters(larger) == pytest.approx(2 * letters(usual), rel=0.01)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("heads", [2, 32])
-@pytest.mark.parametrize("preset", ["slides", "poster"])
-def test_many_heads_fit_on_one_page(heads: int, preset: str) -> None:
-    for drawing in drawings_of(comparison(*WITH_HEADS, f"head={heads}", f"figures.preset={preset}")).values():
-        inside(drawing)
-
-
 @pytest.mark.parametrize("names", HARD, ids=["long", "marked", "odd"])
 def test_no_label_is_cut_off_on_a_slide(names: list[str]) -> None:
     for drawing in drawings_of(tokens(names, 6.3, SLIDES)).values():

@@ -16,10 +16,8 @@ from attn_exp.report import notebook
 from attn_exp.report.charts.chart import Chart, Heat, Plot, Text
 from attn_exp.report.charts.layout import shapes_of
 from attn_exp.report.charts.matplotlib_figure import encoded
-from attn_exp.report.charts.svg import chart_as_svg
 from attn_exp.report.figures import distances, entropy, weights
-from attn_exp.report.figures._layouts import Named, short_title, weight_maps
-from attn_exp.report.views import Head, same, seen
+from attn_exp.report.views import same, seen
 from tests.compose import comparison
 from tests.report.render import drawings_of, markdown_of, page_of
 from tests.report.test_report import a_run
@@ -140,18 +138,6 @@ def test_no_label_is_cut_off(names: list[str], inches: float) -> None:
 
 
 @pytest.mark.long
-def test_equal_figures_are_equal_bytes(coffee: Comparison) -> None:
-    one, other = (drawings_of(coffee)["weights"] for _ in range(2))
-    for form in ("svg", "png", "pdf"):
-        assert encoded(one, form) == encoded(other, form)
-
-
-def test_a_large_map_is_not_kept_cell_by_cell() -> None:
-    chart = weight_maps([Head("large", None, np.eye(1000))], Named(["a"] * 1000, ["b"] * 1000), 3.0)
-    assert len(chart_as_svg(chart)) < 100_000
-
-
-@pytest.mark.long
 def test_what_a_user_set_for_matplotlib_changes_no_figure(coffee: Comparison) -> None:
     usual = encoded(drawings_of(coffee)["distances"], "svg")
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
@@ -196,9 +182,3 @@ def test_weights_that_are_no_numbers_are_left_blank(tokens: int) -> None:
 def test_weights_with_nan_at_the_same_places_are_shown_once() -> None:
     left = np.array([[[0.5, 0.5], [np.nan, np.nan]]])
     assert same(left, left + 1e-16) and not same(left, np.nan_to_num(left)) and not same(left, left[:, :1])
-
-
-def test_a_short_title_keeps_the_number_of_its_head() -> None:
-    head = Head("multi_head", 12, np.eye(2))
-    assert short_title(head, 9.0) == "multi_head, head 12"
-    assert short_title(head, 0.6).endswith("… 12")

@@ -8,13 +8,12 @@ from xml.etree import ElementTree
 import pytest
 
 from attn_exp.report import figures
-from attn_exp.report.documents import documents
 from attn_exp.report.flow import COLOURS
 from attn_exp.report.sections.walks import flows
 from attn_exp.report.views import seen
 from tests import ROOT
 from tests.compose import comparison
-from tests.report.render import drawings_of, page_of
+from tests.report.render import page_of
 from tests.report.test_figures import HARD, tokens
 from tests.report.test_report import a_run
 
@@ -47,12 +46,6 @@ def test_each_function_has_its_own_picture_under_its_names() -> None:
     assert set(titles) <= set(texts(svg_of()))
 
 
-def test_svg_and_matplotlib_draw_the_same_words() -> None:
-    drawing = drawings_of(comparison(*HEADS))["flow"]
-    words = [text.get_text() for text in drawing.axes[0].texts]
-    assert sorted(" ".join(words).split()) == sorted(" ".join(texts(svg_of(*HEADS))).split())
-
-
 def test_colours_are_those_of_the_page() -> None:
     sheet = (ROOT / "attn_exp/report/templates/flow.css").read_text(encoding="utf-8")
     for letter, colour in COLOURS.items():
@@ -64,28 +57,7 @@ def test_a_picture_is_no_wider_than_asked_for(width: float) -> None:
     assert float(svg_of(*HEADS, f"figures.width={width}").attrib["width"].removesuffix("pt")) <= 72 * width + 0.01
 
 
-def test_on_a_slide_it_is_as_large_as_the_slide() -> None:
-    svg = svg_of(*HEADS, "figures.preset=slides")
-    assert [float(svg.attrib[side].removesuffix("pt")) for side in ("width", "height")] == pytest.approx(
-        [960, 540], abs=0.1
-    )
-
-
 def test_tokens_and_names_are_text_never_markup() -> None:
     drawn = figures.files(seen(tokens(HARD[1])), ["svg"])["flow"]["svg"].decode()
     assert "<script" not in drawn
     ElementTree.fromstring(drawn)
-
-
-@pytest.mark.long
-def test_it_is_a_file_beside_the_page_that_draws_it_already() -> None:
-    written = documents(a_run(comparison("figures.format=[svg,pdf]", "report=full", *HEADS)))
-    assert {"figures/flow.svg", "figures/flow.pdf"} <= written.keys()
-    assert b"From the input to the output: each stage with its size" not in written["report.html"]
-    assert b"figures/flow.svg" in written["report.md"]
-
-
-def test_letters_on_paper_are_read() -> None:
-    drawing = drawings_of(comparison(*HEADS))["flow"]
-    sizes = [text.get_fontsize() for text in drawing.axes[0].texts if text.get_text()]
-    assert min(map(float, sizes)) >= 7

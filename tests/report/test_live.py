@@ -269,17 +269,3 @@ def test_a_number_that_stands_in_several_walks_changes_in_all_and_is_told_once(o
     assert opened.ask(SAID).startswith("Changed: X[likes, 1] 0.8 → 1.5. Old numbers")
     cells = "Array.from(document.querySelectorAll('[id$=\"-x\"] ins'), (cell) => cell.textContent)"
     assert opened.ask(cells) == ["1.5"] * opened.ask("document.querySelectorAll('[id$=\"-x\"]').length")
-
-
-@pytest.mark.parametrize(("width", "beside"), [(1920, 4), (1280, 3), (640, 2), (390, 1)], ids=str)
-def test_a_changed_page_uses_its_width_and_is_no_wider(opened: Tab, tmp_path: Path, width: int, beside: int) -> None:
-    """At 640 pixels a laptop's page is twice its size; a phone has 390. The matrices are 4 x 4, the heads one."""
-    opened.screen(width)
-    show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal")
-    placed = opened.ask("Array.from(document.querySelectorAll('#walk-1 .step'), (step) => step.offsetTop)")
-    assert max(placed.count(top) for top in placed) >= beside
-    type_into(opened, 0, "1.123456")
-    opened.click(".changed button:nth-of-type(2)")
-    assert opened.overflow() <= 0
-    assert opened.ask("document.getElementById('dock').getBoundingClientRect().height < 0.6 * innerHeight")
-    opened.screen(1280)

@@ -92,13 +92,6 @@ def test_twelve_heads_of_many_tokens_have_lines_a_scale_and_a_difference(
 
 
 @pytest.mark.long
-def test_a_page_of_128_tokens_stays_small(opened: Tab, tmp_path: Path) -> None:
-    words = (*MANY, "embeddings.tokens=128")
-    show(opened, tmp_path, *words)
-    assert (tmp_path / "page.html").stat().st_size < 850_000
-
-
-@pytest.mark.long
 def test_of_too_many_weights_the_page_says_what_it_leaves_out(
     opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,10 +105,6 @@ def test_latex_compiles(tmp_path: Path) -> None:
     assert re.findall(r"Overfull .hbox \((\d+)", compiled) == []
 
 
-def test_a_table_that_fits_needs_no_other_package() -> None:
-    assert "resizebox" not in "".join(map(papers.latex, papers.tables(comparison())))
-
-
 def test_html_holds_texts_as_text() -> None:
     reader = Reader(papers.html(HARD))
     assert "<b>&amp;|\\^~" in reader.words

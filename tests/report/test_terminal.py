@@ -93,23 +93,6 @@ def test_published_results_are_counted() -> None:
     assert [line.split()[-1] for line in told.splitlines()[1:3]] == ["yes", "no"]
 
 
-def test_names_in_the_head_are_those_of_the_file_and_broken_where_a_terminal_is_narrow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    names = ["variant", "same_as", "error_ulp", "effective_keys"]
-    monkeypatch.delenv("COLUMNS", raising=False)
-    whole = terminal.table(names, [["looped", "A", "0.3750", "2.9861"]]).splitlines()
-    assert whole[0].split() == names and len(whole) == 2
-    monkeypatch.setenv("COLUMNS", "40")
-    narrow = terminal.table(names, [["looped", "A", "0.3750", "2.9861"]]).splitlines()
-    assert [line.split() for line in narrow[:2]] == [
-        ["same_", "error_", "effective_"],
-        ["variant", "as", "ulp", "keys"],
-    ]
-    assert len(narrow) == 3 and max(map(len, narrow)) <= 40
-    assert {narrow[0].index("same_") + 5, narrow[1].index("as") + 2, narrow[2].index("A") + 1} == {14}
-
-
 def test_reading_leaves_out_what_a_student_has_no_use_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)  # a worker of pytest has 80
     whole, brief = (terminal.summary(comparison(f"report.depth={depth}")) for depth in ("all", "reading"))

@@ -143,15 +143,8 @@ def installed() -> list[str]:
 def fonts_for(texts: Iterable[str], first: str = FIRST) -> list[str]:
     """Return the fonts, first choice first, that draw these texts as far as the machine can."""
     fonts = list(dict.fromkeys((first, FIRST)))
-    missing = {letter for text in texts for letter in text if not any(has(font, letter) for font in fonts)}
-    for name in sorted(
-        {entry.name for entry in fontManager.ttflist if entry.name.startswith(FURTHER)} if missing else ()
-    ):
-        drawn = {letter for letter in missing if has(name, letter)}
-        if drawn:
-            fonts.append(name)
-            missing -= drawn
-    return fonts
+    is_known = all(has(FIRST, letter) for letter in set("".join(texts)))
+    return fonts if is_known else [*fonts, *(name for name in installed() if name.startswith(FURTHER))]
 
 
 def has(font: str, character: str) -> bool:

@@ -53,22 +53,12 @@
   };
   const places = names.map((name, place) => [String(place), name]);
   const metrics = select("metric", data.metrics.map((metric, place) => [String(place), metric]), "metric");
-  const asX = data.metrics.map((metric, place) => [String(names.length + place), metric]);
-  const xs = select("along x", [...places, ...asX], "x");
+  select("along x", places, "x");
   select("colour", [["-1", "none"], ...places], "colour");
   select("panels", [["-1", "none"], ...places], "panel");
 
-  /** Two metrics against each other: a dot for each combination. */
-  const across = () => (chosen.x >= names.length ? chosen.x - names.length : -1);
-
   /** Cells that share their values of some settings, as one: the mean of their means, and the interval of a lone cell. */
   function grouped(shown) {
-    if (across() >= 0) {
-      return data.cells.filter((cell) => cell.numbers[chosen.metric] && cell.numbers[across()]).map((cell) => {
-        const [mean, half, count, least, most] = cell.numbers[chosen.metric];
-        return { at: cell.at, mean, half, count, few: count < 5, least, most, other: cell.numbers[across()][0] };
-      });
-    }
     const groups = new Map();
     for (const cell of data.cells) {
       const numbers = cell.numbers[chosen.metric];
@@ -101,8 +91,8 @@
   }
 
   function draw() {
-    const shown = [...new Set([chosen.x, chosen.colour, chosen.panel].filter((place) => place >= 0 && place < names.length))];
-    const groups = grouped(shown), hidden = across() >= 0 ? [] : names.filter((_, place) => !shown.includes(place) && data.axes[place].labels.length > 1);
+    const shown = [...new Set([chosen.x, chosen.colour, chosen.panel].filter((place) => place >= 0))];
+    const groups = grouped(shown), hidden = names.filter((_, place) => !shown.includes(place) && data.axes[place].labels.length > 1);
     note.textContent = hidden.length ? `Means over the seeds and over ${hidden.join(", ")}, without intervals; of fewer than five numbers a bar is their range.` : "Means over the seeds; bars are 95% intervals, of fewer than five numbers their range.";
     charts.replaceChildren();
     let low = Math.min(...groups.map((group) => group.mean - group.half)), high = Math.max(...groups.map((group) => group.mean + group.half));
@@ -113,22 +103,14 @@
     const panels = chosen.panel >= 0 ? data.axes[chosen.panel].labels.map((label, place) => [label, place]) : [["", -1]];
     for (const [label, place] of panels) {
       const inside = groups.filter((group) => place < 0 || group.at[chosen.panel] === place);
-      if (inside.length) charts.append(chart(label, inside, groups, ticks));
+      if (inside.length) charts.append(chart(label, inside, ticks));
     }
     legend();
   }
 
-  /** Where the dots of a metric along x stand, on round numbers; as an axis of a setting would. */
-  function metricAxis(all) {
-    const others = all.map((group) => group.other), least = Math.min(...others), most = Math.max(...others);
-    const ticks = roundTicks(least, most > least ? most : least + (Math.abs(least) || 1));
-    return { name: data.metrics[across()], labels: ticks.map(String), values: ticks, log: false, ends: [ticks[0], ticks.at(-1)] };
-  }
-
-  function chart(label, groups, all, ticks) {
+  function chart(label, groups, ticks) {
     const low = ticks[0], high = ticks.at(-1);
-    const dots = across() >= 0, axis = dots ? metricAxis(all) : data.axes[chosen.x], scale = scaleOf(axis);
-    const along = (group) => (dots ? (group.other - axis.ends[0]) / (axis.ends[1] - axis.ends[0]) : scale.at[group.at[chosen.x]]);
+    const axis = data.axes[chosen.x], scale = scaleOf(axis), along = (group) => scale.at[group.at[chosen.x]];
     const title = [data.metrics[chosen.metric], `against ${axis.name}`, label && `${names[chosen.panel]}=${label}`].filter(Boolean).join(", ");
     const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title });
     const inset = scale.numeric ? 0 : Math.min(28, (WIDTH - LEFT - RIGHT) / (2 * axis.labels.length));
@@ -149,13 +131,13 @@
       const line = groups.filter((group) => colour < 0 || group.at[chosen.colour] === colour).sort((a, b) => along(a) - along(b));
       const series = shape("g", { class: `c${order % COLOURS}` }), shift = scale.numeric ? 0 : (order - (colours.length - 1) / 2) * Math.min(7, (1.6 * inset) / colours.length);
       const at = (group) => x(along(group)) + shift;
-      if (scale.numeric && !dots && line.length > 1) series.append(shape("path", { class: "line", d: `M${line.map((group) => `${at(group)} ${y(group.mean)}`).join("L")}` }));
+      if (scale.numeric && line.length > 1) series.append(shape("path", { class: "line", d: `M${line.map((group) => `${at(group)} ${y(group.mean)}`).join("L")}` }));
       for (const group of line) {
         const [bottom, top] = group.few ? [group.least, group.most] : [group.mean - group.half, group.mean + group.half];
         const inRange = [Math.max(low, bottom), Math.min(high, top)];
-        if (top > bottom && !dots) series.append(shape("path", { class: "span", d: `M${at(group)} ${y(inRange[0])}V${y(inRange[1])}` }));
+        if (top > bottom) series.append(shape("path", { class: "span", d: `M${at(group)} ${y(inRange[0])}V${y(inRange[1])}` }));
         const dot = shape("circle", { cx: at(group), cy: y(group.mean), r: 3.2 });
-        const settings = names.map((name, place) => ((dots || [chosen.x, chosen.colour, chosen.panel].includes(place)) ? `${name}=${data.axes[place].labels[group.at[place]]}` : "")).filter(Boolean);
+        const settings = names.map((name, place) => ([chosen.x, chosen.colour, chosen.panel].includes(place) ? `${name}=${data.axes[place].labels[group.at[place]]}` : "")).filter(Boolean);
         dot.append(shape("title", {}, `${settings.join(" ")}: ${short(group.mean)} (${group.count} numbers)`));
         series.append(dot);
       }
@@ -182,9 +164,8 @@
   function atDepth() {
     const reading = document.documentElement.dataset.depth === "reading";
     data.deep.forEach((deep, place) => {
-      for (const option of [metrics.options[place], xs.options[names.length + place]]) option.hidden = option.disabled = deep && reading;
+      metrics.options[place].hidden = metrics.options[place].disabled = deep && reading;
     });
-    if (reading && across() >= 0 && data.deep[across()]) xs.value = chosen.x = data.start.x;
     if (reading && data.deep[chosen.metric] && data.deep.includes(false)) metrics.value = chosen.metric = data.deep.indexOf(false);
     draw();
   }
