@@ -13,9 +13,6 @@ from attn_exp.report.words import listed
 MATTERS = 0.1
 """An order matters where it changes how far a step moves the answer by more than this share of the most."""
 
-MOST_STEPS = 4
-"""Of more steps that move the answer a sentence names the two largest."""
-
 NOTHING = 1e-9
 """A step that moves less than this share of the whole difference in any order does nothing that is told."""
 
@@ -54,10 +51,6 @@ def cause(steps: Sequence[Step]) -> str:
     if len(telling) == 1 and len(settings) < 2:
         alone = telling[0]
         return f", and {alone.change} alone {'do' if is_plural(alone) else 'does'} that"
-    if len(telling) > MOST_STEPS:
-        largest = sorted(telling, key=lambda step: -step.moved)[:2]
-        said = (f"{step.change} (by up to {step.moved:.2g})" for step in largest)
-        return f": {len(telling)} settings move it, most of all {' and '.join(said)}"
     return ": " + ", then ".join(clauses(telling))
 
 

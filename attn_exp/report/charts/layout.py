@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp.arrays import Array
 from attn_exp.report.charts.chart import (
@@ -24,7 +23,7 @@ from attn_exp.report.charts.chart import (
     Ticks,
 )
 from attn_exp.report.charts.widths import widest
-from attn_exp.report.pixels import colour_cells
+from attn_exp.report.pixels import coarse, colour_cells
 
 BODY, TICK = 8.0, 7.5
 """Points: the size of titles and names, and of what stands at ticks and in legends."""
@@ -37,9 +36,6 @@ ABOVE, BELOW = 0.76, 0.236
 
 MIDDLE, AT_TICK = (ABOVE - BELOW) / 2, ABOVE / 2
 """How far below its middle the line of a text lies, and below the tick that it stands at."""
-
-INCH, CELLS = 160, 10_000
-"""Pixels of an inch of a map with more than so many cells; fewer are stored cell by cell."""
 
 
 def shapes_of(chart: Chart) -> Iterator[Shape]:
@@ -86,18 +82,9 @@ def below(ticks: Ticks, places: list[float], y: float) -> Iterator[Shape]:
 
 
 def picture(part: Heat, at: Box) -> Picture:
-    """Return a matrix as colours; of many cells those that stand at the pixels."""
-    matrix, closed = part.matrix, part.closed
-    if matrix.size > CELLS:
-        picks = np.ix_(nearest(matrix.shape[0], at.height), nearest(matrix.shape[1], at.width))
-        matrix, closed = matrix[picks], None if closed is None else closed[picks]
-    return Picture(*at, colour_cells(matrix, part.end, part.gamma, part.colours, closed))
-
-
-def nearest(count: int, points: float) -> NDArray[np.intp]:
-    """Return which of so many cells stand at the pixels along a side."""
-    pixels = min(count, max(1, round(INCH * points / 72)))
-    return ((np.arange(pixels) + 0.5) * count / pixels).astype(np.intp)
+    """Return a matrix as colours, of very many cells the means of neighbours."""
+    closed = None if part.closed is None else coarse(part.closed.astype(float)) == 1
+    return Picture(*at, colour_cells(coarse(part.matrix), part.end, part.gamma, part.colours, closed))
 
 
 def plot(part: Plot, at: Box) -> Iterator[Shape]:

@@ -43,8 +43,8 @@ GAP, NARROWEST = 0.12, 1.05
 BAR = 0.1
 """Inches: the width of a colour scale."""
 
-FEWEST = 2
-"""A colour scale is parted by numbers into at least so many pieces."""
+PIECES = 4
+"""A colour scale is parted by numbers into at most so many pieces."""
 
 NUMBERS_UP_TO = 8
 """Cells hold their number where a matrix has at most this many rows and columns."""
@@ -68,7 +68,7 @@ def weight_maps(
     """Show maps with their titles side by side, on one colour scale; in a given height as large as can be."""
     low, end = names.low, top(head.weights for head in maps)
     left, below = widest(names.rows) + 0.32, widest(names.columns)
-    right = max(0.55, GAP + min(map(beside, scale_ticks(end, 4, low))))
+    right = max(0.55, GAP + beside(scale_ticks(low, end)))
     ratio = max(0.4, min(2.5, len(names.rows) / len(names.columns)))  # a map is as high as it has rows, within reason
     across, side = arranged(len(maps), width - left - right, ratio, None if height is None else height - 0.22 - below)
     turned, tall = below > 0.9 * side / len(names.columns), side * ratio
@@ -116,9 +116,8 @@ def form_of_numbers(matrix: Array, cell: float, form: str = ".2f", most: int = N
 def colour_scale(
     box: Box, end: float, gamma: float, unit: str, room: float = 0.55 - GAP, *, low: float = 0, colours: str = COLOURS
 ) -> Iterator[Part]:
-    """Yield the colours from `low` to `end`, with as many numbers at the right as `room` from the box's left allows."""
-    every = list(scale_ticks(end, ticks_in(box.height), low))
-    ticks = next((ticks for ticks in every if beside(ticks) <= room), every[-1])
+    """Yield the colours from `low` to `end`, with numbers at the right; the `unit` above reaches `room` inches far."""
+    ticks = scale_ticks(low, end, ticks_in(box.height))
     yield Heat(box, np.linspace(1, 0, 256)[:, None], 1.0, colours, gamma)
     left, top, width, height = (72 * side for side in box)
     yield Text(left + 72 * room, top - 6, unit, side="right")
@@ -129,11 +128,10 @@ def colour_scale(
         yield Text(left + width + 6, y + 2.9, name, 7.5)
 
 
-def scale_ticks(end: float, most: int, low: float = 0) -> Iterator[Ticks]:
-    """Yield numbers from `low` to `end`, fewer and fewer; of two digits where they begin at 0."""
-    for pieces in range(max(most, FEWEST), FEWEST - 1, -1):
-        places = round_places(low, end, pieces)
-        yield Ticks(places, tuple(f"{place:{'.4g' if low else '.2g'}}" for place in places))
+def scale_ticks(low: float, end: float, most: int = PIECES) -> Ticks:
+    """Return round numbers from `low` to `end`, of two digits where they begin at 0."""
+    places = round_places(low, end, max(2, min(most, PIECES)))
+    return Ticks(places, tuple(f"{place:{'.4g' if low else '.2g'}}" for place in places))
 
 
 def beside(ticks: Ticks) -> float:
