@@ -166,15 +166,6 @@ class Tab:
         for kind in ("mousePressed", "mouseReleased"):
             self.tell("Input.dispatchMouseEvent", type=kind, **where)
 
-    def drag(self, selector: str, down: int) -> None:
-        """Drag the middle of the first element that matches so many pixels down, or up where they are below 0."""
-        self.ask(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})")
-        self.ask(DRAWN)
-        box = self.ask(f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()")
-        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        for kind, at in (("mousePressed", 0), ("mouseMoved", down // 2), ("mouseMoved", down), ("mouseReleased", down)):
-            self.tell("Input.dispatchMouseEvent", type=kind, x=x, y=y + at, button="left", buttons=1, clickCount=1)
-
     def screen(self, width: int, height: int = 800, scheme: str = "light", media: str = "") -> None:
         """Have a screen so many pixels wide, light or dark, or be paper (`media="print"`)."""
         self.tell(

@@ -117,29 +117,6 @@ def test_a_link_to_a_section_keeps_the_choice_and_a_link_with_a_choice_shows_it(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("address", "named"),
-    [
-        ("#show=nobody&with=multi_head.2&query=99&view=cloud", "show=nobody, query=99, view=cloud"),
-        ("#nowhere", "#nowhere"),
-        ("#%", "#%"),
-        ("#walk-9", "#walk-9"),
-        ("#show=multi_head.2&at=nowhere", "at=nowhere"),
-    ],
-)
-def test_an_address_that_names_nothing_says_so(opened: Tab, tmp_path: Path, address: str, named: str) -> None:
-    said = "#weights > [role=status]"
-    show(opened, tmp_path, *MASKED, address=address)
-    [told] = texts(opened, said)
-    assert told.startswith(f"The address names what is not in this page: {named}.")
-    assert ("The first choice" in told) == (not address.startswith("#show=multi_head"))
-    assert abs(opened.ask(TOP % "weights")) < SCREEN / 4
-    opened.ask("attention.choose({ show: 1 })")
-    assert texts(opened, said) == []
-    assert opened.console == []
-
-
-@pytest.mark.long
 def test_lines_are_as_thick_as_weights_and_a_query_shows_its_own(opened: Tab, tmp_path: Path) -> None:
     """Three queries that see one, two and three keys have six lines; the first gives all to itself."""
     show(opened, tmp_path, *MASKED)

@@ -261,28 +261,18 @@
     if (at) said.set("at", at);
     history[keep ? "pushState" : "replaceState"](null, "", `#${said}`);
   }
-  /** Shows what the address names, and says what of it is not there; returns where to look. */
+  /** Shows what the address names, as far as it is in this page; returns where to look. */
   function recall() {
-    const address = location.hash.slice(1), [, walk] = /^walk-(\d+)/.exec(address) || [], said = new URLSearchParams(address), lost = [];
-    const known = (name, otherwise, find) => { const value = said.get(name), found = value && find(value); if (value && found === undefined) lost.push(`${name}=${value}`); return found ?? otherwise; };
-    const keyed = (key) => { const place = choices.findIndex((each) => each.key === key); return place < 0 ? undefined : place; };
-    let at = "";
+    const address = location.hash.slice(1), [, walk] = /^walk-(\d+)/.exec(address) || [], said = new URLSearchParams(address);
+    const keyed = (name, otherwise) => { const place = choices.findIndex(({ key }) => key === said.get(name)); return place < 0 ? otherwise : place; };
     if (said.has("show")) {
-      const changes = { show: known("show", 0, keyed), with: known("with", -1, keyed), token: known("query", 0, (place) => (data.tokens[place - 1] === undefined ? undefined : place - 1)), view: known("view", "both", (view) => (["map", "lines", "both"].includes(view) ? view : undefined)) };
-      at = known("at", "weights", (id) => (byId(id) ? id : undefined));
-      choose(changes, false);
-    } else if (walk && walkThere(walk)) choose({ show: choices.findIndex((each) => each.walk === walk - 1) }, false);
-    else if (address && !byId(address)) lost.push(location.hash);
-    tellLost(lost);
-    return at && byId(at);
-  }
-  const walkThere = (walk) => choices.some((each) => each.walk === walk - 1);
-  const missing = element("p", { class: "note touch", role: "status" });
-  choice.before(missing);
-  function tellLost(lost) {
-    missing.textContent = lost.length ? [`The address names what is not in this page: ${lost.join(", ")}.`, /^(#|show=)/.test(lost[0]) ? "The first choice is shown instead." : ""].join(" ") : "";
-    missing.hidden = !lost.length;
-    if (lost.length) byId("weights").scrollIntoView();
+      const token = Number(said.get("query")) - 1, view = said.get("view");
+      choose({ show: keyed("show", 0), with: keyed("with", -1), token: data.tokens[token] === undefined ? 0 : token, view: ["map", "lines"].includes(view) ? view : "both" }, false);
+      return byId(said.get("at")) ?? byId("weights");
+    }
+    const show = walk ? choices.findIndex((each) => each.walk === walk - 1) : -1;
+    if (show >= 0) choose({ show }, false);
+    return null;
   }
 
   /** Shows something else; `told` unless the address said so itself. */
@@ -298,7 +288,7 @@
     steps.show(walk, head, state.token);
     if (!("token" in changes) || Object.keys(changes).length > 1) draw_large();
     window.attention.chosen?.();
-    if (told) { remember(); tellLost([]); }
+    if (told) remember();
   }
   window.addEventListener("hashchange", () => recall()?.scrollIntoView());
   document.addEventListener("click", (event) => { // a link within the page keeps the choice in the address

@@ -1,5 +1,5 @@
 (() => {
-  // A reader's hand: the bar that says what was changed, typing, arrows, dragging, and buttons beside the editor.
+  // A reader's hand: the bar that says what was changed, typing, arrows, and buttons beside the editor.
   const { live, element, beside, enter } = window.attention;
   if (!live?.show) return;
   const { own, now, late, moving, sections, places, valueOf, called, shownIn, digitsIn, typed, show } = live;
@@ -64,10 +64,10 @@
     return more === undefined && plain(above) && plain(below) && Number.isFinite(value) ? value : NaN; // 1/3 too
   }
   const stepOf = ({ name }) => 10 ** (Math.floor(Math.log10(own[name].flat().reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1)) - 1);
-  /** A number some steps away, with the digits of its table, and those of a step unless it is dragged. */
-  const nudged = (place, start, count, cell, drawn = false) => {
-    const step = stepOf(place), before = drawn ? (Object.is(start, valueOf(place, own)) ? shownIn(cell) : typed(start, digitsIn(shownIn(cell)))) : (cell.querySelector("ins") || cell.querySelector("del") || cell).textContent;
-    const finest = Math.max(digitsIn(before), drawn ? 0 : -Math.floor(Math.log10(step)), 0);
+  /** A number some steps away, with the digits of its table and those of a step. */
+  const nudged = (place, start, count, cell) => {
+    const step = stepOf(place), before = (cell.querySelector("ins") || cell.querySelector("del") || cell).textContent;
+    const finest = Math.max(digitsIn(before), -Math.floor(Math.log10(step)), 0);
     return finest > 20 ? start + count * step : Number((start + count * step).toFixed(finest));
   };
   function place(box, cell, step) {
@@ -116,9 +116,8 @@
     if (text === undefined) input.select(); else take();
   }
 
-  // Arrows and dragging; a finger scrolls, and opens the editor by a tap.
+  // Arrows move; a click or a tap opens the editor.
   const cellAt = (event) => { const cell = event.target.closest?.("td"); return places.has(cell) ? cell : null; };
-  let dragged = null;
   function onKey(event) {
     const cell = cellAt(event);
     if (!cell || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -132,34 +131,18 @@
   }
   live.opened = (table) => {
     table.addEventListener("keydown", onKey);
-    table.addEventListener("pointerdown", (event) => {
-      const cell = cellAt(event);
-      if (cell && event.button === 0 && event.target.tagName !== "INPUT") dragged = { cell, y: event.clientY, start: valueOf(places.get(cell)), moved: false, still: event.pointerType === "touch" };
-    });
-    table.addEventListener("touchmove", (event) => { if (dragged && !dragged.still) event.preventDefault(); }, { passive: false }); // a pen drags
     table.addEventListener("click", (event) => {
-      const cell = cellAt(event), moved = dragged?.moved;
-      dragged = null;
+      const cell = cellAt(event);
       event.stopPropagation();
-      if (cell && !moved && event.target.tagName !== "INPUT") edit(cell);
+      if (cell && event.target.tagName !== "INPUT") edit(cell);
     });
   };
   new Set(Array.from(places.values(), (place) => place.table)).forEach(live.opened);
-  document.addEventListener("pointermove", (event) => {
-    const far = dragged && dragged.y - event.clientY;
-    if (!dragged || dragged.still || (!dragged.moved && Math.abs(far) < 4)) return;
-    if (!dragged.moved) dragged.cell.setPointerCapture(event.pointerId);
-    dragged.moved = true;
-    change(dragged.cell, nudged(places.get(dragged.cell), dragged.start, Math.round(far / 4), dragged.cell, true));
-  });
-  document.addEventListener("pointerup", () => { if (dragged?.moved) enter(dragged.cell); else if (dragged?.still) dragged = null; });
-  document.addEventListener("pointercancel", () => { dragged = null; });
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && dragged?.moved) { change(dragged.cell, dragged.start); dragged = null; } });
 
   sections.forEach((section, place) => {
     const caption = moving[place] && section.querySelector(".flow figcaption");
     const given = Array.from(section.querySelectorAll(".step:has(.changing) h3 var"), (symbol) => symbol.textContent).join(", ");
     if (late && !given) { if (moving[place]) section.querySelector("h2").after(element("p", { class: "note" }, "Numbers cannot be changed in the page here: its tables show what became of the given queries, keys and values, not themselves.")); return; }
-    caption?.append(element("span", { class: "touch" }, ` Type over a number of ${late ? given : "X or W"}, or drag it up or down, and all that follows is computed anew.`));
+    caption?.append(element("span", { class: "touch" }, ` Type over a number of ${late ? given : "X or W"}, and all that follows is computed anew.`));
   });
 })();
