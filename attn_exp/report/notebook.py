@@ -72,7 +72,7 @@ def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
         f"All with {same}.",
         who_agrees(comparison.rows, comparison.causes, comparison.config.against),
     ]
-    said += filter(None, [sentences.whose_tokens(comparison.problem)])
+    said += filter(None, [sentences.describe_tokens(comparison.problem).queries])
     said += [agreed(comparison.published)] if comparison.published else []
     views = seen(comparison, 0)
     scale, heads = colours(views), [head for panel in views.panels for head in heads_of(panel)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +23,6 @@ from attn_exp.report.flow import hue
 from attn_exp.report.page_data import live_plans, page_data
 from attn_exp.report.page_steps import carried
 from attn_exp.report.sections import comparison, contents, templates_of
-from attn_exp.report.sections.own import Pair
 from attn_exp.report.sections.section import Material
 from attn_exp.report.sentences import spoken
 from attn_exp.report.templating import code, drawn, fenced, piped, render_page, templates, tidy
@@ -150,7 +149,7 @@ def markdown(material: Material) -> str:
     texts = templates_of("markdown")
     environment = templates(autoescape=False, more=texts)
     environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
-    environment.filters |= {"code": code, "beside": beside, "piped": lambda lines, head: piped(head, lines)}
+    environment.filters |= {"code": code, "aligned": aligned, "piped": lambda lines, head: piped(head, lines)}
     environment.filters |= {"markdown_table": table_of}
     return tidy(environment.get_template("report.md").render(contents(material, texts)))
 
@@ -162,12 +161,6 @@ def table_of(table: walk.Table, step: walk.Step) -> str:
     return drawn([md(name) for name in ("", *table.columns)], named)
 
 
-def beside(pair: Pair) -> str:
-    """Return the two sides of a pair as text, a row to a line."""
-    sides = [lines for lines in (pair.mine, pair.right) if lines]
-    wide = max(len(cell) for lines in sides for line in lines for cell in line)
-    texts = [["  ".join(cell.rjust(wide) for cell in line) for line in lines] for lines in sides]
-    count = max(map(len, texts))
-    room = max(map(len, texts[0]), default=0)
-    padded = [[*lines, *[""] * (count - len(lines))] for lines in texts]
-    return "\n".join(" | ".join([line[0].ljust(room), *line[1:]]).rstrip() for line in zip(*padded, strict=True))
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as text, a row to a line."""
+    return "\n".join("".join(f"{cell:>10}" for cell in line) for line in lines)

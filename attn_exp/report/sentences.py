@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,34 +88,30 @@ def spoken(stage: str) -> str:
     return "" if stage[:2] in ("W_", "b_") else SPOKEN.get(stage, stage)
 
 
-def whose_tokens(problem: Problem) -> str:
-    """Say whose tokens ask and whose are looked at; nothing where they are the same."""
+class Tokens(NamedTuple):
+    """What a report says of its tokens: its usual title, what columns of maps are, and which tokens are queries."""
+
+    title: str
+    columns: str
+    queries: str
+
+
+def describe_tokens(problem: Problem) -> Tokens:
+    """Say what the tokens of a run are; nothing of the queries where they are the keys."""
     queries, past = len(problem.tokens), problem.past
+    tokens = count_of(queries, "token")
     if problem.memory is not None:
-        asking, asked = count_of(queries, "token"), count_of(problem.keys, "token")
-        return f"Queries come from x ({asking}), keys and values from the memory ({asked})."
+        said = f"Queries come from x ({tokens}), keys and values from the memory ({count_of(problem.keys, 'token')})."
+        return Tokens(f"Attention of {tokens} over a memory of {problem.keys}", "key (memory)", said)
     if not past:
-        return ""
+        return Tokens(f"Attention over {tokens}", "key", "")
     last = "the last has a query" if queries == 1 else f"the last {queries} have queries"
-    first = "first of" if past == 1 else f"first {past} of"
-    have = "is past: it has a key and a value" if past == 1 else "are past: they have keys and values"
-    return f"The {first} {problem.keys} tokens {have}, and only {last}."
-
-
-def usual_title(problem: Problem) -> str:
-    """Return the heading of a report without one of its own."""
-    tokens = count_of(len(problem.tokens), "token")
-    if problem.memory is not None:
-        return f"Attention of {tokens} over a memory of {problem.keys}"
-    return f"Attention of {tokens} after {problem.past} past" if problem.past else f"Attention over {tokens}"
-
-
-def name_of_columns(problem: Problem) -> str:
-    """Return what the columns of a map are."""
-    if problem.memory is not None:
-        return "key (memory)"
-    past = "first is" if problem.past == 1 else f"first {problem.past} are"
-    return f"key (the {past} past)" if problem.past else "key"
+    first, have = "first of", "is past: it has a key and a value"
+    if past > 1:
+        first, have = f"first {past} of", "are past: they have keys and values"
+    said = f"The {first} {problem.keys} tokens {have}, and only {last}."
+    columns = f"key (the {'first is' if past == 1 else f'first {past} are'} past)"
+    return Tokens(f"Attention of {tokens} after {past} past", columns, said)
 
 
 NOT_A_PIN = ("form", "output_projection")
@@ -131,18 +127,13 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
         if not row.same_as or leader == name:
             continue
         mine, first = (choices(settled_as(comparison, each), config, comparison.problem) for each in (name, leader))
-        words, others = settings_in_words(comparison, name), settings_in_words(comparison, leader)
+        words, had = settings_in_words(comparison, name), pinned_or_run(config.variant[name], config)
         idle = [key for key in differing(first, mine) if key != "form"]
-        pinned, had = pins(config.variant[name]), pinned_or_run(config.variant[name], config)
-        pinned = [key for key in pinned if key not in pins(config.variant[leader])]
-        already = [words[key] for key in pinned if key not in idle and had[key] == getattr(config, key)]
-        apart = [words[key] if key in pinned else f"{words[key]} where {leader} has {others[key]}" for key in idle]
-        parts = [f"sets {listed(already)}, as this run does anyway"] if already else []
-        if apart:
-            verb = "sets" if set(idle) <= set(pinned) else "has"
-            nothing = "which changes nothing here" if len(idle) == 1 else "which together change nothing here"
-            parts.append(f"{verb} {listed(apart)}, {nothing}")
-        said += [f"{name} {'; and '.join(parts)}."] if parts else []
+        own = [key for key in pins(config.variant[name]) if key not in (*idle, *pins(config.variant[leader]))]
+        already = [words[key] for key in own if had[key] == getattr(config, key)]
+        parts = [f"sets {listed(already)}, which this run has anyway"] if already else []
+        parts += [f"has {listed([words[key] for key in idle])}, which changes nothing here"] if idle else []
+        said += [f"{name} {' and '.join(parts)}."] if parts else []
     return said
 
 

@@ -22,7 +22,7 @@ def summary(comparison: Comparison) -> str:
     names = [name for name in known if name != "computed_in" or not ordinary]
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
     parts = [table(names, cells), visible(who_agrees(comparison.rows, comparison.causes, comparison.config.against))]
-    parts += filter(None, [sentences.whose_tokens(comparison.problem)])
+    parts += filter(None, [sentences.describe_tokens(comparison.problem).queries])
     parts += filter(None, [spot_checked(comparison)])
     if comparison.published:
         parts += [published(comparison.published)]

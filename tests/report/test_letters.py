@@ -18,16 +18,16 @@ from tests.report.test_report import a_run
 
 CASES = {
     ("variant=[looped,matrix,scaled,multi_head]",): [
-        "scaled sets scale=true, as this run does anyway.",
+        "scaled sets scale=true, which this run has anyway.",
     ],
-    ("scale=false", "variant=[looped,unscaled,scaled]"): ["unscaled sets scale=false, as this run does anyway."],
+    ("scale=false", "variant=[looped,unscaled,scaled]"): ["unscaled sets scale=false, which this run has anyway."],
     ("head=2", "kv_head=1", "variant=[multi_head,multi_query]"): [
-        "multi_query sets kv_head=1, as this run does anyway."
+        "multi_query sets kv_head=1, which this run has anyway."
     ],
     ("variant=[looped,matrix,blockwise]", "mask=causal"): [],
     ("head=2", "variant=[looped,unscaled,multi_head]"): [],
     ("embeddings=random", "embeddings.tokens=1", "variant=[looped,unscaled]"): [
-        "unscaled sets scale=false, which changes nothing here."  # a lone key has the weight 1 at any scale
+        "unscaled has scale=false, which changes nothing here."  # a lone key has the weight 1 at any scale
     ],
 }  # fmt: skip
 
@@ -60,7 +60,7 @@ def test_a_report_says_whose_tokens_ask_and_whose_are_looked_at() -> None:
         assert said in text
     said = "The first 2 of 4 tokens are past: they have keys and values, and only the last 2 have queries."
     assert said in terminal.summary(comparison(*PAST)) and said in page_of(a_run(comparison(*PAST)))
-    assert sentences.whose_tokens(comparison("variant=[matrix]").problem) == ""
+    assert sentences.describe_tokens(comparison("variant=[matrix]").problem).queries == ""
 
 
 def test_rows_are_queries_and_columns_keys() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attn_exp.report.charts.chart import Chart
 from attn_exp.report.figures._layouts import Named, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.sentences import name_of_columns
+from attn_exp.report.sentences import describe_tokens
 from attn_exp.report.views import Views, colours
 
 
@@ -21,7 +21,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     problem = views.comparison.problem
     rows = [str(edge + problem.past + 1) for edge in summary.row_edges[:-1]]
     columns = [str(edge + 1) for edge in summary.key_edges[:-1]]
-    names = Named(rows, columns, name_of_columns(problem), "mean")
+    names = Named(rows, columns, describe_tokens(problem).columns, "mean")
     return weight_maps(list(heads_in(views, views.blocks)), names, width, colours(views).power, height)
 
 

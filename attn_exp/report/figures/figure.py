@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing  # a page of charts alone waits for no Matplotlib
 
 
-def always(views: Views) -> bool:
-    """Say of every comparison that it has something to show."""
-    return True
-
-
 @dataclass(frozen=True)
 class Figure:
     """One figure of the report, drawn with Matplotlib or planned as a chart: one of the two is given.
@@ -37,7 +32,7 @@ class Figure:
 
     caption: str
     draw: Callable[[Views, float], Drawing] | None = None
-    wanted: Callable[[Views], bool] = always
+    wanted: Callable[[Views], bool] = lambda _: True
     place: int = 100
     plan: Callable[[Views, float, float | None], Chart] | None = None
     in_page: bool = True

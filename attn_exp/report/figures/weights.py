@@ -6,7 +6,7 @@ from attn_exp.report.charts.chart import Chart
 from attn_exp.report.escapes import label
 from attn_exp.report.figures._layouts import Named, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.sentences import name_of_columns
+from attn_exp.report.sentences import describe_tokens
 from attn_exp.report.views import MANY, Views, colours, maps_in
 
 
@@ -19,7 +19,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show the weights of each variant and head, queries down, keys across, on one colour scale from zero."""
     problem = views.comparison.problem
     rows, columns = (list(map(label, tokens)) for tokens in (problem.tokens, problem.key_tokens))
-    names = Named(rows, columns, name_of_columns(problem))
+    names = Named(rows, columns, describe_tokens(problem).columns)
     return weight_maps(list(heads_in(views, views.panels)), names, width, colours(views).power, height)
 
 

@@ -35,11 +35,12 @@ def contents(material: Material, templates: dict[str, str]) -> dict[str, Any]:
     """Return what a report says of a run: its head, and the parts of all sections, each with its template."""
     run, known = material.run, sections()
     comparison, config = run.comparison, run.comparison.config
+    tokens = sentences.describe_tokens(comparison.problem)
     return {
-        "title": config.title or sentences.usual_title(comparison.problem),
+        "title": config.title or tokens.title,
         "sentence": sentences.who_agrees(comparison.rows, comparison.causes, comparison.config.against),
         "more": [
-            *filter(None, [sentences.whose_tokens(comparison.problem)]),
+            *filter(None, [tokens.queries]),
             *sentences.why_letters_are_shared(comparison),
             *sentences.where_functions_part(comparison),
         ],

@@ -154,10 +154,12 @@ The same in a run:
 
 {% for name, parts, heads in part.stages %}
 {% for pair in heads %}
-{{ [name, pair.head]|select|join(", ")|md }}{{ ", mine beside right" if pair.mine }}:
+{% for side, lines in (("mine", pair.mine), ("right", pair.right)) if lines %}
+{{ [name, pair.head, side]|select|join(", ")|md }}:
 
-{{ pair|beside|fenced }}
+{{ lines|aligned|fenced }}
 
+{% endfor %}
 {% endfor %}
 {% endfor %}
 {% endif %}

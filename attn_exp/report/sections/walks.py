@@ -71,10 +71,11 @@ def is_repeated(step: walk.Step, known: Collection[Any]) -> bool:
 
 def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield each function that the variants compute: the names of those that do, and the first of them."""
-    rows = comparison.rows
-    leaders = {row.same_as: row.variant for row in reversed(rows) if row.same_as}
-    for letter in sorted(leaders, key=order):
-        yield " = ".join(row.variant for row in rows if row.same_as == letter), leaders[letter]
+    groups = dict[str, list[str]]()
+    for row in comparison.rows:
+        if row.same_as:
+            groups.setdefault(row.same_as, []).append(row.variant)
+    yield from ((" = ".join(names), names[0]) for names in groups.values())
 
 
 def flows(views: Views) -> Iterator[tuple[str, Flow]]:
@@ -83,11 +84,6 @@ def flows(views: Views) -> Iterator[tuple[str, Flow]]:
     for title, variant in functions(comparison):
         settled, steps = settled_as(comparison, variant), walk.steps(comparison, variant)
         yield title, flow(comparison.problem, settled, comparison.traces[variant], steps, {})
-
-
-def order(letter: str) -> tuple[int, str]:
-    """Sort A to Z before AA."""
-    return len(letter), letter
 
 
 def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
         "first": first,
         "blocks": blocks,
         "scale": scale,
-        "column": sentences.name_of_columns(views.comparison.problem),
+        "column": sentences.describe_tokens(views.comparison.problem).columns,
         "masked": any(settled.rules.masks for _, side in sides for settled in side.comparison.variants),
         "several": several,
         "other_layer": "",

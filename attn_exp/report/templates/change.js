@@ -72,23 +72,9 @@
     cell.classList.add("moved");
   }
 
-  // A table keeps its width: its columns have room for a sign, those of numbers to change for one digit more, and a longer number gets smaller letters.
-  const SIGN = 1.4, letters = (text) => text.replace("−", "").length + (text.includes("−") ? SIGN : 0);
-  const rooms = new WeakMap();
-  function keep(table, step) {
-    const rows = cellsOf(table), grows = rows[0].length <= 9 && stageOf(step) !== "weights", spare = grows && own[stageOf(step)] ? 1 : 0;
-    rows[0].forEach((first, column) => {
-      const texts = rows.map((row) => shownIn(row[column])), digits = Math.max(...texts.map((text) => text.replace("−", "").length)), signed = grows || texts.some((text) => text.includes("−"));
-      const room = digits + spare + (signed ? SIGN : 0);
-      rows.forEach((row) => rooms.set(row[column], room));
-      table.tHead.rows[0].cells[first.cellIndex].style.minWidth = `calc(${room}ch + ${rows[0].length > 9 ? 0.56 : 0.7}rem)`;
-    });
-  }
-
   function write(cell, text, value, share) {
     if (text === shownIn(cell)) return restore(cell);
     beside(cell, text);
-    cell.querySelector("ins").style.fontSize = `${Math.min(1, Math.max(0.5, rooms.get(cell) / letters(text))).toFixed(2)}em`;
     cell.querySelector("ins").toggleAttribute("data-whole", Number(text.replaceAll("−", "-")) === value);
     cell.classList.remove("m", "n");
     cell.classList.toggle(Number.isFinite(value) ? "n" : "m", !(value >= 0));
@@ -166,14 +152,11 @@
     if (stages.scores) panel.scores?.set(stages.scores.flat(2));
   }
 
-  for (const [place, section] of sections.entries()) if (moving[place]) for (const step of section.querySelectorAll(".step")) for (const [, table] of tablesOf(step)) keep(table, step);
-
   // What is written later follows then.
   tables.made.push((table, element, head) => {
     const was = table && Array.from(places.values()).find(({ step }) => step === element);
     if (was) live.opened?.(open(element, was.name, head, table) ?? table);
     const walk = Number(/walk-(\d+)/.exec(element.id || element.closest(".walk").id)[1]) - 1, plan = moving[walk];
-    if (table && plan) keep(table, element);
     if (!plan || !live.changed().length) return;
     const [stages, old, stage] = [live.stages(plan), before(plan), table && stageOf(element)];
     if (table && own[stage] && !late) paintTable(element, head, table, parted(element, own[stage]), parted(element, now[stage]), true);
