@@ -1,12 +1,36 @@
-"""All that a reader is given of a run, as the bytes of files."""
+"""All that a reader is given of a run, as the bytes of files: the page, Markdown, tables and figures.
+
+The page needs nothing else. Its tables of numbers have cells coloured by their size, and rows and columns tied to their
+tokens. A page has thousands of cells, so they are written here: a macro of Jinja takes more than three times as long.
+"""
 
 from __future__ import annotations
 
-from math import inf
+import math
+import re
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from markupsafe import Markup, escape
 
 from attn_exp.config.schema import Report
+from attn_exp.errors import printable
 from attn_exp.experiment.comparison import Run
-from attn_exp.report.views import MOST_COARSE, Shown, seen
+from attn_exp.report import figures, papers, walk
+from attn_exp.report.escapes import brief, decimal, md
+from attn_exp.report.flow import hue
+from attn_exp.report.page_data import live_plans, page_data
+from attn_exp.report.page_steps import carried
+from attn_exp.report.sections import comparison, contents, templates_of
+from attn_exp.report.sections.section import Material
+from attn_exp.report.sections.walks import walks
+from attn_exp.report.sentences import spoken
+from attn_exp.report.templating import code, fenced, pipe_cells, piped, render_page, templates, tidy
+from attn_exp.report.views import MOST_COARSE, Shown, colours, seen
+from attn_exp.report.walk import axes_of
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
 """The formats of figures; Markdown shows the first of them that there is."""
@@ -15,7 +39,7 @@ BEST_IN_MARKDOWN = ("png", "svg", "pdf")
 def documents(run: Run) -> dict[str, bytes]:
     """Return what the configuration of a run wants a reader to see, by names of files such as `figures/weights.svg`.
 
-    What nobody wants is never imported. Markdown shows the figures beside it, and the page holds them.
+    Markdown shows the figures beside it, and the page holds them.
     """
     comparison = run.comparison
     wanted, formats = comparison.config.report, comparison.config.figures.format
@@ -23,37 +47,169 @@ def documents(run: Run) -> dict[str, bytes]:
     drawn: dict[str, dict[str, bytes]] = {}
     captions: dict[str, str] = {}
     if wanted.figures:
-        from attn_exp.report import figures  # noqa: PLC0415 - tables alone need none
-
         drawn = figures.files(views, tuple(dict.fromkeys(("svg", *formats))))
         captions = {name: figure.caption for name, figure in figures.figures().items()}
     files = {f"figures/{name}.{form}": made[form] for name, made in drawn.items() for form in formats}
     if not (wanted.tables or wanted.pages):
         return files
-    from attn_exp.report import page, papers  # noqa: PLC0415 - figures alone need no templates
-    from attn_exp.report.sections import section, walks  # noqa: PLC0415 - as above
-
-    material = section.Material(run, views, (), walks.walks(views))
+    material = Material(run, views, (), walks(views))
     if wanted.tables:
         for table in papers.tables(comparison):
             files |= {f"tables/{table.name}.{ending}": in_bytes(form(table)) for ending, form in papers.FORMS.items()}
         best = next(form for form in BEST_IN_MARKDOWN if form in formats)
         beside = [Shown(f"figures/{name}.{best}", captions[name]) for name in drawn]
-        files["report.md"] = in_bytes(page.markdown(material._replace(figures=beside)))
+        files["report.md"] = in_bytes(markdown(material._replace(figures=beside)))
     if wanted.pages:
         in_page = [name for name in drawn if figures.figures()[name].in_page]
-        inside = [Shown(page.svg_source(drawn[name]["svg"]), captions[name]) for name in in_page]
-        files["report.html"] = in_bytes(page.page(material._replace(figures=inside)))
+        inside = [Shown(svg_source(drawn[name]["svg"]), captions[name]) for name in in_page]
+        files["report.html"] = in_bytes(page(material._replace(figures=inside)))
     return files
 
 
 def splits_up_to(wanted: Report) -> float:
     """Return how large the weights are that have to be taken apart: any for figures, small ones for the page alone."""
     if wanted.figures:
-        return inf
+        return math.inf
     return MOST_COARSE if wanted.pages else 0
 
 
 def in_bytes(text: str) -> bytes:
     """Return a text as UTF-8; half a surrogate pair, which it cannot hold, becomes its number."""
     return text.encode("utf-8", "backslashreplace")
+
+
+SCRIPTS = (
+    "maths.js", "report.js", "steps.js", "explore.js", "cells.js", "live.js", "again.js", "change.js", "rows.js",
+    "hand.js", "guide.js", "depth.js",
+)  # fmt: skip
+CHANGING = ("live.js", "again.js", "change.js", "rows.js", "hand.js", "guide.js")
+"""Scripts of a page whose numbers can be changed; one of other numbers goes without."""
+
+SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
+"""The classes of `share_class`."""
+
+EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
+
+
+def table_rows(table: walk.Table, step: walk.Step) -> Markup:
+    """Return the rows of a table, tied to their tokens, each cell coloured by its share of the largest number."""
+    by_key, tokens = walk.by_key(step), "" if walk.is_projection(step) else "k" if step.rows_are_keys else "q"
+    closed = np.zeros(table.matrix.shape, bool) if step.closed is None else step.closed[table.head]
+    lines = list[str]()
+    for row, (name, numbers) in enumerate(zip(table.rows, table.matrix.tolist(), strict=True)):
+        marks = (f' data-k="{place}"' if by_key else "" for place in range(len(numbers)))
+        cells = "".join(map(cell, numbers, repeat(step), marks, closed[row].tolist()))
+        tie = f' data-{tokens}="{row}"' if tokens else ""
+        lines.append(f'<tr{tie}><th scope="row">{escape(printable(name))}</th>{cells}</tr>')
+    return Markup("\n".join(lines))
+
+
+def cell(value: float, step: walk.Step, mark: str, closed: bool = False) -> str:
+    """Return one cell; numbers alone go into it, and `mark`, which ties it to its key."""
+    if closed or not math.isfinite(value):
+        return f'<td class="m"{mark}>{decimal(value, step.decimals if closed else 0)}</td>'
+    kind = share_class(shade(value, step), "n" if value < 0 else "")
+    classes = f' class="{kind}"' if kind else ""
+    return f"<td{classes}{mark}>{decimal(value, step.decimals)}</td>"
+
+
+def shade(value: float, step: walk.Step) -> float:
+    """Return how strong the colour of a number is: its share of the largest, of weights as their scale says."""
+    share = abs(value) / step.largest if step.largest else 0.0
+    return float(min(1.0, share) ** step.power)
+
+
+def share_class(share: float, kind: str = "") -> str:
+    """Return the classes of an element of a kind that shows a share, to the nearest hundredth, by its colour.
+
+    The policy of a page allows no style in an element itself.
+    """
+    hundredths = round(100 * min(1.0, max(0.0, share))) if math.isfinite(share) else 0
+    if not hundredths:
+        return kind
+    return f"{kind} w{hundredths}" if kind else f"w{hundredths}"
+
+
+def unbroken(text: str) -> Markup:
+    """Return a text for a page in which no line ends within a number such as 2e-16."""
+    return Markup(EXPONENT.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "short": brief,
+    "heads": comparison.heads,
+    "spoken": spoken,
+    "shape": walk.shape,
+    "hue": hue,
+    "unbroken": unbroken,
+    "table_rows": table_rows,
+    "by_key": walk.by_key,
+    "share_class": share_class,
+}
+
+
+def page(material: Material) -> str:
+    """Return the report as HTML; the address of each figure is the figure itself."""
+    texts = templates_of("html")
+    views, both = material.views, contents(material, texts)
+    carries = page_data(views)
+    panels = tuple(zip(views.panels, carries["panels"], strict=True))
+    leaders, about = [walk["variant"] for walk in material.walks], {"command": both["command"]}
+    live = live_plans(views.comparison, leaders, about)
+    left_out = {"guide.js"} if not is_default(both["command"]) else set[str]()
+    left_out |= set() if live["arrays"] else set(CHANGING)
+    told = {
+        **carries,
+        **colours(views)._asdict(),
+        "walks": [carried(part["walk"], panels) for part in both["parts"] if "walk" in part],
+        "live": live,
+    }
+    axes = axes_of(step for walk in material.walks for step in walk["steps"])
+    return render_page(
+        "report.html",
+        both | {"axes": axes, "data": told},
+        ("report.css", "flow.css"),
+        [name for name in SCRIPTS if name not in left_out],
+        more_css=SHARES,
+        filters=FILTERS,
+        more=texts,
+    )
+
+
+NOT_COMPUTED = ("figures", "notes", "output_dir", "report", "title")
+"""Settings that change nothing that is computed."""
+
+
+def is_default(command: str) -> bool:
+    """Say whether a command is the default run, wherever and however it is written: it has a first reading."""
+    given = (word.partition("=")[0].split(".")[0] for word in command.split() if "=" in word)
+    return command != "" and all(setting in NOT_COMPUTED for setting in given)
+
+
+def svg_source(svg: bytes) -> str:
+    """Return a picture as an address that holds it, in a quarter fewer bytes than base64; it needs no escapes."""
+    text = svg.decode()
+    text = text if "'" in text else text.replace('"', "'")
+    return Markup("data:image/svg+xml," + quote(text, safe=" ='/;:,()[]{}<>-.+*!?@~|"))
+
+
+def markdown(material: Material) -> str:
+    """Return the report as Markdown; the address of each figure is its path."""
+    texts = templates_of("markdown")
+    environment = templates(autoescape=False, more=texts)
+    environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
+    environment.filters |= {"code": code, "aligned": aligned, "piped": lambda lines, head: piped(head, lines)}
+    environment.filters |= {"markdown_table": table_of}
+    return tidy(environment.get_template("report.md").render(contents(material, texts)))
+
+
+def table_of(table: walk.Table, step: walk.Step) -> str:
+    """Return one table of a walk."""
+    lines = [[decimal(value, step.decimals) for value in row] for row in table.matrix.tolist()]
+    named = [[md(name), *line] for name, line in zip(table.rows, lines, strict=True)]  # numbers have nothing to escape
+    return pipe_cells([md(name) for name in ("", *table.columns)], named)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as text, a row to a line."""
+    return "\n".join("".join(f"{cell:>10}" for cell in line) for line in lines)

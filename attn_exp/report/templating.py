@@ -91,10 +91,10 @@ def tidy(text: str) -> str:
 
 def piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown, the first column to the left."""
-    return drawn([md(cell) for cell in head], [[md(cell) for cell in line] for line in lines])
+    return pipe_cells([md(cell) for cell in head], [[md(cell) for cell in line] for line in lines])
 
 
-def drawn(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def pipe_cells(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Return a table of cells that are Markdown already."""
     rule = [":--", *("--:" for _ in head[1:])]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))

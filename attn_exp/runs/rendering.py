@@ -50,7 +50,7 @@ def load_renderers(config: Config) -> None:
 
         figures.load(config.figures)
     if wanted.tables or wanted.pages:
-        import_module("attn_exp.report.page")
+        import_module("attn_exp.report.documents")
 
 
 def opens_first(folder: Path, config: Config) -> Path:

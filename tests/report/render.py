@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.report import figures
-from attn_exp.report.page import markdown, page
+from attn_exp.report.documents import markdown, page
 from attn_exp.report.sections.section import Material
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.views import Shown, seen

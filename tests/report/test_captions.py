@@ -12,7 +12,7 @@ from attn_exp.experiment.comparison import settled_as
 from attn_exp.experiment.recipes import departures
 from attn_exp.experiment.sharpness import split
 from attn_exp.forms.trace import Trace
-from attn_exp.report.page import is_default
+from attn_exp.report.documents import is_default
 from attn_exp.report.walk import Step, steps
 from attn_exp.runs.result import Result
 from tests.report.render import page_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attn_exp.report.documents import svg_source
 from attn_exp.report.escapes import md
-from attn_exp.report.page import svg_source
 from attn_exp.report.sweep.plotted import CAPTIONS
 from attn_exp.report.templating import code, fenced, piped, render_page, templates, tidy
 from attn_exp.report.views import Shown
