@@ -51,7 +51,7 @@ NUMBERS_UP_TO = 8
 
 
 class Named(NamedTuple):
-    """The names of rows and of columns, what columns, cells and rows are, and how colours begin and go on."""
+    """The names of rows and of columns, what columns, cells and rows are, and how cells are coloured and written."""
 
     rows: list[str]
     columns: list[str]
@@ -60,6 +60,7 @@ class Named(NamedTuple):
     down: str = "query"
     low: float = 0.0
     colours: str = COLOURS
+    form: str = ".2f"
 
 
 def weight_maps(
@@ -80,7 +81,7 @@ def weight_maps(
         box = Box(left + column * (side + GAP), line * pitch + 2 * LINE, side, tall)
         rows = name_ticks(names.rows, False, tall) if column == 0 else NO_TICKS
         columns = name_ticks(names.columns, turned, side) if place + across >= len(maps) else NO_TICKS
-        form = "" if low else form_of_numbers(head.weights, side / len(names.columns))
+        form = "" if low else form_of_numbers(head.weights, side / len(names.columns), names.form)
         title = short_title(head, side)
         heat = Heat(box, head.weights - low, end - low, names.colours, gamma, form, title, rows=rows, columns=columns)
         parts.append(heat._replace(closed=head.closed))
@@ -89,7 +90,7 @@ def weight_maps(
     parts.append(Text(72 * (left + side / 2), 72 * high - 4, names.across, side="center"))
     bar = Box(left + across * (side + GAP), 2 * LINE, BAR, tall)
     parts += colour_scale(bar, end, gamma, names.unit, right - GAP, low=low, colours=names.colours)
-    return Chart(width, high, tuple(parts))
+    return Chart(min(width, left + across * (side + GAP) + right), high, tuple(parts))
 
 
 def arranged(count: int, room: float, ratio: float, height: float | None) -> tuple[int, float]:
@@ -108,9 +109,9 @@ def arranged(count: int, room: float, ratio: float, height: float | None) -> tup
     return across, max(0.1, side)
 
 
-def form_of_numbers(matrix: Array, cell: float, form: str = ".2f", most: int = NUMBERS_UP_TO) -> str:
+def form_of_numbers(matrix: Array, cell: float, form: str) -> str:
     """Return the form of the numbers in cells so many inches wide; none where they would not fit or are too many."""
-    return form if max(matrix.shape) <= most and cell > 0.06 * len(format(0.01, form)) else ""
+    return form if max(matrix.shape) <= NUMBERS_UP_TO and cell > 0.06 * len(format(0.01, form)) else ""
 
 
 def colour_scale(
