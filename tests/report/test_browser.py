@@ -171,7 +171,4 @@ def test_axe_finds_nothing_however_slight(words: tuple[str, ...], tmp_path: Path
 A4, MARGINS, DOTS = (8.27, 11.69), 0.79, 96
 """Inches of the paper and of both margins, and how many dots of a page one inch holds."""
 
-SPARE = 1.25
 """How many pages a report may take for each page that its contents would fill."""
-
-FOUR_HEADS = ("variant=[multi_head]", "head=4", "embeddings=random", "embeddings.tokens=16", "embeddings.d_model=8")

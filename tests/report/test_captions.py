@@ -38,15 +38,6 @@ def test_minus_infinity_is_said_where_a_mask_closes_and_a_bias_where_a_rule_adds
     assert said("score=alibi", "mask=causal")["masked"].explained.formula == "M = L + bias, -inf where masked"
 
 
-@pytest.mark.parametrize("form", ["blockwise", "linear"])
-def test_no_stage_speaks_of_one_that_its_form_never_has(form: str) -> None:
-    walked = said(variant=form)
-    assert "weights" not in walked and "logits" not in walked
-    formulas = " ".join(step.explained.formula for step in walked.values())
-    assert "A V" not in formulas and "L_" not in formulas
-    assert "never holds the weights" in caption(walked["context"])
-
-
 @pytest.mark.parametrize(
     ("mistake", "words", "where"),
     [

@@ -26,7 +26,6 @@ UPPER = [[column > row for column in range(3)] for row in range(3)]
 MASKED = """(selector) => Array.from(document.querySelectorAll(selector), (table) =>
   Array.from(table.tBodies[0].rows, (row) =>
     Array.from(row.cells).slice(1).map((cell) => cell.classList.contains('m'))))"""
-SHOWN = "Array.from(document.querySelectorAll('{}')).filter((each) => each.checkVisibility())"
 STRENGTHS = """Array.from(document.querySelectorAll('#weights td, [id$="-weights"] td'))
   .filter((cell) => cell.textContent && !cell.classList.contains('m'))
   .map((cell) => [cell.textContent, getComputedStyle(cell).getPropertyValue('--w')])"""

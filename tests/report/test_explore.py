@@ -19,11 +19,6 @@ DEFAULT = "python -m attn_exp"
 VISIBLE = "Array.from(document.querySelectorAll('%s')).filter((each) => each.checkVisibility())"
 LINES = """Array.from(document.querySelectorAll('#large .lines .all path'), (path) =>
   [Number(path.getAttribute('stroke-width')), (path.getAttribute('d').match(/M/g) || []).length])"""
-HOVER = """document.querySelector('.lines text[data-%s="%d"]')
-  .dispatchEvent(new MouseEvent('mouseover', {bubbles: true}))"""
-DIGITS = """JSON.stringify(attention.data.walks.map(({ steps }, walk) =>
-  Object.entries(steps).map(([stage, { shape }]) => Array.from({ length: shape[0] }, (_, head) =>
-    attention.steps.cellsOf(walk, stage)(head).map((row) => row.map(({ text }) => text))))))"""
 MASKED = ("mask=causal", "head=2")
 TWELVE = ("embeddings=random", "embeddings.tokens=16", "embeddings.d_model=96", "head=12", "variant=[multi_head]")
 
@@ -114,19 +109,6 @@ def test_a_link_to_a_section_keeps_the_choice_and_a_link_with_a_choice_shows_it(
     opened.click(".walk.chosen .flow a")
     assert opened.ask("location.hash").startswith("#show=multi_head.2&query=3&at=walk-")
     assert opened.console == []
-
-
-@pytest.mark.long
-def test_lines_are_as_thick_as_weights_and_a_query_shows_its_own(opened: Tab, tmp_path: Path) -> None:
-    """Three queries that see one, two and three keys have six lines; the first gives all to itself."""
-    show(opened, tmp_path, *MASKED)
-    found = opened.ask(LINES)
-    assert sum(count for _, count in found) == 6
-    assert max(found)[1] == 1 and max(found)[0] > 2 * min(found)[0]
-    opened.ask(HOVER % ("q", 1))
-    assert sum(count for _, count in opened.ask(LINES.replace(".all", ".one"))) == 2
-    opened.ask(HOVER % ("key", 0))
-    assert sum(count for _, count in opened.ask(LINES.replace(".all", ".one"))) == 3
 
 
 @pytest.mark.long

@@ -26,13 +26,6 @@ from tests.report.render import drawings_of
 from tests.report.test_figures import HARD, tokens
 
 SLIDES = "figures.preset=slides"
-WITH_HEADS = (
-    "embeddings=random",
-    "embeddings.tokens=10",
-    "embeddings.d_model=32",
-    "mask=causal",
-    "variant=[multi_head]",
-)
 
 
 def shown_size(drawing: Drawing) -> tuple[float, float]:
@@ -101,17 +94,6 @@ def inside(drawing: Drawing) -> None:
     """Hold that all that is drawn lies within the page."""
     box, (width, height) = drawing.get_tightbbox(), drawing.get_size_inches()
     assert box.x0 >= -0.01 and box.x1 <= width + 0.01 and box.y0 >= -0.01 and box.y1 <= height + 0.01
-
-
-@pytest.mark.long
-def test_each_format_is_as_large_as_the_others() -> None:
-    drawing = drawings_of(comparison(SLIDES, "variant=[matrix]"))["weights"]
-    svg, pdf = encoded(drawing, "svg"), encoded(drawing, "pdf")
-    assert re.search(rb'<svg[^>]* width="([\d.]+)pt" height="540pt"', svg)
-    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", pdf)
-    assert box and [float(part) for part in box.groups()] == pytest.approx([959.98, 540], abs=0.01)
-    assert encoded(drawing, "pdf") == pdf
-    assert shown_size(drawing) == pytest.approx((13.333, 7.5), abs=0.01)
 
 
 def plain(views: Views, width: float) -> Drawing:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,7 @@ from attn_exp.report.flow import LETTERS, Flow
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.views import seen
 from tests.compose import comparison
-from tests.report.browser import need_chromium
 from tests.report.render import page_of
-from tests.report.tab import tab
 from tests.report.test_report import Reader, a_run
 
 MEMORY = ("embeddings=random", "embeddings.tokens=3", "embeddings.memory.tokens=5", "embeddings.d_model=12", "head=2")
@@ -148,33 +145,6 @@ def test_the_output_projection_is_a_table_where_it_is_used_alone() -> None:
     page = page_of(a_run(comparison("variant=[looped,multi_head,multi_query]", "bias=true")))
     assert re.findall(r'id="(walk-\d-[Wb]_o)"', page) == ["walk-2-W_o", "walk-2-b_o", "walk-3-W_o", "walk-3-b_o"]
     assert [page.count(f'href="#walk-{place}-W_o"') for place in (1, 2, 3)] == [0, 1, 1]
-
-
-OUTSIDE = """
-Array.from(document.querySelectorAll('.flow a'), (link) => {
-  const card = [...link.querySelectorAll('rect')].pop().getBoundingClientRect();
-  return [...link.querySelectorAll('text')].filter((text) => {
-    const box = text.getBoundingClientRect();
-    return box.left < card.left || box.right > card.right + 1 || box.bottom > card.bottom + 1;
-  }).map((text) => text.textContent);
-}).flat()
-"""
-
-
-@pytest.mark.long
-def test_words_stay_inside_their_boxes_and_a_click_leads_to_the_table(tmp_path: Path) -> None:
-    need_chromium()
-    with tab(tmp_path) as opened:
-        opened.screen(1280, 900)
-        for name, words in CASES.items():
-            page = re.sub(r"<script>.*?</script>", "", page_of(a_run(comparison(*words))), flags=re.DOTALL)
-            (tmp_path / f"{name}.html").write_text(page, encoding="utf-8")
-            opened.open(tmp_path / f"{name}.html")
-            assert opened.ask(OUTSIDE) == []
-            assert opened.console == []
-        opened.open(tmp_path / "heads.html")
-        opened.click("#walk-1 .flow a[href='#walk-1-weights']")
-        assert opened.ask("document.querySelector(':target h3').textContent").startswith("A weights")
 
 
 def walks_of(*words: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attn_exp import run
-from attn_exp.report import sentences, terminal, views
+from attn_exp.report import sentences, terminal
 from attn_exp.report.walk import axes_of, steps
 from attn_exp.runs import store
 from tests.compose import comparison
@@ -73,14 +73,6 @@ def test_rows_are_queries_and_columns_keys() -> None:
     assert found["k"].explained.formula == "K = X′ W_k" and found["q"].explained.formula == "Q = X W_q"
     names = [text.get_text() for text in drawings_of(comparison(*MEMORY))["weights"].axes[0].texts]
     assert "key (memory)" in names
-
-
-def test_a_token_has_one_label_as_query_and_as_key() -> None:
-    problem = comparison(*PAST).problem
-    assert views.labels(problem) == (("the#3", "mat"), ("the#1", "cat", "the#3", "mat"))
-    found = {step.stage: step for step in steps(comparison(*PAST), "matrix")}
-    assert found["x"].tables[0].rows == ("the#1", "cat", "the#3", "mat")
-    assert found["q"].explained.formula == "Q = X_new W_q" and found["k"].explained.formula == "K = X W_k"
 
 
 def test_metrics_that_need_one_sequence_say_why_they_are_blank() -> None:

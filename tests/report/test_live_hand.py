@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import shlex
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from attn_exp.forms.trace import Trace
-from tests.compose import comparison
 from tests.report.live_page import CELLS, show, table, type_into
 from tests.report.tab import DRAWN, Tab
 
@@ -24,7 +16,6 @@ X = "#walk-1-x tbody tr:nth-child(%d) td:nth-child(%d)"
 FIRST_X = "attention.live.now.x[0][0]"
 NUDGE = ".nudge button:nth-of-type(%d)"
 BOXES = "Array.from(document.querySelectorAll('.nudge button'), (one) => one.getBoundingClientRect().toJSON())"
-EDGE = "document.querySelector('%s').getBoundingClientRect().%s"
 STILL = "document.querySelectorAll('.still, .of-run, ins').length"
 NOW = "JSON.stringify(attention.live.now, (_, value) => (Object.is(value, -0) ? '-0' : value))"
 
@@ -122,38 +113,6 @@ def test_variants_that_part_lose_their_letter(opened: Tab, tmp_path: Path) -> No
     assert table(opened)["same_as", "unscaled"][:2] == ("A", "B")
     type_into(opened, 0, "1")
     assert table(opened)["same_as", "unscaled"][:2] == ("A", "A")
-
-
-def weights_of(trace: Trace) -> np.ndarray[Any, Any]:
-    assert trace.weights is not None
-    return trace.weights
-
-
-@pytest.mark.parametrize("mask", ["none", "[causal,window]"])
-def test_large_pictures_of_weights_are_drawn_anew_as_the_program_draws_them(
-    opened: Tab, tmp_path: Path, mask: str
-) -> None:
-    words = ("variant=[matrix,multi_head]", "embeddings=random", "embeddings.tokens=20", f"mask={mask}", "head=2")
-    show(opened, tmp_path, *words)
-    sources = "Array.from(document.querySelectorAll('#overview canvas'), (canvas) => canvas.toDataURL())"
-    first, (top, power) = opened.ask(sources), opened.ask("[attention.data.top, attention.data.power]")
-    for cell, text in ((0, "2.5"), (9, "-3")):
-        type_into(opened, cell, text)
-    new = opened.ask(sources)
-    assert len(new) == len(first) == 3
-    assert opened.ask("document.querySelector('#large canvas').toDataURL()") == new[0]
-    traces = comparison(*shlex.split(opened.ask("attention.live.line()"))[3:]).traces
-    heads = [head for trace in traces.values() for head in weights_of(trace)]
-    for source, weights in zip(new, heads, strict=True):
-        picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))).convert("RGBA"))
-        opacity = np.round(255 * 0.85 * np.minimum(1, weights / top) ** power)
-        shut = np.isneginf(np.where(weights == 0, -np.inf, 0)) if mask != "none" else np.zeros(weights.shape, bool)
-        assert np.abs(picture[..., 3] - np.where(shut, 70, opacity)).max() <= 1
-        strong = opacity > 100
-        assert np.abs(picture[strong][:, :3].astype(int) - (43, 124, 192)).max(initial=0) <= 2
-    opened.click(".changed button")
-    assert opened.ask(sources) == first
-    assert opened.console == []
 
 
 """Runs whose settings say how an array is drawn: a command takes that back first, which a file has no way to say."""

@@ -103,14 +103,3 @@ def test_its_own_parts_work(name: str, pages: dict[str, Path], reader: Tab) -> N
     assert reader.console == []
     assert reader.ask("getComputedStyle(document.body).maxWidth") != "none"
     assert reader.ask(OWN_SCRIPT.get(name, "true"))
-
-
-@pytest.mark.long
-def test_cells_are_coloured_by_their_share(pages: dict[str, Path], reader: Tab) -> None:
-    reader.open(pages["report"])
-    cells = "[...document.querySelectorAll('#weights .heat td:not(:first-child), #weights tbody td')]"
-    shares = reader.ask(f"{cells}.map((cell) => [cell.textContent, getComputedStyle(cell).getPropertyValue('--w')])")
-    largest = reader.ask("attention.data.top")
-    assert len(shares) >= 9
-    for text, share in shares:
-        assert float(share or 0) == pytest.approx(float(text) / largest, abs=0.03)  # few weights: colour is in step
