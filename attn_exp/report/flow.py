@@ -58,7 +58,7 @@ class Box(NamedTuple):
     """A stage: its symbol and a word beside it, its size, and where its middle and its top are.
 
     `heads` is how many matrices of this size there are, and `parts` into how many heads its columns part; `lines` stand
-    below a `heading` instead of the size. `href` leads to its table.
+    below its word instead of the size. `href` leads to its table.
     """
 
     name: str
@@ -71,7 +71,6 @@ class Box(NamedTuple):
     width: int
     heads: int = 1
     parts: int = 1
-    heading: str = ""
     lines: tuple[str, ...] = ()
     href: str = ""
     top: int = 0
@@ -205,7 +204,7 @@ def source(step: Step, middle: int, settled: Settled) -> Box:
     if not marks:
         return plain
     note = shortened(f"+ {', '.join(marks)}", INSIDE)
-    return plain._replace(heading=plain.word, lines=(plain.size, note))
+    return plain._replace(lines=(plain.size, note))
 
 
 def projection(by: Mapping[str, Step], name: str, middle: int) -> Box:
@@ -225,7 +224,7 @@ def side(plain: Box, split: Splitting, note: str) -> Box:
     made = "mean →" if pooled > 1 else "→" if plain.heads > 8 else "→ head"
     lines = [f"{part} {made} {head + 1}" for head, part in parts.items()]
     below, heading = [*few(lines), *filter(None, [note])], shortened(f"{plain.heads} of {plain.size}", INSIDE - 12)
-    return plain._replace(heading=heading, lines=tuple(shortened(line, INSIDE) for line in below))
+    return plain._replace(word=heading, lines=tuple(shortened(line, INSIDE) for line in below))
 
 
 def side_by_side(context: Box) -> Box:
@@ -233,7 +232,7 @@ def side_by_side(context: Box) -> Box:
     many, width = context.heads, context.columns
     lines = [f"head {head + 1} → {columns(head, width)}" for head in range(many)]
     return context._replace(
-        name=TOGETHER, symbol="C", word="side by side", heading="side by side", columns=many * width,
+        name=TOGETHER, symbol="C", word="side by side", columns=many * width,
         heads=1, parts=many, lines=tuple(few(lines)),
     )  # fmt: skip
 
@@ -340,7 +339,7 @@ def box_shapes(box: Box) -> Iterator[Shape]:
     left = 7 if box.lines or len(box.size) > 9 else 40
     if left == 40:
         yield from icon(box)
-    heading = Text(x + left, y + LINE + 1, box.heading or box.word, LETTERS, colour=INK, symbol=box.symbol)
+    heading = Text(x + left, y + LINE + 1, box.word, LETTERS, colour=INK, symbol=box.symbol)
     yield heading
     yield from (
         Text(x + left, heading.y + LINE * place, text, LETTERS, colour=INK) for place, text in enumerate(lines, start=1)

@@ -170,5 +170,3 @@ def test_axe_finds_nothing_however_slight(words: tuple[str, ...], tmp_path: Path
 
 A4, MARGINS, DOTS = (8.27, 11.69), 0.79, 96
 """Inches of the paper and of both margins, and how many dots of a page one inch holds."""
-
-"""How many pages a report may take for each page that its contents would fill."""
