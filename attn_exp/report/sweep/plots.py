@@ -313,6 +313,7 @@ def in_panels(panels: Sequence[Panel], across: int, high: float, width: float, h
         row, column = divmod(place, across)
         x = with_numbers(along, [stroke.x for stroke in strokes], 0.4 * (each - 0.7))
         y = with_numbers(upward, [stroke.y for stroke in strokes], high)
+        y = y._replace(ticks=y.ticks._replace(names=tuple(fitted(name, 0.5 * each, 7.5) for name in y.ticks.names)))
         left = widest(y.ticks.names, 7.5) + 0.12 + (LINE if y.name else 0)
         box = Box(each * column + left, legend + above + row * (above + high + BELOW), each - left - 0.12, high)
         unnamed = tuple(stroke._replace(label="") for stroke in strokes)
