@@ -149,14 +149,9 @@ def answer(words: Sequence[str]) -> int:
     """Run what the settings and options describe, and return the exit code."""
     from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
-    asked = command_line.understood(words)
-    match asked:
+    match command_line.understood(words):
         case command_line.Once(config, repeat):
             return execute(config, repeat)
-        case command_line.ManyByHydra():
-            from attn_exp.runs import execution  # noqa: PLC0415 - only these sweeps need it here
-
-            return command_line.launch(asked, execution.check, execute)
         case command_line.Many(words, folders):
             return execute_many(words, folders)
         case command_line.Help(folders):

@@ -11,11 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from hydra import __version__ as version
 from hydra._internal.utils import _get_completion_help
-from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.types import RunMode
 from omegaconf import Container, DictConfig, OmegaConf
 
 from attn_exp.config.choices import group_names
@@ -24,16 +20,14 @@ from attn_exp.config.compose import (
     check_folders,
     composed,
     composed_once,
-    plain,
     register_schema,
     repeat_command,
 )
-from attn_exp.config.hydra_errors import HYDRAS_SWEEPS, check_hydra_words, in_users_words, what_hydra_stumbles_over
+from attn_exp.config.hydra_errors import check_hydra_words, what_hydra_stumbles_over
 from attn_exp.config.loader import environment, opened
-from attn_exp.config.schema import Config, read_config
-from attn_exp.config.spelling import Repeat, known_to_hydra
+from attn_exp.config.schema import Config
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
-from attn_exp.own_code import mark_named
 
 OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--help", "-h"), {"action": "store_true", "help": "Application's help"}),
@@ -106,10 +100,6 @@ class Many(NamedTuple):
     folders: tuple[str, ...]
 
 
-class ManyByHydra(Many):
-    """A sweep by a sweeper or a launcher of Hydra's own, which calls a function for each of its jobs."""
-
-
 class Help(NamedTuple):
     """The page of `--help`, with the choices of users' own folders of YAML."""
 
@@ -143,8 +133,7 @@ def understood(words: Sequence[str]) -> Asked:
         return Help(folders)
     if given.multirun:
         check_choices(given.overrides, folders)
-        hydras = any(word.startswith(HYDRAS_SWEEPS) for word in given.overrides)
-        return (ManyByHydra if hydras else Many)(tuple(given.overrides), folders)
+        return Many(tuple(given.overrides), folders)
     if given.cfg or given.info or given.hydra_help or given.shell_completion:
         return Said(shown_by_hydra(given, folders))
     return Once(composed(given.overrides, folders), repeat_command(given.overrides, folders))
@@ -232,54 +221,3 @@ def configuration(composed: DictConfig, package: str | None, resolve: bool) -> s
         OmegaConf.resolve(part)
     head = "" if part is composed else f"# @package {package}\n"
     return head + OmegaConf.to_yaml(part).removesuffix("\n")
-
-
-def launch(asked: ManyByHydra, check: Callable[[Config], object], run: Callable[[Config, Repeat], int]) -> int:
-    """Let a sweeper or a launcher of Hydra's own call `run` for each of its jobs; return the largest exit code.
-
-    `check` is called first, with the settings of the first job.
-
-    Raises:
-        Exception: the first error of a job, after the last one; Hydra never sees it and prints nothing of its own.
-    """
-    codes, errors = [0], list[Exception]()
-
-    def settings(composed: DictConfig) -> Config:
-        return read_config(mark_named(plain(composed), asked.words))
-
-    def job(composed: DictConfig) -> None:
-        try:
-            codes.append(run(settings(composed), repeat_command(list(HydraConfig.get().overrides.task), asked.folders)))
-        except Exception as error:
-            errors.append(error)
-
-    words = [*map(known_to_hydra, asked.words), "hydra.mode=MULTIRUN"]
-    register_schema()
-    with in_users_words(), opened(asked.folders, asked.words) as hydra, environment(words):
-        check_choices(asked.words, asked.folders)
-        check(settings(composed_once(first_job(asked.words, hydra.config_loader))))  # before Hydra makes a folder
-        composed_once(words, RunMode.MULTIRUN)
-        hydra.multirun("config", job, words)
-    if errors:
-        raise errors[0]
-    return max(codes)
-
-
-def first_job(words: Sequence[str], loader: ConfigLoader) -> list[str]:
-    """Return the words of the first job: of several values the first."""
-    overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
-    return [
-        first_value(override) if override.is_sweep_override() else str(override.input_line) for override in overrides
-    ]
-
-
-def first_value(override: Override) -> str:
-    """Return the word that gives a key the first of its values.
-
-    Raises:
-        UserError: there is none.
-    """
-    value = next(override.sweep_string_iterator(), None)
-    if value is None:
-        raise UserError(f"{override.input_line}: no value matches")
-    return f"{override.get_key_element()}={value}"

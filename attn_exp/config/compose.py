@@ -51,8 +51,7 @@ def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True
 
 def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> dict[str, Any]:
     """Return the plain values of a configuration, before anything checks them."""
-    if typed:
-        check_hydra_words(words)
+    check_hydra_words(words)
     check_folders(folders)
     register_schema()
     with opened(folders, words), environment(words if typed else ()):

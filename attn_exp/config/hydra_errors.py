@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import get_type_hints
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -23,7 +22,6 @@ from omegaconf.errors import (
 )
 from yaml import MarkedYAMLError, YAMLError
 
-from attn_exp import registry
 from attn_exp.config.choices import choices, groups
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, first_line, unknown
@@ -43,13 +41,14 @@ SAYS_OTHERWISE = {
     "nhead": "head",
     "num_kv_heads": "kv_head",
     "is_causal": "mask=causal",
-    "dim": "embeddings.d_model",
     "form": "variant",
     "softmax_scale": "scale",
+    **dict.fromkeys(
+        ("dim", "dimension", "dimensions", "width", "size", "d", "embed_dim", "hidden_size", "n_embd"),
+        "embeddings.d_model",
+    ),
 }
 """What other libraries call a setting, and what it is called here."""
-WIDTHS = ("dimension", "dim", "dimensions", "width", "size", "d", "embed_dim", "hidden_size", "n_embd")
-"""What others call how many numbers the vector of a token has."""
 ARRAY = re.compile(r"[Wb]_[qkvo]")
 PLACE = re.compile(r"([\w.]+?)((?:\[\d+\])+)=(.*)", re.DOTALL)
 
@@ -94,7 +93,7 @@ def worded(error: Exception) -> str:
             return message
         if isinstance(cause, ConfigKeyError | ConfigAttributeError) and isinstance(cause.parent_node, DictConfig):
             return missing_key(str(cause.full_key), cause.parent_node)
-    merging = isinstance(error, HydraException) and ("Error merging override" in str(error) or "In '" in str(error))
+    merging = isinstance(error, HydraException) and re.match("Error merging override|In '", str(error))
     return unmerged(error) if merging else name_setting(error)
 
 
@@ -108,17 +107,19 @@ def name_setting(error: Exception) -> str:
     return first_line(error)
 
 
+REWORDED = {
+    r"(?s)(?:Ambiguous value|Sweep parameters)[^']*'([^']*)'": "{0}: to run several values, sweep with -m {0}; "
+    "for one list write brackets",
+    r"Multiple values for (\w+)": "{0} has a choice already; write {0}=... without the +",
+    r"(?s).*An item is already at '([^']*)'": "{0} has a value already; write {0}=... without the +",
+}
+"""Messages of Hydra's that quote one word, and what each means for its user."""
+
+
 def reworded(message: str) -> str:
-    """Say what a message of Hydra's that quotes one word means for its user; nothing for messages clear enough."""
-    word = message.split("'")[1] if message.count("'") > 1 else ""
-    if "Ambiguous value" in message or "requires --multirun" in message:
-        return f"{word}: to run several values, sweep with -m {word}; for one list write brackets"
-    if message.startswith("Multiple values for "):
-        group = message.removeprefix("Multiple values for ").partition(".")[0]
-        return f"{group} has a choice already; write {group}=... without the +"
-    if "An item is already at" in message:
-        return f"{word} has a value already; write {word}=... without the +"
-    return ""
+    """Return the message in the user's words, or an empty text if it is clear enough."""
+    found = ((re.match(pattern, message), said) for pattern, said in REWORDED.items())
+    return next((said.format(match[1]) for match, said in found if match), "")
 
 
 def missing_choice(error: MissingConfigException) -> str:
@@ -137,13 +138,9 @@ def unmerged(error: Exception) -> str:
 
 
 def missing_key(key: str, parent: DictConfig) -> str:
-    """Name the keys beside one that does not exist."""
+    """Name what was perhaps meant by a key that does not exist: a setting elsewhere, or one beside it."""
     prefix = key.rpartition(".")[0]
-    return unknown_setting(key, [f"{prefix}.{name!s}".lstrip(".") for name in parent if name != "hydra"])
-
-
-def unknown_setting(key: str, beside: Sequence[str]) -> str:
-    """Say that there is no such setting, and what was perhaps meant: one of those beside it, or one elsewhere."""
+    beside = [f"{prefix}.{name!s}".lstrip(".") for name in parent if name != "hydra"]
     meant = intended(key)
     return f"unknown setting {key!r}; did you mean {meant}?" if meant else unknown(key, beside, "setting")
 
@@ -153,25 +150,17 @@ def intended(key: str) -> str:
     section, _, name = key.rpartition(".")
     if section in ("projections", "projections.given") and ARRAY.fullmatch(name):
         return f"+projections.given.{name}=[[...]]"
-    if section == "embeddings" and name in WIDTHS:
-        return "embeddings.d_model"
-    if section == "embeddings":
-        return SAYS_OTHERWISE.get(name, name if name in {field.name for field in fields(Config)} else "")
-    if section:
+    if section not in ("", "embeddings"):
         return ""
-    if name in SAYS_OTHERWISE:
-        return SAYS_OTHERWISE[name]
     choice = next((f"{group}={name}" for group, names in groups().items() if name in names and name != "none"), "")
-    return choice or home(name)
+    return SAYS_OTHERWISE.get(name) or choice or home(name)
 
 
 def home(name: str) -> str:
-    """Return the whole name of a setting that stands in a section, or nothing."""
-    hints = get_type_hints(Config)
-    sections = {key: kind for key, kind in hints.items() if is_dataclass(kind)}
-    return next(
-        (f"{key}.{name}" for key, kind in sections.items() if name in {field.name for field in fields(kind)}), ""
-    )
+    """Return the whole name of a setting of the run or of one of its sections, or nothing."""
+    sections = {f"{key}.": kind for key, kind in get_type_hints(Config).items() if is_dataclass(kind)}
+    places = {"": Config, **sections}
+    return next((place + name for place, kind in places.items() if name in {one.name for one in fields(kind)}), "")
 
 
 def unread(word: str) -> str:
@@ -192,9 +181,7 @@ def causes(error: BaseException | None) -> list[BaseException]:
 
 # Settings of Hydra's own
 
-HYDRAS_SWEEPS = ("hydra/sweeper=", "hydra/launcher=")
-ENGINES = Path(__file__).parent.parent / "sweeps" / "engines"
-ON_ENGINES = "sweeps run on sweep.engine; choose one of {engines}, or hydra/sweeper=basic for Hydra's own sweep"
+ON_ENGINES = "sweeps run on sweep.engine, such as process or dask; --help lists them"
 FOLDERS = "runs and sweeps are written to output_dir; choose another with output_dir=FOLDER"
 INSTEAD = {
     "hydra/launcher": ON_ENGINES,
@@ -212,18 +199,13 @@ NOTHING = "settings of hydra are not read here"
 
 
 def check_hydra_words(words: Sequence[str]) -> None:
-    """Refuse settings of Hydra's own that would change nothing here, and say what does what they ask for.
-
-    With `hydra/sweeper=basic` or `hydra/launcher=basic`, Hydra runs a sweep itself and reads those of its sweeps.
+    """Refuse settings of Hydra's own, which would change nothing here, and say what does what they ask for.
 
     Raises:
         UserError: the first such word.
     """
-    by_hydra = any(word.startswith(HYDRAS_SWEEPS) and word.endswith("=basic") for word in words)
     for word in words:
-        key = word.partition("=")[0].lstrip("+~")
-        is_read = by_hydra and key.startswith(("hydra/sweeper", "hydra/launcher", "hydra.sweep"))
-        if key.startswith(("hydra.", "hydra/")) and "_target_" not in key and not is_read:
-            engines = ", ".join(registry.names([str(ENGINES)], without=("engine",)))
+        key = word.lstrip("+~")
+        if key.startswith(("hydra.", "hydra/")):
             instead = next((said for start, said in INSTEAD.items() if key.startswith(start)), NOTHING)
-            raise UserError(f"{word}: {instead.format(engines=engines)}")
+            raise UserError(f"{word}: {instead}")

@@ -9,10 +9,13 @@ from typing import Annotated, Any
 
 from attn_exp.config.fields import array_or, by_name, optional, section
 from attn_exp.config.kinds import (
+    ANY_TEXT,
+    ARRAYS,
     AS_IS,
+    SHAPE,
+    TEXT_OR_WORDS,
+    TOKEN_NAMES,
     Kind,
-    any_text,
-    arrays,
     at_least,
     choice,
     is_whole,
@@ -20,9 +23,6 @@ from attn_exp.config.kinds import (
     list_of_numbers,
     mapping_of,
     refuse,
-    shape,
-    text_or_words,
-    token_names,
 )
 
 LARGEST_LEGACY_SEED = 2**32 - 1
@@ -56,7 +56,7 @@ class Draw:
     """
 
     distribution: Annotated[str, choice(*DISTRIBUTIONS)]
-    shape: Annotated[tuple[int, ...], shape()]
+    shape: Annotated[tuple[int, ...], SHAPE]
     generator: str | None = None
     seed: int | None = None
     legacy_seed: Annotated[int, at_least(0, most=LARGEST_LEGACY_SEED)] | None = None
@@ -101,7 +101,7 @@ class Embeddings:
     cross attention.
     """
 
-    tokens: Annotated[tuple[str, ...] | int | str, token_names()] | None = None
+    tokens: Annotated[tuple[str, ...] | int | str, TOKEN_NAMES] | None = None
     vectors: Array = None
     d_model: Annotated[int, at_least(1)] | None = None
     distribution: Annotated[str, choice(*DISTRIBUTIONS)] | None = None
@@ -110,7 +110,7 @@ class Embeddings:
     generator: str | None = None
     seed: int | None = None
     file: str | None = None
-    text: Annotated[str | tuple[str, ...], text_or_words()] | None = None
+    text: Annotated[str | tuple[str, ...], TEXT_OR_WORDS] | None = None
     array: str | None = None
     columns: bool = False
     q: Array = None
@@ -142,8 +142,8 @@ class Projections:
     names: Annotated[Mapping[str, str | None], mapping_of(AS_IS, *PROJECTIONS)] = field(default_factory=dict)
     spread: float | None = None
     columns: bool = False
-    given: Annotated[Mapping[str, Any], arrays()] = field(default_factory=dict)
-    printed: Annotated[Mapping[str, Any], arrays()] = field(default_factory=dict)
+    given: Annotated[Mapping[str, Any], ARRAYS] = field(default_factory=dict)
+    printed: Annotated[Mapping[str, Any], ARRAYS] = field(default_factory=dict)
     distribution: Annotated[str, choice(*DISTRIBUTIONS)] | None = None
     low: float | None = None
     high: float | None = None
@@ -173,7 +173,7 @@ class Model:
 
     family: str | None = None
     path: str | None = None
-    text: Annotated[str, any_text()] | None = None
+    text: Annotated[str, ANY_TEXT] | None = None
     tokens: Annotated[tuple[int, ...], list_of_numbers(at_least(0), "token ids, such as [101,7592,102]")] | None = None
     patches: str | None = None
     layer: Annotated[int, at_least(0)] = 0

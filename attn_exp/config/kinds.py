@@ -63,10 +63,8 @@ NUMBER = accepting(is_finite, "a finite number", float)
 TEXT = accepting(lambda value: isinstance(value, str), "a word")
 
 
-def any_text() -> Kind:
-    """Take a text, whatever it looks like: a number or a switch is what was typed."""
-    return accepting(lambda value: isinstance(value, str | int | float), "a text, in quotes where it has commas", shown)
-
+ANY_TEXT = accepting(lambda value: isinstance(value, str | int | float), "a text, in quotes where it has commas", shown)
+"""A text, even one that looks like a number or a switch."""
 
 AT_LEAST_0 = "a whole number of at least 0"
 LARGEST = 2**63 - 1
@@ -86,9 +84,8 @@ def at_least(least: int, expected: str = "", most: int | None = LARGEST, endless
     return Kind(read, takes, endless)
 
 
-def any_seed() -> Kind:
-    """Take whole numbers; `read` refuses those below 0 where the generator takes none."""
-    return accepting(is_whole, AT_LEAST_0)
+ANY_SEED = accepting(is_whole, AT_LEAST_0)
+"""A whole number; those below 0 are refused later, if the generator takes none."""
 
 
 def above(bound: float) -> Kind:
@@ -96,9 +93,7 @@ def above(bound: float) -> Kind:
     return accepting(lambda value: is_finite(value) and value > bound, f"a number above {bound:g}", float)
 
 
-def from_zero() -> Kind:
-    """Take finite numbers of at least 0."""
-    return accepting(lambda value: is_finite(value) and value >= 0, "a number of at least 0", float)
+FROM_ZERO = accepting(lambda value: is_finite(value) and value >= 0, "a number of at least 0", float)
 
 
 def between(least: float, most: float) -> Kind:
@@ -118,28 +113,20 @@ def choice(*choices: str) -> Kind:
     return Kind(read, " or ".join(choices))
 
 
-def multiplier() -> Kind:
-    """Take true, false, or a multiplier."""
-    return accepting(
-        lambda value: isinstance(value, bool) or is_finite(value),
-        "true, false, or the multiplier as a number",
-        lambda value: value if isinstance(value, bool) else float(value),
-    )
-
-
-def file_name() -> Kind:
-    """Take a name that a folder may have everywhere, or none."""
-    return accepting(
-        lambda value: isinstance(value, str) and bool(re.fullmatch(r"(\w([\w. -]*[\w-])?)?", value)),
-        "a folder's name of letters, digits, dots and dashes",
-    )
-
-
-def folder() -> Kind:
-    """Take a path that is not empty."""
-    return accepting(
-        lambda value: isinstance(value, str) and bool(value.strip()), "a folder, such as outputs, or . for this one"
-    )
+MULTIPLIER = accepting(
+    lambda value: isinstance(value, bool) or is_finite(value),
+    "true, false, or the multiplier as a number",
+    lambda value: value if isinstance(value, bool) else float(value),
+)
+FILE_NAME = accepting(
+    lambda value: isinstance(value, str) and bool(re.fullmatch(r"(\w([\w. -]*[\w-])?)?", value)),
+    "a folder's name of letters, digits, dots and dashes",
+)
+"""A name that a folder may have on every system, or none."""
+FOLDER = accepting(
+    lambda value: isinstance(value, str) and bool(value.strip()), "a folder, such as outputs, or . for this one"
+)
+ARRAYS = accepting(lambda value: isinstance(value, Mapping), "arrays by their names, such as W_q: [[1]]")
 
 
 def words_of(*choices: str) -> Kind:
@@ -165,53 +152,44 @@ def read_texts(value: Any, key: str) -> tuple[str, ...]:
 TEXTS = Kind(read_texts, "a list of words")
 
 
-def words() -> Kind:
-    """Take one word or several; `none` is no word at all."""
-
-    def read(value: Any, key: str) -> tuple[str, ...]:
-        several = (value,) if isinstance(value, str) else () if value is None else read_texts(value, key)
-        return tuple(word for word in several if word != "none")
-
-    return Kind(read, "a word, or a list of words")
+def read_words(value: Any, key: str) -> tuple[str, ...]:
+    """Read one word or several; `none` is no word at all."""
+    several = (value,) if isinstance(value, str) else () if value is None else read_texts(value, key)
+    return tuple(word for word in several if word != "none")
 
 
+WORDS = Kind(read_words, "a word, or a list of words")
 TOKEN_FILES = (".txt", ".csv", ".tsv", ".json", ".npz")
+TOKENS = "a list of names, how many, or a file of them"
 
 
-def token_names() -> Kind:
-    """Take a list of names, how many there are, or a file of them."""
-    takes = "a list of names, how many, or a file of them"
-
-    def read(value: Any, key: str) -> tuple[str, ...] | int | str:
-        if isinstance(value, str) and value.lower().endswith(TOKEN_FILES):
-            return value
-        if isinstance(value, bool | float):
-            refuse(value, key, takes)
-        if not isinstance(value, int):
-            return read_texts(value, key) or refuse(value, key, "at least one name")
-        return int(at_least(1).read(value, key))
-
-    return Kind(read, takes)
+def read_tokens(value: Any, key: str) -> tuple[str, ...] | int | str:
+    """Read a list of names, how many there are, or a file of them."""
+    if isinstance(value, str) and value.lower().endswith(TOKEN_FILES):
+        return value
+    if isinstance(value, bool | float):
+        refuse(value, key, TOKENS)
+    if not isinstance(value, int):
+        return read_texts(value, key) or refuse(value, key, "at least one name")
+    return int(at_least(1).read(value, key))
 
 
+TOKEN_NAMES = Kind(read_tokens, TOKENS)
 NESTED = re.compile(r"\s*\[.*(\[|,\s*)\[.*\]\s*")
 """A list of lists, as somebody may write several sentences."""
+SENTENCE = "a text, such as 'she likes hot coffee', or a list of words"
 
 
-def text_or_words() -> Kind:
-    """Take a text, or a list of its words."""
-    takes = "a text, such as 'she likes hot coffee', or a list of words"
+def read_sentence(value: Any, key: str) -> str | tuple[str, ...]:
+    """Read a text, or a list of its words."""
+    if isinstance(value, list | tuple):
+        return read_texts(value, key)
+    if isinstance(value, str) and NESTED.fullmatch(value):
+        refuse(value, key, "one sentence; -m runs several, as in -m 'embeddings.text=the cat,a dog'")
+    return refuse(value, key, SENTENCE) if isinstance(value, bool | Mapping) or value is None else str(value)
 
-    def read(value: Any, key: str) -> str | tuple[str, ...]:
-        if isinstance(value, list | tuple):
-            return read_texts(value, key)
-        if isinstance(value, str) and NESTED.fullmatch(value):
-            refuse(value, key, "one sentence; -m runs several, as in -m 'embeddings.text=the cat,a dog'")
-        if isinstance(value, bool | Mapping) or value is None:
-            refuse(value, key, takes)
-        return str(value)
 
-    return Kind(read, takes)
+TEXT_OR_WORDS = Kind(read_sentence, SENTENCE)
 
 
 def list_of(kind: Kind) -> Kind:
@@ -226,27 +204,13 @@ def list_of(kind: Kind) -> Kind:
     return Kind(read, f"a list; each {kind.takes}")
 
 
-def list_or_none(kind: Kind) -> Kind:
-    """Take a list, each item of that kind, or None."""
-    several = list_of(kind)
-    return Kind(lambda value, key: None if value is None else several.read(value, key), several.takes)
+def read_shape(value: Any, key: str) -> tuple[int, ...]:
+    """Read how many rows and columns a matrix has; axes before them make several such matrices."""
+    sizes: tuple[int, ...] = list_of(at_least(1)).read(value, key)
+    return sizes if len(sizes) > 1 else refuse(value, key, SHAPE.takes)
 
 
-def arrays() -> Kind:
-    """Take arrays by their names; the problem checks both."""
-    return accepting(lambda value: isinstance(value, Mapping), "arrays by their names, such as W_q: [[1]]")
-
-
-def shape() -> Kind:
-    """Take how many rows and columns a matrix has; axes before them make several such matrices."""
-
-    def read(value: Any, key: str) -> tuple[int, ...]:
-        sizes: tuple[int, ...] = list_of(at_least(1)).read(value, key)
-        if len(sizes) < 2:
-            raise UserError(f"{key}={list(sizes)}: expected rows and columns, such as [3,4]")
-        return sizes
-
-    return Kind(read, "rows and columns, such as [3,4]")
+SHAPE = Kind(read_shape, "rows and columns, such as [3,4]")
 
 
 def list_of_numbers(kind: Kind, expected: str) -> Kind:

@@ -9,21 +9,21 @@ from typing import Annotated, Any, get_type_hints
 from attn_exp.config.fields import array_or, kind_of, optional, read_fields
 from attn_exp.config.inputs import DRAWS, STREAMS, Draw, Embeddings, Model, Projections, or_left
 from attn_exp.config.kinds import (
+    ANY_SEED,
     AT_LEAST_0,
+    FILE_NAME,
     FLAG,
+    FOLDER,
+    FROM_ZERO,
+    MULTIPLIER,
     NUMBER,
+    WORDS,
     Says,
-    any_seed,
     at_least,
     between,
     choice,
-    file_name,
-    folder,
-    from_zero,
     mapping_of,
-    multiplier,
     refuse,
-    words,
     words_of,
 )
 
@@ -38,9 +38,9 @@ class Variant:
 
     form: str
     head: Annotated[int, at_least(1)] | None = None
-    scale: Annotated[bool | float, multiplier()] | None = None
+    scale: Annotated[bool | float, MULTIPLIER] | None = None
     output_projection: bool = False
-    mistake: Annotated[tuple[str, ...], words()] | None = None
+    mistake: Annotated[tuple[str, ...], WORDS] | None = None
     kv_head: Annotated[int, at_least(1)] | None = None
     align: Annotated[str, choice(*ALIGN)] | None = None
     mask: Mapping[str, Any] | None = None
@@ -125,21 +125,19 @@ class Figures:
     ) = None
     font: Annotated[str, Says("font of their text", "the preset's")] | None = None
     font_size: Annotated[float, between(4, 48), Says("size of their text in points", "the preset's")] | None = None
-    only: Annotated[tuple[str, ...], words(), Says("figures to draw, such as weights or [flow,weights]", "all")] = ()
+    only: Annotated[tuple[str, ...], WORDS, Says("figures to draw, such as weights or [flow,weights]", "all")] = ()
 
 
 @dataclass(frozen=True)
 class Matters:
     """From how much on a difference of a metric matters: a sweep says from which value of a setting on it is larger."""
 
-    entropy: Annotated[float, from_zero(), Says("a difference in the entropy below this, in nats, does not matter")] = (
-        0.1
-    )
+    entropy: Annotated[float, FROM_ZERO, Says("a difference in the entropy below this, in nats, does not matter")] = 0.1
     largest_weight: Annotated[
-        float, from_zero(), Says("a difference in the largest weight below this does not matter")
+        float, FROM_ZERO, Says("a difference in the largest weight below this does not matter")
     ] = 0.05
-    shift: Annotated[float, from_zero(), Says("a difference in the shift below this does not matter")] = 0.1
-    cosine: Annotated[float, from_zero(), Says("a difference in the cosine below this does not matter")] = 0.05
+    shift: Annotated[float, FROM_ZERO, Says("a difference in the shift below this does not matter")] = 0.1
+    cosine: Annotated[float, FROM_ZERO, Says("a difference in the cosine below this does not matter")] = 0.05
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ class Sweep:
     cluster of `engine`. `chunk` is how many points a worker takes at once; None chooses.
     """
 
-    name: Annotated[str, file_name(), Says("name of its folder", "made from the settings")] = ""
+    name: Annotated[str, FILE_NAME, Says("name of its folder", "made from the settings")] = ""
     zip: Annotated[tuple[str, ...], Says("keys whose values move together, such as [head,seed]")] = ()
     skip: Annotated[str, Says('leaves out points for which it holds, such as "head > d_model"')] = ""
     dry_run: Annotated[bool, Says("true: show axes, points and the time, and run nothing")] = False
@@ -183,7 +181,7 @@ class Config:
             "`none`"
         ),
     ] = field(default_factory=Projections)
-    seed: Annotated[int, any_seed(), Says("whole number that drives every random array")] = 0
+    seed: Annotated[int, ANY_SEED, Says("whole number that drives every random array")] = 0
     generator: Annotated[
         str, Says("what draws random arrays: streams (one for each array), or one for all: {generator}")
     ] = STREAMS
@@ -204,12 +202,12 @@ class Config:
     ] = 0
     scale: Annotated[
         bool | float,
-        or_left(multiplier()),
+        or_left(MULTIPLIER),
         Says("true: divide the scores by sqrt(d_head); false: do not; a number: multiply by it"),
     ] = True
     bias: Annotated[bool, or_left(FLAG), Says("true: add biases in the projections")] = False
     mistake: Annotated[
-        tuple[str, ...], words(), Says("mistakes to make, one or several, such as [no_scale,causal_strict]", "none")
+        tuple[str, ...], WORDS, Says("mistakes to make, one or several, such as [no_scale,causal_strict]", "none")
     ] = ()
     kv_head: (
         Annotated[
@@ -236,19 +234,17 @@ class Config:
     position: Mapping[str, Any] = field(default_factory=dict)
     normalizer: Annotated[str, Says("what turns logits into weights: {normalizer}")] = "softmax"
     convention: Annotated[str, Says("read masks as a library does: {convention}")] = "none"
-    check: Annotated[
-        tuple[str, ...], words(), Says("experiments on every variant, one or several: {check}", "none")
-    ] = ()
+    check: Annotated[tuple[str, ...], WORDS, Says("experiments on every variant, one or several: {check}", "none")] = ()
     dtype: Annotated[
         tuple[str, ...],
-        words(),
+        WORDS,
         Says(
             "types to judge every variant in, such as [float16,bfloat16]; in a sweep, the one that a point computes in",
             "float64",
         ),
     ] = ()
     metrics: Annotated[
-        tuple[str, ...], words(), Says("more numbers of every variant, such as [kl,gini,sink], or all", "none")
+        tuple[str, ...], WORDS, Says("more numbers of every variant, such as [kl,gini,sink], or all", "none")
     ] = ()
     weights: Annotated[
         str,
@@ -260,7 +256,7 @@ class Config:
     report: Annotated[Report, Says("`full`, `tables`, `none`")] = Report()
     figures: Figures = Figures()
     sweep: Sweep = Sweep()
-    output_dir: Annotated[str, folder(), Says("folder that runs are written to")] = "outputs"
+    output_dir: Annotated[str, FOLDER, Says("folder that runs are written to")] = "outputs"
     title: Annotated[str, Says("heading of the report")] = ""
     notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
     published: Annotated[tuple[Published, ...], Says("figures that a document prints, to hold the run against")] = ()

@@ -75,7 +75,7 @@ def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override
         if override.is_interval_sweep():
             reason = "an interval has no list of values; use range() or write them out"
         elif override.is_hydra_override():
-            reason = "this sweeper does not read it; for Hydra's own add hydra/sweeper=basic"
+            reason = "settings of hydra are not read here"
         elif override.is_sweep_override() and key_of(str(override.input_line)).split(".")[0] in OF_THE_WHOLE:
             reason = f"{override.key_or_group} belongs to the whole sweep and takes one value"
         elif isinstance(override._value, RangeSweep):

@@ -59,7 +59,7 @@ def added_metrics(space: Space) -> tuple[str, ...]:
     asked = set()
     for config in map(read_config, space.bases.values()):
         if set(checks.wanted(config)) - {"measures", "precision"} or config.check:
-            raise UserError("a sweep runs no check; run them one at a time, or add hydra/sweeper=basic")
+            raise UserError("a sweep runs no check; run them one at a time")
         number_types.kind(dtype_of(config))
         asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
     typed = [word.partition("=")[2] for word in space.fixed if key_of(word) == "dtype" and "$" not in word]

@@ -161,7 +161,6 @@ def hostile_yaml(here: Path) -> list[str]:
         ("notes=[mine.py:attention]",),
         ("variant.theirs.form=./mine.py:attention", "variant.theirs.form=${notes.0}", "notes=['mine.py:attention']"),
         ("-m", "seed=0,1", "sweep.engine=serial"),
-        ("-m", "seed=0,1", "hydra/sweeper=basic"),
     ],
 )
 def test_a_shared_folder_of_yaml_starts_no_code(here: Path, ran: Callable[[], bool], more: tuple[str, ...]) -> None:

@@ -263,12 +263,6 @@ def test_more_metrics_are_more_columns(tmp_path: Path, quick: Quick) -> None:
     assert "gini" in (the_sweep(tmp_path) / "report.md").read_text()
 
 
-@pytest.mark.long
-def test_hydras_own_sweeper_is_still_there(tmp_path: Path, quick: Quick) -> None:
-    quick("-m", "head=1,2", "hydra/sweeper=basic", "report=none")
-    assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 2
-
-
 def test_parquet_without_pyarrow_is_refused_before_anything_is_computed(
     tmp_path: Path, quick: Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:

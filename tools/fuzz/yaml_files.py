@@ -58,7 +58,7 @@ def attempt(seed: int) -> str | None:
             path.write_bytes(file(chance, group))
             words.append(f"{group}={chance.choice((name, name, f'[{name},matrix]'))}")
         if chance.random() < 0.2:
-            words = ["-m", *words, "seed=0,1", chance.choice(("sweep.engine=serial", "hydra/sweeper=basic"))]
+            words = ["-m", *words, "seed=0,1", "sweep.engine=serial"]
         if chance.random() < 0.2:
             words += ["--cfg", "job", *chance.choice(([], ["--resolve"]))]
         return fallen(["--config-dir", "yaml", *words, "report=none", "output_dir=out"], inside, outside)

@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.kinds import FLAG, at_least, list_or_none, one_or_several, words
+from attn_exp.config.fields import optional
+from attn_exp.config.kinds import FLAG, WORDS, at_least, list_of, one_or_several
 from attn_exp.errors import UserError, brief, shown
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
@@ -29,8 +30,8 @@ class Padding(Mask):
     """
 
     lengths: Annotated[Sequence[int] | int, one_or_several(at_least(0), "whole numbers of at least 0")]
-    tokens: Annotated[tuple[str, ...], words()] = ()
-    keys: Annotated[tuple[bool, ...] | None, list_or_none(FLAG)] = None
+    tokens: Annotated[tuple[str, ...], WORDS] = ()
+    keys: Annotated[tuple[bool, ...] | None, optional(list_of(FLAG))] = None
 
     instead: ClassVar[Mapping[str, tuple[str, ...]]] = {"lengths": ("tokens", "keys")}
 
