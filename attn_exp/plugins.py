@@ -27,8 +27,7 @@ from attn_exp.forms.trace import Trace
 from attn_exp.own_code import MEMBERS, fingerprint, held, module_of_members
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
-from attn_exp.rules.from_outside import difference
-from attn_exp.rules.held_members import guarded, hold_methods, nothing, weights_misfit
+from attn_exp.rules.from_outside import difference, guarded, hold_methods, nothing, weights_misfit
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 TABLES = ("comparison", "distances", "timings", "published")

@@ -68,7 +68,7 @@ def make(group: str, name: str, settings: Any) -> Any:
     if registry.is_absent(package(group), name):
         from attn_exp.rules import from_outside  # noqa: PLC0415 - only runs on disk lack the code of a rule
 
-        return from_outside.absent_rule(group, name)
+        return from_outside.ABSENT[group](name)
     return fields.make(kind(group, name), settings, f"{group}.{name}")
 
 

@@ -1,20 +1,24 @@
-"""Rules from outside the package: held to the outcome that their file draws by hand, or stood in for.
+"""Rules from outside the package: checked against their example, guarded while they are asked, or stood in for.
 
-A run on disk may name a rule whose code is not at hand; it is shown without running any.
+Forms, the reference and the pages ask rules in many places, and none of them expects that a mask raises, returns
+numbers instead of booleans, or another shape. So each method that a class from outside defines is wrapped in a guard,
+and what the guard refuses is a mistake of the user's, named by the rule. A run on disk may name a rule whose code is
+not at hand; a placeholder shows it without running any.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
+from attn_exp.own_code import THIS_PACKAGE, error_line, held
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.position import Position
@@ -25,13 +29,13 @@ SEEN, UNSEEN = "█", "·"
 
 
 def difference(group: str, rule: Any, example: Example) -> str:
-    """Return how the outcome of a rule differs from the one drawn, in a few words; nothing where it does not.
+    """Return how a rule differs from its example, in a few words; empty where it does not.
 
     `rule` is a mask, score rule or position with the settings of the example, or a normalizer.
     """
     if group == "mask":
         return mask_difference(rule, example)
-    said = numbers_difference(OUTCOMES[group](rule, example), example.outcome, example.decimals)
+    said = numbers_difference(outcome(group, rule, example), example.outcome, example.decimals)
     if said or group != "position" or not (len(example.keys) or len(example.keys_after)):
         return said
     keys = rule.turn_key(np.array(example.keys, float), np.arange(len(example.keys)) + example.offset)
@@ -44,13 +48,30 @@ def mask_difference(rule: Mask, example: Example) -> str:
     drawn = list(example.outcome)
     if not drawn or any(set(row) - {SEEN, UNSEEN} or len(row) != len(drawn[0]) for row in drawn):
         return f"its rows must be of {SEEN} and {UNSEEN}, all of one length"
-    shape = example.heads, len(drawn), len(drawn[0])
-    allowed = np.broadcast_to(rule.allows(whole_grid(Rules(offset=example.offset), *shape)), shape)[example.head]
-    for place, (row, expected) in enumerate(zip(allowed, drawn, strict=True)):
+    for place, (row, expected) in enumerate(zip(outcome("mask", rule, example), drawn, strict=True)):
         seen = "".join(SEEN if key else UNSEEN for key in row)
         if seen != expected:
             return f"query {place} sees {seen}, drawn is {expected}"
     return ""
+
+
+def outcome(group: str, rule: Any, example: Example) -> Array:
+    """Return what a rule makes of its example: visible places, logits (an extra one last), rows of x, or weights."""
+    given = np.array(example.given, float)
+    if group == "normalizer":
+        return np.asarray(rule.weigh(given, None))
+    if group == "position":
+        return np.asarray(rule.turn(rule.embed(given), np.arange(len(given)) + example.offset))
+    extra = None if group == "mask" else rule.extra(example.head)
+    shape = example.heads, len(example.outcome), len(example.outcome[0]) - (extra is not None)
+    grid = whole_grid(Rules(offset=example.offset), *shape)
+    if group == "mask":
+        return np.asarray(np.broadcast_to(rule.allows(grid), shape)[example.head])
+    logits = given if example.given else np.zeros(shape[1:])
+    logits = rule.pair(given, np.array(example.keys, float), example.head) if rule.pairs else logits
+    bias = rule.bias(grid)
+    changed = rule.bend(logits) + np.broadcast_to(0.0 if bias is None else bias, shape)[example.head]
+    return np.asarray(changed) if extra is None else np.column_stack([changed, np.full(len(changed), extra)])
 
 
 def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) -> str:
@@ -58,102 +79,167 @@ def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) ->
     got, expected = np.asarray(numbers, float), np.asarray(written, float)
     if got.shape != expected.shape:
         return f"its shape is {list(got.shape)}, written is {list(expected.shape)}"
-    apart = ~np.isclose(got, expected, rtol=0, atol=0.51 * 10.0**-decimals, equal_nan=True)
-    if not apart.any():
+    wrong = np.argwhere(~np.isclose(got, expected, rtol=0, atol=0.51 * 10.0**-decimals, equal_nan=True))
+    if not len(wrong):
         return ""
-    place = tuple(int(axis[0]) for axis in np.nonzero(apart))
+    place = tuple(wrong[0])
     return f"row {place[0]}, column {place[-1]} is {got[place]:.{decimals}g}, written is {expected[place]:.12g}"
 
 
-def started(rule: Score, example: Example, rows: int, keys: int) -> Array:
-    """Return the logits that a score rule starts from: those given, or what it makes of queries and keys."""
-    if rule.pairs:
-        return rule.pair(given(example), np.array(example.keys, float), example.head)
-    return given(example) if example.given else np.zeros((rows, keys))
+Misfit = Callable[[tuple[Any, ...], Any], str]
+"""Says what is wrong with an answer to some arguments, or nothing."""
+GUARD = "__guarded__"
 
 
-def scored(rule: Score, example: Example) -> Array:
-    """Return rows of logits after a score rule, the extra logit last where it has one."""
-    extra = rule.extra(example.head)
-    rows, keys = len(example.outcome), len(example.outcome[0]) - (extra is not None)
-    logits = started(rule, example, rows, keys)
-    bias = rule.bias(whole_grid(Rules(offset=example.offset), example.heads, rows, keys))
-    shape = example.heads, rows, keys
-    changed = np.asarray(rule.bend(logits) + np.broadcast_to(0.0 if bias is None else bias, shape)[example.head])
-    return changed if extra is None else np.column_stack([changed, np.full(rows, extra)])
+def nothing(given: tuple[Any, ...], said: Any) -> str:
+    """Find nothing wrong."""
+    return ""
 
 
-def placed(rule: Position, example: Example) -> Array:
-    """Return rows of x, or of one head, after a position."""
-    return rule.turn(rule.embed(given(example)), np.arange(len(example.given)) + example.offset)
+def hold_methods(kind: type, name: str, group: str) -> None:
+    """Wrap every public method that a class from outside defines in a guard, once.
 
-
-def weighed(rule: Normalizer, example: Example) -> Array:
-    """Return rows of weights of rows of logits."""
-    return rule.weigh(given(example), None)
-
-
-def given(example: Example) -> Array:
-    """Return the rows that an example starts from."""
-    rows: Sequence[Sequence[float]] = example.given
-    return np.array(rows, float)
-
-
-OUTCOMES: dict[str, Callable[[Any, Example], Array]] = {"score": scored, "position": placed, "normalizer": weighed}
-
-
-def refuse(name: str) -> NoReturn:
-    """Refuse to compute with a rule of which only the name is known.
-
-    Raises:
-        UserError: always.
+    `name` and `group` are what a user calls the rule and its kind, such as `wide` and `mask`.
     """
-    raise UserError(f"{name} is code from outside the package, and the command line does not name its file: --with")
+    for place in kind.__mro__:
+        if place.__module__.partition(".")[0] in (THIS_PACKAGE, "builtins", "abc", "typing"):
+            continue
+        for word, method in list(vars(place).items()):
+            if (
+                not word.startswith("_")
+                and callable(method)
+                and not isinstance(method, type | staticmethod | classmethod)
+            ):
+                setattr(place, word, guarded(method, f"{group}={name}", MISFITS.get(word, nothing)))
+
+
+def guarded(
+    function: Callable[..., Any],
+    name: str,
+    misfit: Misfit = nothing,
+    kind: type[UserError] = UserError,
+    passes: type[Exception] = UserError,
+) -> Callable[..., Any]:
+    """Return a function that raises UserError alone, of this kind for what went wrong in it, and gives no misfit.
+
+    `passes` is an error of its contract, which stays what it is.
+    """
+    if hasattr(function, GUARD):
+        return function
+
+    @functools.wraps(function)
+    def asked(*given: Any, **more: Any) -> Any:
+        try:
+            with held():
+                said = function(*given, **more)
+                wrong = misfit(given, said)
+        except (UserError, passes):
+            raise
+        except Exception as error:
+            raise kind(f"{name}: {error_line(error)}") from error
+        if wrong:
+            raise kind(f"{name}: {function.__name__} gives {wrong}")
+        return said
+
+    setattr(asked, GUARD, True)
+    return asked
+
+
+def wrong_type(said: Any, kinds: str = "fiub", expected: str = "real numbers") -> str:
+    """Say that an answer holds no numbers of these kinds; other libraries' arrays pass."""
+    if not isinstance(said, np.ndarray | np.generic | float | int):
+        return "" if hasattr(said, "shape") else f"{type(said).__name__}; expected {expected}"
+    dtype = np.asarray(said).dtype
+    return "" if dtype.kind in kinds else f"numbers of type {dtype}; expected {expected}"
+
+
+def places_misfit(given: tuple[Any, ...], said: Any, kinds: str = "biu", expected: str = "booleans") -> str:
+    """Say what is wrong with an answer for the places of a grid."""
+    wrong = wrong_type(said, kinds, expected)
+    if wrong or not isinstance(said, np.ndarray | float):
+        return wrong
+    grid, array = given[1], np.asarray(said)
+    places = np.broadcast_shapes(*(np.shape(part) for part in (grid.batch, grid.head, grid.query, grid.key)))
+    try:
+        fits = np.broadcast_shapes(array.shape, places) == places
+    except ValueError:
+        fits = False
+    if not fits:
+        return f"shape {list(array.shape)}; expected one that fits {list(places)}"
+    return "NaN" if np.isnan(array).any() else ""
+
+
+def bias_misfit(given: tuple[Any, ...], said: Any) -> str:
+    """Say what is wrong with what a score rule adds."""
+    return "" if said is None else places_misfit(given, said, "fiub", "real numbers")
+
+
+def values_misfit(given: tuple[Any, ...], said: Any) -> str:
+    """Say what is wrong with numbers that should have the shape of those that were given."""
+    numbers = given[1]
+    if not isinstance(numbers, np.ndarray):
+        return ""
+    return shape_misfit(said, numbers) or ("NaN" if (np.isnan(said) & np.isfinite(numbers)).any() else "")
+
+
+def weights_misfit(given: tuple[Any, ...], said: Any) -> str:
+    """Say what is wrong with weights of rows of logits; a row that is hidden whole may give anything."""
+    logits = given[0]
+    if not isinstance(logits, np.ndarray):
+        return ""
+    rows = np.isfinite(logits).any(axis=-1) & ~np.isnan(logits).any(axis=-1)
+    return shape_misfit(said, logits) or ("NaN" if np.isnan(said).any(axis=-1)[rows].any() else "")
+
+
+def shape_misfit(said: Any, numbers: Array) -> str:
+    """Say that an answer holds no real numbers, or has another shape than those that were given."""
+    wrong = "" if np.shape(said) == numbers.shape else f"shape {list(np.shape(said))}; expected {list(numbers.shape)}"
+    return wrong_type(np.asarray(said)) or wrong
+
+
+MISFITS: dict[str, Misfit] = {
+    "allows": places_misfit,
+    "bias": bias_misfit,
+    "bend": values_misfit,
+    "embed": values_misfit,
+    "turn": values_misfit,
+    "turn_key": values_misfit,
+}
+"""What may be wrong with the answer of a method of a mask, score rule or position."""
 
 
 @dataclass(frozen=True)
-class AbsentMask(Mask):
-    """A mask that is known by its name alone."""
+class Absent:
+    """A rule that is known by its name alone; it refuses to compute."""
 
     stands_for: str
 
-    def allows(self, grid: Grid) -> Array | bool:
-        refuse(f"mask={self.stands_for}")
+    def refuse(self, *given: Any, **more: Any) -> Any:
+        raise UserError(
+            f"{self.stands_for} is code from outside the package, and the command line does not name its file: --with"
+        )
 
 
-@dataclass(frozen=True)
-class AbsentScore(Score):
-    """A score rule that is known by its name alone."""
-
-    stands_for: str
-
-    def bend(self, logits: Any) -> Any:
-        refuse(f"score={self.stands_for}")
+class AbsentMask(Absent, Mask):
+    allows = Absent.refuse
 
 
-@dataclass(frozen=True)
-class AbsentPosition(Position):
-    """A position that is known by its name alone."""
+class AbsentScore(Absent, Score):
+    bend = Absent.refuse
 
-    stands_for: str
 
-    def embed(self, x: Array) -> Array:
-        refuse(f"position={self.stands_for}")
+class AbsentPosition(Absent, Position):
+    embed = Absent.refuse
 
 
 ABSENT = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}
 
 
-def absent_rule(group: str, name: str) -> Any:
-    """Return what stands in for a mask, a score rule or a position of that name."""
-    return ABSENT[group](name)
-
-
 def absent_normalizer(name: str) -> Normalizer:
-    """Return what stands in for a normalizer of that name."""
+    """Return the placeholder of a normalizer of that name."""
 
     def weigh(logits: Array, extra: Array | None) -> Array:
-        refuse(f"normalizer={name}")
+        return np.asarray(Absent(name).refuse())
 
     weigh.__name__ = name
     return Normalizer(weigh, takes_extra=True)

@@ -7,7 +7,7 @@ a long sequence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -50,7 +50,19 @@ def at(values: Array, grid: Grid) -> Array:
     return np.asarray(whole[taken])
 
 
-class Rule:
+class Held:
+    """What all rules have in common: a rule made in Python is held to the bounds on its fields, as a typed one is."""
+
+    kinds: ClassVar[Mapping[str, Kind]]
+
+    def __init_subclass__(cls) -> None:
+        cls.kinds = own_kinds(cls)
+
+    def __post_init__(self) -> None:
+        read_own(self, self.kinds)
+
+
+class Rule(Held):
     """What masks and score rules have in common.
 
     `relative` says that the answer, a mask's `allows` or a score rule's `bias`, depends on the head and `key - query`
@@ -62,14 +74,6 @@ class Rule:
     relative: ClassVar[bool] = False
     one_sequence: ClassVar[bool] = False
     instead: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    kinds: ClassVar[Mapping[str, Kind]]
-
-    def __init_subclass__(cls) -> None:
-        cls.kinds = own_kinds(cls)
-
-    def __post_init__(self) -> None:
-        """Hold what Python gives to the bounds on the fields, as the command line does."""
-        read_own(self, self.kinds)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         """Say why the rule does not fit logits `[heads rows keys]`, in the user's words, or None where it does."""
@@ -92,12 +96,17 @@ def grid_of(values: Any, name: str) -> Array:
     return array
 
 
-def broadcast_misfit(name: str, values: Array, heads: int, rows: int, keys: int) -> str | None:
-    """Say which axis of an array does not broadcast to `[heads rows keys]`, or None."""
-    for axis, size, what in ((-1, keys, "keys"), (-2, rows, "queries"), (-3, heads, "heads")):
-        if values.ndim >= -axis and values.shape[axis] not in (1, size):
+AXES = ("batch", "heads", "queries", "keys")
+
+
+def broadcast_misfit(name: str, shape: Sequence[int], *sizes: int) -> str | None:
+    """Say why an array does not broadcast to logits `[heads queries keys]`, or `[batch ...]`, or return None."""
+    if len(shape) > 4:
+        return f"{name} of shape {list(shape)} has {len(shape)} axes; expected at most 4"
+    for axis, size, expected in zip(range(-1, -5, -1), shape[::-1], sizes[::-1], strict=False):
+        if size not in (1, expected):
             return (
-                f"{name} of shape {list(values.shape)} does not broadcast to [heads, queries, keys] = "
-                f"[{heads}, {rows}, {keys}]: axis {axis} has {values.shape[axis]}, expected 1 or {size} for the {what}"
+                f"{name} of shape {list(shape)} does not broadcast to [{', '.join(AXES[-len(sizes) :])}] = "
+                f"{list(sizes)}: axis {axis} has {size}, expected 1 or {expected} for the {AXES[axis]}"
             )
-    return None if values.ndim <= 4 else f"{name} has {values.ndim} axes; expected at most 4"
+    return None

@@ -11,15 +11,15 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.scores.score import Score
 
 MOST_PLACES = 1 << 28
 """The most places of a mask that are looked at one by one, a byte each."""
-AT_ONCE, KEYS_AT_ONCE = 1 << 24, 256
-"""Places of a mask, and keys of each query, that are looked at together where only rows count."""
+AT_ONCE = 1 << 24
+"""Places of a mask that are looked at together where only rows count."""
 
 
 @dataclass(frozen=True)
@@ -77,28 +77,17 @@ def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: 
     """
     if heads * rows * keys > MOST_PLACES:
         raise UserError(f"a mask of {heads} x {rows} x {keys} places is too large to draw; use fewer tokens")
-    allowed = np.ones((heads, rows, keys), dtype=bool)
-    for mask in masks:
-        allowed = allowed & mask.allows(whole_grid(Rules(offset=offset), heads, rows, keys))
-    return allowed
+    allowed = AllOf(tuple(masks)).allows(whole_grid(Rules(offset=offset), heads, rows, keys))
+    return np.broadcast_to(np.asarray(allowed, dtype=bool), (heads, rows, keys))
 
 
 def visible(rules: Rules, heads: int, rows: int, keys: int) -> Array:
-    """Return whether the masks let each query see a key, `[h t]`.
-
-    Keys are looked at in blocks, and in each of them only for the queries that have seen none yet.
-    """
-    seen = np.full((heads, rows), not rules.masks)
-    block = max(1, min(KEYS_AT_ONCE, AT_ONCE // (heads * max(rows, 1))))
-    whole = whole_grid(rules, heads, rows, keys)
-    for start in range(0, keys, block):
-        blind = np.flatnonzero(~seen.all(axis=0))
-        if not blind.size:
-            break
-        row, key = blind[:, None], np.arange(start, min(start + block, keys))
-        grid = replace(whole, row=row, query=row + int(rules.offset), key=key)
-        allowed = np.ones((heads, len(blind), len(key)), dtype=bool)
-        for mask in rules.masks:
-            allowed = allowed & mask.allows(grid)
-        seen[:, blind] |= allowed.any(axis=-1)
+    """Return whether the masks let each query see a key, `[h t]`; a few queries are looked at together."""
+    whole, seen = whole_grid(rules, heads, rows, keys), np.ones((heads, rows), dtype=bool)
+    block = max(1, AT_ONCE // max(1, heads * keys))
+    for start in range(0, rows, block) if rules.masks else ():
+        row = np.arange(start, min(start + block, rows))[:, None]
+        grid = replace(whole, row=row, query=row + int(rules.offset))
+        allowed = np.broadcast_to(AllOf(rules.masks).allows(grid), (heads, len(row), keys))
+        seen[:, start : start + block] = allowed.any(axis=-1)
     return seen

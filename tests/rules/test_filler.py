@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks._holes import Holes
+from attn_exp.rules.masks.mask import Holes
 from tests.compose import comparison
 from tests.refusal import refusal
 

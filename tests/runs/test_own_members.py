@@ -130,7 +130,7 @@ def test_what_a_run_on_disk_calls_its_own_hides_no_rule_of_the_package() -> None
     with members_without_code({"with": [record | {"members": [*record["members"], "attn_exp.rules.masks:mine"]}]}):
         assert type(rules.make("mask", "causal", {})) is Causal
         assert list(registry.OUTSIDE) == [("attn_exp.rules.masks", "mine")]
-        with pytest.raises(UserError, match=r"mask=mine is code from outside the package"):
+        with pytest.raises(UserError, match=r"mine is code from outside the package"):
             rules.make("mask", "mine", {"any": 1}).allows(whole_grid(Rules(), 1, 2, 2))
     assert not registry.OUTSIDE
 

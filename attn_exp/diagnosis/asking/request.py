@@ -18,9 +18,8 @@ from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.settling import multiplier
 from attn_exp.rules import masks, normalizer, positions, scores
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks._holes import Holes
 from attn_exp.rules.masks.causal import Causal
-from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask, Span
+from attn_exp.rules.masks.mask import AllOf, AnyOf, Holes, Mask, Span
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.prefix import Prefix
 from attn_exp.rules.normalizers.normalizer import Normalizer

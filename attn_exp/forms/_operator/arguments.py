@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from attn_exp.arrays import Array
 from attn_exp.errors import given
 from attn_exp.forms._operator.arrange import Arranged, array_of
+from attn_exp.rules.grid import broadcast_misfit
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
@@ -95,7 +96,8 @@ def from_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[list[Mas
     missing = arranged.key.shape[2] - mask.shape[-1]
     if missing > 0 and mask.shape[-1] != 1:
         mask = np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, missing)], constant_values=nothing(mask))
-    check_broadcast(np.shape(attn_mask), mask.shape, arranged.logits_shape)
+    if misfit := broadcast_misfit("attn_mask", mask.shape, *arranged.logits_shape):
+        raise ValueError(misfit)
     if mask.dtype == np.bool_:
         return [Allowed(mask)], []
     values = mask if mask.dtype in (np.float32, np.float64) else mask.astype(np.float64)
@@ -109,18 +111,6 @@ def from_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[list[Mas
 def nothing(mask: Array) -> Any:
     """Return what a mask of this type says where nothing may be seen."""
     return False if mask.dtype == np.bool_ else -np.inf
-
-
-def check_broadcast(shape_given: tuple[int, ...], shape: tuple[int, ...], logits: tuple[int, ...]) -> None:
-    """Refuse a mask that does not broadcast, and name the axis."""
-    if len(shape) > 4:
-        raise ValueError(f"attn_mask of shape {list(shape_given)} has {len(shape)} axes; expected at most 4")
-    for axis, size, expected in zip(range(-1, -5, -1), shape[::-1], logits[::-1], strict=False):
-        if size not in (1, expected):
-            raise ValueError(
-                f"attn_mask of shape {list(shape_given)} does not broadcast to [batch, heads, queries, keys] = "
-                f"{list(logits)}: axis {axis} has {size}, expected 1 or {expected}"
-            )
 
 
 def precision(asked: Any) -> Any:

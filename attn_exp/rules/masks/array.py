@@ -30,7 +30,7 @@ class Allowed(Mask):
         object.__setattr__(self, "values", values.astype(np.bool_))
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
-        return broadcast_misfit("mask", self.values, heads, rows, keys)
+        return broadcast_misfit("mask", self.values.shape, heads, rows, keys)
 
     def turned(self) -> Mask:
         return Allowed(~self.values)

@@ -6,7 +6,10 @@ import functools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.rules.grid import Grid, Rule
@@ -66,13 +69,17 @@ class Mask(Rule):
 
 
 @dataclass(frozen=True)
-class AllOf(Mask):
-    """Allows a place iff every one of its masks does."""
+class Several(Mask):
+    """Masks that are joined."""
 
     masks: tuple[Mask, ...]
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         return next((reason for mask in self.masks if (reason := mask.misfit(heads, rows, keys))), None)
+
+
+class AllOf(Several):
+    """Allows a place iff every one of its masks does."""
 
     def unpadded(self, keys: int) -> int:
         return min((mask.unpadded(keys) for mask in self.masks), default=keys)
@@ -90,14 +97,8 @@ class AllOf(Mask):
         return all(mask.looks_ahead(offset) for mask in self.masks)
 
 
-@dataclass(frozen=True)
-class AnyOf(Mask):
+class AnyOf(Several):
     """Allows a place iff at least one of its masks does."""
-
-    masks: tuple[Mask, ...]
-
-    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
-        return next((reason for mask in self.masks if (reason := mask.misfit(heads, rows, keys))), None)
 
     def allows(self, grid: Grid) -> Array | bool:
         return functools.reduce(operator.or_, (mask.allows(grid) for mask in self.masks), False)
@@ -110,6 +111,33 @@ class AnyOf(Mask):
 
     def looks_ahead(self, offset: Array | int) -> bool:
         return any(mask.looks_ahead(offset) for mask in self.masks)
+
+
+@dataclass(frozen=True)
+class Holes(Mask):
+    """Every query sees key `j` iff `kept[j]`: what a padding mask becomes once it knows which keys are filler."""
+
+    kept: tuple[bool, ...]
+
+    def unpadded(self, keys: int) -> int:
+        return max((place + 1 for place, kept in enumerate(self.kept[:keys]) if kept), default=0)
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        count = len(self.kept)
+        return None if count == keys else f"mask.padding.keys says true or false of {count} keys; there are {keys}"
+
+    def allows(self, grid: Grid) -> Array | bool:
+        return np.asarray(self.kept)[grid.key]
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        edges = [
+            place for place, (one, other) in enumerate(pairwise((False, *self.kept[:keys], False))) if one != other
+        ]
+        runs = list(zip(edges[::2], edges[1::2], strict=True))
+        return bounds((runs[0][0], runs[-1][1]), widest(runs)) if runs else Span(0, 0, 0, 0)
+
+    def looks_ahead(self, offset: Array | int) -> bool:
+        return self.unpadded(len(self.kept)) - 1 > int(np.min(offset))
 
 
 def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:

@@ -14,8 +14,7 @@ from attn_exp.config.kinds import FLAG, WORDS, at_least, list_of, one_or_several
 from attn_exp.errors import UserError, brief, shown
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks._holes import Holes
-from attn_exp.rules.masks.mask import Mask, Span
+from attn_exp.rules.masks.mask import Holes, Mask, Span
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from attn_exp.arrays import Array
-from attn_exp.config.fields import own_kinds, read_own
-from attn_exp.config.kinds import Kind
+from attn_exp.rules.grid import Held
 
 Vector = Sequence[float]
 
@@ -31,7 +30,7 @@ class Twin:
     turn_key: Callable[[Vector, int], list[float]] = unchanged
 
 
-class Position:
+class Position(Held):
     """Marks where tokens stand; what a way does not change it returns as it came.
 
     `changes_x` says that it marks x; `relative` that a product of a marked query and a marked key depends on the
@@ -40,14 +39,6 @@ class Position:
 
     changes_x: ClassVar[bool] = False
     relative: ClassVar[bool] = False
-    kinds: ClassVar[Mapping[str, Kind]]
-
-    def __init_subclass__(cls) -> None:
-        cls.kinds = own_kinds(cls)
-
-    def __post_init__(self) -> None:
-        """Hold what Python gives to the bounds on the fields, as the command line does."""
-        read_own(self, self.kinds)
 
     def embed(self, x: Array) -> Array:
         """Return x `[t m]` with the positions of its rows marked."""

@@ -29,7 +29,7 @@ class Added(Score):
         object.__setattr__(self, "values", values)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
-        return broadcast_misfit("values", self.values, heads, rows, keys)
+        return broadcast_misfit("values", self.values.shape, heads, rows, keys)
 
     def bias(self, grid: Grid) -> Array:
         return at(self.values, grid)
