@@ -1,4 +1,4 @@
-"""Few queries over many keys, as in decoding: heads that share keys are joined, and keys are cut into pieces."""
+"""Few queries over many keys, as in decoding: heads that share keys are joined, and keys are cut into blockwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import attn_exp
 from attn_exp.arrays import Array
 from attn_exp.forms import blockwise, matrix
-from attn_exp.forms._blocks import pieces, plain, tasks
+from attn_exp.forms._blocks import plain, tasks
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
@@ -41,7 +41,7 @@ RULES = {
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of few keys, runs of fewer, and nothing done at once."""
     for module, name, value in (
-        (pieces, "LONG", 24),
+        (blockwise, "LONG", 24),
         (tasks, "KEYS", 16),
         (tasks, "PLACES", 512),
         (tasks, "SLIVER", 3),

@@ -16,7 +16,8 @@ import numpy as np
 
 import attn_exp
 from attn_exp import forms
-from attn_exp.forms._blocks import block, operands, pieces, plain, tasks
+from attn_exp.forms import blockwise
+from attn_exp.forms._blocks import block, operands, plain, tasks
 from attn_exp.forms.trace import Trace
 from attn_exp.reference import oracle
 from attn_exp.reference.loops import context as mixed
@@ -29,7 +30,7 @@ ROWS = 8
 
 SMALL = ((tasks, "KEYS", 16), (tasks, "PLACES", 512), (tasks, "SLIVER", 3), (operands, "ROWS", 8),
          (operands, "LEAST", 4), (operands, "WORTH", 32), (block, "PIECE", 32), (plain, "ALONE", 64),
-         (plain, "UNHELD", 64), (pieces, "LONG", 8), (pieces, "PIECES", 5))  # fmt: skip
+         (plain, "UNHELD", 64), (blockwise, "LONG", 8), (blockwise, "PIECES", 5))  # fmt: skip
 """Tiles so small that small problems have many."""
 
 

@@ -1,7 +1,7 @@
 """What makes `blockwise` fast: tasks, tiles of logits, and one-threaded BLAS calls on several threads.
 
 `tasks` cuts a problem into heads, queries and runs of keys; `operands` holds a task's part, and asks the rules about
-its places; `block` computes it; `pieces` cuts keys where queries are few; `threads` spreads the work. `plain` is tried
+its places; `block` computes it; `threads` spreads the work. `plain` is tried
 first: problems so small that cutting costs as much as computing.
 A block is computed with nothing subtracted from its logits, and again, safely, where the outcome shows that something
 was lost. Which way it takes never depends on timing, so answers are repeatable.

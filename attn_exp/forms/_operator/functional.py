@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -15,10 +16,19 @@ from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.errors import chosen
 from attn_exp.forms._blocks.plain import FEW, at_once
-from attn_exp.forms._operator.arguments import capped, from_mask, key_lengths, masks, number, precision
-from attn_exp.forms._operator.arrange import Arranged, arrange
-from attn_exp.forms._operator.blame import blame
+from attn_exp.forms._operator.inputs import (
+    Arranged,
+    arrange,
+    read_attn_mask,
+    read_lengths,
+    read_masks,
+    read_number,
+    read_precision,
+    read_softcap,
+)
 from attn_exp.forms.trace import Trace
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.mask import AllOf
 from attn_exp.rules.rules import Rules
 
 Arguments = ParamSpec("Arguments")
@@ -74,14 +84,14 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     given = arrange(query, key, value, past_key, past_value, q_num_heads, kv_num_heads)
     if nonpad_kv_seqlen is not None and given.past:
         raise ValueError("nonpad_kv_seqlen and past_key are two ways to say where the keys end; give one of them")
-    lengths = None if nonpad_kv_seqlen is None else key_lengths(nonpad_kv_seqlen, given)
-    allowed, added = from_mask(attn_mask, given)
+    lengths = None if nonpad_kv_seqlen is None else read_lengths(nonpad_kv_seqlen, given)
+    allowed, added = read_attn_mask(attn_mask, given)
     rules = Rules(
-        scale=1 / math.sqrt(given.query.shape[-1] or 1) if scale is None else number(scale, "scale"),
-        masks=(*masks(is_causal, window, lengths), *allowed),
-        scores=(*capped(softcap), *added),
+        scale=1 / math.sqrt(given.query.shape[-1] or 1) if scale is None else read_number(scale, "scale"),
+        masks=(*read_masks(is_causal, window, lengths), *allowed),
+        scores=(*read_softcap(softcap), *added),
         offset=np.asarray(lengths) - given.query.shape[2] if lengths else given.past,
-        softmax_dtype=None if softmax_precision is None else precision(softmax_precision),
+        softmax_dtype=None if softmax_precision is None else read_precision(softmax_precision),
     )
     computed = able(form, given, rules)
     with np.errstate(over="ignore", invalid="ignore"):  # `blame` finds what was wrong, and says where
@@ -208,3 +218,47 @@ def attend(form: forms.Form, given: Arranged, rules: Rules) -> Trace:
     root = q.dtype.type(math.sqrt(abs(rules.scale)))
     sign = q.dtype.type(math.copysign(1, rules.scale))
     return form.attend(q * root * sign, k * root, given.value, replace(rules, scale=1.0))
+
+
+PLACE = ("batch", "head", "token", "entry")
+
+
+def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = None) -> None:
+    """Name the NaN or infinity in the input that made the output NaN; pass where every output is a number.
+
+    Two cases are warnings. A form may say that what masked keys hold `leaks`, and why. Where finite inputs made NaN,
+    something overflowed on the way, and the operator defines it so.
+
+    Raises:
+        ValueError: the input holds it where a query looks.
+    """
+    wide = context.astype(np.float32, copy=False) if context.dtype.itemsize < 4 else context
+    if not np.isnan(wide.min(initial=0)):  # the smallest of numbers and a NaN is NaN
+        return
+    batch, head, row, _ = np.argwhere(np.isnan(wide))[0].tolist()
+    _, heads, rows, keys = given.logits_shape
+    group, offset = head * given.key.shape[1] // heads, np.asarray(rules.offset)
+    grid = Grid(
+        batch, head, row, row + int(offset[batch] if offset.ndim else offset), np.arange(keys), heads, rows, keys
+    )
+    seen = np.broadcast_to(AllOf(rules.masks).allows(grid), keys)
+    if culprit := strange("query", given.query, (batch, head), [row]):
+        raise ValueError(f"{culprit}, mask it or mend it")
+    memory = {"key": given.key, "value": given.value}
+    for name, array in memory.items():
+        if culprit := strange(name, array, (batch, group), np.flatnonzero(seen)):
+            raise ValueError(f"{culprit}, which query {row} may see; mask it or mend it")
+    found = (strange(name, array, (batch, group), np.flatnonzero(~seen)) for name, array in memory.items() if leaks)
+    hidden = next(filter(None, found), None)
+    reason = f"{hidden}, which query {row} may not see; {leaks}" if hidden else f"logits overflow {context.dtype}"
+    warnings.warn(f"{reason}: the output holds NaN", RuntimeWarning, stacklevel=4)
+
+
+def strange(name: str, array: Array, place: tuple[int, int], tokens: Iterable[int]) -> str | None:
+    """Say where one of these tokens holds a number that is not finite, and which, or None where all are."""
+    for token in tokens:
+        bad = np.flatnonzero(~np.isfinite(array[(*place, token)]))
+        if len(bad):
+            where = ", ".join(f"{axis} {index}" for axis, index in zip(PLACE, (*place, token, bad[0]), strict=True))
+            return f"{name} holds {array[(*place, token, bad[0])]} at {where}"
+    return None
