@@ -169,7 +169,7 @@ def answer(words: Sequence[str]) -> int:
 
 def execute(config: Config, repeat: Repeat) -> int:
     """Run one configuration, print the results, and return 1 if `strict` is set and a published figure disagrees."""
-    from attn_exp.problem.forward_pass import started  # noqa: PLC0415 - `--help` and `--cfg` need none of it
+    from attn_exp.problem.left_to_model import started  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
     with started(config.model.text) as under_way:
         from attn_exp.runs import execution  # noqa: PLC0415 - as above

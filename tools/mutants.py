@@ -101,7 +101,7 @@ MUTANTS = [
     Mutant("the unit forgets the softmax", "experiment/variant.py", "return forms.coarser(own, np.dtype(softmax)) if softens else own", "return own", ("tests/experiment/test_checks.py", "-k", "unit")),
     Mutant("a small shift", "experiment/checks/invariants.py", "1.1 * float(np.log(limits(case.settled.computed_in).max))", "5.0", ("tests/experiment/test_checks.py", "-k", "largest_logit")),
     Mutant("an entropy of anything", "experiment/metrics/spread.py", "    ruled = shares", "    return True\n    ruled = shares", ("tests/experiment/test_measures.py", "-k", "sum_to_one")),
-    Mutant("shared heads are summed", "problem/heads.py", ".mean(axis=-3)", ".sum(axis=-3)", RUNS),
+    Mutant("shared heads are summed", "problem/problem.py", ".mean(axis=-3)", ".sum(axis=-3)", RUNS),
     Mutant("query heads take turns", "forms/steps.py", "np.repeat(shared, heads // groups, axis=-3)", "np.concatenate([shared] * (heads // groups), axis=-3)", FORMS),
     Mutant("a value of NaN leaks", "forms/steps.py", "if finite.all():", "if True:", ("tests/forms/test_properties.py", "-k", "leak and matrix")),
     Mutant("a looped value of NaN leaks", "forms/looped.py", "if weight != 0:", "if True:", ("tests/forms/test_properties.py", "-k", "leak and looped")),

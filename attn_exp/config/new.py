@@ -75,8 +75,6 @@ def write(words: Sequence[str]) -> str:
     command = f"python -m attn_exp {OPTION} {shlex.quote(str(folder))} experiment={name}"
     text = TEMPLATE.format(command=command, name=name)
     place = folder / "experiment" / f"{name}.yaml"
-    if os.path.lexists(folder) and not folder.is_dir():
-        raise UserError(f"{place}: cannot be written ({folder} is no folder)")
     try:
         with drafts.parents_made(place):
             machine.own_folder(place.parent)

@@ -274,21 +274,6 @@ def read_config(values: Mapping[str, Any]) -> Config:
     return config
 
 
-def counted_from_1(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings of a recorded run with heads and rows of its published figures counted from 1.
-
-    Earlier versions counted them from 0, and wrote `head: 0` with each figure that said nothing else.
-    """
-    entries = values.get("published") or []
-    if not all(isinstance(entry, Mapping) for entry in entries) or all(entry.get("head") != 0 for entry in entries):
-        return values
-    moved = [
-        {key: value + 1 if key in ("head", "row") and isinstance(value, int) else value for key, value in entry.items()}
-        for entry in entries
-    ]
-    return {**values, "published": moved}
-
-
 def check_seed(seed: int, generator: str) -> None:
     """Refuse a seed below 0 where each array has a stream of its own; what a library takes, its generator says."""
     if generator == STREAMS and seed < 0:

@@ -22,8 +22,7 @@ from attn_exp.experiment.row import Agreement, Distance
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.forward_pass import Pass
-from attn_exp.problem.left_to_model import ask_model
+from attn_exp.problem.left_to_model import Pass, ask_model
 from attn_exp.problem.problem import Problem, build
 from attn_exp.reference import oracle
 

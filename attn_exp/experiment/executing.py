@@ -14,8 +14,7 @@ from attn_exp.experiment.library_conventions import empty_rows
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.heads import pool_heads
-from attn_exp.problem.problem import Problem, sides
+from attn_exp.problem.problem import Problem, pool_heads, sides
 
 
 def execute(settled: Settled, problem: Problem) -> Trace:

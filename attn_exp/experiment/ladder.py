@@ -28,8 +28,7 @@ from attn_exp.experiment.sameness import compared
 from attn_exp.experiment.settling import JOINS, pinned_or_run, say_choices, settle
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.heads import heads
-from attn_exp.problem.problem import Problem
+from attn_exp.problem.problem import Problem, heads
 from attn_exp.rules import deciding
 
 PIPELINE = (

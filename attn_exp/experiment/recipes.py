@@ -15,8 +15,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import At, Given, Recipe, compute, sides
 from attn_exp.forms.steps import share, share_in_turns, split
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.heads import pool_heads
-from attn_exp.problem.problem import Problem
+from attn_exp.problem.problem import Problem, pool_heads
 from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.scores.score import Score
 

@@ -15,8 +15,7 @@ from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.own_code import Named, is_code
-from attn_exp.problem.heads import Heads, heads
-from attn_exp.problem.problem import Problem
+from attn_exp.problem.problem import Heads, Problem, heads
 from attn_exp.rules import deciding, kind, masks, normalizer, positions, scores
 from attn_exp.rules.grid import Rule
 from attn_exp.rules.masks.mask import AllOf, Mask

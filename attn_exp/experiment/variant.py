@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_exp import forms
 from attn_exp.config.schema import Config
-from attn_exp.problem.heads import Heads
+from attn_exp.problem.problem import Heads
 from attn_exp.reference.oracle import Question
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from itertools import compress
 
-from attn_exp.problem.heads import Heads
+from attn_exp.problem.problem import Heads
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.rules import Rules
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from attn_exp import registry
 from attn_exp.arrays import Array
-from attn_exp.problem.heads import Heads
-from attn_exp.problem.problem import Problem
+from attn_exp.problem.problem import Heads, Problem
 from attn_exp.reference import loops as reference
 from attn_exp.rules.positions.position import Position, Twin
 from attn_exp.rules.rules import Rules

@@ -66,10 +66,15 @@ def make(group: str, name: str, settings: Any) -> Any:
         word = "position" if group == "position" else "rule"
         raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
     if registry.is_absent(package(group), name):
-        from attn_exp.rules import from_outside  # noqa: PLC0415 - only runs on disk lack the code of a rule
-
-        return from_outside.ABSENT[group](name)
+        return stand_in(group, name)
     return fields.make(kind(group, name), settings, f"{group}.{name}")
+
+
+def stand_in(group: str, name: str) -> Any:
+    """Return the placeholder of a rule whose code is not at hand."""
+    from attn_exp.rules import from_outside  # noqa: PLC0415 - only runs on disk lack the code of a rule
+
+    return from_outside.ABSENT[group](name)
 
 
 def deciding(group: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,9 +93,8 @@ def normalizer(name: str) -> Normalizer:
     if not has("normalizer", name):
         raise UserError(unknown(name, names("normalizer"), "normalizer"))
     if registry.is_absent(package("normalizer"), name):
-        from attn_exp.rules import from_outside  # noqa: PLC0415 - as above
-
-        return from_outside.absent_normalizer(name)
+        absent: Normalizer = stand_in("normalizer", name)
+        return absent
     return registry.constant(package("normalizer"), name, Normalizer)
 
 

@@ -232,9 +232,6 @@ class AbsentPosition(Absent, Position):
     embed = Absent.refuse
 
 
-ABSENT = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}
-
-
 def absent_normalizer(name: str) -> Normalizer:
     """Return the placeholder of a normalizer of that name."""
 
@@ -243,3 +240,11 @@ def absent_normalizer(name: str) -> Normalizer:
 
     weigh.__name__ = name
     return Normalizer(weigh, takes_extra=True)
+
+
+ABSENT: dict[str, Callable[[str], Any]] = {
+    "mask": AbsentMask,
+    "score": AbsentScore,
+    "position": AbsentPosition,
+    "normalizer": absent_normalizer,
+}

@@ -16,8 +16,7 @@ from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing, measure
 from attn_exp.own_code import staying_here
-from attn_exp.problem.forward_pass import Pass
-from attn_exp.problem.left_to_model import ask_model
+from attn_exp.problem.left_to_model import Pass, ask_model
 from attn_exp.problem.problem import build
 from attn_exp.report import terminal
 from attn_exp.runs import folders, recorded_code, rendering, store

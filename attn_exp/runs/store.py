@@ -19,7 +19,7 @@ import numpy as np
 from attn_exp import drafts, machine, registry
 from attn_exp.arrays import Array
 from attn_exp.config import large_arrays
-from attn_exp.config.schema import Config, counted_from_1, read_config
+from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, refuse
 from attn_exp.experiment import checks
@@ -133,7 +133,7 @@ def load(folder: Path) -> Run:
         about = trust.read_json(folder / "run.json", DESCRIPTION)
         trust.check_seal(about, folder)
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE)
-        config = read_config(counted_from_1(stored_arrays.put_back(about["config"], stored)))
+        config = read_config(stored_arrays.put_back(about["config"], stored))
         with recorded_code.members_without_code(about):
             run = Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
             stored_shapes.check_comparison(run.comparison, run.timings)
@@ -183,7 +183,7 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
         about = trust.read_json(folder / "run.json", DESCRIPTION)
         is_named = f'{{"{large_arrays.MARK}": ' in json.dumps(about["config"])
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE) if is_named else {}
-        config = read_config(counted_from_1(stored_arrays.put_back(about["config"], stored)))
+        config = read_config(stored_arrays.put_back(about["config"], stored))
     return config, folders.settings(about), about
 
 

@@ -23,7 +23,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.stack import Rows, tabulated
 from attn_exp.own_code import staying_here
-from attn_exp.problem.forward_pass import Pass
+from attn_exp.problem.left_to_model import Pass
 from attn_exp.runs import recorded_code, records
 from attn_exp.runs.records import cell
 from attn_exp.sweeps.answers.rows import OK

@@ -33,7 +33,6 @@ SECRETS = [WHOLE + "title: ${oc.env:HOME}\n", WHOLE + "title: ${oc.${notes.0}:HO
 PATHS = [
     [],
     ["--cfg", "job", "--resolve"],
-    ["--info", "config"],
     ["-m", "seed=0,1", "sweep.engine=serial"],
 ]
 
@@ -112,9 +111,7 @@ def test_a_file_that_could_act_is_refused_in_one_line(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a_file", "mine"]
 
 
-@pytest.mark.parametrize(
-    ("text", "options"), list(itertools.product(SECRETS, [path for path in PATHS if "--info" not in path]))
-)
+@pytest.mark.parametrize(("text", "options"), list(itertools.product(SECRETS, PATHS)))
 def test_a_file_that_reads_the_environment_is_refused(
     text: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.problem import array_names
+from attn_exp.problem import from_files
 from attn_exp.problem.matrices import Widths
 from attn_exp.problem.problem import build
 from tests.compose import comparison, config
@@ -74,7 +74,7 @@ def test_a_bias_goes_by_the_names_that_people_give_it(called: str, tmp_path: Pat
     "name", ["mask", "ln_1.weight", "mlp.c_fc.weight", "h.0.attn.masked_bias", "position_ids", "", "1", "."]
 )
 def test_what_is_called_otherwise_is_no_projection(name: str) -> None:
-    assert array_names.meant_projection(name) is None
+    assert from_files.meant_projection(name) is None
 
 
 def test_matrices_turned_as_linear_layers_keep_them(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from attn_exp.config.inputs import Model
 from attn_exp.problem import models
-from attn_exp.problem.forward_pass import Pass
+from attn_exp.problem.left_to_model import Pass
 from attn_exp.problem.models import _checkpoint
 from tests.checkpoints import write_bert
 from tests.refusal import refusal

@@ -29,8 +29,7 @@ from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.trace import Trace
 from attn_exp.own_code import OwnFunction, any_named, find_function, held
-from attn_exp.problem.heads import Heads
-from attn_exp.problem.problem import Problem
+from attn_exp.problem.problem import Heads, Problem
 from attn_exp.reference.oracle import Question
 
 if TYPE_CHECKING:

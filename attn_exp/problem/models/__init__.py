@@ -21,7 +21,7 @@ from attn_exp.config.inputs import LEFT, PLAIN, Embeddings, Model, Projections
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief, first_line, reason, unknown
 from attn_exp.problem.files.numpy_files import read_npy
-from attn_exp.problem.forward_pass import Pass, start_tokenizer
+from attn_exp.problem.left_to_model import Pass, start_tokenizer
 from attn_exp.problem.models import _checkpoint as checkpoints
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models._checkpoint import Checkpoint

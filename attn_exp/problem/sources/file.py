@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, unknown
-from attn_exp.problem import array_names, files
+from attn_exp.problem import files
 from attn_exp.problem.files.format import Held
-from attn_exp.problem.from_files import drop_batch_axis, listed
+from attn_exp.problem.from_files import by_start, drop_batch_axis, listed
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 BINARY = (".npy", ".npz", ".safetensors")
@@ -37,7 +37,7 @@ def chosen(held: Held, array: str | None, said: str) -> dict[str, str]:
         raise UserError(f"{said}: {unknown(array, known, 'embeddings.array')}")
     if array is not None or "" in held.arrays or len(known) == 1:
         return {"x": array if array is not None else "" if "" in held.arrays else known[0]}
-    called = array_names.by_start(known)
+    called = by_start(known)
     wanted = next(
         (stages for stages in (("x",), ("q", "k", "v"), ("q", "k"), ("weights", "v")) if set(stages) <= set(called)), ()
     )
