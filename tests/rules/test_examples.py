@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from attn_exp import registry, rules
-from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
+from attn_exp.rules.from_outside import difference
 from attn_exp.rules.positions.position import Position
-from attn_exp.rules.rules import Rules, whole_grid
 
 GROUPS = ("mask", "score", "position", "normalizer")
 MEMBERS = [(group, name) for group in GROUPS for name in rules.names(group)]
@@ -32,42 +31,6 @@ def both(group: str, name: str) -> list[Example]:
     """Return the example drawn by hand, and the one from outside where there is one."""
     drawn = example(group, name)
     return [drawn, drawn.outside] if isinstance(drawn.outside, Example) else [drawn]
-
-
-def mask(name: str, wanted: Example) -> list[Any]:
-    rule = rules.make("mask", name, wanted.settings)
-    rows, keys = len(wanted.outcome), len(wanted.outcome[0])
-    seen = rule.allows(whole_grid(Rules(offset=wanted.offset), wanted.heads, rows, keys))
-    picture = np.broadcast_to(seen, (wanted.heads, rows, keys))[wanted.head]
-    return ["".join("█" if place else "·" for place in row) for row in picture]
-
-
-def score(name: str, wanted: Example) -> Array:
-    rule = rules.make("score", name, wanted.settings)
-    extra = rule.extra(wanted.head)
-    rows, keys = len(wanted.outcome), len(wanted.outcome[0]) - (extra is not None)
-    logits = np.array(wanted.given, float) if wanted.given else np.zeros((rows, keys))
-    logits = rule.pair(logits, np.array(wanted.keys, float), wanted.head) if rule.pairs else logits
-    bias = rule.bias(whole_grid(Rules(offset=wanted.offset), wanted.heads, rows, keys))
-    change = np.zeros((wanted.heads, rows, keys)) if bias is None else np.broadcast_to(bias, (wanted.heads, rows, keys))
-    after = rule.bend(logits) + change[wanted.head]
-    return after if extra is None else np.column_stack([after, np.full(rows, extra)])
-
-
-def position(name: str, wanted: Example) -> Array:
-    rule = rules.make("position", name, wanted.settings)
-    before, places = np.array(wanted.given, float), np.arange(len(wanted.given)) + wanted.offset
-    return np.asarray(rule.turn(rule.embed(before), places))
-
-
-def keys(name: str, wanted: Example) -> Array:
-    """Return the keys of an example after a position."""
-    rule, places = rules.make("position", name, wanted.settings), np.arange(len(wanted.keys)) + wanted.offset
-    return np.asarray(rule.turn_key(np.array(wanted.keys, float), places))
-
-
-def normalizer(name: str, wanted: Example) -> Array:
-    return rules.normalizer(name).weigh(np.array(wanted.given, float), None)
 
 
 def twin(group: str, name: str, wanted: Example) -> list[list[float]] | None:
@@ -92,11 +55,21 @@ def close(outcome: Any, written: Any, wanted: Example) -> None:
 @pytest.mark.parametrize(("group", "name"), MEMBERS)
 def test_a_member_gives_what_its_file_draws(group: str, name: str) -> None:
     for wanted in both(group, name):
-        if group == "mask":
-            assert mask(name, wanted) == list(wanted.outcome)
-        else:
-            numbers = {"score": score, "position": position, "normalizer": normalizer}[group](name, wanted)
-            close(numbers, wanted.outcome, wanted)
+        rule = rules.normalizer(name) if group == "normalizer" else rules.make(group, name, wanted.settings)
+        assert difference(group, rule, wanted) == ""
+
+
+def test_another_outcome_is_a_difference() -> None:
+    """What holds all examples would be silent about each of these."""
+    causal, softmax = rules.make("mask", "causal", {}), rules.normalizer("softmax")
+    assert difference("mask", causal, Example({}, ("█·", "·█"))) == "query 1 sees ██, drawn is ·█"
+    assert difference("mask", causal, Example({}, ("█x", "██"))) == "its rows must be of █ and ·, all of one length"
+    logits = Example({}, ((0.5, 0.4),), given=((0.0, 0.0),))
+    assert difference("normalizer", softmax, logits) == "row 0, column 1 is 0.5, written is 0.4"
+    assert "its shape is [1, 2]" in difference("normalizer", softmax, logits._replace(outcome=((0.5,),)))
+    rope = example("position", "rope")
+    wrong = rope._replace(keys_after=rope.keys)
+    assert difference("position", drawn_position("rope"), wrong).startswith("of its keys, row 1, column 0 is ")
 
 
 @pytest.mark.parametrize(("group", "name"), [member for member in MEMBERS if member[0] != "mask"])
@@ -111,9 +84,8 @@ DRAW_KEYS = [(group, name) for group, name in MEMBERS if group == "position" and
 
 
 @pytest.mark.parametrize(("group", "name"), DRAW_KEYS)
-def test_a_position_and_its_twin_turn_keys_as_its_file_draws(group: str, name: str) -> None:
+def test_the_twin_of_a_position_turns_keys_as_its_file_draws(group: str, name: str) -> None:
     wanted = example(group, name)
-    close(keys(name, wanted), wanted.keys_after, wanted)
     scalar = rules.make(group, name, wanted.settings).twin()
     if scalar is not None:
         close(
