@@ -19,7 +19,7 @@ from attn_exp.arrays import Array, draw
 from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Draw, Projections
 from attn_exp.config.kinds import AT_LEAST_0, refuse
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem.matrices import BIASES, MATRICES, Widths, array, check_divides, grouped
+from attn_exp.problem.matrices import BIASES, MATRICES, Inputs, array, check_divides, grouped
 
 if TYPE_CHECKING:
     from attn_exp.problem.generators.generator import Stream
@@ -178,7 +178,7 @@ LAYERS = ("torch_linear", "torch_mha")
 
 
 def ordered(
-    settings: Projections, known: Mapping[str, Array], inputs: Widths, head: int, bias: bool, source: Numbers
+    settings: Projections, known: Mapping[str, Array], inputs: Inputs, head: int, bias: bool, source: Numbers
 ) -> dict[str, Array]:
     """Return the arrays that a generator draws one after another: first each head's, then those of the whole.
 
@@ -193,11 +193,11 @@ def ordered(
         return {}
     if settings.source == "torch_mha":
         sizes = (settings.width, settings.key_width, settings.value_width, settings.output_width)
-        if any(size not in (None, inputs.x) for size in sizes) or settings.order or settings.order_per_head:
+        if any(size not in (None, inputs.width()) for size in sizes) or settings.order or settings.order_per_head:
             raise UserError(
                 "projections.source=torch_mha has the sizes and the order of nn.MultiheadAttention; set none"
             )
-        arrays = multi_head_attention(stream, inputs.x, bias, inputs.source)
+        arrays = multi_head_attention(stream, inputs.width(), bias, inputs.width("W_k"))
         return {name: np.atleast_2d(array).astype(np.float64) for name, array in arrays.items()}
     parts: dict[str, list[Array]] = {}
     for name, heads in calls(settings, known, bias, head):
@@ -248,26 +248,25 @@ def calls(settings: Projections, known: Mapping[str, Array], bias: bool, head: i
 
 
 def shape_of_call(
-    settings: Projections, known: Mapping[str, Array], name: str, inputs: Widths, heads: tuple[int, int]
+    settings: Projections, known: Mapping[str, Array], name: str, inputs: Inputs, heads: tuple[int, int]
 ) -> tuple[int, int]:
     """Return the rows and columns of one call's matrix, or of the matrix that its bias goes with.
 
     `heads` are how many there are, and among how many of them this array is shared.
     """
-    width = widths(settings, inputs.x) | {name[-1]: array.shape[1] for name, array in known.items() if name in MATRICES}
+    given = {name[-1]: array.shape[1] for name, array in known.items() if name in MATRICES}
+    width = widths(settings, inputs.width()) | given
     columns = width[name[-1]]
-    check_divides(heads[1], columns, "d_model" if columns == inputs.x else f"the columns of {name}")
-    rows = width["v"] * grouped(width["q"], width["k"], heads[0]) if name[-1] == "o" else inputs.of(name)
+    check_divides(heads[1], columns, "d_model" if columns == inputs.width() else f"the columns of {name}")
+    rows = width["v"] * grouped(width["q"], width["k"], heads[0]) if name[-1] == "o" else inputs.width(name)
     return rows, columns // heads[1]
 
 
 def widths(settings: Projections, d_model: int) -> dict[str, int]:
     """Return the columns of W_q, W_k, W_v and W_o, by their letter."""
-    query = d_model if settings.width is None else settings.width
-    key = query if settings.key_width is None else settings.key_width
-    value = key if settings.value_width is None else settings.value_width
-    output = d_model if settings.output_width is None else settings.output_width
-    return {"q": query, "k": key, "v": value, "o": output}
+    query = settings.width or d_model
+    key = settings.key_width or query
+    return {"q": query, "k": key, "v": settings.value_width or key, "o": settings.output_width or d_model}
 
 
 def draw_next(settings: Projections, stream: Stream, name: str, rows: int, columns: int) -> Array:

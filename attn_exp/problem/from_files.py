@@ -26,7 +26,7 @@ from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import files
 from attn_exp.problem.files.format import Held, read_text
 from attn_exp.problem.files.json import array_of_lists
-from attn_exp.problem.matrices import PRINTED, Widths, as_printed, is_plain
+from attn_exp.problem.matrices import PRINTED, Inputs, as_printed, is_plain
 
 NEEDED = ("W_q", "W_k", "W_v")
 
@@ -92,7 +92,7 @@ def listed(held: Held) -> str:
     return some([name or "an array without a name" for name in held.arrays], 100) if held.arrays else "no arrays"
 
 
-def projections(settings: Projections, widths: Widths, head: int) -> dict[str, Array]:
+def projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, Array]:
     """Return the projections of `projections.file`, and those that are given by a file or head by head.
 
     Raises:
@@ -105,14 +105,14 @@ def projections(settings: Projections, widths: Widths, head: int) -> dict[str, A
         held, said = files.look(settings.file, "projections.file"), files.name_file("projections.file", settings.file)
         for role, name in find_projections(settings, held, said).items():
             array = files.numbers(held.arrays[name], f"{said}: {name}")
-            arrays |= lay_out(array, role, widths, head, settings.turned, f"{said}: {name}")
+            arrays |= lay_out(array, role, inputs, head, settings.turned, f"{said}: {name}")
         check_whole(arrays, settings, held, said)
     for name, given in settings.given.items():
         if not is_plain(given):
             key, turned = f"projections.given.{name}", settings.columns or settings.turned
             text = isinstance(given, str)
             array = read_array(given, key, name) if text else files.numbers(array_of_lists(given), key)
-            arrays |= lay_out(array, name, widths, head, turned, files.name_file(key, given) if text else key)
+            arrays |= lay_out(array, name, inputs, head, turned, files.name_file(key, given) if text else key)
     return arrays
 
 
@@ -156,7 +156,7 @@ def check_whole(arrays: Mapping[str, Array], settings: Projections, held: Held, 
         )
 
 
-def lay_out(array: Array, name: str, widths: Widths, head: int, turned: bool, said: str) -> dict[str, Array]:
+def lay_out(array: Array, name: str, inputs: Inputs, head: int, turned: bool, said: str) -> dict[str, Array]:
     """Return an array, or the three side by side in one, as matrices `[m h*d]` and biases `[1 h*d]`, by name.
 
     They lie as `[m h*d]`, `[h m d]` or `[m h d]`, or turned.
@@ -167,16 +167,16 @@ def lay_out(array: Array, name: str, widths: Widths, head: int, turned: bool, sa
     if name.endswith("qkv"):
         axis = 0 if turned else -1
         if array.ndim not in (1, 2) or array.shape[axis] % 3:
-            expected = f"[3n,{widths.x}]" if turned else f"[{widths.x},3n]"
+            expected = f"[3n,{inputs.width()}]" if turned else f"[{inputs.width()},3n]"
             raise shape_error(array, f"{expected}, queries, keys and values side by side", said)
         arrays: dict[str, Array] = {}
         for letter, part in zip("qkv", np.split(array, 3, axis), strict=True):
-            arrays |= lay_out(part, name[:2] + letter, widths, head, turned, said)
+            arrays |= lay_out(part, name[:2] + letter, inputs, head, turned, said)
         return arrays
     if name.startswith("b_"):
         return {name: array.reshape(1, -1)}
     if array.ndim == 3:
-        array, turned = join_heads(array, name, widths.of(name), head, turned, said), False
+        array, turned = join_heads(array, name, inputs.width(name), head, turned, said), False
     if array.ndim != 2:
         raise shape_error(array, "rows and columns, or heads of them", said)
     return {name: array.T if turned else array}

@@ -14,15 +14,19 @@ MATRICES = ("W_q", "W_k", "W_v", "W_o")
 BIASES = ("b_q", "b_k", "b_v", "b_o")
 
 
-class Widths(NamedTuple):
-    """How many numbers a token of x has, and one of what keys and values are made of: x or the memory."""
+class Inputs(NamedTuple):
+    """What is projected: x `[t m]` to queries, `source` `[s n]` to keys and values, which is x or the memory."""
 
-    x: int
-    source: int
+    x: Array
+    source: Array
 
-    def of(self, name: str) -> int:
-        """Return how many numbers a matrix, or the one that a bias goes with, takes of each token."""
+    def of(self, name: str) -> Array:
+        """Return what a matrix, or the one that a bias goes with, multiplies: x but for keys and values."""
         return self.source if name[-1] in "kv" else self.x
+
+    def width(self, name: str = "x") -> int:
+        """Return how many numbers a matrix takes of each token."""
+        return int(self.of(name).shape[1])
 
 
 def array(given: Any, key: str) -> Array:

@@ -14,8 +14,8 @@ from attn_exp.errors import UserError, count_of
 from attn_exp.forms.steps import project as project_side
 from attn_exp.problem.drawing import begun, drawn
 from attn_exp.problem.embeddings import Start, key_names, start, token_names
-from attn_exp.problem.matrices import BIASES, MATRICES, check_divides, divisors
-from attn_exp.problem.projections import Inputs, project
+from attn_exp.problem.matrices import BIASES, MATRICES, Inputs, check_divides, divisors
+from attn_exp.problem.projections import project
 
 
 @dataclass(frozen=True)

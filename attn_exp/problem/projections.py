@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,23 +12,7 @@ from attn_exp.arrays import Array
 from attn_exp.config.inputs import DISTRIBUTIONS, Projections
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import Distribution, Numbers, array_or_drawn, ordered, widths
-from attn_exp.problem.matrices import BIASES, MATRICES, Widths, grouped, is_plain
-
-
-class Inputs(NamedTuple):
-    """What is projected: x `[t m]` to queries, `source` `[s n]` to keys and values, which is x or the memory."""
-
-    x: Array
-    source: Array
-
-    def of(self, name: str) -> Array:
-        """Return what a matrix multiplies: all but W_k and W_v take x, or numbers as wide."""
-        return self.source if name in ("W_k", "W_v") else self.x
-
-    @property
-    def widths(self) -> Widths:
-        """How many numbers each token has."""
-        return Widths(self.x.shape[1], self.source.shape[1])
+from attn_exp.problem.matrices import BIASES, MATRICES, Inputs, grouped, is_plain
 
 
 def project(
@@ -55,11 +39,11 @@ def project(
     for name in MATRICES[:3]:
         if name in named:
             meaning = "d_model" if inputs.of(name) is inputs.x else "the memory's width"
-            check_rows(name, named[name], meaning, inputs.widths.of(name), settings.turned)
-    named |= ordered(settings, named, inputs.widths, head, bias, source)
+            check_rows(name, named[name], meaning, inputs.width(name), settings.turned)
+    named |= ordered(settings, named, inputs, head, bias, source)
     arrays: dict[str, Array] = {}
     for name in MATRICES + BIASES if bias else MATRICES:
-        shape = fitting_shape(name, arrays, settings, inputs.widths, head)
+        shape = fitting_shape(name, arrays, settings, inputs, head)
         arrays[name] = named[name] if name in named else made(settings, name, shape, source)
     check(arrays, head, settings.turned)
     return {name: matrix.reshape(-1) if name in BIASES else matrix for name, matrix in arrays.items()}
@@ -71,7 +55,7 @@ def from_document(settings: Projections, inputs: Inputs, head: int, source: Numb
     if settings.file is not None or not all(map(is_plain, settings.given.values())):
         from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
 
-        named = from_files.projections(settings, inputs.widths, head)
+        named = from_files.projections(settings, inputs, head)
     for name, given in settings.given.items():
         if is_plain(given):
             matrix = array_or_drawn(rows(given), f"projections.{name}", source)
@@ -91,16 +75,16 @@ def check_rows(name: str, matrix: Array, meaning: str, size: int, turned: bool) 
 
 
 def fitting_shape(
-    name: str, arrays: Mapping[str, Array], settings: Projections, inputs: Widths, head: int
+    name: str, arrays: Mapping[str, Array], settings: Projections, inputs: Inputs, head: int
 ) -> tuple[int, int]:
     """Return the shape of an array that has to fit the ones before it: W_o follows W_v, a bias its matrix."""
     if name in BIASES:
         return 1, arrays[MATRICES[BIASES.index(name)]].shape[1]
-    width = widths(settings, inputs.x)
+    width = widths(settings, inputs.width())
     if name == "W_o":
         sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
         return arrays["W_v"].shape[1] * sharing, width["o"]
-    return inputs.of(name), width[name[-1]]
+    return inputs.width(name), width[name[-1]]
 
 
 def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
@@ -109,9 +93,8 @@ def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbe
     Raises:
         UserError: an identity for a memory of another width than x, which would be cut or filled.
     """
-    if settings.source in DISTRIBUTIONS:  # as large as keeps the size of what it is multiplied with
-        numbers = source._replace(stream=None).array(name, distribution_of(settings), shape)
-        return factor(settings, name, shape) * numbers
+    if settings.source in DISTRIBUTIONS:
+        return drawn_by_name(settings, name, shape, source._replace(stream=None).array)
     if name in ("W_k", "W_v") and shape[0] != shape[1]:
         raise UserError(
             f"projections=identity leaves vectors as they are: the memory's have {shape[0]} numbers, those of x "
@@ -120,16 +103,16 @@ def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbe
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
 
 
-def distribution_of(settings: Projections) -> Distribution:
-    """Return which random numbers an array is drawn from that has a stream of its own."""
-    return Distribution(settings.source, settings.low, settings.high, key="projections.")
-
-
-def factor(settings: Projections, name: str, shape: tuple[int, int]) -> float:
-    """Return what those numbers are multiplied by."""
-    inputs = shape[0] if name in MATRICES else shape[1]
-    usual = 1.0 if settings.source == "integers" else 1 / math.sqrt(inputs)
-    return usual if settings.spread is None else settings.spread
+def drawn_by_name(
+    settings: Projections,
+    name: str,
+    shape: tuple[int, int],
+    draw: Callable[..., Array],
+) -> Array:
+    """Return an array drawn from its own stream, as large as keeps the size of what it is multiplied with."""
+    numbers = draw(name, Distribution(settings.source, settings.low, settings.high, key="projections."), shape)
+    usual = 1.0 if settings.source == "integers" else 1 / math.sqrt(shape[0] if name in MATRICES else shape[1])
+    return (usual if settings.spread is None else settings.spread) * numbers
 
 
 def recovered(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:

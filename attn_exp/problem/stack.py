@@ -24,7 +24,7 @@ from attn_exp.problem import sources
 from attn_exp.problem.drawing import Distribution, Shape
 from attn_exp.problem.matrices import BIASES
 from attn_exp.problem.problem import Problem, build, check_size, with_sides
-from attn_exp.problem.projections import distribution_of, factor
+from attn_exp.problem.projections import drawn_by_name
 
 ARRAYS = ("x", "q", "k", "v", "weights", "memory")
 
@@ -79,8 +79,8 @@ def remade(settings: Projections, name: str, array: Array, numbers: ManyNumbers)
     """Return a projection of every seed, given that of the first."""
     if settings.source not in DISTRIBUTIONS:
         return np.broadcast_to(array, (len(numbers.seeds), *array.shape))
-    shape = (1, array.size) if name in BIASES else array.shape
-    drawn = factor(settings, name, shape) * numbers.array(name, distribution_of(settings), shape)
+    shape = (1, array.size) if name in BIASES else (len(array), array.shape[1])
+    drawn = drawn_by_name(settings, name, shape, numbers.array)
     return drawn.reshape(len(drawn), -1) if name in BIASES else drawn
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from attn_exp import machine, parsing
@@ -36,23 +37,16 @@ SAMPLE = 50
 """Lines that tell how the cells are apart."""
 
 
-def look_at_csv(path: Path, said: str) -> Held:
-    """Return the one array of a table, and the names in its first column where those are no numbers."""
-    rows = rows_of(read_text(path), (COMMA, SEMICOLON, TAB), MOST_TEXT)
-    if rows and len(rows[0]) == 1 and len(rows[0][0].split()) > 1:
+def look(path: Path, said: str, marks: Sequence[str]) -> Held:
+    """Return the one array of a table, and the names in its first column where those are no numbers.
+
+    `marks` are what may part its cells. In a text, as `np.savetxt` writes it, # is a remark.
+    """
+    text = read_text(path)
+    rows = rows_of(re.sub("^# .*$", "", text, flags=re.MULTILINE) if BLANK in marks else text, marks, MOST_TEXT)
+    if COMMA in marks and rows and len(rows[0]) == 1 and len(rows[0][0].split()) > 1:
         raise UserError(f"{said}: its first line has no comma, {brief(rows[0][0], 40)!r}; put one after each number")
     return table(rows, said)
-
-
-def look_at_tsv(path: Path, said: str) -> Held:
-    """Return the one array of a table, and the names in its first column where those are no numbers."""
-    return table(rows_of(read_text(path), (TAB,), MOST_TEXT), said)
-
-
-def look_at_txt(path: Path, said: str) -> Held:
-    """Return the one array of a text, as `np.savetxt` writes it, or with a word before each vector; # is a remark."""
-    content = re.sub("^# .*$", "", read_text(path), flags=re.MULTILINE)
-    return table(rows_of(content, (BLANK, COMMA, SEMICOLON, TAB), MOST_TEXT), said)
 
 
 def table(rows: Sequence[Sequence[str]], said: str) -> Held:
@@ -188,4 +182,5 @@ def names_columns(
     )
 
 
-FORMATS = {"csv": Format(look_at_csv), "tsv": Format(look_at_tsv), "txt": Format(look_at_txt)}
+MARKS = {"csv": (COMMA, SEMICOLON, TAB), "tsv": (TAB,), "txt": (BLANK, COMMA, SEMICOLON, TAB)}
+FORMATS = {suffix: Format(partial(look, marks=marks)) for suffix, marks in MARKS.items()}
