@@ -25,13 +25,14 @@ ENCODE = "attn_exp.problem.tokenizing:encode"
 class Pass:
     """A forward pass that has stopped at a layer, and goes on from there where the next point asks for a later one.
 
-    `model` is what was said of it, whatever the layer; `begun` is what it was opened as; `layers` yields those after
-    `layer`, which is the `number`th. It holds the vectors of one layer, however deep the model is. `tokenizer` is the
-    process that cuts a text into tokens, where it was started ahead.
+    `model` is what was said of it, whatever the layer; `checkpoint` and `tokens` are what it was opened as; `layers`
+    yields those after `layer`, which is the `number`th. It holds the vectors of one layer, however deep the model is.
+    `tokenizer` is the process that cuts a text into tokens, where it was started ahead.
     """
 
     model: Model | None = None
-    begun: Any = None
+    checkpoint: Any = None
+    tokens: tuple[str, ...] = ()
     layers: Any = None
     layer: Any = None
     number: int = -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.softcap import Softcap
 
 AXES = ("batch", "heads", "tokens", "size")
+FINITE = np.finfo(np.float64).max
 ONNX_TYPES = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 """The numbers that ONNX gives to types, as its attribute `softmax_precision` holds them."""
 
@@ -185,13 +185,12 @@ def read_number(value: Any, name: str) -> float:
     Raises:
         ValueError: it is none.
     """
-    known = isinstance(value, int | float | np.generic | np.ndarray)
-    array = np.asarray(value if known else None)
-    if array.ndim or array.dtype.kind not in "iuf":
+    alone = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
+    if not alone and (isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating)):
         raise ValueError(f"{name}={given(value)}: expected a number")
-    if not math.isfinite(array):
+    if not abs(value) <= FINITE:
         raise ValueError(f"{name}={value}: expected a finite number")
-    return float(array)
+    return float(value)
 
 
 def read_lengths(lengths_given: ArrayLike, arranged: Arranged) -> tuple[int, ...]:
@@ -232,6 +231,7 @@ def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[lis
 def read_precision(asked: Any) -> Any:
     """Return the NumPy type that a name, a type or ONNX's number means."""
     name: Any = ONNX_TYPES.get(asked, asked) if isinstance(asked, int) else asked
+    name = np.sctypeDict.get(name, name) if isinstance(name, str) else name
     if isinstance(name, str) and name == "bfloat16":
         import ml_dtypes  # noqa: PLC0415 - needed for bfloat16 alone
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -62,24 +62,16 @@ def with_rules(group: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, 
     return choices
 
 
-class Begun(NamedTuple):
-    """A model that is open, and what goes into it: ids or a picture, and a name for each token."""
-
-    family: contract.Model
-    checkpoint: Checkpoint
-    ids: Array
-    tokens: tuple[str, ...]
-
-
-def begin(settings: Model, under_way: Pass) -> Begun:
+def begin(settings: Model, under_way: Pass) -> None:
     """Open the model of a run, and read what goes into it; no layer is computed yet.
 
     Raises:
         UserError: as `applied`.
     """
     family = find(str(settings.family))
-    checkpoint = opened(settings, family)
-    return Begun(family, checkpoint, *read_input(settings, family, checkpoint, under_way))
+    checkpoint = under_way.checkpoint = opened(settings, family)
+    ids, under_way.tokens = read_input(settings, family, checkpoint, under_way)
+    under_way.layers, under_way.number = forward(family, checkpoint, ids), -1
 
 
 def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
@@ -90,9 +82,8 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
     """
     model, under_way.model = under_way.model, None  # a pass that fails does not go on
     if model != replace(settings, layer=0) or settings.layer < under_way.number:
-        begun = under_way.begun = begin(settings, under_way)
-        under_way.layers, under_way.number = forward(begun.family, begun.checkpoint, begun.ids), -1
-    checkpoint: Checkpoint = under_way.begun.checkpoint
+        begin(settings, under_way)
+    checkpoint: Checkpoint = under_way.checkpoint
     last = checkpoint.config["num_hidden_layers"] - 1
     if settings.layer > last:
         raise UserError(f"model.layer={settings.layer}: the model has {last + 1} layers, 0 to {last}")
@@ -106,7 +97,7 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
     under_way.model = replace(settings, layer=0)
     layer: Layer = under_way.layer
     check_finite(layer, settings)
-    tokens = under_way.begun.tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
+    tokens = under_way.tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
     folder = Path(str(settings.path)).name or Path(str(settings.path)).resolve().name
     return (
         layer,
