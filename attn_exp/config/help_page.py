@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 from attn_exp import registry
 from attn_exp.config.choices import OPEN, default_settings, groups
@@ -35,8 +35,7 @@ Other commands
 Look before you run: --cfg job. Your own YAML: --config-dir FOLDER. Several values: -m. --version says which this is."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A setting as a reader sees it: its name, what it means, and its default as it would be typed."""
 
     name: str

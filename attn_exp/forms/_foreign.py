@@ -6,6 +6,7 @@ import numpy as np
 
 from attn_exp import registry
 from attn_exp.arrays import Array
+from attn_exp.rules.masks.mask import AllOf
 from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.rules.scores.score import Score
 
@@ -38,9 +39,7 @@ def change(q: Array, k: Array, rules: Rules) -> Array | None:
     biases = [bias for rule in rules.scores if (bias := rule.bias(grid)) is not None]
     if not biases and not rules.masks:
         return None
-    allowed = np.ones(whole, bool)
-    for mask in rules.masks:
-        allowed = allowed & mask.allows(grid)
+    allowed = np.array(np.broadcast_to(AllOf(rules.masks).allows(grid), whole), bool)
     if not biases:
         return allowed
     total = sum(biases, start=np.zeros(whole))

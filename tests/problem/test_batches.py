@@ -45,9 +45,3 @@ def test_arrays_of_a_batch_and_several_lengths_are_told_so_too() -> None:
         run(vectors=np.zeros((2, 3, 4)))
     with pytest.raises(UserError, match="2 lengths, but a run has one sequence; give one number, or sweep over them"):
         run("mask=padding", "mask.padding.lengths=[2,3]")
-
-
-def test_names_of_other_libraries_lead_to_memory_and_past() -> None:
-    for word, meant in {"encoder_hidden_states": "embeddings.memory", "embeddings.past": "past"}.items():
-        with pytest.raises(UserError, match=rf"did you mean {meant}\?"):
-            config(f"{word}=2")

@@ -10,7 +10,7 @@ import pytest
 
 from attn_exp.errors import UserError
 from attn_exp.problem import from_files
-from attn_exp.problem.matrices import Widths
+from attn_exp.problem.matrices import Inputs
 from attn_exp.problem.problem import build
 from tests.compose import comparison, config
 from tests.refusal import refusal
@@ -102,7 +102,9 @@ def test_fewer_heads_of_keys_than_of_queries(tmp_path: Path) -> None:
     np.savez(tmp_path / "w.npz", **given)
     from attn_exp.problem.from_files import projections as read  # noqa: PLC0415 - here without the run, which pools
 
-    got = read(config("projections=file", f"projections.file={tmp_path}/w.npz").projections, Widths(4, 4), 2)
+    got = read(
+        config("projections=file", f"projections.file={tmp_path}/w.npz").projections, Inputs(np.eye(4), np.eye(4)), 2
+    )
     same(got, {"W_q": Q, "W_k": keys[0], "W_v": values[0]})
 
 
