@@ -155,10 +155,8 @@ def answer(words: Sequence[str]) -> int:
         case command_line.Many(words, folders):
             return execute_many(words, folders)
         case command_line.Help(folders):
-            from attn_exp.config import help_page  # noqa: PLC0415 - as above
-
             say(
-                help_page.page(
+                command_line.page(
                     folders, members(), [f"{command.usage}\n      {command.meaning}" for command in COMMANDS.values()]
                 )
             )
