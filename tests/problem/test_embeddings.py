@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from attn_exp.problem.drawing import begun
@@ -21,21 +20,6 @@ def begin(*words: str) -> Start:
 def file(folder: Path, name: str, content: str) -> str:
     (folder / name).write_text(content, encoding="utf-8")
     return f"embeddings.file={folder / name}"
-
-
-@pytest.mark.parametrize(
-    ("content", "tokens"),
-    [
-        ("token,size,mass\na,1,2\nb,3,4\n", ("a", "b")),
-        ("size,mass\n1,2\n3,4\n", ("x0", "x1")),
-        (",0,1\na,1,2\nb,3,4\n", ("a", "b")),  # as pandas writes a frame
-        (",0,1\n0,1,2\n1,3,4\n", ("0", "1")),
-    ],
-)
-def test_the_names_of_columns_are_no_vector(content: str, tokens: tuple[str, ...], tmp_path: Path) -> None:
-    found = begin("embeddings=file", file(tmp_path, "x.csv", content))
-    assert found.tokens == tokens
-    np.testing.assert_array_equal(found.x, [[1, 2], [3, 4]])
 
 
 def test_names_on_the_command_line_win_over_those_of_the_file(tmp_path: Path) -> None:
@@ -62,13 +46,6 @@ def test_names_on_the_command_line_win_over_those_of_the_file(tmp_path: Path) ->
 )
 def test_a_start_that_cannot_be(words: str, message: str) -> None:
     assert message in refusal(begin, *words.split())
-
-
-@pytest.mark.long
-def test_a_list_with_three_axes_is_not_printed_whole() -> None:
-    vectors = str(np.zeros((20, 20, 3), int).tolist()).replace(" ", "")
-    said = refusal(begin, "embeddings=inline", f"embeddings.vectors={vectors}")
-    assert "a list of its own, which is not a number" in said and len(said) < 300
 
 
 def test_random_tokens_may_have_names() -> None:
