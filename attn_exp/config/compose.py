@@ -25,7 +25,7 @@ from attn_exp.config import large_arrays
 from attn_exp.config.choices import ONE_CHOICE, choices, drop_open_settings, group_names
 from attn_exp.config.hydra_errors import check_hydra_words, what_hydra_stumbles_over
 from attn_exp.config.inputs import MEMORY
-from attn_exp.config.loader import check_composed, environment, opened
+from attn_exp.config.loader import TARGET, environment, names_a_target, opened
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat, known_to_hydra, quoted
 from attn_exp.errors import UserError, brief
@@ -60,15 +60,13 @@ def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) 
         return own_code.mark_named(settings, words) if typed else settings
 
 
-def composed_once(words: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
-    """Return what Hydra, opened, composes of these words, its own settings included; it names no code to run."""
+def composed_once(words: Sequence[str]) -> DictConfig:
+    """Return what Hydra, opened, composes of these words, its own settings included."""
     hydra: Hydra | None = GlobalHydra.instance().hydra
     assert hydra is not None
-    spelled = [with_quotes(known_to_hydra(word)) if mode is RunMode.RUN else known_to_hydra(word) for word in words]
+    spelled = [with_quotes(known_to_hydra(word)) for word in words]
     with what_hydra_stumbles_over():
-        composition = hydra.compose_config("config", spelled, mode, from_shell=True, with_log_configuration=False)
-    check_composed(composition)
-    return composition
+        return hydra.compose_config("config", spelled, RunMode.RUN, from_shell=True, with_log_configuration=False)
 
 
 def overrides(words: Sequence[str]) -> list[Any]:
@@ -128,9 +126,15 @@ def untyped_key(kind: Any, described: Field[Any]) -> tuple[Any, Any]:
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
-    """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers."""
+    """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers.
+
+    Raises:
+        UserError: a setting that names something to call.
+    """
     with what_hydra_stumbles_over():
         settings = without_hydra(composed)
+    if names_a_target(settings):
+        raise UserError(f"{TARGET} is not read here: names are looked up, and no setting runs code")
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     arrays = getattr(hydra.config_loader, "arrays", {})

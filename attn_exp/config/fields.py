@@ -14,7 +14,6 @@ from attn_exp.errors import UserError, brief, shown, unknown
 Schema = TypeVar("Schema")
 
 PLAIN = {bool: FLAG, int: WHOLE, float: NUMBER, str: TEXT, tuple[str, ...]: TEXTS, Mapping[str, Any]: NAMES}
-WORDS = {bool: "true or false", int: "a whole number", float: "a finite number"}
 
 
 def read_fields(schema: type, values: Any, path: str) -> dict[str, Any]:
@@ -54,31 +53,10 @@ def kind_of(annotation: Any) -> Kind:
 
 
 def union_kind(parts: list[Any]) -> Kind:
-    """Return the kind of `int | None` and its like: of its parts where they are plain, else of the only one."""
+    """Return the kind of `int | None` and its like; of several types, any value is taken as it is."""
     several = [part for part in parts if part is not NoneType]
-    if len(several) == 1:
-        kind = kind_of(several[0])
-    elif set(several) <= set(WORDS):
-        kind = any_of(several)
-    else:
-        kind = AS_IS
+    kind = kind_of(several[0]) if len(several) == 1 else AS_IS
     return optional(kind) if NoneType in parts else kind
-
-
-def any_of(types: list[Any]) -> Kind:
-    """Take what one of some plain types takes."""
-    expected = " or ".join(WORDS[plain] for plain in types)
-
-    def read(value: Any, key: str) -> Any:
-        for plain in types:
-            try:
-                PLAIN[plain].read(value, key)
-            except UserError:
-                continue
-            return value
-        return refuse(value, key, expected)
-
-    return Kind(read, expected)
 
 
 def container_kind(origin: Any, inside: tuple[Any, ...]) -> Kind:

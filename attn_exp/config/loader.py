@@ -242,19 +242,6 @@ def names_a_target(values: Any) -> bool:
     return isinstance(values, list) and any(map(names_a_target, values))
 
 
-def check_composed(composed: DictConfig) -> None:
-    """Refuse a configuration that names something to call, wherever it comes from.
-
-    Raises:
-        UserError: the setting.
-    """
-    values = OmegaConf.to_container(composed, resolve=False)
-    assert isinstance(values, dict)
-    values.pop("hydra")  # which no file and no word of a user changes
-    if names_a_target(values):
-        raise UserError(f"{TARGET} is not read here: names are looked up, and no setting runs code")
-
-
 @contextmanager
 def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
     """Let Hydra find the shipped YAML, that of users' own folders, and choices that have none, as long as it lasts;

@@ -78,7 +78,6 @@ class Plain:
     rate: Annotated[float, above(0)] = 1.0
     side: Annotated[str, choice("left", "right")] | None = None
     count: int = 0
-    share: int | float = 1
     anything: Any = None
 
 
@@ -91,7 +90,6 @@ class Plain:
         ({"rate": "fast"}, "mask.plain.rate=fast: expected a number above 0"),
         ({"side": "up"}, "unknown mask.plain.side 'up'; choose one of left, right"),
         ({"count": "x"}, "mask.plain.count=x: expected a whole number"),
-        ({"share": True}, "mask.plain.share=true: expected a whole number or a finite number"),
         ({"stp": 1}, "unknown setting 'mask.plain.stp'; did you mean mask.plain.step?"),
     ],
 )
