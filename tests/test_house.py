@@ -213,7 +213,7 @@ def versions(folder: Path) -> dict[str, str]:
 
 NOT_NEEDED = {
     *("pandas", "matplotlib", "jinja2", "hypothesis", "numpy.ma", "difflib", "html.entities"),
-    *("attn_exp.diagnosis", "attn_exp.plugins", "attn_exp.mistakes", "attn_exp.experiment.documents"),
+    *("attn_exp.diagnosis", "attn_exp.plugins", "attn_exp.mistakes", "attn_exp.experiment.published"),
     *("attn_exp.report.documents", "attn_exp.forms._blocks", "attn_exp.sweeps"),
     *(
         "attn_exp.rules.from_outside",

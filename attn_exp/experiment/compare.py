@@ -91,7 +91,7 @@ def tabulate(
     rows = make_rows(config, problem, variants, traces, expected)
     published: tuple[Agreement, ...] = ()
     if config.published:
-        from attn_exp.experiment.documents.published import hold  # noqa: PLC0415 - most runs repeat no document
+        from attn_exp.experiment.published import hold  # noqa: PLC0415 - most runs repeat no document
 
         published = hold(config, problem, variants, traces)
     return Comparison(config, problem, variants, rows, (), traces, published, seconds=seconds)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from attn_exp.config.compose import values
 from attn_exp.config.schema import read_config
 from attn_exp.experiment.compare import compare
 
-STREAM = np.random.default_rng(0)
-TRUE = {"x": STREAM.uniform(-1, 1, (3, 4))} | {f"W_{letter}": STREAM.uniform(-1, 1, (4, 4)) for letter in "qkv"}
+
+def drawn(seed: int = 0) -> dict[str, Any]:
+    stream = np.random.default_rng(seed)
+    return {"x": stream.uniform(-1, 1, (3, 4))} | {f"W_{side}": stream.uniform(-1, 1, (4, 4)) for side in "qkv"}
 
 
 def attention(x: Any, **matrices: Any) -> dict[str, Any]:
@@ -22,9 +25,9 @@ def attention(x: Any, **matrices: Any) -> dict[str, Any]:
     return {"x": x, **matrices, "q": q, "k": k, "v": v, "logits": logits, "weights": weights, "output": weights @ v}
 
 
-def agreements(printed: dict[str, Any], rounded: dict[str, float], *words: str) -> dict[str, bool]:
+def agreements(printed: dict[str, Any], rounded: dict[str, float], *words: str, seed: int = 0) -> dict[str, bool]:
     """Hold what was printed of the true inputs against a run on inputs of two decimals."""
-    typed: dict[str, Any] = {name: np.round(array, 2).tolist() for name, array in TRUE.items()}
+    typed: dict[str, Any] = {name: np.round(array, 2).tolist() for name, array in drawn(seed).items()}
     settings = values(["embeddings=inline", "projections=identity", "head=1", "variant=matrix", *words], [])
     settings["embeddings"] = {"vectors": typed.pop("x")}
     settings["projections"] = {"source": "identity", "given": typed}
@@ -44,18 +47,19 @@ def agreements(printed: dict[str, Any], rounded: dict[str, float], *words: str) 
 WIDE = dict.fromkeys(("x", "W_q", "W_k", "W_v"), 0.005)
 
 
-def test_all_that_the_true_inputs_give_agrees() -> None:
-    assert all(agreements(attention(**TRUE), WIDE).values())
+@pytest.mark.parametrize("seed", range(8))
+def test_all_that_the_true_inputs_give_agrees(seed: int) -> None:
+    assert all(agreements(attention(**drawn(seed)), WIDE, seed=seed).values())
 
 
 def test_without_it_nothing_agrees_but_by_chance() -> None:
-    assert not any(agreements(attention(**TRUE), {}).values())
+    assert not any(agreements(attention(**drawn()), {}).values())
 
 
 def test_what_rounded_inputs_cannot_give_disagrees() -> None:
-    wrong = {name: array + 0.5 for name, array in attention(**TRUE).items()}
+    wrong = {name: array + 0.5 for name, array in attention(**drawn()).items()}
     assert not any(agreements(wrong, WIDE).values())
 
 
 def test_positions_turn_what_is_rounded_so_nothing_is_widened() -> None:
-    assert not agreements({"weights": attention(**TRUE)["weights"]}, WIDE, "position=rope")["weights"]
+    assert not agreements({"weights": attention(**drawn())["weights"]}, WIDE, "position=rope")["weights"]

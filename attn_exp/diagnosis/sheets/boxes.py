@@ -15,7 +15,7 @@ import numpy as np
 from attn_exp import machine, parsing
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, reason
-from attn_exp.experiment.documents.printed import NUMBER, bare, decimals, exponent
+from attn_exp.experiment.published import NUMBER, bare, decimals, exponent
 from attn_exp.problem.files.numpy_files import read_npy
 from attn_exp.problem.files.tables import BLANK, COMMA, SEMICOLON, TAB, names_columns, rows_of
 from attn_exp.problem.problem import Problem

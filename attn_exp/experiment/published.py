@@ -1,0 +1,250 @@
+"""Printed figures of documents, held against what a run computes.
+
+A document is three YAML files: its embeddings, its projections, and an experiment that pins settings and lists the
+printed figures. A printed number stands for every number that rounds to it, so it agrees with a computed one if they
+differ by at most half a unit of its last digit. Where the document's inputs are themselves printed rounded, the
+tolerance grows by how far the result can move while they move within their rounding. A figure that no variant forms is
+left out; one of another size or value disagrees, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.config.inputs import Embeddings, Projections
+from attn_exp.config.schema import Config, Published
+from attn_exp.errors import UserError, brief, unknown
+from attn_exp.experiment.executing import execute
+from attn_exp.experiment.row import Agreement
+from attn_exp.experiment.settling import settle
+from attn_exp.experiment.variant import Settled
+from attn_exp.forms.trace import Trace
+from attn_exp.problem.matrices import BIASES, MATRICES
+from attn_exp.problem.problem import Problem, build
+
+# Reading and writing numbers as documents print them
+
+NUMBER = re.compile(r"[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+\u2212]?\d+)?")
+"""A decimal number, its minus a hyphen or the typographer's."""
+
+SETTINGS = re.compile(
+    r"\b(?:grad_fn|requires_grad|dtype|device|shape|size|layout|weak_type|sharding|name|path)\s*=\s*"
+    r"(?:<[^<>]*>|\([^()]*\)|torch\.Size\([^()]*\)|'[^']*'|\"[^\"]*\"|[\w.:/]+)"
+)
+"""What PyTorch, JAX and TensorFlow print beside the numbers, such as `grad_fn=<SelectBackward0>` or `shape=(2, 3)`."""
+
+
+def matches(text: str) -> Iterator[re.Match[str]]:
+    """Yield the numbers of a printed text, without digits in words and in what libraries print beside them."""
+    beside = [found.span() for found in SETTINGS.finditer(text)]
+    for found in NUMBER.finditer(text):
+        start, stop = found.span()
+        in_word = text[start - 1 : start].isalpha() or text[start - 1 : start] == "_" or text[stop : stop + 1].isalpha()
+        if not in_word and not any(first <= start < last for first, last in beside):
+            yield found
+
+
+def bare(text: str) -> str:
+    """Return the brackets of a print such as `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)`; other text as it is."""
+    whole = SETTINGS.sub("", text)
+    first, last = whole.find("["), whole.rfind("]")
+    wrapped = re.match(r"\s*(?:<|[A-Za-z_][\w. ]*[(:])", text) is not None
+    return whole[first : last + 1] if wrapped and 0 <= first < last else text
+
+
+def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
+    """Return the numbers of a printed text in reading order, and half a unit of each one's last digit.
+
+    NumPy writes a whole array with as many decimals as its longest number needs and leaves trailing zeros off, so the
+    numbers share their decimals: 0.16 beside 0.309 means 0.160. A number with an exponent counts its own:
+    1.24e-13 is exact to 0.005e-13. `digits` says how many decimals are meant where every number lost zeros.
+    """
+    words = [found.group().replace("\u2212", "-") for found in matches(text)]
+    plain = shared(words) if digits is None else digits
+    lasts = [plain if power is None else decimals(word) - power for word in words for power in [exponent(word)]]
+    return np.array([float(word) for word in words]), np.array([float(f"0.5e{-last}") for last in lasts])
+
+
+def rewritten(text: str, values: Array, digits: int | None = None) -> str:
+    """Write other numbers into the brackets of a printed text, with as many decimals, and at least `digits`."""
+    found = list(matches(text))
+    places, numbers = max(shared([match.group() for match in found]), digits or 0), iter(values.tolist())
+    starts = {match.start() for match in found}
+
+    def write(match: re.Match[str]) -> str:
+        word = match.group()
+        if match.start() not in starts:
+            return word
+        return format(next(numbers), f".{places}f" if exponent(word) is None else f".{decimals(word)}e")
+
+    return NUMBER.sub(write, text)
+
+
+def shared(words: list[str]) -> int:
+    """Return the most decimals that any number without an exponent shows."""
+    return max((decimals(word) for word in words if exponent(word) is None), default=0)
+
+
+def decimals(word: str) -> int:
+    return len(re.split("[eE]", word)[0].partition(".")[2])
+
+
+def exponent(word: str) -> int | None:
+    _, mark, power = word.lower().partition("e")
+    return int(power) if mark else None
+
+
+# Holding them against a run
+
+STAGES = ("x", *MATRICES, *BIASES, *(field.name for field in fields(Trace)))
+"""What a printed figure may show."""
+
+PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
+    "@": lambda left, right: left @ right,
+    "matmul": np.matmul,
+    "dot": np.dot,
+    "sum": lambda left, right: np.stack([sum(row[j] * right[j] for j in range(len(right))) for row in left]),
+}
+"""Ways to write one matrix product; `sum` adds the weighted rows of the second matrix one by one."""
+
+
+def hold(
+    config: Config, problem: Problem, variants: Sequence[Settled], traces: Mapping[str, Trace]
+) -> tuple[Agreement, ...]:
+    """Compare every published figure of the configuration with the first variant that forms it.
+
+    Variants that compute in a coarser type come last: printed figures may have more digits than that.
+
+    Raises:
+        UserError: a figure of an unknown stage, or of a head or row that is not there.
+    """
+    runs = [(variant, problem, traces[variant.name]) for variant in variants]
+    runs.sort(key=lambda run: -run[0].computed_in.itemsize)
+    found = []
+    for entry in config.published:
+        if entry.stage not in STAGES:
+            raise UserError(unknown(entry.stage, STAGES, f"stage of published {entry.quantity}"))
+        named = (run for run in runs if entry.variant in (None, run[0].name))
+        own = (run_own_inputs(entry, config, run[0]) if entry.inputs else run for run in named)
+        forming = ((run, array) for run in own if (array := find_array(entry, *run[1:])) is not None)
+        found += [agreement(entry, array, find_radius(entry, *run)) for run, array in [*forming][:1]]
+    return tuple(found)
+
+
+def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[Settled, Problem, Trace]:
+    """Put the entry's own inputs through one head of a variant."""
+    own = replace(config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"), draws=None)
+    problem = build(own)
+    bind = None if variant.own is None else variant.own.bind
+    settled = settle(variant.name, replace(config.variant[variant.name], head=1), own, problem, bind)
+    return settled, problem, execute(settled, problem)
+
+
+def agreement(entry: Published, array: Array, radius: Array | float | None) -> Agreement:
+    """Hold one printed quantity against the computed array that it shows a part of."""
+    text = " ".join(entry.printed.split())
+    printed, half_units = read(text, entry.decimals)
+    if not printed.size:
+        raise UserError(f"published {entry.quantity}: printed={brief(text)!r} holds no number")
+    mine = selected(array, entry)
+    if mine.size != printed.size:
+        counted = f"{mine.size} numbers where {printed.size} are printed"
+        return Agreement(entry.quantity, text, counted, np.nan, np.nan, False, entry.note)
+    widening = selected(np.broadcast_to(0.0 if radius is None else radius, array.shape), entry)
+    difference, tolerance = np.abs(mine - printed), half_units + widening
+    worst = int(np.argmax(np.where(np.isnan(difference), np.inf, difference / tolerance)))
+    return Agreement(
+        quantity=entry.quantity,
+        printed=text,
+        computed=rewritten(text, mine, entry.decimals),
+        largest_difference=float(difference[worst]),
+        tolerance=float(tolerance[worst]),
+        agrees=bool((difference <= tolerance).all()),
+        note=entry.note if radius is None else describe_rounding(entry, float(widening.max())),
+    )
+
+
+def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None:
+    """Return what an entry shows: x, an array of the projections, a stage of the trace, or a product in its own form.
+
+    It is None where the run has none. A product is `q k^T` of each head for scores, else `weights v`.
+    """
+    if not entry.product:
+        arrays = {"x": problem.x, "memory": problem.memory, **problem.projections} | dict(trace.stages())
+        return arrays.get(entry.stage)
+    left, right = (trace.q, trace.k) if entry.stage == "scores" else (trace.weights, trace.v)
+    if left is None or right is None:
+        return None
+    right = right.swapaxes(-1, -2) if entry.stage == "scores" else right
+    return np.stack([PRODUCTS[entry.product](*both) for both in zip(left, right, strict=True)])
+
+
+def selected(array: Array, entry: Published) -> Array:
+    """Return the numbers of a stage that are printed, in the order in which they are."""
+    if array.ndim == 3:
+        if entry.head > len(array):
+            heads = f"{len(array)} heads" if len(array) > 1 else "one head"
+            raise UserError(f"published {entry.quantity}: head={entry.head}, but there is {heads}, counted from 1")
+        array = array[entry.head - 1]
+    array = np.atleast_2d(array)
+    array = array.T if entry.columns else array
+    if entry.row is not None and entry.row > len(array):
+        raise UserError(f"published {entry.quantity}: row={entry.row}, but there are {len(array)}, counted from 1")
+    array = array if entry.row is None else array[[entry.row - 1]]
+    return array[:, : entry.first].reshape(-1)
+
+
+def find_radius(entry: Published, settled: Settled, problem: Problem, trace: Trace) -> Array | float | None:
+    """Return how far each number of the stage can move while the printed inputs move within their rounding.
+
+    With radii `r` of the inputs, a product `a b` moves by at most `|a| r_b + r_a |b| + r_a r_b`; a weight is largest
+    with its own logit at the top of its range and all others at the bottom; and since weights sum to 1, their movement
+    shifts the context by the distance of the values from their mean. The bounds may be wider than need be, never
+    narrower. None where no input is rounded, or where more happens than one plain head: rules, W_o, a mistake.
+    """
+    rules, stage = settled.rules, entry.stage
+    is_plain = not (rules.masks or rules.scores or settled.output_projection or settled.mistakes)
+    is_plain &= rules.normalizer.exponential and settled.head == 1
+    if not entry.rounded or not is_plain or (settled.positions and set(entry.rounded) - set("qkv")):
+        return None
+    if stage in problem.projections or stage in ("x", "memory"):
+        return entry.rounded.get(stage.replace("memory", "x"), 0.0)
+    given = {name: array[0] for name, array in trace.stages() if name in ("q", "k", "v", "weights")}
+    radii = {name: side_radius(entry, problem, name, given[name]) for name in ("q", "k", "v") if name in given}
+    if stage in radii or not {"q", "k", "weights"} <= given.keys():
+        return radii.get(stage)
+    q, k, weights = (np.abs(given[name]) for name in ("q", "k", "weights"))
+    scores = q @ radii["k"].T + radii["q"] @ k.T + radii["q"] @ radii["k"].T
+    logits = abs(settled.multiplier) * scores
+    up, down = weights * np.exp(logits), weights * np.exp(-logits)
+    most = up / (up + down.sum(axis=-1, keepdims=True) - down)
+    least = down / (down + up.sum(axis=-1, keepdims=True) - up)
+    moved = np.maximum(most - weights, weights - least)
+    known = {"scores": scores, "logits": logits, "capped": logits, "masked": logits, "weights": moved}
+    if stage in known or "v" not in given:
+        return known.get(stage)
+    v = given["v"]
+    return np.asarray(moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ radii["v"])
+
+
+def side_radius(entry: Published, problem: Problem, name: str, side: Array) -> Array:
+    """Return how far q, k or v may lie from the truth: as it is rounded itself, and as x and its matrix are."""
+    x, own = problem.x if name == "q" or problem.memory is None else problem.memory, entry.rounded.get(name, 0.0)
+    if x is None:
+        return np.full(side.shape, own)
+    of_x, of_matrix, of_bias = (entry.rounded.get(part, 0.0) for part in ("x", f"W_{name}", f"b_{name}"))
+    matrix = problem.projections[f"W_{name}"]
+    moved = np.abs(x).sum(axis=1, keepdims=True) * of_matrix + np.abs(matrix).sum(axis=0) * of_x
+    whole = own + moved + len(matrix) * of_x * of_matrix + of_bias
+    return np.asarray(whole[-len(side) :])  # tokens of the past have no query
+
+
+def describe_rounding(entry: Published, widening: float) -> str:
+    """Return the entry's note, with how its rounded inputs widen the tolerance."""
+    inputs = " and ".join(f"{name} within {radius:g}" for name, radius in entry.rounded.items())
+    return f"{entry.note} Rounding leaves {inputs}; carried through, that adds up to {widening:.2g}.".strip()
