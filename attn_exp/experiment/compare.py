@@ -12,10 +12,9 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError, shown
-from attn_exp.experiment import checks, ladder, memory, number_types
-from attn_exp.experiment.checks.precision import as_exact
+from attn_exp.experiment import checks, ladder, memory
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.executing import embedded, execute, keep
+from attn_exp.experiment.executing import embedded, execute, find_type, keep, rounded
 from attn_exp.experiment.measuring import distance, make_rows
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.row import Agreement, Distance
@@ -43,14 +42,14 @@ def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
     """Add the distance of every two variants, what makes them differ, what the checks of these names find, and what is
     wrong with functions of the user's own."""
     config, variants = comparison.config, comparison.variants
-    apart = ladder.ladders(comparison)
+    steps, rungs = ladder.ladders(comparison)
     return replace(
         comparison,
         distances=tuple(every_distance(variants, comparison.traces)),
         checks=checks.find(wanted, config, comparison.problem, variants),
         verdicts={variant.name: variant.own.judge(variant.heads) for variant in variants if variant.own is not None},
-        steps=apart.steps,
-        rungs=apart.rungs,
+        steps=steps,
+        rungs=rungs,
         taken_apart=True,
     )
 
@@ -73,8 +72,8 @@ def tabulate(
     """
     config, problem, variants = prepared(config, under_way, bind)
     if dtype != "float64":
-        kind = number_types.kind(dtype)
-        problem = number_types.rounded(problem, kind)
+        kind = find_type(dtype)
+        problem = rounded(problem, kind)
         variants = tuple(replace(variant, given_in=kind) for variant in variants)
     traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
     check_any(variants)
@@ -82,7 +81,7 @@ def tabulate(
     if dtype == "float64":
         expected = oracle.answers({variant.name: variant.question for variant in answered}, problem)
     else:
-        exact = number_types.rounded(problem, np.dtype(np.float64))
+        exact = rounded(problem, np.dtype(np.float64))
         expected = {variant.name: exact_answer(variant, exact) for variant in answered}
         traces = {  # measuring them in float64 rounds nothing
             name: trace.replace(**{stage: array.astype(np.float64) for stage, array in trace.stages()})
@@ -99,7 +98,7 @@ def tabulate(
 
 def exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
     """Return what a variant computes in float64 from a problem in float64."""
-    trace = execute(replace(as_exact(variant), mistakes=()), problem)
+    trace = execute(replace(variant.exact, mistakes=()), problem)
     weights = np.empty(0) if trace.weights is None else trace.weights
     return oracle.Answer(tuple(range(len(problem.tokens))), weights, trace.output)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attn_exp.config.schema import Config
-from attn_exp.experiment.row import Agreement, Distance, Row, Step
-from attn_exp.experiment.timing import Timing
+from attn_exp.experiment.row import Agreement, Distance, Row, Step, Timing
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem

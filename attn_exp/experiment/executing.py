@@ -1,20 +1,25 @@
-"""Puts a problem through a variant, from marked positions to the output."""
+"""Executes a variant on a problem, from marked positions to the output: in which numbers, and how long it takes."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from attn_exp import forms
 from attn_exp.arrays import Array
+from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.library_conventions import empty_rows
+from attn_exp.experiment.row import Timing
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.problem import Problem, pool_heads, sides
+from attn_exp.problem.problem import Problem, pool_heads, sides, with_sides
 
 
 def execute(settled: Settled, problem: Problem) -> Trace:
@@ -124,3 +129,102 @@ def joined(context: Array, settled: Settled, problem: Problem) -> Array:
     if settled.output_projection and problem.projections:
         return project("o", join_heads(context), problem.projections)
     return join_heads(context)
+
+
+# Types of numbers
+
+TYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+def find_type(name: str) -> Any:
+    """Return the NumPy type of that name.
+
+    Raises:
+        UserError: no such type, or bfloat16 without the library that has it.
+    """
+    if name not in TYPES:
+        raise UserError(unknown(name, TYPES, "dtype"))
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes  # noqa: PLC0415 - needed for bfloat16 alone
+    except ImportError as error:
+        raise UserError("dtype=bfloat16 needs the package ml_dtypes: pip install ml_dtypes") from error
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def limits(dtype: Any) -> Any:
+    """Return what `numpy.finfo` says of a type, which knows nothing of bfloat16."""
+    if np.dtype(dtype).name != "bfloat16":
+        return np.finfo(dtype)
+    import ml_dtypes  # noqa: PLC0415 - as above
+
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call] # the package has no annotations there
+
+
+def rounded(problem: Problem, to: Any) -> Problem:
+    """Return the problem with its inputs rounded to a type, and queries, keys and values projected in that type.
+
+    What follows from the inputs is computed anew: rounding q itself would hide the rounding of the projection.
+    """
+    given = {name: cast(array, to) for name, array in problem.projections.items()}
+    weights = cast(problem.weights, to)
+    if problem.x is None:
+        return replace(problem, q=cast(problem.q, to), k=cast(problem.k, to), v=cast(problem.v, to), weights=weights)
+    x, memory = cast(problem.x, to), cast(problem.memory, to)
+    return with_sides(replace(problem, x=x, memory=memory, weights=weights, projections=given))
+
+
+def cast(array: Array | None, to: Any) -> Any:
+    """Return an array in another type, and nothing where there is none."""
+    return None if array is None else array.astype(to)
+
+
+# How long it takes
+
+BUDGET = 0.005
+"""Seconds that all variants of a run share; a variant slower than its share runs once."""
+
+PATIENCE = 0.5
+"""Seconds beyond which a variant is not run again for its peak memory, which slows Python loops several times."""
+
+ENOUGH = 0.5
+"""Seconds beyond which the comparison's own computation is the measurement: a long one is done once."""
+
+MOST_RUNS = 100
+
+
+def measure(
+    variants: Sequence[Settled], problem: Problem, budget: float = BUDGET, known: Mapping[str, float] | None = None
+) -> tuple[Timing, ...]:
+    """Run every variant as often as its share of the budget, in seconds, allows, and once more for its peak memory.
+
+    `known` are the seconds that variants took before; what took long is not run again, and has no peak.
+    """
+    before, computed = known or {}, [variant for variant in variants if not variant.refused]
+    return tuple(
+        measure_one(variant, problem, budget / len(computed), before.get(variant.name, 0.0)) for variant in computed
+    )
+
+
+def measure_one(settled: Settled, problem: Problem, share: float, before: float = 0.0) -> Timing:
+    """Measure one variant for so many seconds; one that took long before is not computed again."""
+    if before > ENOUGH and not settled.member.library:  # else it may have been the loading of the library
+        return Timing(settled.name, before, before, 1, None)
+    times: list[float] = []
+    while not times or (sum(times) + times[-1] < share and len(times) < MOST_RUNS):
+        start = perf_counter()
+        execute(settled, problem)
+        times.append(perf_counter() - start)
+    peak = peak_bytes(settled, problem) if times[0] < PATIENCE else None
+    return Timing(settled.name, sorted(times)[len(times) // 2], min(times), len(times), peak)
+
+
+def peak_bytes(settled: Settled, problem: Problem) -> int:
+    """Return the most bytes allocated at once while the variant computes, in a run of its own: tracing is slow."""
+    tracemalloc.start()
+    try:
+        execute(settled, problem)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

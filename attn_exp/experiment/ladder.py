@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +22,14 @@ from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, count_of
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer, execute
+from attn_exp.experiment.measuring import compared
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Step
-from attn_exp.experiment.sameness import compared
 from attn_exp.experiment.settling import JOINS, pinned_or_run, say_choices, settle
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem, heads
+from attn_exp.reference.oracle import is_same
 from attn_exp.rules import deciding
 
 PIPELINE = (
@@ -39,11 +40,11 @@ PIPELINE = (
 attention; how the same function is computed comes before all others and after them."""
 
 ALL_ORDERS_OF = 5
-"""Of so many settings all orders are tried; of more, each is moved first, in its place, and last."""
+"""Of so many settings all orders are tried; of more, one alone."""
 
-SMALL, MIDDLE, LARGE = 2**14, 2**20, 2**24
-"""Weights `[h t s]`. Up to the first, all orders are tried; up to the second, those of two settings, and of more each
-first and last; up to the third, one order. Beyond, a rung takes as much memory and time as nobody asked for."""
+SMALL, LARGE = 2**14, 2**24
+"""Weights `[h t s]`. Up to the first, other orders are tried; up to the second, one order. Beyond, a rung takes as much
+memory and time as nobody asked for."""
 
 TOGETHER, TOO_LARGE = "changed together: no variant stands between", "changed together: too large to be taken apart"
 
@@ -61,40 +62,28 @@ class Rung(NamedTuple):
     row: str = ""
 
 
-class Ladders(NamedTuple):
-    """The steps to every row, and weights and output of the small rungs between two rows, by variant and step."""
-
-    steps: tuple[Step, ...]
-    rungs: dict[tuple[str, int], Trace]
-
-
 At = Callable[[frozenset[str]], Rung | None]
 """Returns the rung that has some settings of the end and all others of the start; None where none can be computed."""
 
 
-def ladders(comparison: Comparison) -> Ladders:
-    """Take apart the difference of every row from the one that all are compared with."""
-    config, problem = comparison.config, comparison.problem
-    rows = {
-        settled.name: Rung(
-            str(settled.form),
-            choices(settled, config, problem),
-            comparison.traces[settled.name],
-            settled.computed_in,
-            settled.name,
-        )
-        for settled in comparison.variants
-        if not settled.refused
-    }
+def ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, int], Trace]]:
+    """Return the steps from the row that all are compared with to every other row, and small rungs between two rows.
+
+    Of a rung the weights and the output are kept, by variant and step.
+    """
+    config, problem, rows = comparison.config, comparison.problem, dict[str, Rung]()
+    for settled in (variant for variant in comparison.variants if not variant.refused):
+        trace, chosen = comparison.traces[settled.name], choices(settled, config, problem)
+        rows[settled.name] = Rung(str(settled.form), chosen, trace, settled.computed_in, settled.name)
     start = baseline(config, comparison.variants).name
     steps, rungs = list[Step](), dict[tuple[str, int], Trace]()
-    for name in (name for name in rows if name != start):
-        for step, rung in climb(config, problem, rows, (start, name)):
+    for name in rows:
+        for step, rung in climb(config, problem, rows, (start, name)) if name != start else ():
             steps.append(step)
-            sizes = [array.size for array in (rung.trace.weights, rung.trace.output) if array is not None]
-            if not rung.row and max(sizes) <= SMALL:
-                rungs[name, step.step] = Trace(weights=rung.trace.weights, output=rung.trace.output)
-    return Ladders(tuple(steps), rungs)
+            weights, output = rung.trace.weights, rung.trace.output
+            if not rung.row and max(array.size for array in (weights, output) if array is not None) <= SMALL:
+                rungs[name, step.step] = Trace(weights=weights, output=output)
+    return tuple(steps), rungs
 
 
 def choices(settled: Settled, config: Config, problem: Problem) -> dict[str, Any]:
@@ -113,16 +102,7 @@ def choices(settled: Settled, config: Config, problem: Problem) -> dict[str, Any
 def differing(one: Choices, other: Choices) -> list[str]:
     """Return the settings in which two variants differ, in the order of the pipeline."""
     joined = all(len(side["mask"]) > 1 for side in (one, other))  # a single mask is joined with nothing
-    return [name for name in PIPELINE if not equal(one[name], other[name]) and (joined or name != "mask_join")]
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Say whether two values of a setting are the same; true is not 1, which multiplies scores by something else."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, np.ndarray | list | tuple):
-        return np.array_equal(one, other)
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    return [name for name in PIPELINE if not is_same(one[name], other[name]) and (joined or name != "mask_join")]
 
 
 def climb(
@@ -143,10 +123,11 @@ def climb(
 
     climbed = list(walk(start, end, own_form, at))
     units = [unit for _, unit, _, _ in climbed if unit]
+    has_orders = size <= SMALL and len(units) <= ALL_ORDERS_OF
     for place, (settings, unit, here, there) in enumerate(climbed, start=1):
         moved = difference(here, there)
-        orders, others = in_other_orders(unit, units, at, size)
-        numbers = [number for number in (moved, *others) if not math.isnan(number)] if orders else []
+        others = in_all_orders(unit, [other for other in units if other != unit], at) if unit and has_orders else ()
+        numbers = [number for number in (moved, *others) if others and not math.isnan(number)]
         before, after = ([format_setting(name, rung, problem) for name in settings] for rung in (here, there))
         step = Step(
             variant=ends[1],
@@ -161,7 +142,7 @@ def climb(
             sameness=compared(answer(here.trace), answer(there.trace), forms.coarser(here.kind, there.kind)),
             least=min(numbers, default=math.nan),
             most=max(numbers, default=math.nan),
-            orders=orders,
+            orders=f"all {math.factorial(len(units))}" if others else "",
             row=there.row,
             note="" if len(settings) == 1 else TOGETHER if size <= LARGE else TOO_LARGE,
         )
@@ -202,27 +183,12 @@ def computed(config: Config, problem: Problem, rows: Iterable[Rung], form: str, 
         return None
 
 
-def in_other_orders(
-    unit: frozenset[str], units: Sequence[frozenset[str]], at: At, size: int
-) -> tuple[str, list[float]]:
-    """Return which orders of the changes were tried, and how far this one moves the answer in them.
-
-    An order with a rung that cannot be computed says nothing. A change of form alone has its place, and a large run
-    one order.
-    """
-    if not unit or size > MIDDLE:
-        return "", []
-    others = [other for other in units if other != unit]
-    every = len(units) <= (ALL_ORDERS_OF if size <= SMALL else 2)
-    counts = range(len(units)) if every else (0, len(others))
-    moves = list[float]()
-    for done in itertools.chain.from_iterable(itertools.combinations(others, count) for count in counts):
-        changed = frozenset[str]().union(*done)
-        here, there = at(changed), at(changed | unit)
-        if here is not None and there is not None:
-            moves.append(difference(here, there))
-    count = math.factorial(len(units))
-    return (f"all {count}" if every else f"first, in its place and last, of {count}"), moves
+def in_all_orders(unit: frozenset[str], others: list[frozenset[str]], at: At) -> list[float]:
+    """Return how far a change moves the answer after each choice of the others, where both rungs can be computed."""
+    done = itertools.chain.from_iterable(itertools.combinations(others, count) for count in range(len(others) + 1))
+    before = [frozenset[str]().union(*some) for some in done]
+    pairs = ((at(changed), at(changed | unit)) for changed in before)
+    return [difference(here, there) for here, there in pairs if here is not None and there is not None]
 
 
 def difference(one: Rung, other: Rung) -> float:

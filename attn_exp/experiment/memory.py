@@ -18,26 +18,18 @@ from attn_exp.problem.drawing import widths
 from attn_exp.problem.embeddings import memory_size
 from attn_exp.problem.matrices import MATRICES
 
-NUMBER = 8
-"""Bytes of a float64."""
+NUMBER, NAME = 8, 150
+"""Bytes of a float64, and of the name of a token, in the problem and in what is written of it."""
 
 SMALL = 1 << 26
 """Bytes that are taken without asking how many are free."""
 
-INPUTS = 10
-"""Arrays as large as x that a run holds at once: x, q, k, v, contexts, outputs and what is on its way to the disk."""
-
-PROJECTIONS = len(MATRICES) + 3
-"""Arrays as large as one projection that a run holds at once: all of them, and what is drawn, scaled or written."""
+INPUTS, PROJECTIONS = 10, len(MATRICES) + 3
+"""Arrays as large as x that a run holds at once: x, q, k, v, contexts, outputs and what is on its way to the disk; and
+arrays as large as one projection."""
 
 LISTED = 4
 """How much larger a list of Python's numbers is than an array of them; the reference has W_o as such a list."""
-
-NAME = 150
-"""Bytes that the name of a token takes, in the problem and in what is written of it."""
-
-UNKNOWN = 8 << 30
-"""Bytes that are taken to be there where the system does not say."""
 
 ASKING = ("check", "dtype", "metrics")
 """Settings that hold every variant against whole matrices."""
@@ -58,14 +50,19 @@ def check_drawn(config: Config) -> None:
     Raises:
         UserError: with the size, what is free, and a way out.
     """
-    refuse_too_large(needs_of_shapes(config))
-    drawn = (config.draws or {}).get("x")
-    size = sources.size(config.embeddings) if drawn is None else drawing.size(drawn)
+    draws = config.draws or {}
+    places = {f"embeddings.{name}": getattr(config.embeddings, name) for name in ("vectors", "q", "k", "v", "weights")}
+    places |= {f"draws.{name}": given for name, given in draws.items()}
+    refuse_too_large(
+        Need(INPUTS * NUMBER * math.prod(given.shape), f"{key}.shape={list(given.shape)}", "", "choose a smaller shape")
+        for key, given in places.items()
+        if isinstance(given, Draw)
+    )
+    size = drawing.size(draws["x"]) if "x" in draws else sources.size(config.embeddings)
     if size is not None:
         keys, _ = memory_size(config, size) or size
-        refuse_too_large(
-            [*needs_of_inputs(config, size), estimate_matrices(config, max(size[0] - config.past, 0), keys)]
-        )
+        matrices = estimate_matrices(config, max(size[0] - config.past, 0), keys)
+        refuse_too_large([*needs_of_inputs(config, size), matrices])
 
 
 def check(config: Config, rows: int, keys: int) -> None:
@@ -77,56 +74,43 @@ def check(config: Config, rows: int, keys: int) -> None:
     refuse_too_large([estimate_matrices(config, rows, keys)])
 
 
-def needs_of_shapes(config: Config) -> Iterator[Need]:
-    """Yield what each array takes that the settings describe by its shape."""
-    draws = config.draws or {}
-    places = {f"embeddings.{name}": getattr(config.embeddings, name) for name in ("vectors", "q", "k", "v", "weights")}
-    for key, given in (places | {f"draws.{name}": given for name, given in draws.items()}).items():
-        if isinstance(given, Draw):
-            size = INPUTS * NUMBER * math.prod(given.shape)
-            yield Need(size, f"{key}.shape={list(given.shape)}", "", "choose a smaller shape")
-
-
 def needs_of_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
     """Yield what x, its projections and the memory take, where x has so many rows and columns."""
-    rows, width = size
-    beside = memory_size(config, size)
+    (rows, width), memory = size, memory_size(config, size)
     is_projected = config.projections.source != "none"
     columns = max(widths(config.projections, width).values())
     widest = max(width, columns) if is_projected else width
-    vectors = rows * (INPUTS * NUMBER * widest + NAME)
-    setting = f"embeddings.tokens={rows} with d_model={width}"
-    yield Need(vectors, setting, "for its vectors", "choose fewer tokens")
-    keys, source = beside or size
+    vectors, fewer = INPUTS * NUMBER * widest + NAME, "choose fewer tokens"
+    yield Need(rows * vectors, f"embeddings.tokens={rows} with d_model={width}", "for its vectors", fewer)
+    keys, source = memory or size
     if is_projected:
         joined = any(variant.output_projection for variant in config.variant.values())
-        largest = NUMBER * max(width, source) * columns
+        largest = (PROJECTIONS + LISTED * joined) * NUMBER * max(width, source) * columns
         wider = f" with projections of {columns} columns" if columns > width else ""
-        setting = f"embeddings.d_model={width}{wider}"
-        yield Need((PROJECTIONS + LISTED * joined) * largest, setting, "for its projections", "choose fewer numbers")
-    if beside is not None:
-        vectors = keys * (INPUTS * NUMBER * max(source, widest) + NAME)
-        yield Need(vectors, f"embeddings.memory.tokens={keys}", "for its vectors", "choose fewer tokens")
+        yield Need(largest, f"embeddings.d_model={width}{wider}", "for its projections", "choose fewer numbers")
+    if memory is not None:
+        vectors = max(vectors, INPUTS * NUMBER * source + NAME)
+        yield Need(keys * vectors, f"embeddings.memory.tokens={keys}", "for its vectors", fewer)
 
 
 def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
     """Return what the matrices of logits and weights of all variants take."""
-    sizes = {name: matrices(variant, config, rows, keys) for name, variant in config.variant.items()}
+    sizes = {name: size_of_matrices(variant, config, rows, keys) for name, variant in config.variant.items()}
     needed = max(sizes.values(), default=0) if config.weights == "blocks" else sum(sizes.values())
     largest = max(sizes, key=lambda name: sizes[name], default="")
     asked = next((f"{name}=" for name in ASKING if getattr(config, name)), "")
     whose = asked or ("weights=full" if config.weights == "full" else f"variant {largest}")
-    chosen = [variant.form for variant in config.variant.values()]
+    known = {variant.form for variant in config.variant.values()} & {*forms.names()}
     if asked:
         instead = "choose fewer tokens, or leave it out"
-    elif all(forms.form(name).matrices == 0 for name in chosen if name in forms.names()):
+    elif all(forms.form(name).matrices == 0 for name in known):
         instead = "use weights=auto"
     else:
         instead = "use variant=[blockwise], which never forms one"
     return Need(needed, f"embeddings.tokens={rows}: {whose}", f"for whole matrices of {rows} x {keys}", instead)
 
 
-def matrices(variant: Variant, config: Config, rows: int, keys: int) -> int:
+def size_of_matrices(variant: Variant, config: Config, rows: int, keys: int) -> int:
     """Return the bytes of the matrices that a variant forms, and with `weights=full` keeps."""
     if variant.form not in forms.names() and not forms.is_own(variant.form):
         return 0  # what has no such form is told later
@@ -155,31 +139,17 @@ def refuse_too_large(needs: Iterable[Need]) -> None:
 
 
 def free() -> int:
-    """Return how many bytes this process could still take: what the system has, and what control groups leave it."""
-    return max(0, min([system_free(), *left_by_groups()]))
-
-
-def system_free() -> int:
-    """Return the memory that the system could hand out without swapping, in bytes."""
+    """Return how many bytes this process could still take: what the system has, and what a container's limit leaves."""
+    left = 8 << 30  # where the system does not say
+    with suppress(AttributeError, ValueError, OSError):
+        left = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
-    with suppress(AttributeError, ValueError, OSError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return UNKNOWN
-
-
-def left_by_groups() -> Iterator[int]:
-    """Yield what the limit of each control group that this process is in leaves it, as of a container on Linux."""
-    place = ""
-    with suppress(OSError, ValueError):
-        place = Path("/proc/self/cgroup").read_text(encoding="utf-8").partition("0::/")[2].strip()
-    group = Path("/sys/fs/cgroup") / place
-    for folder in (group, *group.parents):
-        with suppress(OSError, ValueError, KeyError):  # where there is no limit, it is the word "max"
-            limit, used = (int((folder / f"memory.{name}").read_text()) for name in ("max", "current"))
-            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            yield limit - used + int(stat["inactive_file"])  # copies of files, which the system takes back at need
+        left = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+    with suppress(OSError, ValueError, KeyError):  # without a limit, it is the word "max"
+        limit, stat = (Path(f"/sys/fs/cgroup/memory.{name}").read_text(encoding="ascii") for name in ("max", "stat"))
+        left = min(left, int(limit) - int(dict(line.split() for line in stat.splitlines())["anon"]))
+    return max(0, left)
 
 
 def gib(size: int) -> str:

@@ -215,7 +215,8 @@ def find_radius(entry: Published, settled: Settled, problem: Problem, trace: Tra
     if stage in problem.projections or stage in ("x", "memory"):
         return entry.rounded.get(stage.replace("memory", "x"), 0.0)
     given = {name: array[0] for name, array in trace.stages() if name in ("q", "k", "v", "weights")}
-    radii = {name: side_radius(entry, problem, name, given[name]) for name in ("q", "k", "v") if name in given}
+    sides = [name for name in "qkv" if name in given]
+    radii: dict[str, Array] = {name: side_radius(entry, problem, name, given[name]) for name in sides}
     if stage in radii or not {"q", "k", "weights"} <= given.keys():
         return radii.get(stage)
     q, k, weights = (np.abs(given[name]) for name in ("q", "k", "weights"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -112,6 +112,16 @@ class Settled:
     def plain_form(self) -> str:
         """The name of the plainest form that computes its function, whatever the masks."""
         return self.member.plainest
+
+    @property
+    def plain(self) -> Settled:
+        """The variant in the plainest form that computes its function."""
+        return replace(self, form=self.plain_form, own=None)
+
+    @property
+    def exact(self) -> Settled:
+        """The plain variant, in which no softmax rounds to a type of its own."""
+        return replace(self.plain, rules=replace(self.rules, softmax_dtype=None))
 
     @property
     def question(self) -> Question:

@@ -176,50 +176,46 @@ def headline(verdict: Verdict, name: str = "") -> str:
     if verdict.outcome == NOT_VERIFIED:
         left = ", ".join(one.partition(" (")[0] for one in verdict.not_verified) or verdict.reason
         return f"{name}: {f'{right} as far as asked; ' if verdict.verified else ''}{NOT_VERIFIED}: {left}"
+    if not verdict.is_wrong:
+        return f"{name}: {right}"
     stage = STAGES.get(verdict.stage, verdict.stage)
     names = ", ".join(verdict.mistakes) or (f"the {stage} (no known mistake)" if stage else "no known mistake")
-    wrong += f": {names}" if verdict.mistakes or not verdict.against else ""
-    return f"{name}: {wrong if verdict.is_wrong else right}"
+    return f"{name}: {wrong}{f': {names}' if verdict.mistakes or not verdict.against else ''}"
 
 
 def summary_of(verdict: Verdict, name: str = "") -> str:
     """Return the verdict in about five lines; `name` is how the user named the function."""
-    said = [headline(verdict, name)]
-    said += [verdict.reason] if verdict.reason not in said[0] else []
+    return "\n".join(summary_lines(verdict, name))
+
+
+def summary_lines(verdict: Verdict, name: str) -> list[str]:
+    first = headline(verdict, name)
+    said = [first, *[verdict.reason] * (verdict.reason not in first)]
     for known, mistake in look_up_mistakes(verdict):
         said.append(f"fix: {mistake.fix}" if verdict.is_wrong else f"remark: {known}: {mistake.says}")
-    said += smallest_lines(verdict)
     alone = ", ".join(one.rung for one in verdict.findings if one.state == ABSENT and verdict.against)
     left = [one for one in verdict.not_verified if one.partition(" (")[2].rstrip(")") not in verdict.reason]
-    said += [f"not compared: {alone}"] if alone else []
-    said += [f"{NOT_VERIFIED}: {one}" for one in left]
-    return "\n".join(said)
+    said += [*smallest_lines(verdict), *[f"not compared: {alone}"] * bool(alone)]
+    return [*said, *(f"{NOT_VERIFIED}: {one}" for one in left)]
 
 
 def text_of(verdict: Verdict, name: str = "") -> str:
-    """Return the verdict with every question, as `attn-exp check -v` prints it."""
-    said = [headline(verdict, name), f"asked: {verdict.asked}", ""]
-    said += [verdict.reason] if verdict.reason not in said[0] else []
+    """Return the verdict with every question, as `attn-exp check -v` prints it: the summary, and what it leaves out."""
+    first, *said = summary_lines(verdict, name)
     if verdict.stage:
         said.append(f"The first stage that differs: {STAGES.get(verdict.stage, verdict.stage)}.")
-    if verdict.sides:
-        said += ["", "Beside the definition:", *(f"  {side.name}: {state_of(side)}." for side in verdict.sides)]
-    elif verdict.right_under:
+    said += [f"Beside the definition, {side.name}: {state_of(side)}." for side in verdict.sides]
+    if verdict.right_under and not verdict.sides:
         said.append(f"It is right under {verdict.right_under}: pass these words, and it is held to them.")
-    word = "mistake" if verdict.is_wrong else "remark"
-    for known, one in look_up_mistakes(verdict):
-        said += ["", f"{word}: {known}", f"  {one.says}", f"  fix:  {one.fix}", f"  seen: {one.seen}"]
+    said += [f"{known}: {mistake.says} Seen in: {mistake.seen}" for known, mistake in look_up_mistakes(verdict)]
     if verdict.alike:
-        said += ["", f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}."]
-    if small := smallest_lines(verdict):
-        fails = "on which they differ" if verdict.against else "that fails"
-        said += ["", f"The smallest input {fails}:", *small]
-        said += [f"  {verdict.smallest.command}"] if verdict.smallest and verdict.smallest.command else []
-    left = [f"{NOT_VERIFIED}: {one}" for one in verdict.not_verified]
-    left += [f"not asked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
+        said.append(f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}.")
+    if verdict.smallest and verdict.smallest.command:
+        said.append(f"The smallest input as a command: {verdict.smallest.command}")
+    said += [f"not asked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
     width = max((len(one.rung) for one in verdict.findings), default=0)
     ladder = (f"{SIGNS[one.state]:>6}  {one.rung:{width}}  {one.said}".rstrip() for one in verdict.findings)
-    return "\n".join([*said, *([""] if left else []), *left, "", *ladder])
+    return "\n".join([first, f"asked: {verdict.asked}", *said, "", *ladder])
 
 
 def look_up_mistakes(verdict: Verdict) -> list[tuple[str, Mistake]]:

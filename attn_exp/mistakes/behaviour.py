@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, draw
-from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.forms.pipeline import At, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 from attn_exp.mistakes.softmax import softmax_over
 
@@ -28,11 +28,6 @@ def first_of_the_batch(share: Step, at: At, heads: Array) -> Array:
     return np.broadcast_to(every[:1], every.shape)
 
 
-def next_of_the_batch(share: Step, at: At, heads: Array) -> Array:
-    """Give every entry of a batch the keys and values of another."""
-    return np.roll(share(at, heads), 1, axis=0)
-
-
 def first_keys(count: Callable[[int], int]) -> Change:
     """Return the change that shows only the first keys: `count` says of how many keys how many are seen."""
 
@@ -45,11 +40,6 @@ def first_keys(count: Callable[[int], int]) -> Change:
 def whole_blocks(block: int) -> Change:
     """Return the change that drops the keys past the last whole block."""
     return first_keys(lambda keys: keys // block * block)
-
-
-def keys_up_to_queries(recipe: Recipe) -> Recipe:
-    """Return the recipe that shows as many keys as there are queries."""
-    return around("allowed", lambda step, at: step(at) & (np.arange(at.keys) < at.rows))(recipe)
 
 
 def nan_in_empty_rows(normalize: Step, at: At, masked: Array) -> Array:
@@ -95,7 +85,11 @@ MISTAKES = {
         fix="no sum and no softmax may run over the batch",
         seen="batch and sequence swapped: AEMatter issue 3, OmDet issue 19",
         stage="weights",
-        changes=(softmax_over(0), around("share", first_of_the_batch), around("share", next_of_the_batch)),
+        changes=(
+            softmax_over(0),
+            around("share", first_of_the_batch),
+            around("share", lambda share, at, heads: np.roll(share(at, heads), 1, axis=0)),
+        ),
         needs=("batch",),
         of_code=True,
     ),
@@ -104,7 +98,7 @@ MISTAKES = {
         fix="take the number of keys from k alone",
         seen="k[..., :q.shape[-2], :]; one length for both",
         stage="weights",
-        changes=(keys_up_to_queries,),
+        changes=(around("allowed", lambda step, at: step(at) & (np.arange(at.keys) < at.rows)),),
         of_code=True,
     ),
     "mask_stale": Mistake(

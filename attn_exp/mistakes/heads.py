@@ -39,11 +39,6 @@ def cut_some_as_they_lie(sides: str) -> Change:
     return around("place", place)
 
 
-def merge_as_columns(at: At, context: Array) -> Array:
-    """Put heads together with a view alone where tokens are columns: `[b h t d]` is read as `[b h*d t]`."""
-    return context.reshape(at.batch, -1, at.rows).swapaxes(1, 2)
-
-
 def heads_as_tokens(recipe: Recipe) -> Recipe:
     """Return the recipe that leaves heads `[b t h d]`, where those of one token are each other's keys."""
 
@@ -79,29 +74,16 @@ def gathered(combine: Callable[[At, Array], Array]) -> Change:
     return lambda recipe: instead(gather=combine)(fitting(recipe))
 
 
-def averaged(context: Array) -> Array:
-    """Return the mean of the heads, as one head."""
-    return np.asarray(context.mean(axis=1, keepdims=True))
+def combined(reduce: Callable[..., Array], place: Callable[[Array, Array], Array]) -> Change:
+    """Return the change that reduces the heads to one and places that."""
+    return gathered(lambda at, context: place(reduce(context, axis=1, keepdims=True), context))
 
 
-def added(context: Array) -> Array:
-    """Return the sum of the heads, as one head."""
-    return np.asarray(context.sum(axis=1, keepdims=True))
-
-
-def for_every_head(combine: Callable[[Array], Array]) -> Change:
-    """Return the mistake that puts heads so combined in the place of each of them."""
-    return gathered(lambda at, context: np.broadcast_to(combine(context), context.shape))
-
-
-def for_one_head(combine: Callable[[Array], Array]) -> Change:
-    """Return the mistake that puts heads so combined in the place of all of them, as one."""
-    return gathered(lambda at, context: combine(context))
-
-
-def without_heads(combine: Callable[[Array], Array]) -> Change:
-    """Return the mistake that puts heads so combined in their place, without an axis of heads."""
-    return gathered(lambda at, context: combine(context)[:, 0])
+PLACES: tuple[Callable[[Array, Array], Array], ...] = (
+    lambda one, context: np.broadcast_to(one, context.shape),  # instead of each head
+    lambda one, context: one,  # as the only head
+    lambda one, context: one[:, 0],  # without an axis of heads
+)
 
 
 def averaged_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
@@ -113,21 +95,6 @@ def averaged_weights(after: Step, at: At, weights: Array, allowed: Array) -> Arr
 def entries_with_heads(at: At, context: Array) -> Array:
     """Return heads `[b h t e]` as if they lay `[h b t e]`."""
     return context.swapaxes(0, 1).reshape(context.shape)
-
-
-def heads_with_entries(at: At, context: Array) -> Array:
-    """Return `[b h t e]`, read as if it were `[h b t e]`, with the entries first."""
-    return context.reshape(context.swapaxes(0, 1).shape).swapaxes(0, 1)
-
-
-def merge_entries_with_heads(at: At, context: Array) -> Array:
-    """Put heads together as if they lay `[h b t e]`: those of other entries come beside each other."""
-    return steps.join_heads(entries_with_heads(at, context))
-
-
-def merge_by_a_view_of_all(at: At, context: Array) -> Array:
-    """Put heads together by a view of `[h b t e]` as `[b t h*e]`."""
-    return context.swapaxes(0, 1).reshape(at.batch, at.rows, -1)
 
 
 def merge_in_order(*order: int) -> Step:
@@ -161,9 +128,9 @@ def with_residual(recipe: Recipe) -> Recipe:
     return instead(project=project, score=score, mix=mix, finish=finish)(recipe).changed(remembers=True)
 
 
-def unit(array: Array, epsilon: float = 0.0) -> Array:
+def unit(array: Array) -> Array:
     """Return vectors of length 1."""
-    return np.asarray(array / np.maximum(np.sqrt((array * array).sum(axis=-1, keepdims=True)), epsilon or 1e-300))
+    return np.asarray(array / np.maximum(np.sqrt((array * array).sum(axis=-1, keepdims=True)), 1e-300))
 
 
 def root_mean_square(array: Array, epsilon: float) -> Array:
@@ -175,20 +142,16 @@ def centred(array: Array, epsilon: float) -> Array:
     return root_mean_square(array - array.mean(axis=-1, keepdims=True), epsilon)
 
 
-def with_norm(norm: Callable[[Array], Array], where: str) -> Change:
-    """Return the change that puts a norm before the scores, on queries and keys, on x, or on the answer."""
-    changes = {
-        "q and k": around("score", lambda score, at, q, k: score(at, norm(q), norm(k))),
-        "x": around("project", lambda project, side, x, arrays: project(side, norm(x), arrays)),
-        "output": around("finish", lambda finish, at, merged, weight, bias: norm(finish(at, merged, weight, bias))),
-        "context": around("mix", lambda mix, at, weights, v, k: norm(mix(at, weights, v, k))),
-    }
-    return changes[where]
-
-
 NORMS: tuple[Callable[[Array], Array], ...] = (
     unit,
     *(partial(norm, epsilon=epsilon) for norm in (centred, root_mean_square) for epsilon in (1e-5, 1e-6, 1e-8, 0.0)),
+)
+
+PLACES_OF_A_NORM: tuple[Callable[[Any], Change], ...] = (
+    lambda norm: around("score", lambda score, at, q, k: score(at, norm(q), norm(k))),
+    lambda norm: around("project", lambda project, side, x, arrays: project(side, norm(x), arrays)),
+    lambda norm: around("finish", lambda finish, at, merged, weight, bias: norm(finish(at, merged, weight, bias))),
+    lambda norm: around("mix", lambda mix, at, weights, v, k: norm(mix(at, weights, v, k))),
 )
 
 # How many heads there are
@@ -246,24 +209,27 @@ def without_bias(sides: str) -> Change:
 without_output_bias = around("finish", lambda finish, at, merged, weight, bias: finish(at, merged, weight, None))
 
 
-def turned(sides: str) -> Change:
-    """Return the change that turns the projections of these sides."""
+def projected_by(sides: str, other: Callable[[Array], Array]) -> Change:
+    """Return the change that projects these sides by what `other` makes of their matrices."""
 
     def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
         name = f"W_{side}"
-        return step(side, x, {**arrays, name: arrays[name].T} if side in sides else arrays)
+        return step(side, x, {**arrays, name: other(arrays[name])} if side in sides else arrays)
 
     return around("project", project)
 
 
-def finish_turned(finish: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
-    """Multiply by the transposed output matrix."""
-    return finish(at, merged, None if weight is None else weight.T, bias)
+def finished_by(other: Callable[[Array], Array]) -> Change:
+    """Return the change that multiplies the merged heads by what `other` makes of W_o."""
+
+    def finish(step: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
+        return step(at, merged, None if weight is None else other(weight), bias)
+
+    return around("finish", finish)
 
 
-def finish_with_diagonal(finish: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
-    """Multiply each number of the merged heads by the one of its own column alone: the others of W_o are not read."""
-    return finish(at, merged, None if weight is None else np.diag(np.diagonal(weight)), bias)
+def diagonal(matrix: Array) -> Array:
+    return np.diag(np.diagonal(matrix))
 
 
 def output_through(side: str) -> Change:
@@ -282,16 +248,6 @@ def output_through(side: str) -> Change:
         return instead(project=project, finish=finish)(recipe).changed(remembers=True)
 
     return change
-
-
-def of_diagonals(sides: str) -> Change:
-    """Return the change that projects these sides with the diagonals of their matrices alone."""
-
-    def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
-        name = f"W_{side}"
-        return step(side, x, {**arrays, name: np.diag(np.diagonal(arrays[name]))} if side in sides else arrays)
-
-    return around("project", project)
 
 
 # How tokens lie in x
@@ -348,11 +304,6 @@ def read_per_head(recipe: Recipe) -> Recipe:
     return instead(project=project)(recipe)
 
 
-def read_in_turns(side: str, x: Array, arrays: Arrays) -> Array:
-    """Read the fused matrix with q, k and v in turns."""
-    return np.asarray(fused(x, arrays)[..., "qkv".index(side) :: 3])
-
-
 MISTAKES = {
     "heads_not_transposed": Mistake(
         says="Tokens and heads are not exchanged: tokens and features are mixed, or the heads of one token attend to "
@@ -398,7 +349,9 @@ MISTAKES = {
         changes=(
             instead(merge=merge_as_it_lies),
             instead(merge=merge_by_stride),
-            instead(merge=merge_as_columns),
+            instead(
+                merge=lambda at, context: context.reshape(at.batch, -1, at.rows).swapaxes(1, 2)
+            ),  # tokens are columns
         ),
         needs=("layer",),
     ),
@@ -417,9 +370,9 @@ MISTAKES = {
         stage="output",
         changes=(
             instead(gather=entries_with_heads),
-            instead(gather=heads_with_entries),
-            instead(merge=merge_entries_with_heads),
-            instead(merge=merge_by_a_view_of_all),
+            instead(gather=lambda at, context: context.reshape(context.swapaxes(0, 1).shape).swapaxes(0, 1)),
+            instead(merge=lambda at, context: steps.join_heads(entries_with_heads(at, context))),
+            instead(merge=lambda at, context: context.swapaxes(0, 1).reshape(at.batch, at.rows, -1)),
             instead(merge=merge_in_order(0, 2, 1, 3)),
             instead(merge=merge_in_order(2, 1, 0, 3)),
         ),
@@ -439,7 +392,7 @@ MISTAKES = {
         fix="attention alone; norms stand outside, or are asked for",
         seen="cosine attention; a LayerNorm that moved into the attention",
         stage="scores",
-        changes=tuple(with_norm(norm, where) for where in ("q and k", "x", "output", "context") for norm in NORMS),
+        changes=tuple(place(norm) for place in PLACES_OF_A_NORM for norm in NORMS),
         of_code=True,
     ),
     "heads_reversed": Mistake(
@@ -454,9 +407,7 @@ MISTAKES = {
         fix="concatenate the heads",
         seen="d2l-en PR 439; Kyubyong/transformer issue 117",
         stage="output",
-        changes=tuple(
-            way(combine) for combine in (averaged, added) for way in (for_every_head, for_one_head, without_heads)
-        ),
+        changes=tuple(combined(reduce, place) for reduce in (np.mean, np.sum) for place in PLACES),
     ),
     "single_head": Mistake(
         says="The number of heads is ignored: one head does all the work.",
@@ -497,7 +448,7 @@ MISTAKES = {
         fix="q = x @ W_q; nn.Linear stores the transpose",
         seen="x @ in_proj_weight without .T; AutoGPTQ PR 139",
         stage="q",
-        changes=tuple(turned(sides) for sides in ("qkv", "q", "k", "v", "qk", "kv", "qv")),
+        changes=tuple(projected_by(sides, np.transpose) for sides in ("qkv", "q", "k", "v", "qk", "kv", "qv")),
         needs=("layer",),
     ),
     "qkv_order": Mistake(
@@ -508,7 +459,7 @@ MISTAKES = {
         changes=(
             *(ordered(order) for order in ("vkq", "qvk", "kvq", "vqk")),
             read_per_head,
-            instead(project=read_in_turns),
+            instead(project=lambda side, x, arrays: fused(x, arrays)[..., "qkv".index(side) :: 3]),  # in turns
         ),
     ),
     "projections_unused": Mistake(
@@ -556,7 +507,7 @@ MISTAKES = {
         fix="output = concatenated heads @ W_o; nn.Linear stores the transpose",
         seen="weights moved between libraries",
         stage="output",
-        changes=(around("finish", finish_turned),),
+        changes=(finished_by(np.transpose),),
         needs=("output",),
     ),
     "output_through_another": Mistake(
@@ -573,7 +524,7 @@ MISTAKES = {
         fix="two letters for the two axes of a matrix: einsum('btd,de->bte', heads, W_o)",
         seen="einsum('bsd,dd->bsd', heads, W_o) in several ports",
         stage="output",
-        changes=(around("finish", finish_with_diagonal), *(of_diagonals(sides) for sides in ("qkv", "q", "k", "v"))),
+        changes=(finished_by(diagonal), *(projected_by(sides, diagonal) for sides in ("qkv", "q", "k", "v"))),
         needs=("layer",),
         of_code=True,
     ),

@@ -105,11 +105,6 @@ def added(number: float) -> Change:
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
 
 
-def hides_zeros(number: float) -> Change:
-    """Return the change that also fills with this number where a score is 0."""
-    return instead(forbid=lambda at, logits, allowed: np.where(allowed & (logits != 0), logits, number))
-
-
 def late(fill: float, *, added: bool = False) -> Change:
     """Return the change that puts a number in the place of weights that the mask forbids, after the softmax, or adds
     it to them."""
@@ -156,44 +151,18 @@ def padding_of_queries(recipe: Recipe) -> Recipe:
     return each(Padding, seen)(recipe)
 
 
-def hides_all(left: str) -> Change:
-    """Return the change that hides every key where there is a mask, which leaves equal weights, zeros or NaN."""
-
-    def change(recipe: Recipe) -> Recipe:
-        if not recipe.rules.masks:
-            return recipe
-
-        def normalize(at: At, masked: Array) -> Array:
-            return np.full(masked.shape, {"even": 1 / masked.shape[-1], "nan": np.nan, "zero": 0.0}[left])
-
-        return instead(forbid=lambda at, logits, allowed: logits, normalize=normalize)(recipe)
-
-    return change
+def hides_all(left: Callable[[int], float]) -> Change:
+    """Return the change that hides every key where there is a mask; `left` says what weight each of so many gets."""
+    change = instead(
+        forbid=lambda at, logits, allowed: logits,
+        normalize=lambda at, masked: np.full(masked.shape, left(masked.shape[-1])),
+    )
+    return lambda recipe: change(recipe) if recipe.rules.masks else recipe
 
 
-def only_hidden(recipe: Recipe) -> Recipe:
-    """Return the recipe that shows what is hidden alone, to queries from which anything is."""
-    return all_masks(lambda allowed: ~allowed | allowed.all(axis=-1, keepdims=True))(recipe)
-
-
-def only_hidden_alike(recipe: Recipe) -> Recipe:
-    """Return the recipe that shows what is hidden alone, and all of it alike: beside 1e9, float32 holds no score."""
-
-    def forbid(at: At, logits: Array, allowed: Array) -> Array:
-        alike = np.where(allowed, -np.inf, 0.0)
-        return np.where(np.asarray(allowed).all(axis=-1, keepdims=True), logits, alike)
-
-    return instead(forbid=forbid)(recipe)
-
-
-def favoured(number: float) -> Change:
-    """Return the change that adds a number where the mask forbids, with the wrong sign."""
-    return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
-
-
-def without_masks(recipe: Recipe) -> Recipe:
-    """Return a recipe that masks nothing."""
-    return recipe.with_rules(masks=())
+def only_hidden_alike(at: At, logits: Array, allowed: Array) -> Array:
+    """Show what is hidden alone, and all of it alike: beside 1e9, float32 holds no score."""
+    return np.where(np.asarray(allowed).all(axis=-1, keepdims=True), logits, np.where(allowed, -np.inf, 0.0))
 
 
 MISTAKES = {
@@ -203,7 +172,7 @@ MISTAKES = {
         seen="a mask lost on a side path; jax issue 32300",
         stage="masked",
         changes=(
-            without_masks,
+            lambda recipe: recipe.with_rules(masks=()),
             each(Allowed, lambda mask: None),  # the mask that was given
             each(Padding, lambda mask: None),
             each(Window, lambda mask: None),
@@ -254,7 +223,11 @@ MISTAKES = {
         fix="add 0 where one may attend and -inf where not",
         seen="scores - mask; (1 - mask) * 1e9 added",
         stage="masked",
-        changes=(only_hidden, *(favoured(number) for number in (1e9, 1.0, 1e4, math.inf)), only_hidden_alike),
+        changes=(
+            all_masks(lambda allowed: ~allowed | allowed.all(axis=-1, keepdims=True)),  # what is hidden alone
+            *(added(number) for number in (1e9, 1.0, 1e4, math.inf)),
+            instead(forbid=only_hidden_alike),
+        ),
         needs=("mask",),
         of_code=True,
     ),
@@ -263,7 +236,7 @@ MISTAKES = {
         fix="make the mask boolean before ~, or write mask == 0",
         seen="masked_fill(~mask, -1e9) with a mask of integers",
         stage="masked",
-        changes=(hides_all("even"), hides_all("nan"), hides_all("zero")),
+        changes=(hides_all(lambda keys: 1 / keys), hides_all(lambda keys: math.nan), hides_all(lambda keys: 0.0)),
         needs=("mask",),
         of_code=True,
     ),
@@ -310,7 +283,10 @@ MISTAKES = {
         fix="scores.masked_fill(mask == 0, -inf): ask the mask where it is 0, not the scores",
         seen="scores = tril(scores); scores.masked_fill(scores == 0, -inf)",
         stage="masked",
-        changes=(hides_zeros(-math.inf), hides_zeros(-1e9)),
+        changes=tuple(
+            instead(forbid=lambda at, logits, allowed, fill=fill: np.where(allowed & (logits != 0), logits, fill))
+            for fill in (-math.inf, -1e9)
+        ),
         of_code=True,
     ),
     "causal_ignored": Mistake(

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.forms.pipeline import At
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.positions.rope import Rope
 
 
-def without_positions(recipe: Recipe) -> Recipe:
-    """Return a recipe that marks no positions."""
-    return replace(recipe, positions=())
-
-
 def unmarked(wrong: str) -> Change:
     """Return the change that marks no positions of one side."""
-
-    def place(step: Step, at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-        marked: Array = step(at, side, heads, () if side == wrong else positions)
-        return marked
-
-    return around("place", place)
+    return around(
+        "place", lambda step, at, side, heads, positions: step(at, side, heads, () if side == wrong else positions)
+    )
 
 
 def later(wrong: str, further: int) -> Change:
@@ -43,10 +35,9 @@ def later(wrong: str, further: int) -> Change:
     return instead(place=place)
 
 
-def other_pairs(recipe: Recipe) -> Recipe:
-    """Return the recipe with positions that pair their numbers the other way."""
-    others = ((position.other_pairs(), position) for position in recipe.positions)
-    return replace(recipe, positions=tuple(position if other is None else other for other, position in others))
+def paired(other: Callable[[Position], Position | None]) -> Change:
+    """Return the change that pairs numbers in another way, where `other` has one for a position."""
+    return lambda recipe: replace(recipe, positions=tuple(other(position) or position for position in recipe.positions))
 
 
 @dataclass(frozen=True)
@@ -68,25 +59,13 @@ class Mixed(Position):
         return turned
 
 
-def mixed_pairs(recipe: Recipe) -> Recipe:
-    """Return the recipe whose rotary tables are laid out for the other pairing."""
-    made = (Mixed(position) if isinstance(position, Rope) else position for position in recipe.positions)
-    return replace(recipe, positions=tuple(made))
-
-
-def also_values(place: Step, at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-    """Mark positions in values as in keys."""
-    marked: Array = place(at, "k" if side == "v" else side, heads, positions)
-    return marked
-
-
 MISTAKES = {
     "position_missing": Mistake(
         says="Positions are not marked, or not in both q and k: the order of the tokens is lost.",
         fix="mark the positions of q and k, or of x",
         seen="mlx-vlm issue 1983 (always position 0)",
         stage="q",
-        changes=(without_positions, unmarked("q"), unmarked("k")),
+        changes=(lambda recipe: replace(recipe, positions=()), unmarked("q"), unmarked("k")),
         needs=("position",),
     ),
     "rope_pairing": Mistake(
@@ -95,7 +74,10 @@ MISTAKES = {
         fix="use the pairing that the weights were trained with, in the tables and in the rotation",
         seen="transformers issue 25199; LLMs-from-scratch issues 746 to 838",
         stage="q",
-        changes=(other_pairs, mixed_pairs),
+        changes=(
+            paired(lambda position: position.other_pairs()),
+            paired(lambda position: Mixed(position) if isinstance(position, Rope) else None),  # in the tables alone
+        ),
         needs=("rope",),
     ),
     "rope_off_by_one": Mistake(
@@ -111,7 +93,12 @@ MISTAKES = {
         fix="turn q and k alone",
         seen="one loop over q, k and v",
         stage="v",
-        changes=(around("place", also_values),),
+        changes=(
+            around(
+                "place",
+                lambda step, at, side, heads, positions: step(at, "k" if side == "v" else side, heads, positions),
+            ),
+        ),
         needs=("rope",),
     ),
 }

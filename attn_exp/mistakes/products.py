@@ -11,21 +11,9 @@ from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
-def weights_turned(after: Step, at: At, weights: Array, allowed: Array) -> Array:
-    """The weights themselves are written down with queries as columns, and used so."""
-    turned: Array = after(at, weights, allowed).swapaxes(-1, -2)
-    return turned
-
-
-def keys_in_another_view(score: Step, at: At, q: Array, k: Array) -> Array:
-    """Read the keys `[s d]` as `[d s]` by a view."""
-    viewed = k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
-    return np.asarray(score(at, q, viewed.swapaxes(-1, -2)))
-
-
-def context_in_another_view(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Array:
-    """Read the values `[s e]` as `[e s]` by a view, and turn that."""
-    return np.asarray(mix(at, weights, v.reshape(*v.shape[:-2], v.shape[-1], v.shape[-2]).swapaxes(-1, -2), k))
+def viewed(side: Array) -> Array:
+    """Return keys or values `[s d]`, read as `[d s]` by a view, and turned."""
+    return side.reshape(*side.shape[:-2], side.shape[-1], side.shape[-2]).swapaxes(-1, -2)
 
 
 def values_of_queries(recipe: Recipe) -> Recipe:
@@ -79,13 +67,6 @@ def made_of_x(*sides: str) -> Change:
     return around("source", source)
 
 
-def mix_with_diagonal(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Any:
-    """Give each query its own value, as often as its own weight says."""
-    return mix(at, np.where(np.eye(*weights.shape[-2:], dtype=np.bool_), weights, 0.0), v, k)
-
-
-SWAPPED = {"q": "k", "k": "q", "v": "v"}
-
 MISTAKES = {
     "queries_keys_swapped": Mistake(
         says="Keys ask and queries answer: the scores are k q^T instead of q k^T.",
@@ -94,8 +75,7 @@ MISTAKES = {
         stage="scores",
         changes=(
             around("score", lambda score, at, q, k: score(at, k, q)),
-            # W_q and W_k change places, so that q and k themselves are exchanged
-            around("project", lambda project, side, x, arrays: project(SWAPPED[side], x, arrays)),
+            taken_for(q="k", k="q"),  # W_q and W_k change places, so that q and k themselves are exchanged
         ),
     ),
     "weights_transposed": Mistake(
@@ -105,7 +85,7 @@ MISTAKES = {
         stage="context",
         changes=(
             around("mix", lambda mix, at, weights, v, k: mix(at, weights.swapaxes(-1, -2), v, k)),
-            around("after", weights_turned),
+            around("after", lambda after, at, weights, allowed: after(at, weights, allowed).swapaxes(-1, -2)),
         ),
     ),
     "keys_viewed": Mistake(
@@ -113,7 +93,7 @@ MISTAKES = {
         fix="k.transpose(-2, -1), not k.view or k.reshape",
         seen="hyunwoongko/transformer, k.view(batch, head, d, length)",
         stage="scores",
-        changes=(around("score", keys_in_another_view),),
+        changes=(around("score", lambda score, at, q, k: score(at, q, viewed(k))),),
         of_code=True,
     ),
     "values_viewed": Mistake(
@@ -121,7 +101,7 @@ MISTAKES = {
         fix="transpose, not view or reshape",
         seen="v.reshape(b, h, d, s) before an einsum of hds",
         stage="context",
-        changes=(around("mix", context_in_another_view),),
+        changes=(around("mix", lambda mix, at, weights, v, k: mix(at, weights, viewed(v), k)),),
         of_code=True,
     ),
     "keys_from_queries": Mistake(
@@ -174,7 +154,12 @@ MISTAKES = {
         fix="two letters for queries and keys: einsum('bhts,bhse->bhte', weights, v)",
         seen="einsum('bss,bsh->bsh', weights, v) in a port to JAX",
         stage="context",
-        changes=(around("mix", mix_with_diagonal),),
+        changes=(
+            around(
+                "mix",
+                lambda mix, at, weights, v, k: mix(at, np.where(np.eye(*weights.shape[-2:]) > 0, weights, 0.0), v, k),
+            ),
+        ),
         of_code=True,
     ),
     "projected_twice": Mistake(
@@ -201,8 +186,7 @@ MISTAKES = {
         stage="context",
         changes=(
             around("mix", lambda mix, at, weights, v, k: mix(at, weights, k, k)),
-            # W_k makes the values too
-            around("project", lambda project, side, x, arrays: project("k" if side == "v" else side, x, arrays)),
+            taken_for(v="k"),  # W_k makes the values too
         ),
     ),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.forms.pipeline import At, Recipe
+from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change, Mistake, instead
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.scores.alibi import Alibi, slopes
@@ -30,12 +30,9 @@ class Adds(Score):
 
 def alibi(other: Callable[[Alibi], Score]) -> Change:
     """Return the change of ALiBi into another rule."""
-
-    def change(recipe: Recipe) -> Recipe:
-        scores = tuple(other(rule) if isinstance(rule, Alibi) else rule for rule in recipe.rules.scores)
-        return recipe.with_rules(scores=scores)
-
-    return change
+    return lambda recipe: recipe.with_rules(
+        scores=tuple(other(rule) if isinstance(rule, Alibi) else rule for rule in recipe.rules.scores)
+    )
 
 
 @dataclass(frozen=True)
@@ -90,38 +87,23 @@ SLOPES: tuple[Callable[[int], Array], ...] = (
 # Rules left out, or at another place
 
 
-def without_bias(recipe: Recipe) -> Recipe:
-    """Return a recipe without the rules that add to logits."""
-    return recipe.with_rules(scores=tuple(rule for rule in recipe.rules.scores if type(rule).bias is Score.bias))
+def only(kept: Callable[[Score], bool]) -> Change:
+    """Return the change that leaves out all other score rules."""
+    return lambda recipe: recipe.with_rules(scores=tuple(rule for rule in recipe.rules.scores if kept(rule)))
 
 
-def without_sink(recipe: Recipe) -> Recipe:
-    """Return a recipe without the rules that add a logit of no key."""
-    kept = tuple(rule for rule in recipe.rules.scores if rule.extra(np.zeros(1, np.int64)) is None)
-    return recipe.with_rules(scores=kept)
-
-
-def unbent(at: At, logits: Array) -> Array:
-    """Return logits as they are: the step that bends nothing."""
-    return logits
+unbent = instead(bent=lambda at, logits: logits)
 
 
 def bent_before_scale(recipe: Recipe) -> Recipe:
     """Return a recipe that bends scores before they are scaled."""
-
-    def scaled(at: At, scores: Array) -> Any:
-        return recipe.scaled(at, recipe.bent(at, scores))
-
-    return instead(scaled=scaled, bent=unbent)(recipe)
+    return unbent(instead(scaled=lambda at, scores: recipe.scaled(at, recipe.bent(at, scores)))(recipe))
 
 
 def bent_after_mask(recipe: Recipe) -> Recipe:
     """Return a recipe that bends logits after they are masked."""
-
-    def forbid(at: At, logits: Array, allowed: Array) -> Any:
-        return recipe.bent(at, recipe.forbid(at, logits, allowed))
-
-    return instead(bent=unbent, forbid=forbid)(recipe)
+    change = instead(forbid=lambda at, logits, allowed: recipe.bent(at, recipe.forbid(at, logits, allowed)))
+    return unbent(change(recipe))
 
 
 MISTAKES = {
@@ -150,7 +132,7 @@ MISTAKES = {
         fix="logits = scores / sqrt(d) + bias, before the mask and the softmax",
         seen="a call without the slopes of its ALiBi model: each keyword for a bias has none as its default",
         stage="masked",
-        changes=(without_bias,),
+        changes=(only(lambda rule: type(rule).bias is Score.bias),),
         needs=("added",),
     ),
     "softcap_missing": Mistake(
@@ -158,7 +140,7 @@ MISTAKES = {
         fix="logits = cap * tanh(logits / cap)",
         seen="sglang issue 33915; vllm-metal issue 665",
         stage="capped",
-        changes=(instead(bent=unbent),),
+        changes=(unbent,),
         needs=("softcap",),
     ),
     "softcap_before_scale": Mistake(
@@ -182,7 +164,7 @@ MISTAKES = {
         fix="add the sink's exp(logit) to the sum of each row",
         seen="AttentionIsOFFByOne issue 5; gpt-oss loaded without its sinks",
         stage="weights",
-        changes=(without_sink,),
+        changes=(only(lambda rule: rule.extra(np.zeros(1, np.int64)) is None),),
         needs=("sink",),
     ),
 }

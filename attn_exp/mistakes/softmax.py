@@ -38,25 +38,14 @@ def softmax_then_over(axis: int) -> Change:
     return around("normalize", lambda normalize, at, masked: steps.softmax(normalize(at, masked), axis))
 
 
-def one_maximum(*axes: int) -> Change:
-    """Return the change that subtracts one maximum from all rows, or from those of these axes: others vanish."""
+def maximum_of(*axes: int, above: bool = True, below: bool = True) -> Change:
+    """Return the change that subtracts the largest logit along these axes, above the fraction bar and below it."""
 
     def normalize(at: At, masked: Array) -> Array:
         axis = tuple(axis for axis in axes if axis or not at.apart) or None
-        powers = np.exp(masked - masked.max(axis=axis, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
-
-    return instead(normalize=normalize)
-
-
-def maximum_in(above: bool, *axes: int) -> Change:
-    """Return the change that subtracts the largest logit in the powers alone, or else in their sums alone."""
-
-    def normalize(at: At, masked: Array) -> Array:
-        axis = tuple(axis for axis in axes if axis or not at.apart) or None
-        lowered = masked - masked.max(axis=axis, keepdims=True)
-        powers, summed = (lowered, masked) if above else (masked, lowered)
-        return np.asarray(np.exp(powers) / np.exp(summed).sum(axis=-1, keepdims=True))
+        lowered = np.exp(masked - masked.max(axis=axis, keepdims=True))
+        powers, summed = (lowered if is_lowered else np.exp(masked) for is_lowered in (above, below))
+        return np.asarray(powers / summed.sum(axis=-1, keepdims=True))
 
     return instead(normalize=normalize)
 
@@ -93,11 +82,6 @@ def divide_by_sum(at: At, masked: Array) -> Array:
     return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
 
 
-def softmax_again(normalize: Step, at: At, masked: Array) -> Array:
-    """Take the softmax of the weights once more."""
-    return steps.softmax(normalize(at, masked), -1)
-
-
 def masked_softmax_again(normalize: Step, at: At, masked: Array) -> Array:
     """Take the softmax of the weights once more, among the keys that may be seen."""
     return steps.softmax(np.where(np.isneginf(masked), -np.inf, normalize(at, masked)), -1)
@@ -120,16 +104,15 @@ def raw_powers(at: At, masked: Array) -> Array:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
-def raw_powers_in_single(at: At, masked: Array, least: float = 0.0) -> Array:
-    """Take such exponentials in float32, where those of logits above 88 overflow, and those below `least` are 0."""
-    powers = np.exp(np.asarray(masked, np.float32))
-    powers = np.where(powers < least, np.float32(0.0), powers)
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+def raw_powers_in_single(least: float) -> Change:
+    """Return the change that takes them in float32: those of logits above 88 overflow, and below `least` is 0."""
 
+    def normalize(at: At, masked: Array) -> Array:
+        powers = np.exp(np.asarray(masked, np.float32))
+        powers = np.where(powers < least, np.float32(0.0), powers)
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
-def raw_powers_of_jax(at: At, masked: Array) -> Array:
-    """Take them as JAX does, which has no numbers below the smallest with all its digits."""
-    return raw_powers_in_single(at, masked, float(np.finfo(np.float32).tiny))
+    return instead(normalize=normalize)
 
 
 def raw_powers_times_mask(recipe: Recipe) -> Recipe:
@@ -191,11 +174,11 @@ MISTAKES = {
         seen="exp(s - s.max()) without an axis",
         stage="weights",
         changes=(
-            one_maximum(0, 1, 2, 3),
-            one_maximum(1, 2, 3),
-            one_maximum(2, 3),
-            one_maximum(0, 1, 2),
-            one_maximum(2),
+            maximum_of(0, 1, 2, 3),
+            maximum_of(1, 2, 3),
+            maximum_of(2, 3),
+            maximum_of(0, 1, 2),
+            maximum_of(2),
         ),
         of_code=True,
     ),
@@ -205,10 +188,10 @@ MISTAKES = {
         seen="np.exp(s - np.max(s)) / np.sum(np.exp(s))",
         stage="weights",
         changes=(
-            maximum_in(True, -1),
-            maximum_in(True, 0, 1, 2, 3),
-            maximum_in(False, -1),
-            maximum_in(False, 0, 1, 2, 3),
+            maximum_of(-1, below=False),
+            maximum_of(0, 1, 2, 3, below=False),
+            maximum_of(-1, above=False),
+            maximum_of(0, 1, 2, 3, above=False),
         ),
         of_code=True,
     ),
@@ -250,7 +233,7 @@ MISTAKES = {
         fix="weights = softmax(logits), once",
         seen="a function that returns weights, and a caller that takes them for logits",
         stage="weights",
-        changes=(around("normalize", softmax_again), around("normalize", masked_softmax_again)),
+        changes=(softmax_then_over(-1), around("normalize", masked_softmax_again)),
     ),
     "log_softmax": Mistake(
         says="The logarithms of the weights are mixed with the values, as a log-softmax makes them.",
@@ -275,8 +258,8 @@ MISTAKES = {
         changes=(
             instead(normalize=raw_powers),
             raw_powers_times_mask,
-            instead(normalize=raw_powers_of_jax),
-            instead(normalize=raw_powers_in_single),
+            raw_powers_in_single(float(np.finfo(np.float32).tiny)),  # JAX has no numbers below that
+            raw_powers_in_single(0.0),
         ),
     ),
 }

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from attn_exp.experiment.ladder import TOO_LARGE
+from attn_exp.experiment.measuring import DIFFERENT
 from attn_exp.experiment.row import Row, Step
-from attn_exp.experiment.sameness import DIFFERENT
 from attn_exp.report.words import listed
 
 MATTERS = 0.1
@@ -74,11 +74,10 @@ def tells(step: Step, steps: Sequence[Step]) -> bool:
 
 
 def ranged(step: Step) -> str:
-    """Say how far a step moves the answer in other orders, where that matters; `orders` starts with `all` if all were
-    tried."""
+    """Say how far a step moves the answer in other orders, where that matters."""
     if not step.orders or step.most - step.least <= MATTERS * step.most:
         return ""
-    return f"{step.least:.2g} to {step.most:.2g} over {'all' if step.orders.startswith('all') else 'several'} orders"
+    return f"{step.least:.2g} to {step.most:.2g} over all orders"
 
 
 def is_plural(step: Step) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from attn_exp.errors import chosen
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.timing import Timing
+from attn_exp.experiment.row import Timing
 from attn_exp.report import sentences
 from attn_exp.report.escapes import brief, label, minus, plain
 from attn_exp.report.pixels import FULL, INK, picture

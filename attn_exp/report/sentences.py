@@ -18,9 +18,9 @@ from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.ladder import choices, differing
+from attn_exp.experiment.measuring import SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Agreement, Row, Step
-from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.experiment.settling import pinned_or_run
 from attn_exp.experiment.variant import baseline
 from attn_exp.problem.problem import Problem

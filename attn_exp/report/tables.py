@@ -11,8 +11,7 @@ import pandas as pd
 
 from attn_exp.errors import UserError, chosen, given, shown
 from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.experiment.row import Agreement, Distance, Row, Step
-from attn_exp.experiment.timing import Timing
+from attn_exp.experiment.row import Agreement, Distance, Row, Step, Timing
 from attn_exp.report.walk import names
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attn_exp.experiment.column import at_depth
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import COLUMNS, Agreement
+from attn_exp.experiment.row import COLUMNS, Agreement, at_depth
 from attn_exp.report import sentences
 from attn_exp.report.escapes import brief, plain, visible
 from attn_exp.report.sentences import agreed, who_agrees

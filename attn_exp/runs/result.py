@@ -14,7 +14,7 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.errors import chosen, folder
 from attn_exp.experiment import ladder
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.timing import Timing
+from attn_exp.experiment.row import Timing
 from attn_exp.report import terminal
 from attn_exp.runs import execution, store
 from attn_exp.runs.provenance import ask_git
@@ -85,7 +85,7 @@ class Result:
         if against or not run.taken_apart:
             start = chosen(against, [row.variant for row in run.rows if row.same_as], "row") if against else None
             changed = run.config if start is None else replace(run.config, against=start)
-            found = ladder.ladders(replace(run, config=changed)).steps
+            found = ladder.ladders(replace(run, config=changed))[0]
         wanted = chosen(variant, run.traces, "variant") if variant else ""
         return tables.steps([step for step in found if wanted in ("", step.variant)])
 

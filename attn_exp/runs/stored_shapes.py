@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import Row
-from attn_exp.experiment.timing import Timing
+from attn_exp.experiment.row import Row, Timing
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem

@@ -10,8 +10,10 @@ from random import Random
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import key_of, spelled
 from attn_exp.errors import UserError
-from attn_exp.experiment import checks, metrics, number_types, patterns
+from attn_exp.experiment import checks, metrics
+from attn_exp.experiment.checks.heads import PATTERNS
 from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.executing import find_type
 from attn_exp.patience import spoken_time
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.report.sweep.plotted import refuse_plots
@@ -60,11 +62,11 @@ def added_metrics(space: Space) -> tuple[str, ...]:
     for config in map(read_config, space.bases.values()):
         if set(checks.wanted(config)) - {"measures", "precision"} or config.check:
             raise UserError("a sweep runs no check; run them one at a time")
-        number_types.kind(dtype_of(config))
+        find_type(dtype_of(config))
         asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
     typed = [word.partition("=")[2] for word in space.fixed if key_of(word) == "dtype" and "$" not in word]
     for value in next((axis.values for axis in space.axes if axis.key == "dtype"), typed):
-        number_types.kind(value if isinstance(value, str) else spelled(value))
+        find_type(value if isinstance(value, str) else spelled(value))
     if len(asked) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
         raise UserError("metrics and check belong to the whole sweep and take one value")
     return (*(name for name in asked.pop() if name not in row_columns()), *head_columns(space))
@@ -83,7 +85,7 @@ def head_columns(space: Space) -> tuple[str, ...]:
         heads = ask_model(config).head
     except UserError:
         return ()
-    return tuple(head_column(head, name) for head in range(1, heads + 1) for name in patterns.NAMES)
+    return tuple(head_column(head, name) for head in range(1, heads + 1) for name in PATTERNS)
 
 
 def check_points(plan: Plan) -> None:

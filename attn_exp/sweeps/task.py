@@ -16,8 +16,8 @@ from attn_exp import plugins, registry
 from attn_exp.config.schema import Config, read_settings
 from attn_exp.config.spelling import bare
 from attn_exp.errors import UserError
-from attn_exp.experiment import patterns
 from attn_exp.experiment.checks import measures
+from attn_exp.experiment.checks.heads import measure_patterns
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
@@ -227,7 +227,7 @@ def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]
         weights = comparison.traces[variant.name].weights
         if weights is not None:
             offset, apart = int(variant.rules.offset), problem.memory is not None
-            shares = patterns.measured(weights, problem.key_tokens, offset, apart)
+            shares = measure_patterns(weights, problem.key_tokens, offset, apart)
             for name, (head, pattern) in columns.items():
                 if head <= len(weights):
                     numbers[variant.name, name] = float(shares[pattern][head - 1])

@@ -11,8 +11,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
 from attn_exp.experiment.row import COLUMNS, Row
-from attn_exp.experiment.sameness import DIFFERENT, IDENTICAL, compared
 from attn_exp.forms import coarser
 from attn_exp.report import words
 from attn_exp.report.escapes import brief, minus

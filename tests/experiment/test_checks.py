@@ -16,10 +16,10 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.checks import precision
 from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.measuring import compared, sameness
 from attn_exp.experiment.metrics.errors import ulp_distance
 from attn_exp.experiment.metrics.gradient_norms import gradient
-from attn_exp.experiment.sameness import compared, sameness
-from attn_exp.experiment.timing import Timing
+from attn_exp.experiment.row import Timing
 from attn_exp.forms import matrix
 from attn_exp.forms.trace import Trace
 from attn_exp.report.terminal import summary

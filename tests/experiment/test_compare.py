@@ -14,8 +14,8 @@ from attn_exp.experiment import executing
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer
+from attn_exp.experiment.measuring import letter
 from attn_exp.experiment.row import Row
-from attn_exp.experiment.sameness import letter
 from attn_exp.problem.problem import sides
 from tests.compose import comparison, config
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from attn_exp.experiment import checks, metrics
-from attn_exp.experiment.metrics import first_row, spread
+from attn_exp.experiment.metrics import errors, spread
 from attn_exp.experiment.metrics.metric import Metric
 
 
@@ -25,7 +25,7 @@ def test_every_metric_says_what_it_means() -> None:
 def test_two_metrics_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """In two files or in one: otherwise the later one would be shown under the meaning of neither."""
     taken = Metric(spread.METRICS[0].name, lambda subject: 0.0, meaning="another")
-    for family in (first_row, spread):
+    for family in (errors, spread):
         with monkeypatch.context() as patch, pytest.raises(TypeError, match=f"several metrics called {taken.name};"):
             patch.setattr(family, "METRICS", (*family.METRICS, taken))
             metrics.known()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +13,8 @@ from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.ladder import PIPELINE
+from attn_exp.experiment.measuring import DIFFERENT
 from attn_exp.experiment.row import Step
-from attn_exp.experiment.sameness import DIFFERENT
 from tests.compose import comparison, config
 
 RANDOM = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=3")
@@ -87,9 +86,8 @@ def test_nothing_that_a_variant_can_pin_is_missing() -> None:
     pins = {name: value for name, value in EVERY.items() if name != "form"}
     found = between({"head": 6, "mask": {"padding": {"lengths": 4}, "prefix": {"length": 1}}}, pins, *RANDOM[:3])
     assert [step.setting for step in found.steps] == list(pins)
-    assert {step.orders for step in found.steps} == {f"first, in its place and last, of {math.factorial(len(pins))}"}
+    assert {step.orders for step in found.steps} == {""}  # of more than five settings no other order is tried
     assert found.steps[-1].total == found.rows[1].shift
-    assert all(step.least <= step.moved <= step.most for step in found.steps)
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in ("mask_join", "align", "form")])
@@ -148,7 +146,7 @@ def test_rungs_keep_what_a_page_shows_and_rows_are_not_kept_twice() -> None:
 
 
 def test_a_large_run_has_one_order_and_a_larger_one_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attn_exp.experiment.ladder.MIDDLE", 50)
+    monkeypatch.setattr("attn_exp.experiment.ladder.SMALL", 50)
     assert {step.orders for step in comparison(*RANDOM).steps} == {""}
     monkeypatch.setattr("attn_exp.experiment.ladder.LARGE", 50)
     last = comparison(*RANDOM).steps[-1]

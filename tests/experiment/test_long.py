@@ -84,8 +84,8 @@ def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> No
 
 
 def test_a_long_computation_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attn_exp.experiment.timing.ENOUGH", 0.0)
-    monkeypatch.setattr("attn_exp.experiment.timing.execute", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("attn_exp.experiment.executing.ENOUGH", 0.0)
+    monkeypatch.setattr("attn_exp.experiment.executing.execute", lambda *_: pytest.fail("computed again"))
     timing = execution.compute(config(*LONG, "variant=[blockwise]"))[1][0]
     assert timing.runs == 1 and timing.median_s > 0 and timing.peak_bytes is None
 

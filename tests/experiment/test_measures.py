@@ -10,13 +10,11 @@ import pytest
 from scipy import stats
 
 from attn_exp import rules
-from attn_exp.experiment import measuring, metrics, number_types
+from attn_exp.experiment import executing, measuring, metrics
 from attn_exp.experiment.metrics import (
     errors,
-    first_row,
     gradient_norms,
     logits,
-    ranks,
     spread,
     targets,
 )
@@ -42,13 +40,11 @@ def test_entropy_of_the_udl_notebook() -> None:
 
 
 def test_divergences_and_ranks_of_the_udl_notebook() -> None:
-    np.testing.assert_allclose(first_row.kl(UDL, UDL_SCALED)[0], [0.0334645, 0.05303875, 0.10086255], atol=1e-6)
-    np.testing.assert_allclose(
-        first_row.total_variation(UDL, UDL_SCALED)[0], [0.0381195, 0.06542, 0.1210333], atol=1e-6
-    )
-    np.testing.assert_allclose(first_row.js(UDL, UDL_SCALED)[0], [0.01100943, 0.01692665, 0.03179163], atol=1e-6)
-    assert ranks.effective_rank(UDL)[0] == pytest.approx(1.99196, abs=5e-6)
-    assert ranks.effective_rank(UDL_SCALED)[0] == pytest.approx(2.15004, abs=5e-6)
+    np.testing.assert_allclose(errors.kl(UDL, UDL_SCALED)[0], [0.0334645, 0.05303875, 0.10086255], atol=1e-6)
+    np.testing.assert_allclose(errors.total_variation(UDL, UDL_SCALED)[0], [0.0381195, 0.06542, 0.1210333], atol=1e-6)
+    np.testing.assert_allclose(errors.js(UDL, UDL_SCALED)[0], [0.01100943, 0.01692665, 0.03179163], atol=1e-6)
+    assert spread.effective_rank(UDL)[0] == pytest.approx(1.99196, abs=5e-6)
+    assert spread.effective_rank(UDL_SCALED)[0] == pytest.approx(2.15004, abs=5e-6)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +53,8 @@ def test_divergences_and_ranks_of_the_udl_notebook() -> None:
         (lambda w: spread.normalized_entropy(w, np.ones_like(w, bool)), 1.0, 0.0),
         (spread.participation, 4.0, 1.0),
         (lambda w: spread.saturation(w, 0.9), 0.0, 1.0),
-        (ranks.stable_rank, 1.0, 2.0),
-        (ranks.effective_rank, 1.0, 2.0),
+        (spread.stable_rank, 1.0, 2.0),
+        (spread.effective_rank, 1.0, 2.0),
         (spread.gini, 0.0, 0.75),
         (spread.hoyer, 0.0, 1.0),
         (spread.keys_for, 4.0, 1.0),
@@ -87,12 +83,12 @@ def test_small_metrics_by_hand() -> None:
     assert spread.keys_for(np.zeros((1, 1, 4))) == 0
     assert spread.block_emptiness(np.tril(np.ones((64, 64), bool))) == 6 / 16
     assert gradient_norms.jacobian_norm(np.array([[[0.5, 0.5]]])) == pytest.approx(0.5)
-    assert ranks.rank_collapse(np.ones((3, 2))) == 0.0
-    assert ranks.rank_collapse(np.array([[1.0, -1.0], [-1.0, 1.0]])) == 1.0
+    assert spread.rank_collapse(np.ones((3, 2))) == 0.0
+    assert spread.rank_collapse(np.array([[1.0, -1.0], [-1.0, 1.0]])) == 1.0
     half, first = np.array([0.5, 0.5]), np.array([1.0, 0.0])
-    assert first_row.kl(half, first) == math.inf
+    assert errors.kl(half, first) == math.inf
     heads = np.stack([first, first[::-1], first])[:, None]
-    assert first_row.head_divergence(heads) == pytest.approx(math.log(2) * 2 / 3)
+    assert errors.head_divergence(heads) == pytest.approx(math.log(2) * 2 / 3)
 
 
 def test_expected_variance_is_that_of_independent_numbers() -> None:
@@ -116,7 +112,7 @@ def test_errors_by_hand() -> None:
     assert errors.relative_rms(answer, expected) == pytest.approx(math.sqrt(3 / 2))
     assert not errors.close(answer, expected)
     assert errors.close(expected + 1e-6, expected, "float32")
-    np.testing.assert_allclose(first_row.row_cosine(np.eye(2), np.array([[2.0, 0.0], [1.0, 1.0]])), [1, 0.5**0.5])
+    np.testing.assert_allclose(errors.cosines(np.eye(2), np.array([[2.0, 0.0], [1.0, 1.0]])), [1, 0.5**0.5])
 
 
 def test_a_run_shows_the_metrics_that_it_is_asked_for() -> None:
@@ -201,7 +197,7 @@ def test_metrics_of_a_run_are_those_of_scipy_and_numpy() -> None:
         squared = np.linalg.norm(matrix, "fro") ** 2 / np.linalg.norm(matrix, 2) ** 2
         assert values[name, "stable_rank"] == pytest.approx(squared)
     assert values["unscaled", "kl"] == pytest.approx(np.mean(rows))
-    assert ranks.stable_rank(np.diag([4.0, 2.0, 2.0])[None])[0] == pytest.approx(1.5)  # 24 / 16, and 8 / 4 unsquared
+    assert spread.stable_rank(np.diag([4.0, 2.0, 2.0])[None])[0] == pytest.approx(1.5)  # 24 / 16, and 8 / 4 unsquared
 
 
 def test_induction_counts_no_place_of_its_own() -> None:
@@ -212,15 +208,15 @@ def test_induction_counts_no_place_of_its_own() -> None:
 
 def test_bfloat16_is_rounded_and_not_cut() -> None:
     """1 + 3/512 lies nearer to 1 + 1/128 than to 1; a tie goes to the even one."""
-    kind = number_types.kind("bfloat16")
+    kind = executing.find_type("bfloat16")
     given = np.array([1 + 3 / 512, 1 + 1 / 256, 1 + 3 / 256, -(1 + 3 / 512)])
     expected = [1 + 1 / 128, 1.0, 1 + 1 / 64, -(1 + 1 / 128)]
-    np.testing.assert_array_equal(number_types.cast(given, kind).astype(float), expected)
+    np.testing.assert_array_equal(executing.cast(given, kind).astype(float), expected)
 
 
 def test_means_of_bfloat16_are_not_taken_in_bfloat16() -> None:
     """1024 queries each look at one key alone; in bfloat16 their sum stops at 256."""
-    weights = np.eye(1024, dtype=number_types.kind("bfloat16"))[None, None]
+    weights = np.eye(1024, dtype=executing.find_type("bfloat16"))[None, None]
     found = measuring.spread(Trace(weights=weights), Rules(normalizer=rules.normalizer("softmax")))
     assert (found["largest_weight"], found["entropy"], found["row_sum_error"]) == ([1.0], [0.0], [0.0])
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from attn_exp.experiment import patterns
+from attn_exp.experiment.checks import heads
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.documents import documents
 from tests.compose import comparison
@@ -23,13 +23,13 @@ HEADS = np.stack([BEFORE, FIRST, ITSELF, DOT, AFTER_THE_SAME, EVEN])
 
 
 def test_each_pattern_is_whole_in_the_head_that_does_it() -> None:
-    numbers = patterns.measured(HEADS, TOKENS)
-    for head, name in enumerate(patterns.NAMES):
+    numbers = heads.measure_patterns(HEADS, TOKENS)
+    for head, name in enumerate(heads.PATTERNS):
         assert numbers[name][head] == pytest.approx(1.0)
 
 
 def test_patterns_by_hand() -> None:
-    numbers = patterns.measured(HEADS, TOKENS)
+    numbers = heads.measure_patterns(HEADS, TOKENS)
     np.testing.assert_allclose(numbers["previous"], [1, 1 / 4, 0, 1 / 4, 1 / 4, 1 / 5])
     np.testing.assert_allclose(numbers["self"], [1 / 5, 1 / 5, 1, 1 / 5, 1 / 5, 1 / 5])
     np.testing.assert_allclose(numbers["delimiter"], [1 / 5, 0, 1 / 5, 1, 1 / 5, 1 / 5])
@@ -39,22 +39,22 @@ def test_patterns_by_hand() -> None:
 
 def test_broad_counts_the_keys_in_sight() -> None:
     lower = np.tril(np.ones((4, 4))) / np.arange(1, 5)[:, None]
-    assert patterns.broad(lower[None])[0] == pytest.approx(1.0)
+    assert heads.broad(lower[None])[0] == pytest.approx(1.0)
     half = np.array([[[0.5, 0.25, 0.25]]])
-    assert patterns.broad(half)[0] == pytest.approx(1.5 * math.log(2) / math.log(3))
+    assert heads.broad(half)[0] == pytest.approx(1.5 * math.log(2) / math.log(3))
 
 
 def test_what_the_tokens_have_no_place_for_is_no_number() -> None:
-    once = patterns.measured(HEADS, ("a", "b", "c", "d", "e"))
+    once = heads.measure_patterns(HEADS, ("a", "b", "c", "d", "e"))
     assert np.isnan([once["delimiter"], once["induction"]]).all()
-    assert np.isnan(patterns.measured(HEADS[:, :2], TOKENS)["induction"]).all()
-    other = patterns.measured(HEADS, TOKENS, apart=True)
+    assert np.isnan(heads.measure_patterns(HEADS[:, :2], TOKENS)["induction"]).all()
+    other = heads.measure_patterns(HEADS, TOKENS, apart=True)
     assert all(np.isnan(other[name]).all() for name in ("previous", "self", "induction"))
     assert other["first"][1] == 1
-    numbers = patterns.measured(HEADS[:, :1, :1], ("a",))
+    numbers = heads.measure_patterns(HEADS[:, :1, :1], ("a",))
     assert np.isnan(numbers["previous"]).all()
     assert np.isnan(numbers["broad"]).all()
-    assert patterns.strongest(numbers, 0)[0] == "first"
+    assert heads.find_strongest(numbers, 0)[0] == "first"
 
 
 def test_a_check_says_what_each_head_does() -> None:

@@ -17,8 +17,7 @@ from attn_exp.config.schema import Published, read_config
 from attn_exp.diagnosis.sheets.boxes import read_cells
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.published import read, rewritten
-from attn_exp.experiment.published import hold
+from attn_exp.experiment.published import hold, read, rewritten
 from attn_exp.experiment.row import Agreement
 from attn_exp.report.terminal import summary
 from tests.compose import comparison

@@ -9,8 +9,8 @@ import pytest
 
 from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.comparison import Run
-from attn_exp.experiment.row import Row
-from attn_exp.experiment.timing import Timing, measure
+from attn_exp.experiment.executing import measure
+from attn_exp.experiment.row import Row, Timing
 from attn_exp.report import papers, terminal
 from attn_exp.runs import store
 from tests.compose import comparison

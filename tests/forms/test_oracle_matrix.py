@@ -14,7 +14,7 @@ import yaml
 
 from attn_exp import forms, rules
 from attn_exp.arrays import Array
-from attn_exp.experiment import number_types
+from attn_exp.experiment import executing
 from attn_exp.reference import loops as scalar
 from attn_exp.reference import oracle
 from attn_exp.rules.grid import Rule
@@ -201,7 +201,7 @@ def test_half_precision_is_summed_in_float32(form: str, normalizer: str, kind: s
     """The weights of 1024 keys sum to 1, half of them of logit -1/1024; in bfloat16 256 + 1 is 256."""
     skip_where_missing(form)
     given = Rules(normalizer=rules.normalizer(normalizer), scale=1.0)
-    ones = np.ones((1, 1024, 1), number_types.kind(kind))
+    ones = np.ones((1, 1024, 1), executing.find_type(kind))
     keys = np.repeat([[[0], [-1 / 1024]]], 512, 1).astype(ones.dtype)
     if not forms.refuses(form, given):
         context = forms.form(form).attend(ones[:, :1], keys, ones, given).context

@@ -22,7 +22,7 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Run
-from attn_exp.experiment.timing import measure
+from attn_exp.experiment.executing import measure
 from attn_exp.runs import records, rendering, store, trust
 
 VARIANTS = {
@@ -191,7 +191,7 @@ def test_a_text_is_no_formula_as_a_cell_and_reads_back_as_it_was(text: str) -> N
 
 def test_timings_stay_within_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = (tick / 1024 for tick in range(1000))
-    monkeypatch.setattr("attn_exp.experiment.timing.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("attn_exp.experiment.executing.perf_counter", lambda: next(clock))
     comparison = compare(config())
     timings = measure(comparison.variants, comparison.problem, budget=8 / 1024)
     assert [each.variant for each in timings] == ["looped", "multi_head"]

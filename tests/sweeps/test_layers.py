@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp import cli
-from attn_exp.experiment import patterns
+from attn_exp.experiment.checks.heads import PATTERNS
 from tests.checkpoints import write_bert, write_tiny_model
 from tests.compose import comparison
 
@@ -34,7 +34,7 @@ def test_the_table_holds_what_each_head_of_each_layer_does(tmp_path: Path, monke
         for head in (1, 2):
             assert float(row[f"head_{head}_first"]) == pytest.approx(weights[head - 1, :, 0].mean())
             assert row[f"head_{head}_delimiter"] in ("", "nan")
-    assert {name for name in rows[0] if name.startswith("head_2_")} == {f"head_2_{name}" for name in patterns.NAMES}
+    assert {name for name in rows[0] if name.startswith("head_2_")} == {f"head_2_{name}" for name in PATTERNS}
     assert (sweep / "plots" / "heads.svg").exists()
     page = (sweep / "report.html").read_text(encoding="utf-8")
     assert "Every head of every layer" in page

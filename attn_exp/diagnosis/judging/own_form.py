@@ -21,8 +21,8 @@ from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import is_layer
 from attn_exp.errors import OwnCodeError, first_line
 from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.executing import find_type
 from attn_exp.experiment.library_conventions import convention
-from attn_exp.experiment.number_types import kind
 from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.experiment.verdict import CHECKED, Verdict, unfinished
 from attn_exp.forms.form import Form
@@ -71,7 +71,7 @@ class OwnForm:
         """The form; for a function of q, k and v it computes only the context."""
         known = [name for name in (self.caller.dtype, self.answers) if name in DTYPES]
         coarsest = max(known, key=DTYPES.index)
-        dtype = None if coarsest == "float64" else kind(coarsest).name
+        dtype = None if coarsest == "float64" else find_type(coarsest).name
         return Form(
             self.attend, dtype=dtype, mix=None, context_alone=True, library=self.caller.library.name, leaks=UNPROMISED
         )

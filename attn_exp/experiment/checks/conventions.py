@@ -9,7 +9,7 @@ from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.library_conventions import CONVENTIONS, convention
-from attn_exp.experiment.sameness import letters, sameness
+from attn_exp.experiment.measuring import letters, sameness
 from attn_exp.experiment.settling import alignment, settle
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms import coarser

@@ -13,11 +13,10 @@ from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.executing import placed
+from attn_exp.experiment.executing import limits, placed
+from attn_exp.experiment.measuring import SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.metrics.gradient_norms import slope
-from attn_exp.experiment.number_types import limits
-from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.masks.mask import AllOf

@@ -10,10 +10,8 @@ import numpy as np
 from attn_exp.config.schema import Config
 from attn_exp.experiment import metrics
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.checks.precision import as_exact
-from attn_exp.experiment.executing import execute
+from attn_exp.experiment.executing import execute, rounded
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject
-from attn_exp.experiment.number_types import rounded
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 
@@ -35,7 +33,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     exact_problem = rounded(problem, np.dtype(np.longdouble))
     first = execute(baseline(config, variants), problem)
     for settled in variants:
-        trace, exact = execute(settled, problem), execute(as_exact(settled), exact_problem)
+        trace, exact = execute(settled, problem), execute(settled.exact, exact_problem)
         subject = Subject(settled, trace, first, exact, problem.memory is not None, problem.key_tokens)
         for metric in chosen:
             number, note = value(metric, subject)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.executing import execute
-from attn_exp.experiment.number_types import TYPES, kind, rounded
+from attn_exp.experiment.executing import TYPES, execute, find_type, rounded
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
@@ -48,25 +47,14 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     A form that computes in a coarser type than one that is named is judged in its own.
     """
     asked = config.dtype or TYPES
-    own = {settled.name: [settled.member.computed_in(kind(name)).name for name in asked] for settled in variants}
+    own = {settled.name: [settled.member.computed_in(find_type(name)).name for name in asked] for settled in variants}
     for name in dict.fromkeys(itertools.chain(asked, *own.values())):
-        low = rounded(problem, kind(name))
+        low = rounded(problem, find_type(name))
         exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
         for settled in (variant for variant in variants if name in own[variant.name]):
-            exact, plain = execute(as_exact(settled), exact_problem), execute(as_plain(settled), low)
+            exact, plain = execute(settled.exact, exact_problem), execute(settled.plain, low)
             with suppress(OwnCodeError):  # the user's own function does not take this type
                 yield from judged(settled.name, name, execute(settled, low), plain, exact)
-
-
-def as_plain(settled: Settled) -> Settled:
-    """Return the variant in the plainest form that computes its function."""
-    return replace(settled, form=settled.plain_form, own=None)
-
-
-def as_exact(settled: Settled) -> Settled:
-    """Return the plainest variant of its function, in which no softmax rounds to a type of its own."""
-    plain = as_plain(settled)
-    return replace(plain, rules=replace(plain.rules, softmax_dtype=None))
 
 
 def judged(variant: str, dtype: str, mine: Trace, plain: Trace, exact: Trace) -> Iterator[Record]:

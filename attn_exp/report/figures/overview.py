@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn_exp.arrays import Array
-from attn_exp.experiment import patterns
+from attn_exp.experiment.checks.heads import find_strongest, measure_patterns
 from attn_exp.experiment.comparison import settled_as
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Text
 from attn_exp.report.charts.widths import fitted
@@ -43,7 +43,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         parts.append(Text(1.4, 72 * y - 2, fitted(visible(panel.title), width / 2)))
         shut, problem = closed_in(views, panel), views.comparison.problem
         offset = int(settled_as(views.comparison, panel.variants[0]).rules.offset)
-        numbers = patterns.measured(panel.weights, problem.key_tokens, offset, problem.memory is not None)
+        numbers = measure_patterns(panel.weights, problem.key_tokens, offset, problem.memory is not None)
         for head, matrix in enumerate(panel.weights):
             y += side + ABOVE if head % most == 0 else 0
             x = 0.02 + side * (head % most)
@@ -58,7 +58,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
 
 def told(numbers: dict[str, Array], head: int) -> list[str]:
     """Return the strongest pattern of a head, and above it its number, counted from 1: two short lines."""
-    name, share = patterns.strongest(numbers, head)
+    name, share = find_strongest(numbers, head)
     return [name, f"{head + 1}: {share:.0%}"] if name else [str(head + 1)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attn_exp.experiment.column import spoken
+from attn_exp.experiment.row import spoken
 from attn_exp.report.escapes import brief
 from attn_exp.report.sections.section import Material, Section
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.experiment.column import spoken
-from attn_exp.experiment.row import titled
+from attn_exp.experiment.row import spoken, titled
 from attn_exp.report import words
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sweep.plotted import Change

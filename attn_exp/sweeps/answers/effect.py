@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attn_exp.experiment.column import spoken
-from attn_exp.experiment.row import COLUMNS
+from attn_exp.experiment.row import COLUMNS, spoken
 from attn_exp.report.sweep.plotted import is_number
 
 YES, NO, FEW = "yes", "no", "too few seeds"
