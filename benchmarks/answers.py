@@ -19,10 +19,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.sweeps.answers.answers import answer
-from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.effect import NO, YES, Effect
-from attn_exp.sweeps.answers.effects import MATTERS
+from attn_exp.sweeps.effects import MATTERS, NO, YES, Effect
+from attn_exp.sweeps.effects_table import answer
+from attn_exp.sweeps.rows import Cube
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]

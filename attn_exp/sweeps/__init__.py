@@ -1,10 +1,13 @@
 """Run many configurations as one sweep: composed once per choice of groups, computed in chunks, and resumable.
 
 `expand` parses the words into a `space` of points, `plan` cuts it into chunks, each named by a hash of everything that
-determines it, `task` computes one chunk, an engine chooses where, and `driver` hands out chunks and writes their lines,
+determines it, `task` computes one chunk, an engine chooses where, and `sweep` hands out chunks and writes their lines,
 a part per chunk (`parts`, which also finds points of earlier sweeps in the folder). `manifest` describes the sweep, and
 `collect` joins the parts and writes the report. Workers are pure functions of a plan and a job. A million points are a
-million lines in 500 files; `answers.rows` reads them as columns, and reports are drawn from their summary.
+million lines in 500 files.
+
+`rows` reads the lines, as columns and as arrays; `summary` has the means of every combination, `effects` compares rows
+in pairs, seed by seed, and tests them with `student`, and `effects_table` says what they found.
 
 Points of a job that differ only in their seed are computed as one batch: problems, variants, reference and rows have an
 axis for the seeds, and each line equals, byte for byte, that of the point alone. Inside a batch, positions, forms with

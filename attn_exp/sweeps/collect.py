@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attn_exp import drafts, machine
+from attn_exp import drafts, machine, system
 from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, first_line
@@ -19,10 +19,10 @@ from attn_exp.runs import records, trust
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.runs.rendering import check_figures
 from attn_exp.sweeps import manifest, overview, parquet
-from attn_exp.sweeps.answers.answers import list_records
-from attn_exp.sweeps.answers.totals import Summary, summarized
+from attn_exp.sweeps.effects_table import list_records
 from attn_exp.sweeps.manifest import About
-from attn_exp.sweeps.parts import Part, Shelf, locked, running_driver
+from attn_exp.sweeps.parts import Part, Shelf, describe, locked
+from attn_exp.sweeps.summary import Summary, summarized
 
 PARTIAL = "partial"
 ALWAYS = ("png", "svg")
@@ -182,15 +182,8 @@ def show_status(words: Sequence[str]) -> str:
     whole, damaged = shelf_of(folder, about).find(sizes)
     done, failed = sum(map(sizes.__getitem__, whole)), sum(part.failed for part in whole.values())
     count = f"{len(whole):,} of {len(sizes):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
-    who, left = running_driver(folder), about["points"] - done
-    lines = [about["command"], f"{done:,} of {about['points']:,} points, {failed:,} failed; {count}"]
-    lines.append(f"running: {who}" if who else tell_end(about["status"], left))
-    return "\n".join(lines)
-
-
-def tell_end(status: str, left: int) -> str:
-    """Describe how a sweep that nobody runs ended, and how to continue it."""
-    if not left:
-        return COMPLETE
+    holder, status = system.read_holder(folder / "lock"), about["status"]
     word = {"running": "stopped before its end", COMPLETE: "damaged since it was complete"}.get(status, status)
-    return f"{word}; the same command continues"
+    ended = f"{word}; the same command continues" if done < about["points"] else COMPLETE
+    running = ended if holder is None else f"running: {describe(holder)}"
+    return "\n".join([about["command"], f"{done:,} of {about['points']:,} points, {failed:,} failed; {count}", running])

@@ -1,42 +1,70 @@
-"""`attn-exp compare A B`: compare two runs, or two sweeps."""
+"""`attn-exp compare A B`: what differs between two runs or two sweeps, in their settings and in their numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from attn_exp import drafts, machine
+from attn_exp.arrays import Array
+from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError
-from attn_exp.report.versus import Versus, versus_page, versus_text
+from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
+from attn_exp.experiment.row import COLUMNS, Row
+from attn_exp.forms import coarser
+from attn_exp.report import words
+from attn_exp.report.escapes import brief, minus, plain
+from attn_exp.report.papers import Table, deep_places
+from attn_exp.report.sentences import spoken
+from attn_exp.report.versus import Versus, explorer, versus_page, versus_text, why_not
 from attn_exp.runs import folders, ours, store
 from attn_exp.runs.rendering import DEPTH, said_anew
-from attn_exp.sweeps import collect, manifest, two_runs, two_sweeps
-from attn_exp.sweeps.answers.rows import read_rows
-from attn_exp.sweeps.two_sweeps import Side
+from attn_exp.sweeps import collect, manifest
+from attn_exp.sweeps.manifest import About
+from attn_exp.sweeps.overview import depth_of
+from attn_exp.sweeps.plan import flatten
+from attn_exp.sweeps.rows import VARIANT, Rows, combine, read_rows
 
 OPTION = "--exit-code"
 PAGES, OUTPUTS = "comparisons", "outputs"
+NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
+"""Settings that no number depends on."""
+FROM_A_MODEL = ("embeddings.", "projections.")
+"""Settings whose arrays come from a model, if one is configured."""
+LONGEST, SHORT = 60, 30
+ROUNDING = ("error", "error_ulp", "row_sum_error")
+"""Columns of rounding error; a change in them is no fault."""
+NEAR = 256 * np.finfo(np.float64).eps
+"""Relative and absolute tolerance within which numbers are the same to rounding."""
+OVER_KEYS = ("scores", "logits", "capped", "masked", "weights")
+"""Stages whose columns are keys."""
+
+Apart = Mapping[str, tuple[Any, Any]]
+"""Settings that differ, by name, with both values."""
 
 
-def compare(words: Sequence[str]) -> tuple[str, bool]:
+def compare(typed: Sequence[str]) -> tuple[str, bool]:
     """Compare two folders, write the page, and return the text, and False if `--exit-code` is set and a number differs.
 
     Raises:
         UserError: not two folders, one of a run and one of a sweep, or one that cannot be read.
     """
-    settings = [word for word in words if word.partition("=")[0] == DEPTH]
-    names = [word for word in words if word != OPTION and word not in settings]
+    settings = [word for word in typed if word.partition("=")[0] == DEPTH]
+    names = [word for word in typed if word != OPTION and word not in settings]
     if len(names) != 2:
         usage = f"attn-exp compare DIR DIR [{OPTION}] [{DEPTH}=reading]"
-        raise UserError(f"attn-exp compare {' '.join(words)}: expected {usage}")
+        raise UserError(f"attn-exp compare {' '.join(typed)}: expected {usage}")
     changes = said_anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
     versus = side_by_side(places[0], places[1])
-    if changes.depth:
-        versus = replace(versus, depth=changes.depth)
-    written = write(versus, places)
-    return f"{versus_text(versus)}\n\n{written}", not (OPTION in words and versus.moved)
+    versus = replace(versus, depth=changes.depth or versus.depth)
+    return f"{versus_text(versus)}\n\n{write(versus, places)}", not (OPTION in typed and versus.moved)
 
 
 def side_by_side(first: Path, second: Path) -> Versus:
@@ -52,16 +80,8 @@ def side_by_side(first: Path, second: Path) -> Versus:
         raise UserError(f"{sweeps[0]} is a sweep and {run} is a run; compare two of a kind")
     if sweeps:
         with collect.refuse_damaged(f"{first}, {second}", OSError):  # the message names the damaged one
-            return two_sweeps.versus(side(first), side(second))
-    return two_runs.versus((str(first), str(second)), store.load(first), store.load(second))
-
-
-def side(folder: Path) -> Side:
-    """Return a sweep as one side of a comparison."""
-    about = manifest.load_manifest(folder)
-    shelf = collect.shelf_of(folder, about)
-    lines = shelf.lines(list(collect.find_whole(folder, about).values()))
-    return Side(str(folder), about, read_rows(shelf.head, lines, about["axes"], about["metrics"]))
+            return compare_sweeps(load_side(first), load_side(second))
+    return compare_runs((str(first), str(second)), store.load(first), store.load(second))
 
 
 def write(versus: Versus, places: Sequence[Path]) -> Path:
@@ -81,3 +101,246 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     return target
+
+
+def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the settings that differ, nested ones by dotted names; arrays come last.
+
+    Vectors and matrices from a model are left out if the model, the layer or the text differs.
+    """
+    one, other = flatten_compared(first), flatten_compared(second)
+    both = {name: (one.get(name), other.get(name)) for name in dict.fromkeys((*one, *other))}
+    apart = {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+    if any(name.startswith("model.") for name in apart) and first.get("model") and second.get("model"):
+        apart = {name: pair for name, pair in apart.items() if not (name.startswith(FROM_A_MODEL) and is_array(pair))}
+    return dict(sorted(apart.items(), key=lambda named: is_array(named[1])))
+
+
+def flatten_compared(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten the settings that affect numbers to dotted names; a rule without settings becomes true."""
+    pairs = flatten({name: value for name, value in settings.items() if name.split(".")[0] not in NOT_COMPARED})
+    return {name: True if value == {} else value for name, value in pairs if value != {} or "." in name}
+
+
+def is_array(pair: tuple[Any, Any]) -> bool:
+    return any(isinstance(value, list | tuple) for value in pair)
+
+
+def with_settings(versus: Versus, apart: Apart, abouts: Sequence[About], depths: set[str]) -> Versus:
+    """Add the settings that differ, and the programs and machines, to what the numbers say."""
+    lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
+    table = Table("settings", "Settings that differ.", (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
+    names = [*[*apart][:3], *([f"{len(apart) - 3:,} more"] if len(apart) > 3 else [])]
+    count = "1 setting differs" if len(apart) == 1 else f"{len(apart):,} settings differ"
+    settings = f"{count}: {words.listed(names)}." if apart else "All settings are the same."
+    one, other = map(find_origin, abouts)
+    changed = [name for name in one | other if one.get(name) != other.get(name)]
+    made = [f"{name} {one.get(name, '-')} and {other.get(name, '-')}" for name in changed]
+    origins = [f"Made by different programs or machines: {'; '.join(made)}."] if made else []
+    return replace(
+        versus,
+        sentences=(*versus.sentences, settings, *origins),
+        tables=tuple(each for each in (*versus.tables, table) if each.lines),
+        depth=depths.pop() if len(depths) == 1 else "all",
+    )
+
+
+def show_setting(value: Any) -> str:
+    """Format a setting in few characters."""
+    if isinstance(value, list | tuple) and value:
+        return plain(f"[{', '.join(map(show_setting, value))}]", LONGEST)
+    return "-" if value in (None, [], ()) else plain(brief(value), LONGEST)
+
+
+def find_origin(about: Mapping[str, Any]) -> dict[str, str]:
+    """Return what made a run or a sweep: versions of libraries and of this program, the processor and the commit."""
+    program = {"this program": about.get("version"), "commit": (about.get("git") or {}).get("commit")}
+    made = {**(about.get("versions") or {}), "processor": about.get("cpu")}
+    return {name: str(value)[: 10 if name in program else LONGEST] for name, value in (made | program).items() if value}
+
+
+def count_things(count: int, thing: str) -> str:
+    return f"1 {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
+    """Compare two runs: their settings, their rows, and the stage at which each variant diverges."""
+    a, b = one.comparison, other.comparison
+    apart = settings_apart(asdict(a.config), asdict(b.config))
+    partings = {name: find_parting(name, one, other) for name in a.traces if name in b.traces}
+    alone = [f"{name} is in the first alone." for name in a.traces if name not in b.traces]
+    alone += [f"{name} is in the second alone." for name in b.traces if name not in a.traces]
+    kinds = [kind for kind, _ in partings.values()]
+    is_moved, count = bool(alone) or DIFFERENT in kinds, count_things(len(partings), "variant")
+    if is_moved:
+        verdict = f"Numbers differ in {kinds.count(DIFFERENT)} of {count} that both have."
+    elif set(kinds) <= {IDENTICAL}:
+        verdict = f"No number moved: {count} are the same to the bit."
+    else:
+        verdict = words.ONLY_ROUNDING.format(where=count)
+    sides = dict(zip(short_names(apart), (a, b), strict=True))
+    why = why_not(sides) if is_moved else ""
+    sentences = (verdict, *(sentence for _, sentence in partings.values()), *alone, *filter(None, [why]))
+    rows = rows_table(a.rows, b.rows, {name: kind for name, (kind, _) in partings.items()})
+    explored = explorer(sides) if is_moved and not why else None
+    versus = Versus(*names, is_moved, sentences, (rows,), explorer=explored)
+    depths = {comparison.config.report.depth for comparison in (a, b)}
+    return with_settings(versus, apart, (one.about, other.about), depths)
+
+
+def short_names(apart: Apart) -> tuple[str, str]:
+    """Name each side by the only setting that differs, such as `model.layer=5`, or as the first and the second."""
+    names = [name for name, pair in apart.items() if not is_array(pair)]
+    if len(names) == 1 and None not in apart[names[0]]:
+        one, other = (plain(f"{names[0]}={spelled(value)}", SHORT) for value in apart[names[0]])
+        if one != other:
+            return one, other
+    return words.FIRST_ONE, words.SECOND_ONE
+
+
+def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
+    """Say how far the stages of a variant agree in two runs, as a word and as a sentence."""
+    first, second = (dict(run.comparison.traces[name].stages()) for run in (one, other))
+    types = (row.computed_in for run in (one, other) for row in run.comparison.rows if row.variant == name)
+    kind = coarser(*map(np.dtype, types))
+    near = {stage: compared(array, second[stage], kind) for stage, array in first.items() if stage in second}
+    if not near:
+        return DIFFERENT, f"{name}: no stage is in both."
+    verdict, text = IDENTICAL, f"{name}: the same to the bit."
+    for stage, word in near.items():
+        label = spoken(stage) or stage
+        if word == DIFFERENT:
+            return DIFFERENT, f"{name} first differs in the {label}, {where(one, stage, first[stage], second[stage])}."
+        if verdict == IDENTICAL != word:
+            verdict, text = word, f"{name}: {word}, from the {label} on; before that the same to the bit."
+    return verdict, text
+
+
+def where(run: Run, stage: str, one: Array, other: Array) -> str:
+    """Describe where two arrays of a stage `[h t s]`, `[h t d]` or `[t m]` differ most, with both numbers there."""
+    if one.shape != other.shape:
+        return f"whose shapes are {list(one.shape)} and {list(other.shape)}"
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(np.asarray(one, float) - np.asarray(other, float))
+    place = np.unravel_index(int(np.argmax(np.where(np.isnan(apart), np.inf, apart))), apart.shape)
+    numbers = " and ".join(minus(f"{float(array[place]):.6g}") for array in (one, other))
+    problem, (*head, row, column) = run.comparison.problem, map(int, place)
+    tokens = problem.key_tokens if stage in ("k", "v") else problem.tokens
+    keys = problem.key_tokens if stage in OVER_KEYS else ()
+    parts = [words.HEAD.format(number=head[-1] + 1)] if head else []
+    parts.append(tokens[row] if row < len(tokens) else f"row {row + 1}")
+    parts.append(keys[column] if column < len(keys) else f"column {column + 1}")
+    return f"most at {', '.join(parts)}: {numbers}"
+
+
+def rows_table(first: Sequence[Row], second: Sequence[Row], near: Mapping[str, str]) -> Table:
+    """Return the cells of the comparison table that differ, leaving out rounding if a variant is the same."""
+    others = {row.variant: row for row in second}
+    lines = tuple(
+        (row.variant, *cells)
+        for row in first
+        if row.variant in others
+        for cells in find_cells(row, others[row.variant], near.get(row.variant, DIFFERENT) == DIFFERENT)
+    )
+    head = (words.VARIANT_HEAD, "column", words.FIRST_ONE, words.SECOND_ONE)
+    return Table("rows", "Cells of the comparison that differ.", head, lines, deep_places(line[1] for line in lines))
+
+
+def find_cells(row: Row, other: Row, is_different: bool) -> Iterator[tuple[str, str, str]]:
+    for name in COLUMNS:
+        here, there = getattr(row, name), getattr(other, name)
+        rounding = isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=1e-12)
+        if repr(here) != repr(there) and (is_different or not (rounding or name in ROUNDING)):
+            yield name, brief(here), brief(there)
+
+
+class Side(NamedTuple):
+    """One sweep: its folder, its description and its rows."""
+
+    name: str
+    about: About
+    rows: Rows
+
+    @property
+    def swept(self) -> list[str]:
+        return [axis["column"] for axis in self.about["axes"]]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of all points, and the swept ones, by name."""
+        fixed = dict(word.lstrip("+").partition("=")[::2] for word in self.about["fixed"])
+        return fixed | {axis["key"]: f"swept, {axis['count']:,} values" for axis in self.about["axes"]}
+
+    def find_rows(self, names: Sequence[str]) -> dict[tuple[str, ...], int]:
+        """Return the first row of each combination of some columns."""
+        keys = combine([self.rows.texts[name] for name in names])
+        return dict(zip(keys.labels, np.unique(keys.codes, return_index=True)[1].tolist(), strict=True))
+
+
+def load_side(folder: Path) -> Side:
+    """Load a sweep as one side of a comparison."""
+    about = manifest.load_manifest(folder)
+    shelf = collect.shelf_of(folder, about)
+    lines = shelf.lines(list(collect.find_whole(folder, about).values()))
+    return Side(str(folder), about, read_rows(shelf.head, lines, about["axes"], about["metrics"]))
+
+
+class Move(NamedTuple):
+    """How one metric differs: how many rows differ, how many beyond rounding, and its line of the table."""
+
+    metric: str
+    differing: int
+    moved: int
+    line: tuple[str, ...]
+
+
+def compare_sweeps(one: Side, other: Side) -> Versus:
+    """Compare two sweeps, matching rows by the settings that both sweep, the seed and the variant."""
+    shared = [name for name in one.swept if name in other.swept]
+    first, second = (side.find_rows([*shared, VARIANT]) for side in (one, other))
+    both = [key for key in first if key in second]
+    keys = [" ".join(map("=".join, zip((*shared, VARIANT), key, strict=True))) for key in both]
+    moves = []
+    for name in [name for name in one.rows.numbers if name in other.rows.numbers]:
+        numbers = one.rows.numbers[name][[first[key] for key in both]]
+        others = other.rows.numbers[name][[second[key] for key in both]]
+        moves += [measure_move(name, keys, numbers, others)] if np.isfinite([*numbers, *others]).any() else []
+    moves = [move for move in moves if move.differing]
+    beyond = [move for move in moves if move.moved and move.metric not in ROUNDING]
+    count, alone = count_things(len(both), "row"), {"first": len(first) - len(both), "second": len(second) - len(both)}
+    if not both:
+        verdict = "No row is in both: they share no combination of settings, seed and variant."
+    elif beyond:
+        most, metrics = max(move.moved for move in beyond), ", ".join(move.metric for move in beyond)
+        verdict = f"Numbers moved in {most:,} of {count} that both have: {metrics}."
+    elif moves:
+        verdict = words.ONLY_ROUNDING.format(where=f"{count} that both have")
+    else:
+        verdict = f"No number moved: {count} in both are the same to the bit."
+    sentences = [verdict, *(f"{rows:,} rows are in the {which} alone." for which, rows in alone.items() if rows)]
+    if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
+        of_several = "of points that differ in nothing else, the first is compared"
+        sentences.append(f"Only one side sweeps {unshared}; {of_several}.")
+    head = (words.METRIC, words.ROWS, "same bits", "moved", words.LARGEST, "at", words.FIRST_ONE, words.SECOND_ONE)
+    caption = "How each metric moved; the mean difference is the second minus the first."
+    lines, deep = tuple(move.line for move in moves), deep_places(move.metric for move in moves)
+    table = Table("numbers", caption, (*head, "mean difference"), lines, deep)
+    is_moved = bool(beyond) or any(alone.values()) or not both
+    versus = Versus(one.name, other.name, is_moved, tuple(sentences), (table,))
+    apart, sides = settings_apart(one.settings, other.settings), (one, other)
+    return with_settings(versus, apart, [side.about for side in sides], {depth_of(side.about) for side in sides})
+
+
+def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> Move:
+    """Compare a metric in the rows of two sweeps."""
+    places = np.isfinite(first) | np.isfinite(second)
+    identical = (first == second) | (np.isnan(first) & np.isnan(second))
+    far = ~np.isclose(first, second, rtol=NEAR, atol=NEAR, equal_nan=True)
+    with np.errstate(invalid="ignore"):  # infinite where only one side has a number
+        apart = np.where(identical, 0.0, np.nan_to_num(np.abs(second - first), nan=np.inf, posinf=np.inf))
+    place = int(np.argmax(np.where(far, apart, 0.0) if far.any() else apart))
+    rows, same, moved = int(places.sum()), int((identical & places).sum()), int(far.sum())
+    numbers = [brief(float(number)) for number in (apart[place], first[place], second[place])]
+    mean = brief(float((second - first)[places].mean()))
+    line = (name, f"{rows}", f"{same}", f"{moved}", numbers[0], keys[place], *numbers[1:], mean)
+    return Move(name, rows - same, moved, line)

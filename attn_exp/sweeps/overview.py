@@ -19,11 +19,11 @@ from attn_exp.report.papers import Table
 from attn_exp.report.sentences import origin
 from attn_exp.report.sweep.plotted import ALL, Plotted, explored, in_order
 from attn_exp.report.terminal import table as drawn
-from attn_exp.sweeps.answers.answers import drawn_changes, effects_table, shares_table
-from attn_exp.sweeps.answers.effects import FLOOR
-from attn_exp.sweeps.answers.rows import endless_text
-from attn_exp.sweeps.answers.totals import LAYER, Summary, head_and_pattern, head_column, mean_and_interval
+from attn_exp.sweeps.effects import FLOOR
+from attn_exp.sweeps.effects_table import drawn_changes, effects_table, shares_table
 from attn_exp.sweeps.manifest import About, figures, point_command, point_words
+from attn_exp.sweeps.rows import endless_text
+from attn_exp.sweeps.summary import LAYER, Summary, head_and_pattern, head_column, mean_and_interval
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 LONGEST = 3000

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from attn_exp.errors import UserError
 from attn_exp.experiment.row import Row
-from attn_exp.sweeps.answers.rows import Axes
+from attn_exp.sweeps.rows import Axes
 from attn_exp.sweeps.task import row_columns
 
 

@@ -2,8 +2,8 @@
 
 A part is written atomically, and called `<chunk>-<hash>.csv`, with `-failed<count>` after the chunk if points failed. A
 part whose hash does not match its name is damaged: it is ignored, and its chunk is computed again. The last column of a
-part, which results do not have, is the key of the point: a sweep that is changed finds its points in the parts of
-earlier ones, which stay.
+part, which results do not have, is the key of the point: points that did not fail are found by it in parts in which
+others failed, and in the parts of earlier sweeps, which stay.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +25,8 @@ from attn_exp.report.escapes import plain
 from attn_exp.runs import ours
 from attn_exp.runs.records import texts
 from attn_exp.runs.trust import DamagedError
-from attn_exp.sweeps.answers.rows import OK
 from attn_exp.sweeps.plan import Plan
+from attn_exp.sweeps.rows import OK
 from attn_exp.sweeps.task import as_csv, settings_cells
 from attn_exp.system import HeldError
 
@@ -35,7 +35,7 @@ MOST_DIGITS = 20
 MOST_BYTES = 2**30
 """Size limit of a part."""
 MOST_POINTS = 1_000_000
-"""A larger sweep reuses no points of earlier ones."""
+"""If more points than these are missing, none is looked for in other parts."""
 
 Lines = list[list[str]]
 
@@ -106,42 +106,33 @@ class Shelf:
                     raise DamagedError(f"{path.name} has a line of no point")
                 yield line
 
-    def good_lines(self, part: Part) -> dict[int, Lines]:
-        """Return the lines of those points of a part that did not fail."""
-        status = self.head.index("status")
-        kept: dict[int, Lines] = {}
-        for line in self.cells([part]):
-            if line[status] == OK:
-                kept.setdefault(int(line[0]), []).append(line)
-        return kept
-
     def joined(self, parts: Sequence[Part]) -> Iterator[bytes]:
         """Yield the table of the results, a part at a time."""
         yield as_csv([self.head[:-1]])
         for part in parts:
             yield as_csv([line[:-1] for line in self.cells([part])])
 
-    def find_shared(self, plan: Plan) -> dict[int, Lines]:
-        """Return the lines of points that earlier sweeps have computed, by their numbers in a plan.
+    def find_shared(self, plan: Plan, whole: Mapping[str, Part]) -> dict[int, Lines]:
+        """Return the lines of points that are in no whole part but in others, by their numbers in a plan.
 
         Raises:
-            ValueError: a part of an earlier sweep cannot be read.
+            ValueError: a part cannot be read.
         """
-        own, shared = set(plan.names), dict[int, Lines]()
-        others = [(path, match) for path, match in find_parts(self.folder) if match[1] not in own]
-        if not others or plan.points > MOST_POINTS:
+        complete = {part.chunk: part.path for part in whole.values() if not part.failed}
+        others = [(path, match) for path, match in find_parts(self.folder) if path not in complete.values()]
+        open_chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if others else []
+        shared, names = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
+        if plan.chunk * len(open_chunks) > MOST_POINTS:
             return shared
-        numbers = {plan.key(number): number for number in range(plan.points)}
-        names = self.head[1 + len(plan.space.axes) :]
-        for path, match in others:
+        numbers = {plan.key(number): number for chunk in open_chunks for number in plan.numbers(chunk)}
+        for path, match in others if numbers else []:
             head, *lines = parsing.csv_lines(path) if is_whole(path, match) else [[]]
             found: dict[int, Lines] = {}
             for line in lines if set(names) <= set(head) else []:
                 row = dict(zip(head, line, strict=True))
                 if row["status"] == OK and row["key"] in numbers:
                     number = numbers[row["key"]]
-                    cells = [*settings_cells(plan, number), *(row[name] for name in names)]
-                    found.setdefault(number, []).append(cells)
+                    found.setdefault(number, []).append([*settings_cells(plan, number), *(row[name] for name in names)])
             shared |= found
         return shared
 
@@ -178,12 +169,6 @@ def locked(folder: Path) -> Iterator[None]:
 
 def describe(holder: object) -> str:
     return plain(str(holder), 100) or "another process"
-
-
-def running_driver(folder: Path) -> str | None:
-    """Return who runs the sweep in `folder`; None if nobody does."""
-    text = system.read_holder(folder / "lock")
-    return None if text is None else describe(text)
 
 
 def find_parts(folder: Path) -> list[tuple[Path, re.Match[str]]]:

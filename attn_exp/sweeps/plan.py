@@ -10,7 +10,7 @@ import hashlib
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,7 @@ from attn_exp.config.spelling import key_of, spelled
 from attn_exp.own_code import Named, fingerprint_of_function, is_code
 from attn_exp.problem import input_files
 from attn_exp.registry import Origin
-from attn_exp.sweeps.skip import points_left
-from attn_exp.sweeps.space import Axis, Places, Settings, Space
+from attn_exp.sweeps.space import Axis, Places, Settings, Space, points_left
 
 FILES = 500
 """Number of parts of a large sweep, which keeps it under a thousand files with its tables and plots."""
@@ -145,6 +144,7 @@ def named_code(axis: Axis) -> list[tuple[int, Any]]:
     return [(place, value) for place, value in enumerate(axis.values) if isinstance(value, Named)]
 
 
+@cache
 def task_version() -> str:
     """Return a hash of the program: its sources and the NumPy version."""
     home = Path(__file__).resolve().parent.parent

@@ -20,11 +20,11 @@ from attn_exp.report.sweep.plotted import refuse_plots
 from attn_exp.runs import recorded_code
 from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import collect, manifest, overview, parquet
-from attn_exp.sweeps.answers.totals import LAYER, head_column
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.parts import Part
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.space import Space
+from attn_exp.sweeps.summary import LAYER, head_column
 from attn_exp.sweeps.task import compute, dtype_of, row_columns
 
 MOST_TRIED = 1024

@@ -1,15 +1,33 @@
-"""The points of a sweep: the keys that vary, their values, and the settings of each point."""
+"""The points of a sweep: the keys that vary, their values, the settings of each point, and which ones are skipped."""
 
 from __future__ import annotations
 
+import ast
+import re
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from types import CodeType
 from typing import Any
+
+import numpy as np
 
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import spelled
+from attn_exp.errors import UserError, brief, unknown
+
+MOST_DECIDED = 1_000_000
+"""Maximum number of combinations for which `sweep.skip` is evaluated, some microseconds each."""
+ALLOWED = (
+    *(ast.List, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.And, ast.Or, ast.Not, ast.Load),
+    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.USub, ast.UAdd),
+    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
+)
+"""The syntax of an expression, beside names and constants: nothing that calls, looks into an object or loops."""
+DOTTED = re.compile(r"\w+(\.\w+)*")
+WORDS = {"true": True, "false": False, "null": None}
 
 Settings = Mapping[str, Any]
 Places = tuple[int, ...]
@@ -134,3 +152,126 @@ def holds(settings: Any, path: Sequence[str]) -> bool:
             return False
         settings = settings[part]
     return True
+
+
+@dataclass(frozen=True)
+class Condition:
+    """An expression of `sweep.skip`: its text, its code, and the names of the settings in it."""
+
+    text: str
+    code: CodeType
+    names: frozenset[str]
+
+    def holds(self, values: Settings) -> bool:
+        """Return whether the expression is true for these values of its names.
+
+        Raises:
+            UserError: values that cannot be compared or computed with.
+        """
+        try:
+            return bool(eval(self.code, {"__builtins__": {}, "values": {**WORDS, **values}}))  # of `ALLOWED` alone
+        except (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
+            shown = ", ".join(f"{name}={values[name]}" for name in self.names)
+            raise UserError(f"sweep.skip={brief(self.text)}: cannot be decided for {shown} ({error})") from error
+
+
+class NamesAsKeys(ast.NodeTransformer):
+    """Replace each name, dotted or not, by `values["name"]`, collect the names, and refuse all other syntax."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.names = text, set[str]()
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.Name | ast.Attribute) and DOTTED.fullmatch(name := ast.unparse(node)):
+            self.names.add(name)
+            return ast.Subscript(ast.Name("values", ast.Load()), ast.Constant(name), ast.Load())
+        if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):
+            return node
+        if not isinstance(node, ALLOWED):
+            what = type(node).__name__
+            raise UserError(f"sweep.skip={brief(self.text)}: {what} is not part of what an expression may hold")
+        return self.generic_visit(node)
+
+
+def parse_condition(text: str) -> Condition:
+    """Parse an expression.
+
+    It has names of settings (`head`, `embeddings.tokens`), numbers, quoted words, lists, `true`, `false`, `null`,
+    comparisons, `in`, `and`, `or`, `not`, and `+ - * / // %`.
+
+    Raises:
+        UserError: anything else.
+    """
+    keys = NamesAsKeys(text)
+    try:
+        body: Any = keys.visit(ast.parse(text.strip(), mode="eval").body)
+        code = compile(ast.fix_missing_locations(ast.Expression(body)), "sweep.skip", "eval")
+    except UserError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"sweep.skip={brief(text)}: not an expression such as head > d_model") from error
+    return Condition(text, code, frozenset(keys.names) - WORDS.keys())
+
+
+def look_up(name: str, settings: Settings, choices: Settings) -> Any:
+    """Return the value of a name at one point: the choice of a group, or the value of a setting.
+
+    Raises:
+        UserError: no such setting.
+    """
+    if name in choices:
+        return choices[name]
+    if name == "d_model":
+        return find_d_model(settings["embeddings"])
+    value: Any = settings
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            known = sorted({*choices, *(key for key in settings if not isinstance(settings[key], Mapping)), "d_model"})
+            raise UserError(unknown(name, known, "name in sweep.skip"))
+        value = value[part]
+    return value
+
+
+def find_d_model(embeddings: Settings) -> int | None:
+    """Return the width of a token's vector, if the settings determine it."""
+    if embeddings.get("d_model") is not None:
+        return int(embeddings["d_model"])
+    for name in ("vectors", "q"):
+        rows = embeddings.get(name)
+        if isinstance(rows, list | tuple) and rows and isinstance(rows[0], list | tuple):
+            return len(rows) if embeddings.get("columns") and name == "vectors" else len(rows[0])
+    return None
+
+
+def points_left(space: Space, text: str) -> array[int]:
+    """Return the points for which the expression is false.
+
+    It is evaluated once for each combination of the values that it reads, which decides all points that share them.
+
+    Raises:
+        UserError: an expression that cannot be parsed or evaluated, or one that reads too many values.
+    """
+    condition = parse_condition(text)
+    read = [any(reads_axis(condition.names, space.axes[place]) for place in together) for together in space.dimensions]
+    lengths = [length if is_read else 1 for length, is_read in zip(space.lengths, read, strict=True)]
+    if prod(lengths) > MOST_DECIDED:
+        raise UserError(
+            f"sweep.skip reads {prod(lengths):,} combinations of values; at most {MOST_DECIDED:,} are decided"
+        )
+    held = np.zeros(lengths, dtype=bool)
+    for places in np.ndindex(*lengths):
+        index = int(np.ravel_multi_index(places, space.lengths)) if places else 0
+        settings, choices = space.settings(index), space.choices[space.base_key(space.places(index))]
+        held[places] = condition.holds({name: look_up(name, settings, choices) for name in condition.names})
+    points = np.flatnonzero(~np.broadcast_to(held, space.lengths).ravel())
+    return array("Q", points.astype(np.uint64).tobytes())
+
+
+def reads_axis(names: frozenset[str], axis: Axis) -> bool:
+    """Return whether an expression with these names may depend on an axis."""
+    top = axis.key.split(".")[0]
+    return (
+        axis.composed
+        or (top == "embeddings" and "d_model" in names)
+        or any(f"{name}.".startswith(f"{axis.key}.") or axis.key.startswith(f"{name}.") for name in names)
+    )

@@ -1,14 +1,14 @@
-"""One sweep, from its command to its results."""
+"""One sweep, from its command to its results; a driver hands chunks to an engine and writes a part for each."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,21 @@ from attn_exp.runs.folders import COMPLETE, rebuild_index
 from attn_exp.runs.provenance import Git, ask_git, origin
 from attn_exp.runs.store import USER_ERRORS
 from attn_exp.sweeps import collect, manifest
-from attn_exp.sweeps.driver import Driver
 from attn_exp.sweeps.engines import engine
+from attn_exp.sweeps.engines.engine import Died, Workers
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.manifest import About
-from attn_exp.sweeps.parts import MOST_POINTS, create_folder, locked
+from attn_exp.sweeps.parts import MOST_POINTS, Lines, Part, Shelf, create_folder, locked, merged
 from attn_exp.sweeps.plan import Job, Plan, identity, is_deciding, make_plan
 from attn_exp.sweeps.preflight import added_metrics, check_sweep, preview
+from attn_exp.sweeps.task import CRASHED, Done, as_csv, failed_line
 
 DONE, SOME_FAILED = 0, 1
 RAW = "sweep.skip="
+DEATHS = 2
+"""A job's worker may die once by bad luck; the second time, the job is split."""
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Steps of this size leave the most even gaps (Vogel 1979)."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
     is_same = last is not None and last["parts"] == about["parts"]
     whole, damaged = shelf.find(plan.names)
     with collect.refuse_damaged(folder):
-        shared = shelf.find_shared(plan) if len(whole) < len(plan.names) else {}
+        shared = shelf.find_shared(plan, whole)
     if last is not None and not (is_same or shared) and is_another(last, about, plan):
         raise UserError(
             f"{folder} holds another sweep: {last['command']}; choose another sweep.name, or remove that folder"
@@ -92,14 +97,16 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
     jobs = list(driver.jobs())
     if last is not None and not jobs and is_finished(folder, about, last):
         driver.progress.show(last=True)
-        return Outcome(last["told"], exit_code(driver, config, last.get("disagreeing", 0)), folder)
+        return Outcome(last["told"], driver.exit_code(config, last.get("disagreeing", 0)), folder)
     workers = engine.start(plan, config.sweep, len(jobs)) if jobs else None
     about |= origin(git)
     manifest.write_manifest(folder, about)
     spent = float(last.get("seconds", 0.0)) if last is not None and is_same else 0.0
     status, code = collect.PARTIAL, None
+    if not plan.fail_fast:  # expensive points are often adjacent, so any first part of the jobs is taken from all over
+        jobs = [job for _, job in sorted(enumerate(jobs), key=lambda pair: pair[0] * GOLDEN % 1)]
     try:
-        if workers is None or driver.run(workers, deque(jobs) if plan.fail_fast else spread_out(jobs)):
+        if workers is None or driver.run(workers, deque(jobs)):
             status = COMPLETE
     except KeyboardInterrupt as stopped:
         status, code = "interrupted", stopping.exit_code(stopped)
@@ -111,7 +118,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
             text, disagreeing = collect.write_results(folder, about, driver.parts)
         with suppress(UserError):  # the results are saved; `attn-exp index` reports the problem
             rebuild_index(Path(config.output_dir))
-    return Outcome(text, exit_code(driver, config, disagreeing) if code is None else code, folder)
+    return Outcome(text, driver.exit_code(config, disagreeing) if code is None else code, folder)
 
 
 def is_another(last: About, about: About, plan: Plan) -> bool:
@@ -120,30 +127,13 @@ def is_another(last: About, about: About, plan: Plan) -> bool:
     return one != other and last["version"] == about["version"] and plan.points <= MOST_POINTS
 
 
-def spread_out(jobs: Sequence[Job]) -> deque[Job]:
-    """Reorder jobs so that any first part of them is representative of the whole.
-
-    Expensive points are often adjacent, such as those of a large d: in this order the remaining time is estimated from
-    all kinds of points, and no worker gets the slowest ones last. Golden-ratio steps leave the most even gaps (Vogel
-    1979).
-    """
-    golden = (math.sqrt(5) - 1) / 2
-    return deque(job for _, job in sorted(enumerate(jobs), key=lambda pair: pair[0] * golden % 1))
-
-
-def exit_code(driver: Driver, config: Config, disagreeing: int) -> int:
-    """Return 1 if points failed, or if `strict` is set and a point disagrees with a published figure."""
-    return SOME_FAILED if driver.failed or (config.strict and disagreeing) else DONE
-
-
 def is_finished(folder: Path, about: About, last: About) -> bool:
     """Return whether the folder holds the complete table and report of exactly this sweep."""
     settings = ("parts", "report", "figures", "format", "sweep")
     if last["status"] != COMPLETE or any(last[key] != about[key] for key in settings) or "told" not in last:
         return False
     try:
-        table, sealed = folder / f"results.{about['format']}", last.get("results", {})
-        return bool(trust.seal_of_file(table) == sealed)
+        return bool(trust.seal_of_file(folder / f"results.{about['format']}") == last.get("results"))
     except OSError:
         return False
 
@@ -154,6 +144,108 @@ def complain(message: str) -> None:
 
 def quote_skip(word: str) -> str:
     """Quote the expression of `sweep.skip`, which Hydra's grammar cannot parse."""
-    if not word.startswith(RAW) or word[len(RAW) :][:1] in ("'", '"'):
-        return word
-    return RAW + quoted(word[len(RAW) :])
+    is_raw = word.startswith(RAW) and word[len(RAW) :][:1] not in ("'", '"')
+    return RAW + quoted(word[len(RAW) :]) if is_raw else word
+
+
+@dataclass
+class Chunk:
+    """A chunk in progress: the lines known so far, and the number of points still missing and failed."""
+
+    pieces: list[bytes]
+    missing: int
+    failed: int = 0
+
+
+@dataclass
+class Driver:
+    """One sweep on disk: its plan, the shelf of its parts, and what has been counted and written so far."""
+
+    plan: Plan
+    shelf: Shelf
+    progress: PointProgress
+    parts: dict[str, Part]
+    shared: Mapping[int, Lines] = field(default_factory=dict)
+    open_chunks: dict[int, Chunk] = field(default_factory=dict)
+    deaths: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def exit_code(self, config: Config, disagreeing: int) -> int:
+        """Return 1 if points failed, or if `strict` is set and a point disagrees with a published figure."""
+        is_failed = any(part.failed for part in self.parts.values())
+        return SOME_FAILED if is_failed or (config.strict and disagreeing) else DONE
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield the remaining jobs, count what exists, and write the chunks that other parts complete."""
+        for chunk, name in enumerate(self.plan.names):
+            part, numbers = self.parts.get(name), self.plan.numbers(chunk)
+            if part is not None and not part.failed:
+                self.progress.cached += len(numbers)
+                continue
+            kept = {number: self.shared[number] for number in numbers if number in self.shared}
+            self.progress.cached += len(kept)
+            missing = [number for number in numbers if number not in kept]
+            pieces = [as_csv([line for lines in kept.values() for line in lines])] if kept else []
+            self.open_chunks[chunk] = Chunk(pieces, len(missing))
+            if missing:
+                yield Job(chunk, missing)
+            else:
+                self.write(chunk)
+
+    def run(self, workers: Workers, todo: deque[Job]) -> bool:
+        """Compute and write what is missing or failed; return whether every point now has its row.
+
+        With `fail_fast` the first failure ends it early.
+        """
+        under_way = 0
+        try:
+            while todo or under_way:
+                while todo and under_way < workers.capacity:
+                    workers.submit(todo.popleft())
+                    under_way += 1
+                for ended in workers.finished(0.25):
+                    under_way -= 1
+                    if isinstance(ended, Died):
+                        todo.extendleft(self.after_death(ended))
+                    else:
+                        self.take(ended)
+                        if ended.failed and self.plan.fail_fast:
+                            return not self.open_chunks
+                self.progress.show()
+        finally:
+            workers.close()
+        return not self.open_chunks
+
+    def take(self, done: Done) -> None:
+        """Store the lines of a job, and write the part if its chunk is complete or the sweep stops."""
+        chunk = self.open_chunks[done.job.chunk]
+        chunk.pieces.append(done.lines)
+        chunk.missing -= done.computed
+        chunk.failed += done.failed
+        self.progress.add(done.computed, done.failed)
+        if chunk.missing == 0 or (self.plan.fail_fast and done.failed):
+            self.write(done.job.chunk)
+
+    def write(self, number: int) -> None:
+        """Write the part of a chunk."""
+        chunk, name = self.open_chunks[number], self.plan.names[number]
+        lines = chunk.pieces[0] if len(chunk.pieces) == 1 else merged(chunk.pieces)
+        self.parts[name] = self.shelf.write(name, lines, chunk.failed)
+        if chunk.missing == 0:
+            del self.open_chunks[number]
+
+    def after_death(self, died: Died) -> list[Job]:
+        """Return the jobs that replace one whose worker died: the same job, then its halves.
+
+        A single point that kills its worker repeatedly is recorded as crashed.
+        """
+        job = died.job
+        key = (job.numbers[0], len(job.numbers))
+        self.deaths[key] += 1
+        if self.deaths[key] < DEATHS:
+            return [job]
+        if len(job.numbers) > 1:
+            middle = len(job.numbers) // 2
+            return [Job(job.chunk, job.numbers[middle:]), Job(job.chunk, job.numbers[:middle])]
+        line = failed_line(self.plan, job.numbers[0], CRASHED, f"{died.reason}, twice")
+        self.take(Done(job, as_csv([line]), 1, 1))
+        return []

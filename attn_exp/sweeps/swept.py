@@ -17,12 +17,12 @@ from attn_exp.report.sweep import plots
 from attn_exp.report.sweep.plotted import Plotted
 from attn_exp.runs.rendering import FIGURES, said_anew
 from attn_exp.sweeps import collect, manifest, overview
-from attn_exp.sweeps.answers.answers import list_records
-from attn_exp.sweeps.answers.cube import VARIANT
-from attn_exp.sweeps.answers.effect import shorten
-from attn_exp.sweeps.answers.totals import Summary
+from attn_exp.sweeps.effects import shorten
+from attn_exp.sweeps.effects_table import list_records
 from attn_exp.sweeps.manifest import About
 from attn_exp.sweeps.parquet import kinds
+from attn_exp.sweeps.rows import VARIANT
+from attn_exp.sweeps.summary import Summary
 from attn_exp.sweeps.sweep import sweep
 from attn_exp.sweeps.task import row_columns
 

@@ -26,9 +26,9 @@ from attn_exp.own_code import staying_here
 from attn_exp.problem.left_to_model import Pass
 from attn_exp.runs import recorded_code, records
 from attn_exp.runs.records import cell
-from attn_exp.sweeps.answers.rows import OK
-from attn_exp.sweeps.answers.totals import head_and_pattern
 from attn_exp.sweeps.plan import Job, Plan, task_version
+from attn_exp.sweeps.rows import OK
+from attn_exp.sweeps.summary import head_and_pattern
 
 Line = Sequence[str]
 FAILED, CRASHED = "failed", "crashed"
@@ -64,36 +64,29 @@ def row_columns() -> tuple[str, ...]:
 
 def compute(plan: Plan, job: Job) -> Done:
     """Compute the points of a job; a point that fails becomes a line with its error."""
+    lines, failed, count = list[Line](), 0, 0
     # a worker forked from the driver already has the members from outside registered
     is_known = all(origin in registry.origins() for origin in plan.own)
     with nullcontext() if is_known else plugins.members_known_again(plan.own):
-        return compute_known(plan, job)
-
-
-def compute_known(plan: Plan, job: Job) -> Done:
-    """Compute the points of a job whose members from outside are registered."""
-    lines: list[Line] = []
-    failed = count = 0
-    together = compute_stacks(plan, job)
-    under_way = Pass()  # points that differ only in a model's layer share one forward pass
-    for number in job.numbers:
-        count += 1
-        try:
-            if number in together:
-                lines += together[number]
-                continue
-            config = config_of(plan, number)
-            with staying_here():
-                comparison = tabulate(
-                    config, under_way=under_way, bind=recorded_code.binder(config), dtype=dtype_of(config)
-                )
-            lines += ok_lines(plan, number, comparison)
-        except Exception as error:
-            failed += 1
-            lines.append(failed_line(plan, number, FAILED, format_error(error)))
-            if plan.fail_fast:
-                break
+        together = compute_stacks(plan, job)
+        under_way = Pass()  # points that differ only in a model's layer share one forward pass
+        for number in job.numbers:
+            count += 1
+            try:
+                lines += together[number] if number in together else compute_point(plan, number, under_way)
+            except Exception as error:
+                failed += 1
+                lines.append(failed_line(plan, number, FAILED, format_error(error)))
+                if plan.fail_fast:
+                    break
     return Done(job, as_csv(lines), count, failed)
+
+
+def compute_point(plan: Plan, number: int, under_way: Pass) -> list[Line]:
+    config = config_of(plan, number)
+    with staying_here():
+        comparison = tabulate(config, under_way=under_way, bind=recorded_code.binder(config), dtype=dtype_of(config))
+    return list(ok_lines(plan, number, comparison))
 
 
 def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
@@ -174,27 +167,17 @@ def config_of(plan: Plan, number: int) -> Config:
     return replace(base, **read_settings({key: settings[key] for key in swept}))
 
 
-def alone(plan: Plan, job: Job) -> Done:
-    """Compute a job with the BLAS limited to one thread, whatever the process used before."""
-    with threadpool_limits(1):
-        return compute(plan, job)
-
-
 def elsewhere(plan: Plan, job: Job) -> Done:
-    """Compute a job in a process that may run on another machine.
+    """Compute a job on one BLAS thread, in a process that may run on another machine.
 
     Raises:
         UserError: its program differs from the driver's, so that its numbers could differ too.
     """
-    if find_version() != plan.version:
+    if task_version() != plan.version:
         where = f"{socket.gethostname()}, {Path(__file__).parent.parent}"
         raise UserError(f"a worker ({where}) has another version of attn_exp or NumPy; install the same there")
-    return alone(plan, job)
-
-
-@cache
-def find_version() -> str:
-    return task_version()
+    with threadpool_limits(1):
+        return compute(plan, job)
 
 
 def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ import pytest
 
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.versus import Versus, versus_page
-from attn_exp.sweeps import two_runs
+from attn_exp.sweeps.compare import compare_runs
 from tests.compose import comparison
 from tests.report.tab import Tab
 from tests.report.test_explore import VISIBLE, texts
@@ -20,7 +20,7 @@ TWO_HEADS = ("variant=[multi_head]", "head=2")
 
 def beside(*words: str, first: tuple[str, ...] = TWO_HEADS) -> tuple[Run, Run, Versus]:
     one, other = a_run(comparison(*first)), a_run(comparison(*first, *words))
-    return one, other, two_runs.versus(("a", "b"), one, other)
+    return one, other, compare_runs(("a", "b"), one, other)
 
 
 def weights_of(run: Run, head: int) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_nan_in_one_run_alone_is_a_difference(opened: Tab, tmp_path: Path) -> No
     one, other = a_run(comparison(*blind, "convention=udl")), a_run(comparison(*blind))
     weights = one.comparison.traces["matrix"].weights
     assert weights is not None and np.isnan(weights).all()
-    show(opened, tmp_path, two_runs.versus(("a", "b"), one, other))
+    show(opened, tmp_path, compare_runs(("a", "b"), one, other))
     told = opened.ask("document.getElementById('told').textContent")
     assert "weights: NaN in one alone, elsewhere 0" in told
     opened.ask("attention.choose({ with: 0 })")

@@ -14,11 +14,11 @@ from scipy import stats
 
 from attn_exp.experiment import metrics
 from attn_exp.report.sweep.plotted import in_order
-from attn_exp.sweeps.answers.answers import Answers, effects_table
-from attn_exp.sweeps.answers.effect import Effect
-from attn_exp.sweeps.answers.rows import METRICS
-from attn_exp.sweeps.answers.student import estimate_mean, find_level, student_tails, t_quantile
-from attn_exp.sweeps.answers.totals import Summary, summarized
+from attn_exp.sweeps.effects import Effect
+from attn_exp.sweeps.effects_table import Answers, effects_table
+from attn_exp.sweeps.rows import METRICS
+from attn_exp.sweeps.student import estimate_mean, find_level, student_tails, t_quantile
+from attn_exp.sweeps.summary import Summary, summarized
 
 HEAD = ["point", "seed", "d", "scale", "status", "message", "variant", "variant_scale", "same_as", "entropy", "shift"]
 FLAG = ("true", "false")
@@ -213,7 +213,7 @@ def test_shares_are_those_of_an_analysis_of_variance_worked_out_by_hand() -> Non
         return 3.0 * a + b + 2.0 * a * b
 
     answers = swept(entropy, variants=("free",)).answers
-    shares = {share.settings: share.share for share in answers.shares}
+    shares = {tuple(settings): share for (_, *settings), share in answers.shares.items()}
     expected = {("d",): 9 / 14, ("scale",): 1 / 14, ("d", "scale"): 4 / 14}
     assert {key: shares[key] for key in expected} == pytest.approx(expected)
     assert shares[("seed",)] == pytest.approx(0, abs=1e-15)

@@ -13,7 +13,7 @@ import pytest
 from attn_exp.report.charts.chart import Chart, Legend, Plot, Stroke
 from attn_exp.report.sweep import plots
 from attn_exp.sweeps import collect, manifest, overview
-from attn_exp.sweeps.answers.totals import Summary, summarized
+from attn_exp.sweeps.summary import Summary, summarized
 from tests.sweeps.command import COMMAND, environment, quickly, the_sweep
 
 

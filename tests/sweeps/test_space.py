@@ -17,10 +17,10 @@ from attn_exp.config.choices import conf_dir
 from attn_exp.config.compose import plain, register_schema
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
-from attn_exp.sweeps import skip
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.manifest import describe_sweep, find_runs
 from attn_exp.sweeps.plan import identity, make_plan
+from attn_exp.sweeps.space import points_left
 from tests.refusal import refusal
 
 SWEEPS = [
@@ -149,6 +149,6 @@ def test_a_skip_decided_by_combination_leaves_the_points_for_which_it_does_not_h
             {**space.settings(index), "choice": space.choices[space.base_key(space.places(index))]["embeddings"]},
         )
     ]
-    assert list(skip.points_left(space, text)) == expected
-    runs = find_runs(skip.points_left(space, text))
+    assert list(points_left(space, text)) == expected
+    runs = find_runs(points_left(space, text))
     assert [number for first, stop in runs for number in range(first, stop)] == expected

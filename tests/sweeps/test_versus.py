@@ -16,12 +16,10 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.versus import Versus, versus_text
 from attn_exp.runs import store
-from attn_exp.sweeps import manifest, two_runs, two_sweeps
-from attn_exp.sweeps.answers.rows import read_rows
-from attn_exp.sweeps.compare import compare, side_by_side
-from attn_exp.sweeps.differences import settings_apart
+from attn_exp.sweeps import manifest
+from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sweeps, settings_apart, side_by_side
+from attn_exp.sweeps.rows import read_rows
 from attn_exp.sweeps.sweep import sweep
-from attn_exp.sweeps.two_sweeps import Side
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +53,7 @@ def test_a_number_that_moved_is_found_in_its_cell(saved: Path) -> None:
         weights[1, 2, 0] += 0.25
         return weights
 
-    versus = two_runs.versus(("a", "b"), run, bent(run, "multi_head", "weights", raised))
+    versus = compare_runs(("a", "b"), run, bent(run, "multi_head", "weights", raised))
     tokens, before = run.comparison.problem.tokens, run.comparison.traces["multi_head"].weights
     assert before is not None
     number = before[1, 2, 0]
@@ -69,7 +67,7 @@ def test_a_number_that_moved_is_found_in_its_cell(saved: Path) -> None:
 
 def test_the_last_bit_is_rounding_and_no_move(saved: Path) -> None:
     run = store.load(saved)
-    versus = two_runs.versus(("a", "b"), run, bent(run, "matrix", "logits", lambda array: np.nextafter(array, 9.0)))
+    versus = compare_runs(("a", "b"), run, bent(run, "matrix", "logits", lambda array: np.nextafter(array, 9.0)))
     assert not versus.moved
     assert versus.sentences[0] == "No number moved beyond rounding, in 2 variants."
     assert versus.sentences[1] == "matrix: within 1 ulp, from the logits on; before that the same to the bit."
@@ -96,7 +94,7 @@ def changed(folder: Path, change: Callable[[dict[str, str]], None]) -> Versus:
         change(line)
     sides = (lines, [list(line.values()) for line in others])
     first, second = (Side("a", about, read_rows(head, each, about["axes"], ())) for each in sides)
-    return two_sweeps.versus(first, second)
+    return compare_sweeps(first, second)
 
 
 def test_a_sweep_and_itself_are_the_same_to_the_bit(table: Path) -> None:

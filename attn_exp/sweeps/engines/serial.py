@@ -6,7 +6,7 @@ from collections import deque
 
 from attn_exp.sweeps.engines.engine import Died, Engine
 from attn_exp.sweeps.plan import Job, Plan
-from attn_exp.sweeps.task import Done, alone
+from attn_exp.sweeps.task import Done, elsewhere
 
 
 class Serial:
@@ -22,7 +22,7 @@ class Serial:
         self.waiting.append(job)
 
     def finished(self, seconds: float) -> list[Done | Died]:
-        return [alone(self.plan, self.waiting.popleft())] if self.waiting else []
+        return [elsewhere(self.plan, self.waiting.popleft())] if self.waiting else []
 
     def close(self) -> None:
         self.waiting.clear()

@@ -14,11 +14,18 @@ from attn_exp.config.schema import Matters
 from attn_exp.experiment import metrics
 from attn_exp.report.sweep.plotted import in_order, is_number
 from attn_exp.report.words import listed
-from attn_exp.sweeps.answers.cube import OWN, VARIANT, Cube
-from attn_exp.sweeps.answers.effect import FEW, NO, NOISE, RATIOS, YES, Effect, shorten, signed
-from attn_exp.sweeps.answers.rows import METRICS
-from attn_exp.sweeps.answers.student import LEVEL, Estimate, estimate_mean, find_level
+from attn_exp.sweeps.rows import METRICS, OWN, VARIANT, Cube
+from attn_exp.sweeps.student import LEVEL, Estimate, estimate_mean, find_level
 
+YES, NO, FEW = "yes", "no", "too few seeds"
+RATIOS = frozenset(
+    ("error", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
+)
+"""Metrics of rounding, which differ by powers of ten: their effects are differences of log10."""
+NOISE = 1e-9
+"""Half of an interval below this share of the mean is rounding."""
+GROUPS = ("embeddings.", "model.", "projections.", "mask.", "score.", "position.")
+"""Groups of settings whose members are clear without the prefix."""
 SPOKEN = ("entropy", "largest_weight", "shift")
 """Built-in metrics to measure, beside `error` where it exceeds rounding: the first two that a setting changes."""
 MATTERS = asdict(Matters())
@@ -41,13 +48,33 @@ SPREAD = 0.05
 """Smallest relative change of the logits' spread that is noted."""
 
 
-@dataclass(frozen=True)
-class Share:
-    """The share of a metric's variance explained by one setting, or by the interaction of two."""
+Shares = Mapping[tuple[str, ...], float]
+"""The share of a metric's variance explained by one setting, or by the interaction of two: `(metric, setting, ...)`."""
 
+
+@dataclass(frozen=True)
+class Effect:
+    """The effect of changing a setting from `start` to `end` on a metric, overall or `at` a value of another setting.
+
+    `mean` is the mean over seeds of the paired differences, whose pairs share seed and all other settings; `low` and
+    `high` are its 95 % interval, NaN for one seed and where all seeds agree. `explains` is the share of the metric's
+    variance that the setting explains. `sign` is 0 unless the effect is significant.
+    """
+
+    setting: str
+    start: str
+    end: str
     metric: str
-    settings: tuple[str, ...]
-    share: float
+    at: str
+    mean: float
+    low: float
+    high: float
+    chance: float
+    seeds: int
+    explains: float
+    verdict: str
+    note: str
+    sign: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,10 +109,7 @@ class Dependence:
 
 
 def measure_effects(
-    cube: Cube,
-    thresholds: Mapping[str, float],
-    shares: Sequence[Share],
-    exact: bool = False,
+    cube: Cube, thresholds: Mapping[str, float], shares: Shares, exact: bool = False
 ) -> tuple[list[Effect], int]:
     """Return the effects, sorted by explained variance, and the number of tests behind their verdicts.
 
@@ -101,17 +125,16 @@ def measure_effects(
     for contrast, overall, dependences in measured:
         tests = [overall, *dependences, *(dependences[0].at.values() if dependences else ())]
         chances += [test.chance * contrast.tries for test in tests]
-    level, explained = find_level(chances), {(each.metric, *each.settings): each.share for each in shares}
-    effects: list[Effect] = []
+    level, effects = find_level(chances), list[Effect]()
     for contrast, overall, dependences in measured:
         few = math.isnan(overall.chance)
         found = [each for each in dependences if few or each.chance * contrast.tries <= level]
         name, metric, rows = cube.names[contrast.axis], contrast.metric, {"": overall}
-        explains, verdict = explained.get((metric, name), 0.0), judge(cube, contrast, overall, level, thresholds)
+        explains, verdict = shares.get((metric, name), 0.0), judge(cube, contrast, overall, level, thresholds)
         asides = [contrast.turn] if contrast.turn else []
         if found and found[0].width >= DEPENDS:
             other, labels = cube.names[found[0].axis], cube.levels[found[0].axis]
-            explains += explained.get((metric, name, other), 0.0) + explained.get((metric, other, name), 0.0)
+            explains += shares.get((metric, name, other), 0.0) + shares.get((metric, other, name), 0.0)
             rows = {f"{other}={labels[place]}": estimate for place, estimate in found[0].at.items()}
             verdict = FEW if few else f"depends on {listed([shorten(cube.names[each.axis]) for each in found])}"
         elif dependences and dependences[0].chance <= LEVEL:
@@ -242,13 +265,13 @@ def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Depend
     return sorted(found, key=lambda each: (each.chance, -each.width))
 
 
-def measure_shares(cube: Cube) -> Iterator[Share]:
-    """Yield the variance shares of each setting, of the seed and of each pair, the largest first.
+def measure_shares(cube: Cube) -> dict[tuple[str, ...], float]:
+    """Return the variance shares of each setting, of the seed and of each pair, the largest of each metric first.
 
     Sums of squares of a balanced design: `SS_A = sum (m_a - m)^2` and `SS_AB = sum (m_ab - m_a - m_b + m)^2` over all
     rows, divided by `sum (y - m)^2`; exact in a full grid. A metric whose rows do not all compare has none.
     """
-    names = (*cube.names, "seed")
+    names, shares = (*cube.names, "seed"), dict[tuple[str, ...], float]()
     for metric in cube.numbers:
         values, groups = values_of(cube, metric), cube.find_groups(metric)[cube.resolved >= 0]
         there = np.isfinite(values)
@@ -260,40 +283,39 @@ def measure_shares(cube: Cube) -> Iterator[Share]:
             continue
         axes = [axis for axis in range(values.ndim) if values.shape[axis] > 1]
         alone = {axis: mean_along(centred, (axis,)) for axis in axes}
-        parts: dict[tuple[str, ...], Array] = {(names[axis],): means for axis, means in alone.items()}
-        for pair in combinations(axes, 2):
-            parts[names[pair[0]], names[pair[1]]] = mean_along(centred, pair) - alone[pair[0]] - alone[pair[1]]
-        sums = {settings: float(((means + 0 * centred)[there] ** 2).sum()) for settings, means in parts.items()}
-        yield from (
-            Share(metric, settings, sums[settings] / total) for settings in sorted(sums, key=lambda key: -sums[key])
-        )
+        parts: dict[tuple[str, ...], Array] = {(metric, names[axis]): means for axis, means in alone.items()}
+        for one, other in combinations(axes, 2):
+            parts[metric, names[one], names[other]] = mean_along(centred, (one, other)) - alone[one] - alone[other]
+        sums = {key: float(((means + 0 * centred)[there] ** 2).sum()) for key, means in parts.items()}
+        shares |= {key: sums[key] / total for key in sorted(sums, key=lambda key: -sums[key])}
+    return shares
 
 
 def mean_along(centred: Array, kept: tuple[int, ...]) -> Array:
     """Return the means over all axes but `kept`, which broadcast against the whole."""
-    dropped = tuple(axis for axis in range(centred.ndim) if axis not in kept)
-    there = np.isfinite(centred)
-    sums = np.where(there, centred, 0.0).sum(axis=dropped, keepdims=True)
-    means: Array = sums / np.maximum(1, there.sum(axis=dropped, keepdims=True))
+    there, dropped = np.isfinite(centred), tuple(axis for axis in range(centred.ndim) if axis not in kept)
+    counts = np.maximum(1, there.sum(axis=dropped, keepdims=True))
+    means: Array = np.sum(centred, axis=dropped, keepdims=True, where=there) / counts
     return means
 
 
 def find_inert(cube: Cube) -> dict[str, list[str]]:
     """Return, for each setting, the variants that fix it themselves: only the baseline row may change with it."""
-    inert: dict[str, list[str]] = {name: [] for name in cube.names[:-1]}
-    for axis, name in enumerate(cube.names[:-1]):
-        for place, label in enumerate(cube.variants):
-            settings = np.moveaxis(cube.resolved[..., place, :], axis, 0)
-            tables = [
-                settings,
-                *(np.moveaxis(cube.numbers[own][..., place, :], axis, 0) for own in OWN if own in cube.numbers),
-            ]
-            has_levels = (settings >= 0).reshape(len(settings), -1).any(axis=1).sum() > 1
-            if has_levels and all(
-                np.allclose(each, each[:1], rtol=NOISE, atol=FLOOR, equal_nan=True) for each in tables
-            ):
-                inert[name].append(label)
-    return inert
+    tables = [cube.resolved, *(cube.numbers[own] for own in OWN if own in cube.numbers)]
+    return {
+        name: [
+            variant
+            for place, variant in enumerate(cube.variants)
+            if is_inert([np.moveaxis(table[..., place, :], axis, 0) for table in tables])
+        ]
+        for axis, name in enumerate(cube.names[:-1])
+    }
+
+
+def is_inert(tables: Sequence[Array]) -> bool:
+    """Return whether a variant has the same settings and numbers at all levels, along the first axis."""
+    levels = int((tables[0] >= 0).reshape(len(tables[0]), -1).any(axis=1).sum())
+    return levels > 1 and all(np.allclose(each, each[:1], rtol=NOISE, atol=FLOOR, equal_nan=True) for each in tables)
 
 
 def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
@@ -322,3 +344,13 @@ def mean_change(cube: Cube, contrast: Contrast, metric: str) -> float:
     )
     there = np.isfinite(second - first)
     return float((second - first)[there].mean()) if there.any() else 0.0
+
+
+def signed(number: float) -> str:
+    """Format a number with two digits and its sign."""
+    return "0" if number == 0 else f"{number:+.2g}".replace("-", "−")
+
+
+def shorten(setting: str) -> str:
+    """Strip the group from the name of a setting."""
+    return next((setting.removeprefix(group) for group in GROUPS if setting.startswith(group)), setting)

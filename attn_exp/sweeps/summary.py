@@ -11,12 +11,11 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.report.escapes import brief
-from attn_exp.report.sweep.plotted import ALL, FEW
-from attn_exp.sweeps.answers.answers import Answers, answer
-from attn_exp.sweeps.answers.cube import make_cube
-from attn_exp.sweeps.answers.effect import NOISE, with_interval
-from attn_exp.sweeps.answers.rows import METRICS, Axes, Column, Failed, Rows, combine, read_rows
-from attn_exp.sweeps.answers.student import t_quantile
+from attn_exp.report.sweep.plotted import FEW
+from attn_exp.sweeps.effects import NOISE
+from attn_exp.sweeps.effects_table import Answers, answer, with_interval
+from attn_exp.sweeps.rows import METRICS, Axes, Column, Failed, Rows, combine, make_cube, read_rows
+from attn_exp.sweeps.student import t_quantile
 
 LAYER = "model.layer"
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
@@ -114,9 +113,9 @@ def summarized(
     rows = read_rows(head, lines, axes, metrics)
     together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
     cube = make_cube(rows, axes, together, [name for name in metrics if not head_and_pattern(name)])
-    folded = fold_axes(rows, axes)
+    shown = shown_axes(rows, axes)
     variants = rows.texts["variant"]
-    cells = combine([*folded.values(), variants])
+    cells = combine([*shown.values(), variants])
     measured = {name: measure_cells(cells, numbers) for name, numbers in rows.numbers.items()}
     firsts = rows.points[np.unique(cells.codes, return_index=True)[1]].tolist()
     finite = {name: np.isfinite(numbers) for name, numbers in rows.numbers.items()}
@@ -131,7 +130,7 @@ def summarized(
     apart = np.flatnonzero(each_once & (tallies[:, 0] < tallies[:, 1]))
     of_cells = np.stack([np.bincount(cells.codes, column, len(cells.labels)) for column in tallies.T], axis=1)
     return Summary(
-        axes=tuple(folded),
+        axes=tuple(shown),
         seeds=math.prod(int(axis["count"]) for axis in axes if axis["key"] == "seed"),
         points=int(each_once.sum()) + len(rows.failed),
         failed=len(rows.failed),
@@ -151,32 +150,12 @@ def summarized(
     )
 
 
-def fold_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
-    """Return the column of each axis but the seed, so that there are at most `MOST_CELLS` cells for a variant.
-
-    The longest axes are binned; a non-numeric axis that would have to be binned is left out.
-    """
-    shown = {axis["column"]: axis for axis in axes if axis["key"] != "seed"}
-    counts = {name: int(axis["count"]) for name, axis in shown.items()}
-    while math.prod(counts.values()) > MOST_CELLS:
-        longest = max(counts, key=lambda name: counts[name])
-        counts[longest] = max(1, counts[longest] // 2)
-    folded = {}
-    for name, axis in shown.items():
-        if counts[name] == axis["count"]:
-            folded[name] = rows.texts[name]
-        elif axis.get("low") is not None:
-            ends = np.linspace(axis["low"], axis["high"], counts[name] + 1)
-            folded[name] = rows.texts[name].relabel([bin_label(text, ends) for text in rows.texts[name].labels])
-    return folded
-
-
-def bin_label(text: str, ends: Array) -> str:
-    """Return the bin of a number as a label, such as `1..3`."""
-    if text == ALL:
-        return text
-    place = min(len(ends) - 2, max(0, int(np.searchsorted(ends, float(text), side="right")) - 1))
-    return f"{ends[place]:g}..{ends[place + 1]:g}"
+def shown_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
+    """Return the column of each axis but the seed; the longest are left out until at most `MOST_CELLS` cells remain."""
+    shown = sorted((axis for axis in axes if axis["key"] != "seed"), key=lambda axis: int(axis["count"]))
+    while math.prod(int(axis["count"]) for axis in shown) > MOST_CELLS:
+        shown.pop()
+    return {axis["column"]: rows.texts[axis["column"]] for axis in axes if axis in shown}
 
 
 def measure_cells(cells: Column, numbers: Array) -> list[Moments]:

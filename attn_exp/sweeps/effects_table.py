@@ -1,0 +1,208 @@
+"""What a sweep shows: its effects as sentences, tables and plots, with the digits that their intervals allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from attn_exp.experiment.row import COLUMNS, spoken, titled
+from attn_exp.report import words
+from attn_exp.report.papers import Table, deep_places
+from attn_exp.report.sweep.plotted import Change, is_number
+from attn_exp.report.words import listed
+from attn_exp.sweeps.effects import (
+    FEW,
+    NO,
+    NOISE,
+    RATIOS,
+    SPOKEN,
+    Effect,
+    Shares,
+    measure_effects,
+    measure_shares,
+    shorten,
+)
+from attn_exp.sweeps.rows import Cube
+
+WRONG = 1e6
+"""Units in the last place beyond which rounding cannot explain an error."""
+MOST_DRAWN = 24
+"""Maximum number of lines in a plot panel; the effects that explain most are kept."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The effect of each setting: `effects` are rows of one table, sorted by explained variance.
+
+    `tests` is the number of comparisons behind the verdicts, `notes` qualify them and say what could not be compared,
+    `shares` are shares of the variance, and `warnings` say that outputs are wrong.
+    """
+
+    effects: Sequence[Effect] = ()
+    tests: int = 0
+    notes: Sequence[str] = ()
+    shares: Shares = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The warnings, and a sentence for the rows of each change of a metric."""
+        changes = groupby(self.effects, lambda row: (row.setting, row.start, row.end, row.metric))
+        return (*self.warnings, *(format_effects(list(rows), self.tests) for _, rows in changes))
+
+
+def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = False) -> Answers:
+    """Analyse a sweep; `thresholds` are the smallest differences that matter."""
+    if cube is None:
+        return Answers()
+    shares = measure_shares(cube)
+    effects, tests = measure_effects(cube, thresholds, shares, exact)
+    return Answers(effects, tests, list(find_notes(cube, tests)), shares, list(find_wrong(cube)))
+
+
+def find_wrong(cube: Cube) -> Iterator[str]:
+    """Yield a warning if outputs are wrong."""
+    far = cube.numbers.get("error_ulp", np.zeros(1))
+    if wrong := int((far > WRONG).sum()):
+        largest = float(np.nanmax(cube.numbers["error"]))
+        yield f"The output is wrong in {wrong:,} of {(cube.resolved >= 0).sum():,} rows, by up to {largest:.2g}."
+
+
+def find_notes(cube: Cube, tests: int) -> Iterator[str]:
+    """Yield notes that apply to all effects."""
+    apart, there = [], cube.resolved >= 0
+    for metric in (name for name in SPOKEN if name in cube.numbers):
+        groups = cube.find_groups(metric)[there]
+        if lost := int((np.isnan(cube.numbers[metric]) & there).sum()):
+            yield f"The {spoken(metric)} is missing in {lost:,} of {there.sum():,} rows."
+        apart += [f"the {spoken(metric)}"] if (groups != groups[:1]).any() else []
+    if apart:
+        yield f"Only rows of the same queries, whose weights sum alike, are compared in {listed(apart)}."
+    if len(cube.seeds) > 1 and tests:
+        holm = f"Of 100 such sweeps, at most 5 have a false verdict (Holm, {tests:,} tests)"
+        yield f"{holm}; ± is half of a 95% interval over {len(cube.seeds):,} seeds."
+    if cube.left_out:
+        yield f"The first {len(cube.seeds):,} of {len(cube.seeds) + cube.left_out:,} seeds are compared."
+
+
+def format_effects(rows: Sequence[Effect], tests: int) -> str:
+    """Describe the effect of a change on a metric; of rows at several values of another setting, the largest and the
+    smallest."""
+    ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
+    largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
+    verb, size = format_effect(largest, tests)
+    text = f"{shorten(largest.setting)}={short(largest.end)} instead of {short(largest.start)}"
+    text += f" {verb} the {spoken(largest.metric)}{size}"
+    for other, size in (format_effect(each, tests) for each in others):
+        text += f" and{'' if other == verb else f' {other} it'}{size}"
+    seeds = "1 seed is" if largest.seeds == 1 else f"{largest.seeds} seeds are"
+    few = f"{seeds} too few to tell" if largest.verdict == FEW else ""
+    return "; ".join(filter(None, (text, few, largest.note if largest.verdict != NO else ""))) + "."
+
+
+def format_effect(effect: Effect, tests: int) -> tuple[str, str]:
+    """Return what a change does to a metric, and by how much and at which value of another setting.
+
+    Where the interval of one comparison leaves out 0 and Holm's test of all of them finds no effect, both are said.
+    """
+    at = f" at {shorten(effect.at)}" if effect.at else ""
+    unit = COLUMNS[effect.metric].small if effect.metric in COLUMNS and effect.metric not in RATIOS else ""
+    size = f"{format_size(effect)} {unit}".rstrip()
+    is_unclear = bool(effect.at) and not effect.sign and not math.isnan(effect.low)
+    if effect.mean == 0:
+        return "does not change", at
+    one_of = (
+        f", not significant among {tests:,} comparisons" if not effect.sign and effect.low * effect.high > 0 else ""
+    )
+    if effect.verdict == NO or is_unclear:
+        return f"does not {'change' if effect.verdict == NO else 'clearly change'}", f"{at} ({size}{one_of})"
+    verbs = ("raises", "lowers") if effect.sign else ("may raise", "may lower")
+    factor = "a factor of " if effect.metric in RATIOS else ""
+    return verbs[effect.mean < 0], f" by {factor}{size.lstrip('+−')}{at}{one_of}"
+
+
+def format_size(effect: Effect) -> str:
+    """Format an effect with its sign and half its interval; on an error metric, as a factor."""
+    if effect.metric in RATIOS:
+        sign = -1 if effect.mean < 0 and effect.verdict != NO else 1
+        mean, *ends = (10 ** (sign * number) for number in (effect.mean, effect.low, effect.high))
+        return f"{mean:.2g}" if math.isnan(ends[0]) else f"{mean:.2g} ({min(ends):.2g} to {max(ends):.2g})"
+    text = with_interval(effect.mean, effect.low, effect.high)
+    sign_shown = "" if float(text.split(" ")[0]) == 0 else "−" if effect.mean < 0 else "+"
+    return sign_shown + text.removeprefix("-")
+
+
+def with_interval(mean: float, low: float, high: float) -> str:
+    """Format a number with the digits that its interval allows: `2.2 ± 0.4`."""
+    half = max(mean - low, high - mean)
+    if not half > NOISE * abs(mean):
+        return f"{mean:.3g}"
+    decimals = -math.floor(math.log10(half)) + f"{half:.1e}".startswith("1")
+    if abs(decimals) > 6:
+        return f"{mean:.2g} ± {half:.1g}"
+    shown, around = (f"{round(number, decimals) + 0.0:.{max(0, decimals)}f}" for number in (mean, half))
+    return f"{shown} ± {around}"
+
+
+def short(label: str) -> str:
+    """Format the value of a setting, shortening a number with very many digits to six."""
+    return f"{float(label):g}" if len(label) > 8 and is_number(label) else label
+
+
+def format_change(effect: Effect) -> str:
+    return f"{short(effect.start)} → {short(effect.end)}"
+
+
+def drawn_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Change]]:
+    """Return the effects to draw for each metric, with the setting and where they apply; metrics without any change
+    are left out."""
+    drawn: dict[str, list[Change]] = {metric: [] for metric in metrics if metric not in RATIOS}
+    for each in (each for each in answers.effects if each.metric in drawn):
+        label = f"{shorten(each.setting)}: {format_change(each)}{f' at {shorten(each.at)}' if each.at else ''}"
+        drawn[each.metric].append(Change(label, each.mean, each.low, each.high, bool(each.sign)))
+    return {metric: changes[:MOST_DRAWN] for metric, changes in drawn.items() if any(each.mean for each in changes)}
+
+
+def list_records(answers: Answers) -> dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]]:
+    """Return the columns and the rows, in full digits, of the effects and of the shares of the variance."""
+    head = tuple(each.name for each in fields(Effect) if each.name != "sign")
+    effects = [tuple(getattr(effect, column) for column in head) for effect in answers.effects]
+    shares = [(metric, " x ".join(settings), share) for (metric, *settings), share in answers.shares.items()]
+    return {"effects": (head, effects), "shares": (("metric", "explained_by", "share"), shares)}
+
+
+def effects_table(answers: Answers) -> Table:
+    """Return the effects as a table for papers, without empty columns."""
+    head = (words.SETTING, "change", words.METRIC, "at", "effect", words.SEEDS, "explains", "verdict", "note")
+    lines = [
+        (
+            shorten(each.setting), format_change(each), titled(each.metric), shorten(each.at),
+            f"{'× ' if each.metric in RATIOS else ''}{format_size(each)}", f"{each.seeds}", f"{each.explains:.0%}",
+            each.verdict, each.note,
+        )
+        for each in answers.effects
+    ]  # fmt: skip
+    full = [place for place in range(len(head)) if any(line[place] for line in lines)]
+    caption = (
+        "What each setting does: the mean difference of rows that share seed and all other settings, with half of its "
+        "95% interval over the seeds; how much of the metric's variance the setting explains; and whether there is an "
+        "effect, as far as these seeds tell."
+    )
+    head_shown, *shown = (tuple(line[place] for place in full) for line in (head, *lines))
+    return Table("effects", caption, head_shown, tuple(shown), deep_places(effect.metric for effect in answers.effects))
+
+
+def shares_table(answers: Answers) -> Table:
+    """Return the explained shares of variance as a table for papers, leaving out those below a hundredth."""
+    large = {key: share for key, share in answers.shares.items() if share >= 0.01}
+    lines = tuple(
+        (titled(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
+    )
+    caption = "The share of each metric's variance that each setting explains, and each pair beyond both alone."
+    head = (words.METRIC, "explained by", words.SHARE)
+    return Table("shares", caption, head, lines, deep_places(metric for metric, *_ in large))
