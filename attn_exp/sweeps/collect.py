@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from attn_exp import drafts, machine, system
 from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, first_line
+from attn_exp.experiment.row import Row
 from attn_exp.report import papers
 from attn_exp.report.sweep import plots
 from attn_exp.report.sweep.plotted import refuse_unknown
 from attn_exp.runs import records, trust
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.runs.rendering import check_figures
-from attn_exp.sweeps import manifest, overview, parquet
+from attn_exp.sweeps import manifest, overview
 from attn_exp.sweeps.effects_table import list_records
 from attn_exp.sweeps.manifest import About
 from attn_exp.sweeps.parts import Part, Shelf, describe, locked
+from attn_exp.sweeps.rows import Axes
 from attn_exp.sweeps.summary import Summary, summarized
+from attn_exp.sweeps.task import row_columns
 
 PARTIAL = "partial"
 ALWAYS = ("png", "svg")
@@ -39,11 +43,19 @@ def find_whole(folder: Path, about: About) -> dict[str, Part]:
     return shelf_of(folder, about).find(about["parts"])[0]
 
 
-def summarize_parts(folder: Path, about: About, parts: Mapping[str, Part]) -> Summary:
-    """Return the means, extremes and answers of some parts of a sweep."""
+def read_lines(
+    folder: Path, about: About, parts: Mapping[str, Part] | None = None
+) -> tuple[Sequence[str], Iterator[list[str]]]:
+    """Return the columns and the lines of some parts of a sweep, or of all that are intact."""
     shelf = shelf_of(folder, about)
-    lines, matters, is_exact = shelf.lines(list(parts.values())), manifest.thresholds(about), overview.is_exact(about)
-    return summarized(shelf.head, lines, about["axes"], about["metrics"], about["dimensions"], matters, is_exact)
+    return shelf.head, shelf.lines(list((find_whole(folder, about) if parts is None else parts).values()))
+
+
+def summarize_parts(folder: Path, about: About, parts: Mapping[str, Part] | None = None) -> Summary:
+    """Return the means, extremes and answers of some parts of a sweep, or of all that are intact."""
+    head, lines = read_lines(folder, about, parts)
+    matters, is_exact = manifest.thresholds(about), about.get("exact", False)
+    return summarized(head, lines, about["axes"], about["metrics"], about["dimensions"], matters, is_exact)
 
 
 @contextmanager
@@ -71,7 +83,7 @@ def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tupl
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
     pieces, table = shelf_of(folder, about).joined(list(there.values())), folder / f"results.{about['format']}"
     if about["format"] == "parquet":
-        pieces = iter([parquet.encoded(pieces, parquet.kinds(about["columns"], about["axes"], about["metrics"]))])
+        pieces = iter([encode_parquet(pieces, column_kinds(about["columns"], about["axes"], about["metrics"]))])
     drafts.write_pieces(table, pieces, sync=True)
     summary = summarize_parts(folder, about, there)
     text = f"{overview.terminal(about, summary)}\n\n{write_report(folder, about, summary)}"
@@ -112,16 +124,11 @@ def write_report(folder: Path, about: About, summary: Summary) -> Path:
 def write_answers(folder: Path, about: About, summary: Summary) -> None:
     """Write the effects and shares with all digits as CSV, and, together with the means, in the formats for papers."""
     for name, (head, lines) in list_records(summary.answers).items():
-        cells = [["" if cell != cell else str(cell) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
-        drafts.write(folder / f"{name}.csv", as_table(head, cells))
+        cells = [["" if cell != cell else records.label(str(cell)) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
+        drafts.write_text(folder / f"{name}.csv", records.as_csv([head, *cells]))
     for table in overview.paper_tables(about, summary).values():
         for ending, form in papers.FORMS.items():
             drafts.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
-
-
-def as_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> bytes:
-    """Format a table of numbers and texts as CSV."""
-    return drafts.as_bytes(records.as_csv([head, *(list(map(records.label, line)) for line in lines)]))
 
 
 def collect(words: Sequence[str]) -> str:
@@ -187,3 +194,44 @@ def show_status(words: Sequence[str]) -> str:
     ended = f"{word}; the same command continues" if done < about["points"] else COMPLETE
     running = ended if holder is None else f"running: {describe(holder)}"
     return "\n".join([about["command"], f"{done:,} of {about['points']:,} points, {failed:,} failed; {count}", running])
+
+
+def import_arrow() -> Any:
+    """Import `pyarrow` with its CSV and Parquet readers, an optional dependency that is slow to import.
+
+    Raises:
+        UserError: it is not installed; a sweep with this format checks before anything starts.
+    """
+    try:
+        import pyarrow.csv  # noqa: PLC0415 - see above
+        import pyarrow.parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise UserError("sweep.format=parquet is not installed; pip install 'attn-exp[parquet]'") from error
+    return pyarrow
+
+
+def column_kinds(columns: Sequence[str], axes: Axes, metrics: Sequence[str]) -> dict[str, str]:
+    """Return the type of each column: by the fields of a row, by the values of an axis, else string."""
+    known = {int: "int64", float: "double", bool: "bool"}
+    hints = get_type_hints(Row)
+    types = dict.fromkeys(columns, "string") | {"point": "int64"}
+    types |= {
+        name: known.get(hints[field.name], "string") for name, field in zip(row_columns(), fields(Row), strict=True)
+    }
+    types |= dict.fromkeys(metrics, "double")
+    swept = {"int": "int64", "float": "double", "bool": "bool"}
+    types |= {axis["column"]: swept.get(axis["kind"], "string") for axis in axes}
+    return types
+
+
+def encode_parquet(pieces: Iterable[bytes], types: Mapping[str, str]) -> bytes:
+    """Convert a table in CSV to Parquet, a piece at a time; only an empty cell is null."""
+    arrow, head, stream = import_arrow(), next(pieces := iter(pieces)), BytesIO()
+    aliases = {"string": arrow.string(), "int64": arrow.int64(), "double": arrow.float64(), "bool": arrow.bool_()}
+    columns = {name: aliases[kind] for name, kind in types.items()}
+    convert = arrow.csv.ConvertOptions(column_types=columns, null_values=[""], strings_can_be_null=False)
+    parse, read = arrow.csv.ParseOptions(newlines_in_values=True), arrow.csv.ReadOptions(use_threads=False)
+    with arrow.parquet.ParquetWriter(stream, arrow.schema(list(columns.items()))) as writer:
+        for piece in pieces:
+            writer.write_table(arrow.csv.read_csv(BytesIO(head + piece), read, parse, convert))
+    return stream.getvalue()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -234,24 +233,15 @@ def where(run: Run, stage: str, one: Array, other: Array) -> str:
 
 
 def rows_table(first: Sequence[Row], second: Sequence[Row], near: Mapping[str, str]) -> Table:
-    """Return the cells of the comparison table that differ, leaving out rounding if a variant is the same."""
+    """Return the cells of the comparison table that differ, of variants that differ by more than rounding."""
     others = {row.variant: row for row in second}
+    shown = [row for row in first if row.variant in others and near.get(row.variant, DIFFERENT) == DIFFERENT]
+    pairs = [(row, name, getattr(row, name), getattr(others[row.variant], name)) for row in shown for name in COLUMNS]
     lines = tuple(
-        (row.variant, *cells)
-        for row in first
-        if row.variant in others
-        for cells in find_cells(row, others[row.variant], near.get(row.variant, DIFFERENT) == DIFFERENT)
+        (row.variant, name, brief(one), brief(other)) for row, name, one, other in pairs if repr(one) != repr(other)
     )
     head = (words.VARIANT_HEAD, "column", words.FIRST_ONE, words.SECOND_ONE)
     return Table("rows", "Cells of the comparison that differ.", head, lines, deep_places(line[1] for line in lines))
-
-
-def find_cells(row: Row, other: Row, is_different: bool) -> Iterator[tuple[str, str, str]]:
-    for name in COLUMNS:
-        here, there = getattr(row, name), getattr(other, name)
-        rounding = isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=1e-12)
-        if repr(here) != repr(there) and (is_different or not (rounding or name in ROUNDING)):
-            yield name, brief(here), brief(there)
 
 
 class Side(NamedTuple):
@@ -280,9 +270,7 @@ class Side(NamedTuple):
 def load_side(folder: Path) -> Side:
     """Load a sweep as one side of a comparison."""
     about = manifest.load_manifest(folder)
-    shelf = collect.shelf_of(folder, about)
-    lines = shelf.lines(list(collect.find_whole(folder, about).values()))
-    return Side(str(folder), about, read_rows(shelf.head, lines, about["axes"], about["metrics"]))
+    return Side(str(folder), about, read_rows(*collect.read_lines(folder, about), about["axes"], about["metrics"]))
 
 
 class Move(NamedTuple):

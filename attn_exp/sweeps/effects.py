@@ -40,7 +40,10 @@ FLOOR = 1e-12
 MOST_LEVELS = 12
 """Maximum number of values compared for a numeric setting; of more, evenly spaced ones are picked."""
 CHANGE_KEYS = ("mask", "past", "tokens")
-"""Settings that change the number of keys a query can attend to."""
+"""Settings that change the number of keys a query can attend to, as do those that choose a whole input."""
+INPUTS = ("embeddings", "experiment")
+WRONG = 1e6
+"""Units in the last place beyond which rounding cannot explain an error."""
 ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "shift", "cosine")
 """Metrics that this alone does not change."""
 SCALES = ("scale", "multiplier", "logit_std")
@@ -130,7 +133,7 @@ def measure_effects(
         few = math.isnan(overall.chance)
         found = [each for each in dependences if few or each.chance * contrast.tries <= level]
         name, metric, rows = cube.names[contrast.axis], contrast.metric, {"": overall}
-        explains, verdict = shares.get((metric, name), 0.0), judge(cube, contrast, overall, level, thresholds)
+        explains, verdict = shares.get((metric, name), math.nan), judge(cube, contrast, overall, level, thresholds)
         asides = [contrast.turn] if contrast.turn else []
         if found and found[0].width >= DEPENDS:
             other, labels = cube.names[found[0].axis], cube.levels[found[0].axis]
@@ -142,14 +145,14 @@ def measure_effects(
             over = f"over {shorten(cube.names[dependences[0].axis])}"
             asides.append(f"{signed(means[0])} to {signed(means[-1])} {over}" if found else f"may differ {over}")
         if 0 < len(inert.get(name, ())) < len(cube.variants):
-            asides.append(f"not in {listed(inert[name])}")
+            asides.append(f"{listed(inert[name])} {'is' if len(inert[name]) == 1 else 'are'} unaffected")
         start, end = (cube.levels[contrast.axis][place] for place in (contrast.start, contrast.end))
         note = "; ".join((*asides, *find_cautions(cube, contrast)))
         for at, each in rows.items():
             sign = int(np.sign(each.mean)) if each.chance * contrast.tries <= level else 0
             interval = each.mean, each.low, each.high, each.chance, each.seeds
-            effects.append(Effect(name, start, end, metric, at, *interval, min(1.0, explains), verdict, note, sign))
-    return sorted(effects, key=lambda effect: -effect.explains), len(chances)
+            effects.append(Effect(name, start, end, metric, at, *interval, min(explains, 1.0), verdict, note, sign))
+    return sorted(effects, key=lambda effect: -np.nan_to_num(effect.explains)), len(chances)
 
 
 def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresholds: Mapping[str, float]) -> str:
@@ -170,7 +173,8 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
     known = metrics.known() if any(name not in METRICS for name in cube.numbers) else {}
     rounded = float(np.nanmax(cube.numbers.get("error", np.zeros(1)), initial=0.0)) <= FLOOR
     asked = [metric for metric in cube.numbers if metric not in METRICS]
-    wanted = [metric for metric in SPOKEN if metric in cube.numbers] + asked + ["error"] * (not rounded)
+    has_error = not rounded and not find_wrong_rows(cube).any()  # a wrong output is no matter of precision
+    wanted = [metric for metric in SPOKEN if metric in cube.numbers] + asked + ["error"] * has_error
     relative = {"shift", *(metric for metric in asked if metric in known and known[metric].relative)}
     for axis, name in enumerate(cube.names):
         # relative metrics compare each variant with one of them anyway
@@ -299,6 +303,12 @@ def mean_along(centred: Array, kept: tuple[int, ...]) -> Array:
     return means
 
 
+def find_wrong_rows(cube: Cube) -> Array:
+    """Return which rows have an output whose error rounding cannot explain."""
+    wrong: Array = cube.numbers.get("error_ulp", np.zeros(cube.resolved.shape)) > WRONG
+    return wrong
+
+
 def find_inert(cube: Cube) -> dict[str, list[str]]:
     """Return, for each setting, the variants that fix it themselves: only the baseline row may change with it."""
     tables = [cube.resolved, *(cube.numbers[own] for own in OWN if own in cube.numbers)]
@@ -322,12 +332,12 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
     """Yield the side effects of a setting's change that may explain its effect on a metric."""
     name = cube.names[contrast.axis]
     parts = {part for key in name.split(", ") for part in (key.split(".")[0], key.split(".")[-1])}
-    if parts & set(CHANGE_KEYS) and contrast.metric not in ALLOW_FOR_KEYS:
+    if (parts & set(CHANGE_KEYS) or set(name.split(", ")) & set(INPUTS)) and contrast.metric not in ALLOW_FOR_KEYS:
         if "normalized_entropy" in cube.numbers:
-            apart = mean_change(cube, contrast, "normalized_entropy")
-            yield f"visible keys differ too: normalized entropy {signed(apart)}"
+            apart = signed(mean_change(cube, contrast, "normalized_entropy"))
+            yield f"the number of visible keys changes too; normalized entropy, which allows for it: {apart}"
         else:
-            yield "visible keys differ too: metrics=[normalized_entropy] allows for it"
+            yield "the number of visible keys changes too; metrics=[normalized_entropy] allows for it"
     if name == "head":
         yield "d_head = d_model / head changes too"
     if "logit_std" in cube.numbers and not parts & set(SCALES) and contrast.metric not in SCALES:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.row import COLUMNS, spoken, titled
 from attn_exp.report import words
 from attn_exp.report.papers import Table, deep_places
@@ -23,14 +24,15 @@ from attn_exp.sweeps.effects import (
     SPOKEN,
     Effect,
     Shares,
+    find_wrong_rows,
     measure_effects,
     measure_shares,
     shorten,
 )
 from attn_exp.sweeps.rows import Cube
 
-WRONG = 1e6
-"""Units in the last place beyond which rounding cannot explain an error."""
+MOST_NAMED = 6
+"""Maximum number of values that a sentence lists."""
 MOST_DRAWN = 24
 """Maximum number of lines in a plot panel; the effects that explain most are kept."""
 
@@ -67,22 +69,35 @@ def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = Fal
 
 def find_wrong(cube: Cube) -> Iterator[str]:
     """Yield a warning if outputs are wrong."""
-    far = cube.numbers.get("error_ulp", np.zeros(1))
-    if wrong := int((far > WRONG).sum()):
+    wrong = find_wrong_rows(cube)
+    if wrong.any():
         largest = float(np.nanmax(cube.numbers["error"]))
-        yield f"The output is wrong in {wrong:,} of {(cube.resolved >= 0).sum():,} rows, by up to {largest:.2g}."
+        yield f"The output is wrong in {count_rows(cube, wrong)}, by up to {largest:.2g}."
+
+
+def count_rows(cube: Cube, rows: Array) -> str:
+    """Count some rows of a sweep, and say of which values of a setting they are all the rows, if there is such a
+    setting."""
+    there = cube.resolved >= 0
+    text = f"{int(rows.sum()):,} of {int(there.sum()):,} rows"
+    for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
+        others = tuple(other for other in range(rows.ndim) if other != axis)
+        chosen, whole = np.flatnonzero(rows.any(axis=others)), np.asarray((rows | ~there).all(axis=others))
+        if len(chosen) < min(len(labels), MOST_NAMED + 1) and whole[chosen].all():
+            return f"{text} ({shorten(name)}={listed([labels[place] for place in chosen])})"
+    return text
 
 
 def find_notes(cube: Cube, tests: int) -> Iterator[str]:
     """Yield notes that apply to all effects."""
     apart, there = [], cube.resolved >= 0
     for metric in (name for name in SPOKEN if name in cube.numbers):
-        groups = cube.find_groups(metric)[there]
-        if lost := int((np.isnan(cube.numbers[metric]) & there).sum()):
-            yield f"The {spoken(metric)} is missing in {lost:,} of {there.sum():,} rows."
+        groups, lost = cube.find_groups(metric)[there], np.isnan(cube.numbers[metric]) & there
+        if lost.any():
+            yield f"The {spoken(metric)} is missing in {count_rows(cube, lost)}."
         apart += [f"the {spoken(metric)}"] if (groups != groups[:1]).any() else []
     if apart:
-        yield f"Only rows of the same queries, whose weights sum alike, are compared in {listed(apart)}."
+        yield f"For {listed(apart)}, only rows with the same queries and the same sum of weights are compared."
     if len(cube.seeds) > 1 and tests:
         holm = f"Of 100 such sweeps, at most 5 have a false verdict (Holm, {tests:,} tests)"
         yield f"{holm}; ± is half of a 95% interval over {len(cube.seeds):,} seeds."
@@ -101,7 +116,7 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
     for other, size in (format_effect(each, tests) for each in others):
         text += f" and{'' if other == verb else f' {other} it'}{size}"
     seeds = "1 seed is" if largest.seeds == 1 else f"{largest.seeds} seeds are"
-    few = f"{seeds} too few to tell" if largest.verdict == FEW else ""
+    few = f"{seeds} too few to tell" if largest.verdict == FEW and largest.mean else ""
     return "; ".join(filter(None, (text, few, largest.note if largest.verdict != NO else ""))) + "."
 
 
@@ -115,21 +130,26 @@ def format_effect(effect: Effect, tests: int) -> tuple[str, str]:
     size = f"{format_size(effect)} {unit}".rstrip()
     is_unclear = bool(effect.at) and not effect.sign and not math.isnan(effect.low)
     if effect.mean == 0:
-        return "does not change", at
+        return "does not change", f"{at}{' with this seed' if effect.verdict == FEW and effect.seeds == 1 else ''}"
     one_of = (
         f", not significant among {tests:,} comparisons" if not effect.sign and effect.low * effect.high > 0 else ""
     )
     if effect.verdict == NO or is_unclear:
-        return f"does not {'change' if effect.verdict == NO else 'clearly change'}", f"{at} ({size}{one_of})"
+        return "hardly changes" if effect.verdict == NO else "does not clearly change", f"{at} ({size}{one_of})"
     verbs = ("raises", "lowers") if effect.sign else ("may raise", "may lower")
     factor = "a factor of " if effect.metric in RATIOS else ""
     return verbs[effect.mean < 0], f" by {factor}{size.lstrip('+−')}{at}{one_of}"
 
 
+def is_divided(effect: Effect) -> bool:
+    """Return whether the size of an effect is the factor by which it lowers an error."""
+    return effect.metric in RATIOS and effect.mean < 0 and effect.verdict != NO
+
+
 def format_size(effect: Effect) -> str:
     """Format an effect with its sign and half its interval; on an error metric, as a factor."""
     if effect.metric in RATIOS:
-        sign = -1 if effect.mean < 0 and effect.verdict != NO else 1
+        sign = -1 if is_divided(effect) else 1
         mean, *ends = (10 ** (sign * number) for number in (effect.mean, effect.low, effect.high))
         return f"{mean:.2g}" if math.isnan(ends[0]) else f"{mean:.2g} ({min(ends):.2g} to {max(ends):.2g})"
     text = with_interval(effect.mean, effect.low, effect.high)
@@ -182,16 +202,17 @@ def effects_table(answers: Answers) -> Table:
     lines = [
         (
             shorten(each.setting), format_change(each), titled(each.metric), shorten(each.at),
-            f"{'× ' if each.metric in RATIOS else ''}{format_size(each)}", f"{each.seeds}", f"{each.explains:.0%}",
-            each.verdict, each.note,
+            f"{('÷ ' if is_divided(each) else '× ') * (each.metric in RATIOS)}{format_size(each)}", f"{each.seeds}",
+            "" if math.isnan(each.explains) else f"{each.explains:.0%}", each.verdict, each.note,
         )
         for each in answers.effects
     ]  # fmt: skip
     full = [place for place in range(len(head)) if any(line[place] for line in lines)]
     caption = (
         "What each setting does: the mean difference of rows that share seed and all other settings, with half of its "
-        "95% interval over the seeds; how much of the metric's variance the setting explains; and whether there is an "
-        "effect, as far as these seeds tell."
+        "95% interval over the seeds (an error is multiplied or divided instead); how much of the metric's variance "
+        "the setting explains, alone and with those that its effect depends on; and whether there is an effect, as far "
+        "as these seeds tell."
     )
     head_shown, *shown = (tuple(line[place] for place in full) for line in (head, *lines))
     return Table("effects", caption, head_shown, tuple(shown), deep_places(effect.metric for effect in answers.effects))

@@ -143,9 +143,10 @@ def compose_space(
     """
     check_size(axes, together)
     bases, choices, read_by_others = {}, {}, set[int]()
-    for places in base_places(axes, together):
-        key = tuple(place for axis, place in zip(axes, places, strict=True) if axis.composed)
-        composed = compose((*fixed, *(axis.word(place) for axis, place in zip(axes, places, strict=True))))
+    for combination in product(*map(range, count_choices(axes, together))):  # plain axes stay at their first value
+        of_axis = {number: place for group, place in zip(together, combination, strict=True) for number in group}
+        key = tuple(of_axis[number] for number, axis in enumerate(axes) if axis.composed)
+        composed = compose((*fixed, *(axis.word(of_axis[number]) for number, axis in enumerate(axes))))
         settings, groups = mark_named(plain(composed), typed), composed.hydra.runtime.choices.items()
         bases[key] = {name: value for name, value in settings.items() if name != "sweep"}
         choices[key] = {name: choice for name, choice in groups if "/" not in name}
@@ -167,13 +168,6 @@ def as_composed(axis: Axis) -> Axis:
             f"{axis.key}: {len(axis.values):,} values that other settings read; at most {MOST_COMPOSED:,} are composed"
         )
     return replace(axis, values=tuple(map(axis.value_word, range(len(axis.values)))), composed=True)
-
-
-def base_places(axes: Sequence[Axis], together: Groups) -> Iterator[list[int]]:
-    """Yield the axis positions of one point for each combination of choices, plain axes at their first value."""
-    for places in product(*map(range, count_choices(axes, together))):
-        of_axis = {number: place for group, place in zip(together, places, strict=True) for number in group}
-        yield [of_axis[number] for number in range(len(axes))]
 
 
 def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
@@ -224,10 +218,11 @@ def check_repeats(axes: Sequence[Axis], together: Groups) -> None:
         UserError: the first of them, and how often it is typed.
     """
     for group in ([axes[place] for place in places] for places in together):
-        if not any(isinstance(axis.values, range) for axis in group):  # whose values all differ
-            points = zip(*(map(axis.word, range(len(axis.values))) for axis in group), strict=True)
-            words, count = Counter(map(" ".join, points)).most_common(1)[0]
-            if count > 1:
-                raise UserError(
-                    f"{brief(words)} is given {count} times; give each value once, or its rows count as more data"
-                )
+        if any(isinstance(axis.values, range) for axis in group):  # whose values all differ
+            continue
+        points = zip(*(map(axis.word, range(len(axis.values))) for axis in group), strict=True)
+        words, count = Counter(map(" ".join, points)).most_common(1)[0]
+        if count > 1:
+            raise UserError(
+                f"{brief(words)} is given {count} times; give each value once, or its rows count as more data"
+            )

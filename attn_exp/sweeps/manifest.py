@@ -39,7 +39,7 @@ SHAPE = {
     "dimensions": [[int]], "skipped": int, "columns": [str], "metrics": [str], "format": str,
     "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
     "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
-    "told?": str, "disagreeing?": int, "sweep": dict,
+    "told?": str, "disagreeing?": int, "exact?": bool, "sweep": dict,
     "figures": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
     "with?": [recorded_code.FILE_OF_MEMBERS], "inputs?": [input_files.RECORD],
 }  # fmt: skip
@@ -100,8 +100,6 @@ def find_runs(numbers: Sequence[int]) -> list[list[int]]:
     """Write ascending numbers as runs: [first, one after the last]."""
     if isinstance(numbers, range):
         return [[numbers.start, numbers.stop]]
-    if not numbers:
-        return []
     whole = np.asarray(numbers, dtype=np.uint64)
     breaks = np.flatnonzero(np.diff(whole) != 1) + 1
     if len(breaks) > MOST_RUNS:
@@ -189,29 +187,16 @@ def space_of(about: About) -> Space:
 
 def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
     """Return the values of an axis as the command line takes them."""
-    if "range" not in axis:
-        words: list[str] = axis["words"]
-        return words
-    start, step = axis["range"]
-    return range(start, start + step * axis["count"], step)
-
-
-def point_words(about: About, point: int) -> tuple[list[str], list[str]]:
-    """Return the command-line words that choose one point, and the user's config folders it needs."""
-    words = space_of(about).words(find_combination(about, point))
-    return [word for word in words if not word.startswith("sweep.")], about["folders"]
-
-
-def find_combination(about: About, point: int) -> int:
-    """Return the index of a point among all combinations, including those left out."""
-    for first, stop in about["kept"]:
-        if point < stop - first:
-            return int(first + point)
-        point -= stop - first
-    raise IndexError(point)
+    start, step = axis.get("range", (0, 0))
+    words: Sequence[Any] = range(start, start + step * axis["count"], step) if step else axis["words"]
+    return words
 
 
 def point_command(about: About, point: int) -> Repeat:
-    """Return the command that runs one point alone."""
-    words, folders = point_words(about, point)
-    return Repeat(tuple(words), tuple(folders), own=recorded_code.files_of_members(about))
+    """Return the command that runs one point alone, with the user's config folders that it needs."""
+    for first, stop in about["kept"]:  # among all combinations, including those left out
+        if point < stop - first:
+            break
+        point -= stop - first
+    words = [word for word in space_of(about).words(first + point) if not word.startswith("sweep.")]
+    return Repeat(tuple(words), tuple(about["folders"]), own=recorded_code.files_of_members(about))

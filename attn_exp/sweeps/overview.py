@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import TextWrapper
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,9 @@ from attn_exp.report.sweep.plotted import ALL, Plotted, explored, in_order
 from attn_exp.report.terminal import table as drawn
 from attn_exp.sweeps.effects import FLOOR
 from attn_exp.sweeps.effects_table import drawn_changes, effects_table, shares_table
-from attn_exp.sweeps.manifest import About, figures, point_command, point_words
+from attn_exp.sweeps.manifest import About, figures, point_command
 from attn_exp.sweeps.rows import endless_text
-from attn_exp.sweeps.summary import LAYER, Summary, head_and_pattern, head_column, mean_and_interval
+from attn_exp.sweeps.summary import LAYER, Summary, head_and_pattern, mean_and_interval
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 LONGEST = 3000
@@ -39,12 +39,6 @@ TO_THE_FIRST = ("shift", "cosine")
 
 TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
 DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda name: COLUMNS[name].drawn)
-
-
-def is_exact(about: About) -> bool:
-    """Return whether no seed changes a number: a checkpoint draws nothing."""
-    keys = [axis["key"] for axis in about["axes"]] + [word.lstrip("+").partition("=")[0] for word in about["fixed"]]
-    return "model=none" not in about["fixed"] and any(key.split(".")[0] == "model" for key in keys)
 
 
 def closing(about: About, summary: Summary) -> str:
@@ -69,36 +63,21 @@ def varying(summary: Summary) -> list[int]:
     return [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
 
 
-class Lines(NamedTuple):
-    """The table: its headings, its rows, the combination of each, their total number, and which columns are hidden at
-    reading depth.
-
-    A terminal shows the `heads`, which are names of settings and fields; a page shows the `titles`.
-    """
-
-    heads: tuple[str, ...]
-    titles: tuple[str, ...]
-    lines: list[tuple[str, ...]]
-    keys: list[tuple[str, ...]]
-    total: int
-    deep: tuple[bool, ...]
-
-
-def table(about: About, summary: Summary, most: int, depth: str = "all") -> Lines:
-    """Return the table with at most `most` rows: the settings that vary, the variant, the number of points, agreeing
-    published figures if any, and each metric's mean and interval."""
-    names, places, keys = metrics(summary, depth), varying(summary), list(summary.cells)[:most]
+def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str], str] = titled) -> Table:
+    """Return the means as a table with at most `most` rows: the settings that vary, the variant, the number of points,
+    and each metric's mean and interval. `named` makes the head of a metric; a terminal shows its field."""
+    names, places = metrics(summary, depth), varying(summary)
     lines = []
-    for key in keys:
-        cell = summary.cells[key]
+    for key in list(summary.cells)[:most]:
+        cell, settings = summary.cells[key], (key[place] for place in places)
         count = max((moments.count for moments in cell.values()), default=0)
-        agree = [summary.tallies.get(key, "")] * bool(summary.tallies)
-        settings = (key[place] for place in places)
-        lines.append((*settings, key[-1], str(count), *agree, *(mean_and_interval(cell.get(name)) for name in names)))
-    agree = ["agree"] * bool(summary.tallies)
-    heads = [*(summary.axes[place] for place in places), words.VARIANT_HEAD, words.POINTS, *agree]
-    deep = (*(False for _ in heads), *map(is_deep, names))
-    return Lines((*heads, *names), (*heads, *map(titled, names)), lines, keys, len(summary.cells), deep)
+        lines.append((*settings, key[-1], str(count), *(mean_and_interval(cell.get(name)) for name in names)))
+    heads = (*(summary.axes[place] for place in places), words.VARIANT_HEAD, words.POINTS, *map(named, names))
+    caption = (
+        "Means over the seeds, each ± half of its 95% confidence interval; of fewer than five numbers, the least and "
+        "the most instead."
+    )
+    return Table("means", caption, heads, tuple(lines))
 
 
 def depth_of(about: About) -> str:
@@ -122,14 +101,8 @@ def has_errors(summary: Summary) -> bool:
 
 def paper_tables(about: About, summary: Summary) -> dict[str, Table]:
     """Return the tables for papers: the effects, the shares, and the means of every combination."""
-    shown = table(about, summary, IN_REPORT, depth_of(about))
-    caption = (
-        "Means over the seeds, each ± half of its 95% confidence interval; of fewer than five numbers, the least and "
-        "the most instead."
-    )
-    means = Table("means", caption, shown.titles, tuple(shown.lines))
-    tables = effects_table(summary.answers), shares_table(summary.answers), means
-    return {each.name: each for each in tables}
+    means = table(summary, IN_REPORT, depth_of(about))
+    return {each.name: each for each in (effects_table(summary.answers), shares_table(summary.answers), means)}
 
 
 def extremes(about: About, summary: Summary, depth: str) -> Iterator[dict[str, Any]]:
@@ -142,60 +115,53 @@ def extremes(about: About, summary: Summary, depth: str) -> Iterator[dict[str, A
                     "which": which,
                     "number": brief(number),
                     "variant": variant,
-                    "settings": " ".join(swept_words(about, point)) or "the one point",
+                    "settings": swept_words(about, point) or "the one point",
                     "command": point_command(about, point).line,
                     "deep": is_deep(name),
                 }
 
 
-def swept_words(about: About, point: int) -> list[str]:
+def swept_words(about: About, point: int) -> str:
     """Return the words of a point that vary over the sweep."""
-    settings, _ = point_words(about, point)
-    return settings[len(settings) - len(about["axes"]) :]
+    settings = point_command(about, point).words
+    return " ".join(settings[len(settings) - len(about["axes"]) :])
 
 
 def disagreements(about: About, summary: Summary) -> Iterator[tuple[str, str, str]]:
     """Yield the points that disagree with a published figure: settings, tally, and command to repeat them."""
     for point, tally in list(summary.disagreements.items())[:NAMED]:
-        yield " ".join(swept_words(about, point)), tally, point_command(about, point).line
+        yield swept_words(about, point), tally, point_command(about, point).line
 
 
 def failures(about: About, summary: Summary) -> Iterator[tuple[str, int, str, str]]:
     """Yield each error, the most frequent first: its points, their shared settings, and the command for the first."""
     for message, failure in sorted(summary.failures.items(), key=lambda pair: -pair[1].count)[:20]:
-        varied = [axis for axis in about["axes"] if axis["count"] > 1]
-        shared = " ".join(
-            f"{axis['key']}={failure.shared[axis['column']]}" for axis in varied if axis["column"] in failure.shared
-        )
-        yield message, failure.count, shared if failure.count > 1 else "", point_command(about, failure.first).line
+        varied = [axis for axis in about["axes"] if axis["count"] > 1 and axis["column"] in failure.shared]
+        shared = " ".join(f"{axis['key']}={failure.shared[axis['column']]}" for axis in varied * (failure.count > 1))
+        yield message, failure.count, shared, point_command(about, failure.first).line
 
 
 def terminal(about: About, summary: Summary) -> str:
     """Return the text that a sweep prints: effects, table, failures, disagreements with published figures, summary."""
-    shown = table(about, summary, IN_TERMINAL, depth_of(about))
-    parts = []
-    sentences, answers = summary.answers.sentences, summary.answers
-    if sentences or answers.notes:
+    shown, answers, parts = table(summary, IN_TERMINAL, depth_of(about), str), summary.answers, []
+    more = len(answers.sentences) - MOST_SAID
+    said = [*answers.sentences[:MOST_SAID], *([words.MORE_EFFECTS.format(count=more)] if more > 0 else [])]
+    if said or answers.notes:
         wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-        more = [words.MORE_EFFECTS.format(count=len(sentences) - MOST_SAID)] if len(sentences) > MOST_SAID else []
-        lines = [*sentences[:MOST_SAID], *more, *answers.notes]
-        parts.append("\n".join(wrapped.fill(plain(sentence, LONGEST)) for sentence in lines))
+        parts.append("\n".join(wrapped.fill(plain(sentence, LONGEST)) for sentence in (*said, *answers.notes)))
     if shown.lines:
-        parts.append(drawn(shown.heads, shown.lines))
-    if shown.total > len(shown.lines):
-        parts.append(f"{len(shown.lines)} of {shown.total:,} rows; the report has more, the results have all.")
+        parts.append(drawn(shown.head, shown.lines))
+    if len(summary.cells) > len(shown.lines):
+        parts.append(f"{len(shown.lines)} of {len(summary.cells):,} rows; the report has more, the results have all.")
     struck = [
         f"{count:,} x {plain(message, 100)}{f' {words.ALL_WITH.format(shared=shared)}' if shared else ''}\n    {again}"
         for message, count, shared, again in failures(about, summary)
     ]
-    if struck:
-        parts.append("\n".join(struck[:5]))
     odd = [
         f"{plain(settings, 100)}: {tally} published results agree\n    {again}"
         for settings, tally, again in disagreements(about, summary)
     ]
-    if odd:
-        parts.append("\n".join(odd[:5]))
+    parts += ["\n".join(lines[:5]) for lines in (struck, odd) if lines]
     return "\n\n".join([*parts, closing(about, summary)])
 
 
@@ -209,8 +175,8 @@ def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
 
 def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
     """Return the contents that the page and the Markdown report share at this depth."""
-    shown = table(about, summary, IN_REPORT, depth)
-    answers = summary.answers
+    shown, answers = table(summary, IN_REPORT, depth), summary.answers
+    deep = list(map(is_deep, metrics(summary, depth)))
     swept = ", ".join(axis["key"] for axis in about["axes"])
     return {
         "title": about["title"] or (f"Sweep over {swept}" if about["axes"] else "A sweep of one point"),
@@ -225,13 +191,13 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
         "notes": answers.notes,
         "effects": effects_table(answers).at_depth(depth),
         "shares": shares_table(answers).at_depth(depth),
-        "heads": list(shown.titles),
-        "deep": list(shown.deep),
+        "heads": list(shown.head),
+        "deep": [False] * (len(shown.head) - len(deep)) + deep,
         "lines": [
             (line, point_command(about, summary.first[key]).line)
-            for line, key in zip(shown.lines, shown.keys, strict=True)
+            for line, key in zip(shown.lines, summary.cells, strict=False)
         ],
-        "cells": shown.total,
+        "cells": len(summary.cells),
         "seeds": summary.seeds,
         "extremes": list(extremes(about, summary, depth)),
         "failures": list(failures(about, summary)),
@@ -281,21 +247,20 @@ def head_maps(summary: Summary) -> tuple[list[str], dict[str, Array]]:
 
     Points of the same layer are averaged; NaN where nothing was measured.
     """
-    columns = {name: place for name in summary.most if (place := head_and_pattern(name))}
+    columns = {place: name for name in summary.most if (place := head_and_pattern(name))}
     if not columns or LAYER not in summary.axes:
         return [], {}
-    axis, heads = summary.axes.index(LAYER), max(head for head, _ in columns.values())
+    axis, means = summary.axes.index(LAYER), defaultdict[tuple[str, str], list[float]](list)
     layers = in_order(list(dict.fromkeys(key[axis] for key in summary.cells)))
-    means: dict[tuple[str, str], list[float]] = defaultdict(list)
     for key, cell in summary.cells.items():
-        for name in columns.keys() & cell.keys() if key[-1] == summary.variants[0] else ():
+        for name in cell if key[-1] == summary.variants[0] else ():
             means[key[axis], name].append(cell[name].mean)
+    heads = range(1, 1 + max(head for head, _ in columns))
+
+    def mean_of(layer: str, head: int, pattern: str) -> float:
+        return float(np.mean(means.get((layer, columns.get((head, pattern), "")), np.nan)))
+
     return layers, {
-        pattern: np.array(
-            [
-                [np.mean(means.get((layer, head_column(head + 1, pattern)), np.nan)) for head in range(heads)]
-                for layer in layers
-            ]
-        )
-        for pattern in dict.fromkeys(pattern for _, pattern in columns.values())
+        pattern: np.array([[mean_of(layer, head, pattern) for head in heads] for layer in layers])
+        for pattern in dict.fromkeys(pattern for _, pattern in columns)
     }

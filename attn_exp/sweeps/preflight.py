@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from random import Random
+
+import numpy as np
 
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import key_of, spelled
@@ -16,10 +19,11 @@ from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.executing import find_type
 from attn_exp.patience import spoken_time
 from attn_exp.problem.left_to_model import ask_model
+from attn_exp.problem.problem import build
 from attn_exp.report.sweep.plotted import refuse_plots
 from attn_exp.runs import recorded_code
 from attn_exp.runs.store import check_writable
-from attn_exp.sweeps import collect, manifest, overview, parquet
+from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.parts import Part
 from attn_exp.sweeps.plan import Job, Plan
@@ -29,6 +33,9 @@ from attn_exp.sweeps.task import compute, dtype_of, row_columns
 
 MOST_TRIED = 1024
 """Points that are tried before a sweep is refused."""
+
+MOST_BUILT = 64
+"""Inputs that are built twice to see whether a seed changes them."""
 
 COUNTS, PATIENCE = (1, 16, 256), 0.2
 """Points of a chunk that are timed, the next number if the last took fewer seconds than this."""
@@ -44,7 +51,7 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     collect.check_plots(config.figures)
     refuse_plots(config.sweep.plot, [manifest.describe_axis(axis) for axis in plan.space.axes])
     if config.sweep.format == "parquet":
-        parquet.library()
+        collect.import_arrow()
     if not plan.points:
         raise UserError("no point is left to run: sweep.skip holds for every combination")
     check_writable(folder.parent.parent)
@@ -89,15 +96,13 @@ def head_columns(space: Space) -> tuple[str, ...]:
 
 
 def check_points(plan: Plan) -> None:
-    """Refuse a sweep if no point can be computed, judging by a random sample of its points.
+    """Refuse a sweep if no point can be computed, judging by points from all over it.
 
     Raises:
         UserError: the error of the first point.
     """
-    everywhere = range(plan.points)
-    tried = everywhere if plan.points <= MOST_TRIED else [0, *Random(0).sample(everywhere, MOST_TRIED)]
     messages = []
-    for number in tried:
+    for number in range(0, plan.points, -(-plan.points // MOST_TRIED)):
         try:
             point = read_config(plan.space.settings(plan.kept[number]))
             prepared(point, bind=recorded_code.binder(point))
@@ -108,6 +113,23 @@ def check_points(plan: Plan) -> None:
         else:
             return
     raise UserError(messages[0] + "; no other point of the sweep can be computed either" * (len(set(messages)) > 1))
+
+
+def draws_nothing(space: Space) -> bool:
+    """Return whether no seed changes an input of a sweep of one seed: all are given, or come from a checkpoint."""
+    configs = [config for config in space.configs.values() if config.model.family is None]
+    if len(configs) > MOST_BUILT or any(axis.key == "seed" for axis in space.axes):
+        return False
+    with suppress(UserError):
+        return all(map(is_given, configs))
+    return False
+
+
+def is_given(config: Config) -> bool:
+    """Return whether the input is the same for two seeds."""
+    problems = (build(replace(config, seed=seed)) for seed in (0, 1))
+    arrays = ((each.x, each.q, each.k, each.v, each.weights, *each.projections.values()) for each in problems)
+    return all(np.array_equal(one, other) for one, other in zip(*arrays, strict=True))
 
 
 def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part]) -> str:

@@ -22,8 +22,6 @@ NO_METRIC = ("head", "kv_head", "multiplier", "checked")
 """Numeric columns of a comparison that are settings of a variant."""
 MOST_BYTES = 2**26
 
-Record = Mapping[str, Any]
-
 
 def list_runs(words: Sequence[str]) -> str:
     """Return the runs and sweeps with given settings: `attn-exp runs [DIR] [head=2 mask=causal] [--json | --csv]`.
@@ -37,24 +35,23 @@ def list_runs(words: Sequence[str]) -> str:
     if len(places) > 1 or options not in ([], ["--json"], ["--csv"]):
         usage = "attn-exp runs [DIR] [head=2 mask=causal] [--json | --csv]"
         raise UserError(f"attn-exp runs {' '.join(words)}: expected {usage}")
-    known = ["experiment", *(field.name for field in fields(Config))]
     for key in wanted:
-        chosen(key.partition(".")[0], known, "setting")
+        chosen(key.partition(".")[0], ["experiment", *(field.name for field in fields(Config))], "setting")
     output_dir = folders.named_output_dir(places)
     entries = folders.read_entries(output_dir)
-    if wanted or options:
-        readable = {entry: make_record(output_dir, entry) for entry in entries if not entry.problem}
-        found = {entry: record for entry, record in readable.items() if has_values(record, wanted)}
-        if options == ["--json"]:
-            return "\n".join(json.dumps(record, ensure_ascii=False) for record in found.values())
-        if options:
-            return format_csv(list(found.values()))
-        if not found:
-            return (
-                f"{output_dir}: none of {len(entries):,} runs and sweeps has {' '.join(map('='.join, wanted.items()))}"
-            )
-        entries = list(found)
-    return folders.format_entries(output_dir, entries)
+    if not (wanted or options):
+        return folders.format_entries(output_dir, entries)
+    readable = {entry: make_record(output_dir, entry) for entry in entries if not entry.problem}
+    found = {entry: record for entry, record in readable.items() if has_values(record, wanted)}
+    if options == ["--json"]:
+        return "\n".join(json.dumps(record, ensure_ascii=False) for record in found.values())
+    if options:
+        names = list(dict.fromkeys(name for record in found.values() for name in record))
+        lines = [[records.cell(record.get(name)) for name in names] for record in found.values()]
+        return records.as_csv([names, *lines]).rstrip("\n")
+    if not found:
+        return f"{output_dir}: none of {len(entries):,} runs and sweeps has {' '.join(map('='.join, wanted.items()))}"
+    return folders.format_entries(output_dir, list(found))
 
 
 def make_record(output_dir: Path, entry: Entry) -> dict[str, Any]:
@@ -69,10 +66,16 @@ def make_record(output_dir: Path, entry: Entry) -> dict[str, Any]:
         return record | {f"params.{key}": text for key, text in typed.items() if key.split(".")[0] not in NO_PARAMETER}
     try:
         config = parsing.read_json(folder / "run.json")["config"]
-        lines = parsing.parse_csv(machine.read_text(folder / "comparison.csv", MOST_BYTES))
+        head, *lines = parsing.parse_csv(machine.read_text(folder / "comparison.csv", MOST_BYTES))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"{folder}: cannot be read ({error})") from error
-    return record | dict(list_parameters(config)) | dict(list_metrics(lines))
+    numbers = {
+        f"metrics.{line[0]}.{name}": float(cell)
+        for line in lines
+        for name, cell in zip(head, line, strict=True)
+        if name not in NO_METRIC and records.NUMBER.fullmatch(cell)
+    }
+    return record | dict(list_parameters(config)) | numbers
 
 
 def list_parameters(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -86,22 +89,7 @@ def list_parameters(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"params.{key}", ",".join(map(bare, value))
 
 
-def list_metrics(lines: Sequence[Sequence[str]]) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of a comparison, by variant and column."""
-    for line in lines[1:]:
-        for name, cell in zip(lines[0], line, strict=True):
-            if name not in NO_METRIC and records.NUMBER.fullmatch(cell):
-                yield f"metrics.{line[0]}.{name}", float(cell)
-
-
-def has_values(record: Record, wanted: Mapping[str, str]) -> bool:
+def has_values(record: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     """Return whether each setting has its value, or is swept over it."""
     texts = {key: bare(record.get(f"params.{key}", "")) for key in wanted}
     return all(value in (texts[key], *texts[key].split(",")) for key, value in wanted.items())
-
-
-def format_csv(found: Sequence[Record]) -> str:
-    """Format records as CSV, with a column for each name that any of them has."""
-    names = list(dict.fromkeys(name for record in found for name in record))
-    lines = [[records.cell(record.get(name)) for name in names] for record in found]
-    return records.as_csv([names, *lines]).rstrip("\n")

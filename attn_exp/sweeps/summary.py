@@ -71,8 +71,8 @@ class Summary:
 
     `cells` maps the labels of each axis but the seed, and the variant, to the moments of each metric; `least` and
     `most` hold the extreme row of each metric; `first` holds the first point of each cell; `failures` the points of
-    each error. `tally` says how many published figures agree, each point's counted once, and `tallies` how many of each
-    cell, as in 6 of 6; `disagreements` holds the points with a disagreeing figure.
+    each error. `tally` says how many published figures agree, as in 6 of 6; `disagreements` holds the points with a
+    disagreeing figure.
     """
 
     axes: tuple[str, ...]
@@ -86,7 +86,6 @@ class Summary:
     most: Mapping[str, Extreme]
     failures: Mapping[str, Failure]
     tally: str
-    tallies: Mapping[Key, str]
     disagreements: Mapping[int, str]
     answers: Answers
 
@@ -128,7 +127,6 @@ def summarized(
     tallies = count_agreement(rows)
     each_once = np.diff(rows.points, prepend=-1) != 0
     apart = np.flatnonzero(each_once & (tallies[:, 0] < tallies[:, 1]))
-    of_cells = np.stack([np.bincount(cells.codes, column, len(cells.labels)) for column in tallies.T], axis=1)
     return Summary(
         axes=tuple(shown),
         seeds=math.prod(int(axis["count"]) for axis in axes if axis["key"] == "seed"),
@@ -144,7 +142,6 @@ def summarized(
         most={name: find_extreme(name, -1) for name in finite if finite[name].any()},
         failures=group_failures(rows.failed),
         tally=format_tally(tallies[each_once].sum(axis=0)),
-        tallies={key: format_tally(pair) for key, pair in zip(cells.labels, of_cells, strict=True) if pair[1]},
         disagreements={int(rows.points[place]): format_tally(tallies[place]) for place in apart},
         answers=answer(cube, matters or {}, exact),
     )

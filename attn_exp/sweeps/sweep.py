@@ -28,13 +28,13 @@ from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.manifest import About
 from attn_exp.sweeps.parts import MOST_POINTS, Lines, Part, Shelf, create_folder, locked, merged
 from attn_exp.sweeps.plan import Job, Plan, identity, is_deciding, make_plan
-from attn_exp.sweeps.preflight import added_metrics, check_sweep, preview
+from attn_exp.sweeps.preflight import added_metrics, check_sweep, draws_nothing, preview
 from attn_exp.sweeps.task import CRASHED, Done, as_csv, failed_line
 
 DONE, SOME_FAILED = 0, 1
 RAW = "sweep.skip="
 DEATHS = 2
-"""A job's worker may die once by bad luck; the second time, the job is split."""
+"""The worker of a single point may die once by bad luck."""
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Steps of this size leave the most even gaps (Vogel 1979)."""
 
@@ -59,7 +59,8 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
     plan = make_plan(space, first.sweep, added_metrics(space))
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     check_sweep(plan, folder, first)
-    about = manifest.describe_sweep(plan, first, Repeat(tuple(words), tuple(folders), many=True, own=registry.files()))
+    command = Repeat(tuple(words), tuple(folders), many=True, own=registry.files())
+    about = manifest.describe_sweep(plan, first, command) | {"exact": draws_nothing(space)}
     if first.sweep.dry_run:
         return Outcome(preview(plan, folder, first, collect.find_whole(folder, about)), DONE, folder, kept=False)
     try:
@@ -167,7 +168,7 @@ class Driver:
     parts: dict[str, Part]
     shared: Mapping[int, Lines] = field(default_factory=dict)
     open_chunks: dict[int, Chunk] = field(default_factory=dict)
-    deaths: Counter[tuple[int, int]] = field(default_factory=Counter)
+    deaths: Counter[int] = field(default_factory=Counter)
 
     def exit_code(self, config: Config, disagreeing: int) -> int:
         """Return 1 if points failed, or if `strict` is set and a point disagrees with a published figure."""
@@ -234,18 +235,16 @@ class Driver:
             del self.open_chunks[number]
 
     def after_death(self, died: Died) -> list[Job]:
-        """Return the jobs that replace one whose worker died: the same job, then its halves.
+        """Return the jobs that replace one whose worker died: its points alone, each of them twice at most.
 
-        A single point that kills its worker repeatedly is recorded as crashed.
+        A point that kills its worker both times is recorded as crashed.
         """
-        job = died.job
-        key = (job.numbers[0], len(job.numbers))
-        self.deaths[key] += 1
-        if self.deaths[key] < DEATHS:
-            return [job]
+        job, number = died.job, died.job.numbers[0]
         if len(job.numbers) > 1:
-            middle = len(job.numbers) // 2
-            return [Job(job.chunk, job.numbers[middle:]), Job(job.chunk, job.numbers[:middle])]
-        line = failed_line(self.plan, job.numbers[0], CRASHED, f"{died.reason}, twice")
+            return [Job(job.chunk, [number]) for number in job.numbers]
+        self.deaths[number] += 1
+        if self.deaths[number] < DEATHS:
+            return [job]
+        line = failed_line(self.plan, number, CRASHED, f"{died.reason}, twice")
         self.take(Done(job, as_csv([line]), 1, 1))
         return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,6 @@ from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.effects import shorten
 from attn_exp.sweeps.effects_table import list_records
 from attn_exp.sweeps.manifest import About
-from attn_exp.sweeps.parquet import kinds
 from attn_exp.sweeps.rows import VARIANT
 from attn_exp.sweeps.summary import Summary
 from attn_exp.sweeps.sweep import sweep
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
 
 USAGE = "attn-exp plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]"
 
-TYPES: dict[str, Any] = {"int64": "Int64", "bool": "boolean", "string": "string", "double": "float64"}
-"""Types of pandas by the kind of a column, nullable ones but for numbers."""
-READERS: dict[str, Callable[[str], Any]] = {"int64": int, "bool": "true".__eq__, "string": str, "double": float}
+TYPES: dict[str, tuple[Any, Callable[[str], Any]]] = {
+    "int64": ("Int64", int), "bool": ("boolean", "true".__eq__), "string": ("string", str), "double": ("float64", float)
+}  # fmt: skip
+"""Types of pandas, nullable ones but for numbers, and how a text is read, by the kind of a column."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Swept:
     def summary(self) -> Summary:
         """The means of every combination, the extremes and the answers, computed once."""
         with collect.refuse_damaged(self.folder, OSError):
-            return collect.summarize_parts(self.folder, self.about, collect.find_whole(self.folder, self.about))
+            return collect.summarize_parts(self.folder, self.about)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -63,13 +63,13 @@ class Swept:
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
-        columns, shelf = self.about["columns"], collect.shelf_of(self.folder, self.about)
+        columns = self.about["columns"]
         with collect.refuse_damaged(self.folder, OSError):
-            lines = shelf.lines(list(collect.find_whole(self.folder, self.about).values()))
-            frame: pd.DataFrame = pd.DataFrame(lines, columns=list(shelf.head), dtype=object)[columns]
-            for name, kind in kinds(columns, self.about["axes"], self.about["metrics"]).items():
-                values = [READERS[kind](text) if text else None for text in frame[name]]
-                frame[name] = pd.array(values, dtype=TYPES[kind])
+            head, lines = collect.read_lines(self.folder, self.about)
+            frame: pd.DataFrame = pd.DataFrame(lines, columns=list(head), dtype=object)[columns]
+            for name, kind in collect.column_kinds(columns, self.about["axes"], self.about["metrics"]).items():
+                dtype, read = TYPES[kind]
+                frame[name] = pd.array([read(text) if text else None for text in frame[name]], dtype=dtype)
         named = zip(row_columns(), (field.name for field in fields(Row)), strict=True)
         units = {name: COLUMNS[field].unit for name, field in named if name in frame}
         frame.attrs["units"] = {name: unit for name, unit in units.items() if unit}
@@ -77,20 +77,13 @@ class Swept:
 
     @property
     def effects(self) -> pd.DataFrame:
-        """The paired effect of each setting on each metric of each variant, in full digits."""
-        return self.records("effects")
+        """The paired effect of each setting on each metric, in full digits."""
+        return frame_of(*list_records(self.summary.answers)["effects"])
 
     @property
     def shares(self) -> pd.DataFrame:
         """The share of each metric's variance that each setting, and each pair of settings, explains."""
-        return self.records("shares")
-
-    def records(self, name: str) -> pd.DataFrame:
-        """Return the effects or the shares in full digits."""
-        import pandas as pd  # noqa: PLC0415 - slow to import
-
-        head, lines = list_records(self.summary.answers)[name]
-        return pd.DataFrame(lines, columns=list(head))
+        return frame_of(*list_records(self.summary.answers)["shares"])
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -128,8 +121,14 @@ class Swept:
         return overview.terminal(self.about, self.summary)
 
     def _repr_html_(self) -> str:
-        shown = overview.table(self.about, self.summary, overview.IN_TERMINAL, overview.depth_of(self.about))
-        return html("sweep", self.sentences, shown.titles, shown.lines, overview.closing(self.about, self.summary))
+        shown = overview.table(self.summary, overview.IN_TERMINAL, overview.depth_of(self.about))
+        return html("sweep", self.sentences, shown.head, shown.lines, overview.closing(self.about, self.summary))
+
+
+def frame_of(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415 - as above
+
+    return pd.DataFrame(lines, columns=list(head))
 
 
 def compute(words: Sequence[str], folders: Sequence[str]) -> Swept:

@@ -9,7 +9,7 @@ import pytest
 
 from attn_exp import cli
 from attn_exp.experiment.checks.heads import PATTERNS
-from tests.checkpoints import write_bert, write_tiny_model
+from tests.checkpoints import write_bert
 from tests.compose import comparison
 
 
@@ -39,14 +39,3 @@ def test_the_table_holds_what_each_head_of_each_layer_does(tmp_path: Path, monke
     page = (sweep / "report.html").read_text(encoding="utf-8")
     assert "Every head of every layer" in page
     assert "head_1_first" not in page
-
-
-def test_layers_that_are_not_there_fail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_tiny_model(tmp_path / "tiny.bin")
-    monkeypatch.chdir(tmp_path)
-    words = ["model=llama", f"model.path={tmp_path}/tiny.bin", "model.tokens=[1,0]", "model.layer=1,2", "report=none"]
-    assert cli.obey(["-m", *words, "sweep.engine=serial"]) == 1
-    (sweep,) = (tmp_path / "outputs" / "sweeps").iterdir()
-    rows = list(csv.DictReader((sweep / "results.csv").read_text(encoding="utf-8").splitlines()))
-    assert [row["status"] for row in rows] == ["ok", "failed"]
-    assert rows[1]["message"] == "model.layer=2: the model has 2 layers, 0 to 1"

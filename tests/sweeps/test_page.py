@@ -72,12 +72,3 @@ def test_a_command_opens_by_mouse_and_by_keyboard(opened: Tab) -> None:
     assert opened.ask("document.activeElement.tagName") == "SUMMARY"
     opened.press("Enter")
     assert opened.ask(SHOWN) == 2
-
-
-@pytest.mark.parametrize("letters", WIDTHS)
-def test_paper_shows_whole_tables(opened: Tab, letters: str) -> None:
-    opened.screen(700, media="print")
-    set_in(opened, letters)
-    assert opened.ask("document.querySelector('.again').checkVisibility()") is False
-    assert opened.ask("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
-    assert opened.overflow() <= 0

@@ -38,18 +38,6 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_the_report_says_what_was_found(full: Path) -> None:
-    text = (full / "report.md").read_text()
-    assert "18 points, 6 failed" in text
-    assert (
-        "Means over 3 seeds, each ± half of its 95% confidence interval; of fewer than five numbers, the least" in text
-    )
-    assert "6 x failed: head=3 does not divide d\\_model=4" in text or "6 x failed: head=3 does not divide" in text
-    assert "| head | scale | variant | points |" in text
-    assert "title" not in text.split("## Results")[1].split("\n| :")[0]  # only the settings that differ have a column
-
-
-@pytest.mark.long
 def test_each_command_in_the_report_runs(full: Path, tmp_path: Path) -> None:
     text = (full / "report.md").read_text()
     commands = re.findall(r"`(python -m attn_exp [^`]*)`", text)
@@ -69,7 +57,6 @@ def test_points_that_disagree_with_a_printed_result_are_named_and_end_as_a_run_d
     assert "30 of 32 published results agree. 2 points disagree with a published result." in out
     again = "python -m attn_exp experiment=the_cat_sat mistake=weights_transposed seed=1"
     assert f"mistake=weights_transposed seed=1: 7 of 8 published results agree\n    {again}\n" in out
-    assert re.search(r"weights_transposed +matrix +2  14 of 16 ", out)
     page, text = ((the_sweep(tmp_path) / f"report.{form}").read_text() for form in ("html", "md"))
     assert f"<li>mistake=weights_transposed seed=1: 7 of 8 agree: <code>{again}</code></li>" in page
     assert f"mistake=weights_transposed seed=1: 7 of 8 agree: `{again}`" in text
@@ -143,4 +130,4 @@ def test_figures_only_draws_the_plots_that_it_names(tmp_path: Path) -> None:
 def test_a_wrong_output_stands_in_the_terminal_the_page_and_the_markdown(tmp_path: Path) -> None:
     out, _ = quickly(tmp_path, "-m", "mistake=none,no_scale", "seed=0,1", "variant=[matrix]", "sweep.engine=serial")
     for text in (out, *((the_sweep(tmp_path) / f"report.{form}").read_text() for form in ("html", "md"))):
-        assert "The output is wrong in 2 of 4 rows, by up to " in text
+        assert "The output is wrong in 2 of 4 rows (mistake=no_scale), by up to " in text

@@ -60,12 +60,3 @@ def test_what_cannot_be_decided_names_the_values(text: str) -> None:
 )  # fmt: skip
 def test_d_model_as_far_as_the_settings_tell(embeddings: dict[str, Any], size: int | None) -> None:
     assert find_d_model(embeddings) == size
-
-
-@pytest.mark.parametrize(
-    "text", ["not " * 4000 + "head", "(" * 90 + "head" + ")" * 90 + " + 1" * 4000, "-" * 3000 + "1"]
-)
-def test_what_is_nested_too_deeply_is_one_short_line(text: str) -> None:
-    with pytest.raises(UserError, match=r"nested more than 100 deep|not an expression") as refused:
-        parse_condition(text)
-    assert len(str(refused.value)) < 300

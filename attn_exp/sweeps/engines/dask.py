@@ -46,16 +46,11 @@ class OnDask:
 
     def ended(self, future: Any) -> Done | Died:
         job = self.jobs.pop(future)
-        if future.status == "finished":
-            try:
-                done: Done = future.result(timeout=SECONDS_TO_ANSWER)
-            except (TimeoutError, self.dask.CancelledError):
-                return Died(job, "its result was lost with its worker")
-            return done
-        error = future.exception() if future.status == "error" else None
-        if error is not None and not isinstance(error, self.dask.KilledWorker):
-            raise error
-        return Died(job, f"its worker was lost ({type(error).__name__ if error else future.status})")
+        try:
+            done: Done = future.result(timeout=SECONDS_TO_ANSWER)
+        except (TimeoutError, self.dask.CancelledError, self.dask.KilledWorker) as error:
+            return Died(job, f"its worker was lost ({type(error).__name__})")
+        return done
 
     def close(self) -> None:
         self.client.close()

@@ -50,12 +50,11 @@ class OnRay:
 
     def ended(self, reference: Any) -> Done | Died:
         job = self.jobs.pop(reference)
-        lost = (self.ray.exceptions.RaySystemError, self.ray.exceptions.RayError)
         try:
             done: Done = self.ray.get(reference)
         except self.ray.exceptions.RayTaskError:
             raise
-        except lost as error:
+        except self.ray.exceptions.RayError as error:
             return Died(job, f"its worker was lost ({type(error).__name__})")
         return done
 
