@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attn_exp.config.compose import composed, repeat_command, values
+from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
 from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAttentionError, worded
 from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
+from attn_exp.experiment.recipes import STAGES
 from attn_exp.machine import resolved
 from attn_exp.own_code import find_function, function_at_hand
-from attn_exp.runs import execution, recorded_code, store
+from attn_exp.runs import execution, provenance, store
 from attn_exp.runs.result import Result
 from attn_exp.runs.stored_arrays import (
     as_plain,
@@ -42,8 +45,6 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     Raises:
         UserError: the command line would refuse the settings; the message is the same.
     """
-    from attn_exp.config.compose import repeat_command, values  # noqa: PLC0415 - most imports need none
-
     input_arrays, projections = split_arrays(settings)
     plain = {key: value for key, value in settings.items() if key not in (*input_arrays, *projections)}
     all_words, folders = [*words_to_start(input_arrays), *as_words(words, plain)], folders_of(config_dir)
@@ -57,7 +58,8 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
     """Compute every combination of some values, as `-m` does, and return the results.
 
     `sweep("head=1,2", "seed=range(0,10)", variant=["matrix", "multi_head"])` is `python -m attn_exp -m head=1,2
-    'seed=range(0,10)' variant=[matrix,multi_head]`: it uses the same folder, and resumes a stopped sweep.
+    'seed=range(0,10)' variant=[matrix,multi_head]`: it uses the same folder, and resumes a stopped sweep. On macOS and
+    Windows, where workers import the script that calls it, the call belongs below `if __name__ == "__main__":`.
 
     Raises:
         UserError: the command line would refuse the settings; the folder cannot be written to; or
@@ -80,7 +82,7 @@ def load(folder: str | Path) -> Result | Swept:
 
         return swept.load(place)
     run = store.load(place)
-    own = tuple(recorded_code.files_of_members(run.about))
+    own = tuple(provenance.files_of_members(run.about))
     return Result(run.comparison, run.timings, Repeat(tuple(run.about["words"]), tuple(run.about["folders"]), own=own))
 
 
@@ -120,9 +122,7 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
     Raises:
         UserError: the numbers do not fit the run, or the settings are invalid.
     """
-    from attn_exp.config.compose import composed  # noqa: PLC0415 - most imports need none
-    from attn_exp.diagnosis.classroom import explain as explaining  # noqa: PLC0415
-    from attn_exp.experiment.recipes import STAGES  # noqa: PLC0415
+    from attn_exp.diagnosis.classroom import explain as explaining  # noqa: PLC0415 - a run needs none
 
     answers = {key: value for key, value in given.items() if key in STAGES}
     all_words = as_words(words, {key: value for key, value in given.items() if key not in STAGES})
@@ -163,8 +163,6 @@ def assert_attention(function: Any, *words: str, allow_not_verified: bool = Fals
 
 
 def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
-    from attn_exp.config.hydra_errors import check_hydra_words  # noqa: PLC0415 - most imports need none
-
     said = [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
     check_hydra_words(said)
     return said

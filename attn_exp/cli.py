@@ -7,14 +7,16 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attn_exp import patience, stopping
-from attn_exp.errors import UserError, brief, fault_line, is_fault, out_of_memory, printable, unknown
+from attn_exp import patience
+from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
+from attn_exp.own_code import split_files
 
 if TYPE_CHECKING:
     from attn_exp.config.schema import Config
@@ -31,7 +33,7 @@ LONGEST_MESSAGE = 280
 def main() -> None:
     """Run the command line and exit: 0 done, 2 a user's mistake, 128 + n after signal n; other errors are raised."""
     try:
-        signal.signal(signal.SIGTERM, stopping.stop)
+        signal.signal(signal.SIGTERM, patience.stop)
         if Path(sys.argv[0]).name == "__main__.py":
             sys.argv[0] = "python -m attn_exp"
         for stream in (sys.stdout, sys.stderr):
@@ -39,13 +41,13 @@ def main() -> None:
                 stream.reconfigure(errors="backslashreplace")
         os.environ.setdefault(*SHORT_SPIN)
         gc.disable()  # a run ends before cycles matter; collecting over all imports takes a tenth of its time
-        with patience.saying_where():
-            code = obey([decode_word(word) for word in sys.argv[1:]])
+        with patience.saying_so():
+            code = obey(sys.argv[1:])
         if not gc.isenabled():  # or the interpreter would collect over everything once more before it exits
             gc.freeze()
     except KeyboardInterrupt as stopped:
         print(patience.STOPPED, file=sys.stderr)
-        code = stopping.exit_code(stopped)
+        code = patience.exit_code(stopped)
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         print_nowhere()
         code = PIPE_CLOSED
@@ -65,22 +67,8 @@ def print_nowhere() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def decode_word(word: str) -> str:
-    """Decode a command-line word as UTF-8, whatever the locale: Python passes other bytes on as surrogates.
-
-    Raises:
-        UserError: bytes that are not UTF-8.
-    """
-    try:
-        return os.fsencode(word).decode()
-    except UnicodeError as error:
-        raise UserError(f"{printable(word)}: not UTF-8; or set PYTHONUTF8=1") from error
-
-
 def obey(words: Sequence[str]) -> int:
     """Run the command with the members of any `--with` files registered, and return the exit code."""
-    from attn_exp.own_code import split_files  # noqa: PLC0415 - `--version` needs none of it
-
     files, rest = split_files(words)
     if rest[:1] == ["check"]:  # `check` imports no user code into this process
         return obeyed([*rest, *(f"--with={file}" for file in files)])
@@ -88,40 +76,26 @@ def obey(words: Sequence[str]) -> int:
         return obeyed(rest)
 
 
-@contextmanager
-def members_known(files: Sequence[str]) -> Iterator[None]:
-    """Register the members of files for the block, and print the notes about them."""
-    if not files:
-        yield
-        return
-    from attn_exp import plugins  # noqa: PLC0415 - few name any
-    from attn_exp.own_code import error_line  # noqa: PLC0415
-
-    with plugins.members_known(files) as notes:
-        for note in notes:
-            print(f"attn_exp: {printable(note)}", file=sys.stderr)
-        try:
-            yield
-        except (UserError, OSError):
-            raise
-        except Exception as error:  # raised by a user's metric, figure or check, or by what they returned
-            said = fault_line(error) if is_fault(error) else error_line(error)
-            raise UserError(f"{', '.join(files)}: {said}") from error
+def members_known(files: Sequence[str]) -> AbstractContextManager[None]:
+    """Register the members of files for a block; most commands name none."""
+    return find("plugins:members_known")(files) if files else nullcontext()
 
 
-def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
+def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> Any:
     """Run `check` inside the subprocess that it started: the user's function is imported and called here."""
     gc.disable()
-    from attn_exp.diagnosis import command as diagnosis  # noqa: PLC0415 - no other command needs it
-    from attn_exp.own_code import split_files  # noqa: PLC0415
-
     files, rest = split_files(words)
     if files:
         tell({"doing": f"while {', '.join(files)} was imported"})
     with members_known(files):
-        reply = diagnosis.checked(rest, tell)
+        reply = find("diagnosis.command:checked")(rest, tell)
     gc.freeze()
     return reply
+
+
+def find(place: str) -> Any:
+    """Import `module:name` of this package: a command loads only what it needs."""
+    return resolve_name(f"attn_exp.{place}")
 
 
 def obeyed(words: Sequence[str]) -> int:
@@ -129,18 +103,15 @@ def obeyed(words: Sequence[str]) -> int:
     if words and words[0] in COMMANDS:
         return command(COMMANDS[words[0]], words)
     if words and not set(words[0]) & set("=~-+"):
-        if words[0] in COMMANDS_ELSEWHERE:
-            raise UserError(f"unknown command {words[0]!r}; did you mean {COMMANDS_ELSEWHERE[words[0]]}?")
         raise UserError(f"{unknown(words[0], list(COMMANDS), 'command')}; settings are written key=value")
     return say(f"attn-exp {version()}") if "--version" in words else answer(words)
 
 
 def version() -> str:
     """Return the version number, or say that this is a checkout that is not installed."""
-    from importlib import metadata  # noqa: PLC0415 - nothing else needs it
-
+    metadata = import_module("importlib.metadata")
     try:
-        return metadata.version("attn-exp")
+        return str(metadata.version("attn-exp"))
     except metadata.PackageNotFoundError:
         return "from a checkout that is not installed"
 
@@ -153,13 +124,14 @@ def answer(words: Sequence[str]) -> int:
         case command_line.Once(config, repeat):
             return execute(config, repeat)
         case command_line.Many(words, folders):
-            return execute_many(words, folders)
+            gc.enable()
+            os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # the workers already use all cores
+            outcome = find("sweeps.sweep:sweep")(words, folders)
+            say(outcome.text)
+            return int(outcome.code)
         case command_line.Help(folders):
-            say(
-                command_line.page(
-                    folders, members(), [f"{command.usage}\n      {command.meaning}" for command in COMMANDS.values()]
-                )
-            )
+            usages = [f"{command.usage}\n      {command.meaning}" for command in COMMANDS.values()]
+            say(find("config.command_line:page")(folders, members(), usages))
         case command_line.Said(text):
             say(text)
     return DONE
@@ -167,48 +139,31 @@ def answer(words: Sequence[str]) -> int:
 
 def execute(config: Config, repeat: Repeat) -> int:
     """Run one configuration, print the results, and return 1 if `strict` is set and a published figure disagrees."""
-    from attn_exp.problem.left_to_model import started  # noqa: PLC0415 - `--help` and `--cfg` need none of it
-
-    with started(config.model.text) as under_way:
-        from attn_exp.runs import execution  # noqa: PLC0415 - as above
-
-        outcome = execution.run(config, repeat, under_way)
+    with find("problem.left_to_model:started")(config.model.text) as under_way:
+        outcome = find("runs.execution:run")(config, repeat, under_way)
     say(outcome.text)
     return FAILED if config.strict and not outcome.agrees else DONE
 
 
-def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
-    """Run the sweep that the words describe, print its results, and return its exit code."""
-    gc.enable()
-    os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # the workers already use all cores
-    from attn_exp.sweeps.sweep import sweep  # noqa: PLC0415 - after the BLAS variables are set; a run needs none of it
-
-    outcome = sweep(words, folders)
-    if outcome.text:
-        say(outcome.text)
-    return outcome.code
-
-
 def members() -> Mapping[str, Sequence[str]]:
     """Return the choices of the settings whose options are Python code of the project."""
-    from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415 - `--help` alone asks
-    from attn_exp.problem import generators  # noqa: PLC0415
-    from attn_exp.rules import names  # noqa: PLC0415
-    from attn_exp.sweeps import engines  # noqa: PLC0415
-
-    conventions = tuple(name for name in library_conventions.CONVENTIONS if name != "none")
-    chosen = {"normalizer": names("normalizer"), "convention": conventions, "check": checks.NAMES}
-    return chosen | {"engine": engines.NAMES, "generator": tuple(generators.GENERATORS)}
+    return {
+        "normalizer": find("rules:names")("normalizer"),
+        "convention": [name for name in find("experiment.library_conventions:CONVENTIONS") if name != "none"],
+        "check": find("experiment.checks:NAMES"),
+        "engine": find("sweeps.engines:NAMES"),
+        "generator": tuple(find("problem.generators:GENERATORS")),
+    }
 
 
 def say(text: str) -> int:
-    """Print a text, escaping characters that the terminal cannot show.
+    """Print a text, if there is one, escaping characters that the terminal cannot show.
 
     Raises:
         UserError: it cannot be written, as on a full disk.
     """
     try:
-        print(printable(text), flush=True)
+        print(printable(text), end="\n" if text else "", flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -242,10 +197,9 @@ def command(named: Command, words: Sequence[str]) -> int:
         return say(f"attn-exp {named.usage}\n  {named.meaning}")
     if not named.least <= len(rest) <= named.most:
         raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {named.usage}")
-    reply = resolve_name(f"attn_exp.{named.place}")(rest)
+    reply = find(named.place)(rest)
     text, ended = reply if isinstance(reply, tuple) else (reply, DONE)
-    if text:
-        say(text)
+    say(text)
     return int(not ended) if isinstance(ended, bool) else ended
 
 
@@ -265,7 +219,7 @@ COMMANDS = {
         "config.new:write", 1, 3, "new [DIR/]NAME [--config-dir DIR]", "a YAML of your own numbers, ready to edit"
     ),
     "open": Command(
-        "runs.reader:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"
+        "runs.folders:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"
     ),
     "report": Command(
         "sweeps.rerun:render_again", 1, 10, "report DIR [report.depth=reading] [figures.only=weights]",
@@ -305,6 +259,3 @@ COMMANDS = {
     ),
 }  # fmt: skip
 """The subcommands of `attn-exp`. A new one is a function in its room, and an entry here."""
-
-COMMANDS_ELSEWHERE = {"list": "runs", "ls": "runs", "show": "open", "diff": "compare", "sweep": "-m"}
-"""Names that other programs use for a command, and the name here."""

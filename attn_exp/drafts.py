@@ -11,15 +11,13 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attn_exp import machine, system
 
-DRAFT = re.compile(r"\..+-attn-exp-draft-[0-9a-f]{16}", re.DOTALL)
-LONGEST = 150
-"""Bytes of the target's name that its draft's name repeats, to stay within the system's limit."""
+DRAFT = re.compile(r"\.attn-exp-draft-[0-9a-f]{16}")
 OLD = 24 * 3600.0
 """Seconds without a write after which a draft is considered abandoned."""
 
@@ -41,6 +39,13 @@ def write_text(path: Path, text: str, *, sync: bool = False) -> None:
 def as_bytes(text: str) -> bytes:
     """Encode a text as UTF-8, escaping unpaired surrogates."""
     return text.encode("utf-8", "backslashreplace")
+
+
+def fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files into a draft folder, each under its name, such as `page.html` or `figures/weights.svg`."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(as_bytes(content) if isinstance(content, str) else content)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes], *, sync: bool = False, new: bool = False) -> None:
@@ -88,7 +93,9 @@ def new_folder(place: Path) -> Iterator[Path]:
         OSError: the folder cannot be written to, or the disk is full.
     """
     check_free(place)
-    with parents_made(place), undone_unless_named(place) as draft:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    sweep_up(place.parent)
+    with undone_unless_named(place) as draft:
         draft.mkdir()
         yield draft
         check_free(place)  # some systems let a rename replace an empty folder
@@ -123,25 +130,9 @@ def more_files(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def parents_made(place: Path) -> Iterator[None]:
-    """Create the parents of a path; if the block fails, remove those that were created and are still empty."""
-    missing = [folder for folder in place.parents if not folder.exists()]
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        sweep_up(place.parent)
-        yield
-    except BaseException:
-        with suppress(OSError):
-            for folder in missing:
-                folder.rmdir()  # which fails unless it is empty
-        raise
-
-
-@contextmanager
 def undone_unless_named(place: Path) -> Iterator[Path]:
     """Yield the hidden name of a draft next to `place`; if the block fails, remove the draft."""
-    name = os.fsencode(place.name.lstrip("."))[:LONGEST].decode("utf-8", "ignore") or "draft"
-    draft = place.with_name(f".{name}-attn-exp-draft-{os.urandom(8).hex()}")
+    draft = place.with_name(f".attn-exp-draft-{os.urandom(8).hex()}")
     try:
         yield draft
     except BaseException:

@@ -11,6 +11,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -22,20 +23,17 @@ from types import ModuleType
 from typing import Any
 
 from attn_exp import machine
-from attn_exp.errors import (
-    FaultError,
-    OwnCodeError,
-    UserError,
-    fault_line,
-    is_fault,
-    unknown,
-    words_of_error,
-)
-from attn_exp.own_imports import add_to_path, choose_keras_backend, nodes_of, package_of, run_file, run_packages
+from attn_exp.errors import FaultError, OwnCodeError, UserError, fault_line, is_fault, unknown, words_of_error
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
 BETWEEN = re.compile(r"""[\[\]{},'"=]""")
 THIS_PACKAGE = __name__.partition(".")[0]
+MOST_CODE = 4 * 2**20
+"""Size limit of a file that is searched for imports."""
+MOST_ABOVE = 6
+"""Number of parent folders that are searched for what a file imports."""
+TOPS = (".git", "pyproject.toml", "setup.py")
+"""Files that mark the top of a project; folders above do not belong to it."""
 OPTION = "--with"
 AGAINST = "--against"
 """The option before the name of another implementation to compare the function with."""
@@ -176,11 +174,10 @@ def fingerprint(file: str | Path) -> str:
     """
     try:
         first = Path(file).resolve()
-        helpers = files_imported_beside(first)
-        hashes = {path: hashlib.sha256(machine.read(path)).hexdigest() for path in (first, *helpers)}
+        hashes = {path: hashlib.sha256(machine.read(path)).hexdigest() for path in files_of_code(first)}
     except (OSError, ValueError):
         return ""
-    if not helpers:
+    if len(hashes) == 1:
         return hashes[first]
     lines = (f"{digest}  {path.relative_to(first.parent).as_posix()}\n" for path, digest in hashes.items())
     return hashlib.sha256("".join(lines).encode()).hexdigest()
@@ -192,24 +189,19 @@ def fingerprint_of_function(name: Any) -> str:
     return fingerprint(place) if place.endswith(".py") else ""
 
 
-def files_imported_beside(first: Path) -> list[Path]:
-    """Return the files in the same folder, and in packages there, that a file imports directly or indirectly, sorted.
+def files_of_code(first: Path) -> list[Path]:
+    """Return a file, and the files beside it or in packages there that it imports directly or indirectly, sorted.
 
-    This package is left out, although a checkout may contain it.
+    This package is left out, although a checkout may contain it; so are installed packages beside an installed file.
     """
-    import sysconfig  # noqa: PLC0415 - most runs have no code of the user's own
-
-    home, found, waiting, seen = first.parent, {first}, [first], {THIS_PACKAGE}
-    if home in {Path(place).resolve() for place in sysconfig.get_paths().values()}:
-        return []  # installed packages in the same folder are not its helpers
-    while waiting:
-        roots = {name.partition(".")[0] for name in names_imported(waiting.pop())} - seen
-        seen |= roots
-        paths = {path for root in roots for path in ((home / f"{root}.py"), *(home / root).rglob("*.py"))}
-        new = {path.resolve() for path in paths if path.is_file()} - found
+    home, found, waiting = first.parent, {first}, [first]
+    while waiting and home.name not in ("site-packages", "dist-packages"):
+        roots = {name.partition(".")[0] for name in names_imported(waiting.pop())} - {THIS_PACKAGE}
+        paths = {path for root in roots for path in (home / f"{root}.py", *(home / root).rglob("*.py"))}
+        new = {path for path in paths if path.is_file() and path.resolve().is_relative_to(home)} - found
         found |= new
-        waiting += [path for path in new if path.is_relative_to(home)]
-    return sorted(path for path in found - {first} if path.is_relative_to(home))
+        waiting += new
+    return [first, *sorted(found - {first})]
 
 
 def names_imported(path: Path) -> Iterator[str]:
@@ -219,6 +211,14 @@ def names_imported(path: Path) -> Iterator[str]:
             yield node.module
         elif isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.level == 1):
             yield from (alias.name for alias in node.names)
+
+
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Return the syntax nodes of a Python file; empty if it cannot be parsed."""
+    try:
+        return [*ast.walk(ast.parse(machine.read(path, MOST_CODE)))]
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
 
 
 @dataclass(frozen=True)
@@ -254,16 +254,9 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
                 known = [word for word in vars(module) if not word.startswith("_") and callable(vars(module)[word])]
                 raise UserError(unknown(name, known[:12], f"function of {place}"))
             function = method_of(function, part)
-    if not callable(function) and not has_methods(function):
+    if not callable(function) and type(function).__module__.partition(".")[0] in NO_HOMES:
         raise UserError(f"{target} is a {type(function).__name__}; expected a function")
     return function_from(function, name, file)
-
-
-def has_methods(one: Any) -> bool:
-    """Return whether something is an instance of a user's class with public methods, one of which may be attention."""
-    home = type(one).__module__.partition(".")[0]
-    methods = (name for name, value in vars(type(one)).items() if callable(value) and not name.startswith("_"))
-    return home not in NO_HOMES and any(methods)
 
 
 NO_HOMES = ("builtins", "types", "numpy", "torch", "jax", "jaxlib", "keras")
@@ -272,8 +265,6 @@ NO_HOMES = ("builtins", "types", "numpy", "torch", "jax", "jaxlib", "keras")
 
 def method_of(owner: Any, name: str) -> Any:
     """Return an attribute; for a method of a class, the bound method if the class takes no arguments."""
-    import inspect  # noqa: PLC0415 - few names have several parts
-
     if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name, None)):
         with suppress(Exception):
             return getattr(owner(), name)
@@ -281,19 +272,24 @@ def method_of(owner: Any, name: str) -> Any:
 
 
 @contextmanager
-def unreadable(name: str) -> Iterator[None]:
-    """Turn an error while reading a user's object into one line: any attribute may run code.
+def unreadable(place: str, verb: str = "read") -> Iterator[None]:
+    """Report in one line what goes wrong while user code is imported or read: any attribute may run code.
 
     Raises:
-        UserError: the block raised an error.
+        UserError: it raised an error; an OwnCodeError if it tried to end the process.
+        FaultError: an error of our own.
     """
     try:
         with held():
             yield
     except UserError:
         raise
+    except LeftError as error:
+        raise OwnCodeError(f"{place} {error}, as it was {verb}") from error
     except Exception as error:
-        raise UserError(f"{name} cannot be read: {error_line(error)}") from error
+        if is_fault(error):
+            raise FaultError(fault_line(error)) from error
+        raise UserError(f"{place} cannot be {verb}: {error_line(error)}") from error
 
 
 def function_at_hand(function: Any) -> OwnFunction:
@@ -329,7 +325,8 @@ def module_of_functions(place: str) -> ModuleType:
     if os.path.isfile(place) or not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
     add_to_path(Path.cwd())
-    with report_import_errors(place):
+    with unreadable(place, "imported"):
+        choose_keras_backend(place)
         return importlib.import_module(place)
 
 
@@ -362,32 +359,13 @@ def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> Mod
     vars(module)[OWN] = True
     before = sys.modules.get(name)
     add_to_path(place.resolve().parents[len(packages)] if packages else place.resolve().parent, first=not packages)
-    with report_import_errors(str(path)):
+    with unreadable(str(path), "imported"):
+        choose_keras_backend(str(path))
         run_packages(place, packages)
         if packages or before is None or hasattr(before, OWN):
             sys.modules[name] = module  # `inspect` and annotations are resolved through it
         run_file(module, place)
     return module
-
-
-@contextmanager
-def report_import_errors(place: str) -> Iterator[None]:
-    """Report in one line what goes wrong while the block imports user code.
-
-    Raises:
-        UserError: it cannot be imported; an OwnCodeError if it tried to end the process.
-        FaultError: an error of our own.
-    """
-    try:
-        with held():
-            choose_keras_backend(place)
-            yield
-    except LeftError as error:
-        raise OwnCodeError(f"{place} {error}, as it was imported") from error
-    except Exception as error:
-        if is_fault(error):
-            raise FaultError(fault_line(error)) from error
-        raise UserError(f"{place} cannot be imported: {error_line(error)}") from error
 
 
 def error_line(error: BaseException) -> str:
@@ -399,3 +377,71 @@ def error_line(error: BaseException) -> str:
         lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in lines[1:]]
         lines = [line for line in lines if line]
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__
+
+
+def package_of(path: Path) -> tuple[str, ...]:
+    """Return the names of the packages that contain a file, outermost first; empty if it needs none."""
+    levels = max((node.level for node in nodes_of(path) if isinstance(node, ast.ImportFrom)), default=0)
+    names, folder = list[str](), path.resolve().parent
+    while levels and folder.name and (len(names) < levels or (folder / "__init__.py").is_file()):
+        names.insert(0, folder.name.replace(".", "_"))
+        folder = folder.parent
+    return tuple(names)
+
+
+def run_packages(path: Path, names: tuple[str, ...]) -> None:
+    """Import the packages that contain a file; what their `__init__` lacks may not be needed."""
+    for depth in range(1, len(names) + 1):
+        folder, package = path.resolve().parents[len(names) - depth], ".".join(names[:depth])
+        if str(folder) not in getattr(sys.modules.get(package), "__path__", ()):
+            init = folder / "__init__.py"
+            spec = importlib.util.spec_from_file_location(package, init, submodule_search_locations=[str(folder)])
+            assert spec is not None and spec.loader is not None  # every file that ends in .py has one
+            sys.modules[package] = module = importlib.util.module_from_spec(spec)
+            with suppress(Exception):
+                spec.loader.exec_module(module)
+
+
+def run_file(module: ModuleType, path: Path) -> None:
+    """Run a module's file, and again after each missing import that is found in its project."""
+    assert module.__spec__ is not None and module.__spec__.loader is not None
+    try:
+        module.__spec__.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        if not error.name or not find_above(path, error.name.partition(".")[0]):
+            raise
+        run_file(module, path)
+
+
+def find_above(path: Path, root: str) -> bool:
+    """Make a module importable from the nearest folder above a file that contains it; return whether one does."""
+    for folder in path.resolve().parents[:MOST_ABOVE]:
+        found = [(folder / root).glob("*.py"), (folder / root).glob("*/*.py"), folder.glob(f"{root}.py")]
+        if any(map(any, found)) and add_to_path(folder):
+            return True
+        if any((folder / top).exists() for top in TOPS):
+            break
+    return False
+
+
+def add_to_path(folder: Path, first: bool = False) -> bool:
+    """Add a folder to `sys.path`, as the last or the first; return whether it was new."""
+    if str(folder) in sys.path:
+        return False
+    sys.path.insert(0 if first else len(sys.path), str(folder))
+    return True
+
+
+def choose_keras_backend(place: str) -> None:
+    """Let a file use Keras without TensorFlow, its default, unless the user or the file chooses a backend.
+
+    PyTorch comes first, since JAX traces anew for each size, unless the file itself imports JAX.
+    """
+    nodes = nodes_of(Path(place))
+    is_chosen = any(isinstance(node, ast.Constant) and node.value == "KERAS_BACKEND" for node in nodes)
+    if is_chosen or "KERAS_BACKEND" in os.environ or importlib.util.find_spec("tensorflow") is not None:
+        return
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    others = sorted(("torch", "jax"), key=lambda name: name == "torch" and "jax" in names)
+    if found := next((name for name in others if importlib.util.find_spec(name) is not None), ""):
+        os.environ["KERAS_BACKEND"] = found

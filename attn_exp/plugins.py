@@ -20,11 +20,11 @@ from typing import Any, TypeVar, get_type_hints
 from attn_exp import machine, registry
 from attn_exp.config import fields as reader
 from attn_exp.config.choices import yaml_choices
-from attn_exp.errors import OwnCodeError, UserError, first_line
+from attn_exp.errors import OwnCodeError, UserError, fault_line, first_line, is_fault, printable
 from attn_exp.experiment import metrics
 from attn_exp.experiment.metrics.metric import NotFormedError
 from attn_exp.forms.trace import Trace
-from attn_exp.own_code import MEMBERS, fingerprint, held, module_of_members
+from attn_exp.own_code import MEMBERS, error_line, fingerprint, held, module_of_members
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
 from attn_exp.rules.from_outside import difference, guarded, hold_methods, nothing, weights_misfit
@@ -87,17 +87,24 @@ EXPECTED = ", ".join(kind.constant or f"a subclass of {kind.name.capitalize()}" 
 
 
 @contextmanager
-def members_known(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Register the members of these files for the block, and yield the notes about them.
+def members_known(files: Sequence[str]) -> Iterator[None]:
+    """Register the members of these files for the block, and print notes about them to stderr.
 
     Raises:
         UserError: a file that is not there, cannot be imported or brings no member, a name that is taken, or a member
-            that does not meet its contract or give its example.
+            that does not meet its contract or give its example, or that raises an error in the block.
     """
     modules, path = set(sys.modules), list(sys.path)
     with registry.kept():
         try:
-            yield tuple(note for file in files for note in add_file(file))
+            for note in (note for file in files for note in add_file(file)):
+                print(f"attn_exp: {printable(note)}", file=sys.stderr)
+            yield
+        except (UserError, OSError):
+            raise
+        except Exception as error:  # raised by a user's metric, figure or check, or by what they returned
+            said = fault_line(error) if is_fault(error) else error_line(error)
+            raise UserError(f"{', '.join(files)}: {said}") from error
         finally:
             sys.path[:] = path
             for name in set(sys.modules) - modules:
@@ -139,15 +146,10 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
         given = getattr(member, "__name__", "") if is_named else f"a {type(member).__name__}"
         raise UserError(f"{given} is no member; expected {EXPECTED}, or a file of them")
     value: Any = member
-    if kind.name == "metric" and name:
-        value = value._replace(name=name)
-    if kind.name in ("metric", "normalizer"):
-        name = name or value.name
-    elif kind.constant and not name:
+    own = value.name if kind.name in ("metric", "normalizer") else "" if kind.constant else snake(value.__name__)
+    if not (name := name or own):
         raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
-    name = name or snake(value.__name__)
-    check_member(kind, name, value, example)
-    value = held_to_contract(kind, name, value)
+    value = held_to_contract(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)
     file = getattr(sys.modules.get(kind.home(value)[0]), "__file__", None)
     origin = Origin("", str(file), fingerprint(file)) if file and Path(file).is_file() else Origin()
     registry.add(kind.package, name, value, origin)
@@ -179,8 +181,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
         names = names_of(kind, stem, own, given, alone=[other for other, _, _ in members].count(kind) == 1)
         drawn_by_name = examples if isinstance(examples, Mapping) else dict.fromkeys(names, examples)
         example = next(filter(None, map(drawn_by_name.get, (own, *names))), None)
-        check_member(kind, names[0], given, example)
-        value = held_to_contract(kind, names[0], given)
+        value = held_to_contract(kind, names[0], given, example)
         if example is None and kind.drawn:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference asks the same rule, so nothing checks it")
         checked.append((kind, names, value))
@@ -269,15 +270,18 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> None:
         check_example(kind, name, value, example)
 
 
-def held_to_contract(kind: Kind, name: str, value: Any) -> Any:
-    """Wrap a member so that an error or an invalid result is reported in one line wherever it is called."""
+def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
+    """Check a member, and wrap it so that an error or an invalid result is reported in one line wherever it is called.
+
+    Raises:
+        UserError: as `check_member`.
+    """
+    check_member(kind, name, value, example)
     if kind.one_of:
         if inspect.isclass(value):
             hold_methods(value, name, kind.name)
         return value
     function = getattr(value, kind.function)
-    if not callable(function):
-        return value
     misfit, error = {"normalizer": (weights_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
         kind.name, (nothing, UserError)
     )

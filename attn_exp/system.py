@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)
@@ -71,8 +72,7 @@ def make_link(place: Path, target: str) -> None:
     try:
         place.symlink_to(target, target_is_directory=True)
     except (OSError, NotImplementedError):
-        with open(place, "xb") as file:
-            file.write(f"{Path(target).as_posix()}\n".encode())
+        place.write_bytes(f"{Path(target).as_posix()}\n".encode())
 
 
 @contextmanager
@@ -113,31 +113,15 @@ def read_holder(path: Path) -> str | None:
 
 
 def start_worker(serve: Callable[..., None], *arguments: Any) -> Any:
-    """Start a worker process that calls `serve`, and return it.
-
-    Linux forks, which takes milliseconds and is not safe elsewhere. A spawned process would first run the user's main
-    program again, and with it whatever that starts; our workers need nothing of it.
-    """
-    import multiprocessing  # noqa: PLC0415 - a run starts none
-
-    can_fork = sys.platform == "linux"
-    context = multiprocessing.get_context("fork" if can_fork else "spawn")
+    """Start a worker process that calls `serve`, and return it; Linux forks, which is fast and not safe elsewhere."""
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     process = context.Process(target=serve, args=arguments, daemon=True)  # type: ignore[attr-defined] # as both have it
-    program = sys.modules["__main__"]
-    try:
-        if not can_fork:
-            sys.modules["__main__"] = ModuleType("__main__")
-        process.start()
-    finally:
-        sys.modules["__main__"] = program
+    process.start()
     return process
 
 
 def serve_parent() -> None:
     """Ignore Ctrl-C in a worker, leaving it to the parent, and exit when the parent ends, however it ends."""
-    import multiprocessing  # noqa: PLC0415 - only workers need these
-    import threading  # noqa: PLC0415
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent: Any = multiprocessing.parent_process()

@@ -38,7 +38,7 @@ from typing import Any
 
 from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.mistakes import CATALOGUE
-from attn_exp.own_imports import choose_keras_backend
+from attn_exp.own_code import choose_keras_backend
 
 LIMIT = 60.0
 """Seconds that one check may take."""

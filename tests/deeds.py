@@ -5,11 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from attn_exp.errors import UserError
@@ -33,17 +31,6 @@ def refuses() -> None:
     raise UserError("such words are refused")
 
 
-def leaves_a_process() -> None:
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-
-
-def opens_small_numbers() -> None:
-    """Read what is open under small numbers, as code does that gets a size where it wants a path."""
-    for number in range(3, 30):
-        with suppress(OSError), open(number, "rb", closefd=False) as file:
-            file.read()
-
-
 DEEDS: dict[str, Callable[[], Any]] = {
     "": lambda: "an answer",
     "exit": lambda: os._exit(3),
@@ -54,10 +41,7 @@ DEEDS: dict[str, Callable[[], Any]] = {
     "hold on": lambda: re.match(r"(a+)+$", "a" * 60 + "b"),  # one call, which no other thread can interrupt
     "refuse": refuses,
     "print": prints,
-    "close": lambda: os.closerange(0, 3),
-    "open numbers": opens_small_numbers,
     "unwritten": object,
-    "leave a process": leaves_a_process,
 }
 
 

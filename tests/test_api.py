@@ -19,7 +19,6 @@ from attn_exp import Result, UserError, cli, run
 from attn_exp.runs import store
 from tests import ROOT
 from tests.compose import comparison
-from tests.runs.test_index import HOSTILE
 
 CALLS: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
     ((), {}, ""),
@@ -129,12 +128,6 @@ def test_frames_and_arrays(result: Result) -> None:
             result.array(wrong, "nothing")
 
 
-def test_figures_show_themselves(result: Result) -> None:
-    assert result.figure("distances")._repr_svg_().lstrip().startswith("<?xml")
-    with pytest.raises(UserError, match="unknown figure 'weight'; did you mean weights"):
-        result.figure("weight")
-
-
 def test_nothing_is_written_until_it_is_saved(result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run("report=none")
@@ -191,13 +184,6 @@ def test_a_notebook_shows_the_table_the_sentence_and_every_weight(result: Result
     for weight in result.array("multi_head", "weights").ravel():
         assert weight < 1e-3 or f"{weight:.4f}" in shown.texts
     assert "multi_head, head 2" in shown.texts
-
-
-def test_hostile_tokens_do_no_harm() -> None:
-    harmless = read(run(vectors=np.eye(12)[: len(HOSTILE)], tokens=["a"] * len(HOSTILE))._repr_html_())
-    hostile = read(run(vectors=np.eye(12)[: len(HOSTILE)], tokens=HOSTILE)._repr_html_())
-    assert hostile.tags == harmless.tags
-    assert max(map(len, hostile.texts)) < 400
 
 
 @pytest.mark.long

@@ -64,7 +64,3 @@ def test_a_generation_is_known_by_family_and_model(vendor: str, family: int, mod
     text = f"vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: AMD EPYC\n"
     assert processor.generation(text) == expected
     assert processor.generation("processor\t: 0\n") == ""
-
-
-def test_the_processor_is_described_with_its_tiles() -> None:
-    assert "second-level cache" in processor.described() and "keys" in processor.described()

@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks import world
 from tests import ROOT
-from tools import world as page
 
 RIGHT = """
 import numpy as np
@@ -99,35 +98,3 @@ def test_a_folder_is_asked_file_by_file(tmp_path: Path) -> None:
     assert grades == {"001": world.RIGHT, "002": world.FULL, "003": world.OPEN, "004": world.UNCALLED}
     assert "3 bugs" in measured.stdout, measured.stderr
     assert world.chosen("right/004_odd.py", "even") and not world.chosen("right/004_odd.py", "odd")
-
-
-def test_a_row_of_the_page_says_what_was_measured_where_that_is_right_and_else_what_was_read() -> None:
-    row = {
-        "source": "karpathy/nanoGPT model.py commit 3adf61e154c3fe3fca428ad6bc3818b27a3b8291 licence MIT",
-        "name": "CausalSelfAttention", "what_is_true": "causal; packed; rows without keys: uniform | dropout 0",
-    }  # fmt: skip
-    verdict = {"right_under": "mask=causal", "findings": [{"rung": "accuracy", "said": "it answers in float32"}]}
-    made = page.cells(row, {"grade": page.RIGHT, "verdict": verdict})
-    assert made[0] == "karpathy/nanoGPT `model.py` at 3adf61e154"
-    assert made[2:6] == ("as it stands", "attention under `mask=causal`", "the mean of all values", "float32")
-    other = page.cells(row, {"grade": world.ALARM, "verdict": verdict})
-    assert other[2:6] == ("as it stands", "-", "the mean of all values", "-")
-    assert page.cells(row, {"grade": world.UNCALLED})[2] == "not as it stands"
-    own = "attention of the queries, keys and values that it makes of x in a way of its own"
-    inside = {"computes": f"{own}, with convention=torch_mha: True hides", "right_under": "convention=torch_mha"}
-    assert page.computes(inside) == f"{own} under `convention=torch_mha`"
-    assert page.computes({"computes": "attention as it was asked for"}) == "attention"
-    assert page.plain(row["what_is_true"]).endswith("uniform \\| dropout 0")
-    assert page.origin("keras keras/src/layers/attention.py commit pip keras 3.15.1 licence MIT") == (
-        "keras 3.15.1 `keras/src/layers/attention.py`"
-    )
-    assert page.origin("search result of an index that names no repository") == ""
-
-
-def test_a_row_is_known_by_its_place_and_not_by_its_commit() -> None:
-    name = "`Attention`"
-    older, newer = (page.whose([f"openai/CLIP `model.py` at {commit}", name]) for commit in ("d05afc436d", "a9b1bf5"))
-    assert older == newer != page.whose(["openai/CLIP `old.py` at d05afc436d", name])
-    assert page.whose(["keras 3.14.0 `keras/src/a.py`", name]) == page.whose(["keras 3.15.1 `keras/src/a.py`", name])
-    assert page.whose(["keras `keras/src/a.py`", name]) == page.whose(["keras 3.15.1 `keras/src/a.py`", name])
-    assert page.whose(["keras 3.15.1 `keras/src/a.py`", name]) != page.whose(["keras 3.15.1 `keras/src/a.py`", "`B`"])

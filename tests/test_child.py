@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp.child import Child, NoAnswerError
 from attn_exp.errors import FaultError, UserError
+from attn_exp.processes import Child, NoAnswerError
 from tests import ROOT, deeds
 
 pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
@@ -65,7 +65,7 @@ def test_a_refusal_is_a_refusal_here() -> None:
 
 def test_an_error_of_ours_there_is_one_here_and_says_its_place() -> None:
     with Child(BEHAVE) as child:
-        said = r"an error of attn_exp itself: KeyError: 'no such deed', attn_exp/child\.py line \d+"
+        said = r"an error of attn_exp itself: KeyError: 'no such deed', attn_exp/processes\.py line \d+"
         with pytest.raises(FaultError, match=said):
             child.ask("no such deed", 20)
         with pytest.raises(FaultError, match="TypeError: Object of type object is not JSON"):
@@ -86,21 +86,9 @@ def test_what_is_printed_there_is_no_answer_and_goes_to_stderr(capfd: pytest.Cap
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    "argument",
-    ["close", pytest.param("open numbers", marks=POSIX), "leave a process"],
-)
-def test_odd_deeds_hinder_no_answer(argument: str) -> None:
-    start = time.monotonic()
-    with Child(BEHAVE, quiet=True) as child:
-        assert not child.ask(argument, 20)
-        assert child.ask("", 20) == "an answer"
-    assert time.monotonic() - start < 300  # and not the 600 seconds that it sleeps
-
-
 PARENT = """
 import json, os, signal, sys
-from attn_exp.child import Child
+from attn_exp.processes import Child
 child = Child("tests.deeds:behave")
 child.ask("", 20)
 print(json.dumps(child.process.pid), flush=True)

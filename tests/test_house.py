@@ -17,8 +17,7 @@ from tests import ROOT
 PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
-    "errors", "arrays", "system", "machine", "parsing", "stopping", "patience", "drafts", "workers",
-    "registry", "own_imports", "own_code", "child",
+    "errors", "arrays", "system", "machine", "patience", "drafts", "registry", "own_code", "processes",
     "config",
     "rules",
     "forms",
@@ -122,7 +121,7 @@ OPENERS = {
     "machine.py": "the one place that opens files for reading: regular ones alone, up to a limit",
     "system.py": "new files, locks, and what is copied without following a link",
     "drafts.py": "new files",
-    "child.py": "the pipes of a process of its own",
+    "processes.py": "the pipes of a process of its own",
     "cli.py": "the place where nothing goes",
     "report/inline.py": "templates of this package",
     "runs/provenance.py": "what the system says of the processor",
@@ -134,8 +133,8 @@ OPENERS = {
 `machine.read` and `machine.read_text`, and by those who ask these."""
 
 READERS = {
-    "json": ("parsing.py",),
-    "csv": ("parsing.py",),
+    "json": ("machine.py",),
+    "csv": ("machine.py",),
     "zipfile": ("problem/files/numpy_files.py",),
     "yaml": ("config/loader.py",),
     "numpy": (),
@@ -251,90 +250,3 @@ def test_runs_that_need_them_load_them_so_the_test_above_can_fail(tmp_path: Path
     assert {"matplotlib", "jinja2", "attn_exp.report.documents"} <= drawn
     assert {"matplotlib", "jinja2"} <= versions(tmp_path).keys()
     assert "attn_exp.mistakes" in loaded("report=none", "mistake=no_scale", folder=tmp_path)
-
-
-SYSTEMS_OWN = {
-    *("fcntl", "msvcrt", "termios", "tty", "pty", "pwd", "grp", "resource", "winreg", "_winapi", "syslog", "sqlite3"),
-    *(
-        "pread",
-        "pwrite",
-        "preadv",
-        "pwritev",
-        "sendfile",
-        "fdatasync",
-        "sysconf",
-        "fork",
-        "forkpty",
-        "register_at_fork",
-    ),
-    *("getuid", "geteuid", "getgid", "getegid", "killpg", "setsid", "getpgid", "nice", "mkfifo", "getppid", "chown"),
-    *("get_context", "set_start_method", "symlink", "symlink_to", "link", "hardlink_to", "prctl", "windll", "uname"),
-    *("rename", "replace", "platform", "kill", "alarm", "setitimer", "statvfs", "posix_spawn", "preexec_fn"),
-}
-"""What not every system has, or has otherwise: modules, and attributes of modules."""
-
-ALLOWED = {
-    "runs/provenance.py": {"platform"},  # the module that names the processor
-    "experiment/memory.py": {"sysconf"},  # how much memory there is, where /proc does not say
-}
-
-
-def asked_of_the_system(path: Path) -> set[str]:
-    """Return what a file names that not every system has: modules, and what stands behind `os.`, `signal.` and such."""
-    found = {name.partition(".")[0] for name in imported(path)}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        match node:
-            case ast.Attribute(
-                value=ast.Name(id="os" | "sys" | "signal" | "multiprocessing" | "ctypes" as home), attr=name
-            ):
-                found |= {name} if home != "sys" or name == "platform" else set()
-            case ast.Attribute(attr="symlink_to" | "hardlink_to" | "get_context" as name):
-                found.add(name)
-            case ast.Call(func=ast.Attribute(value=value, attr="rename" | "replace" as name), args=[_]):
-                found.add(name) if not isinstance(value, ast.Call) else None  # a path has a new name, a text has two
-    signals = {
-        name for name in found if name.startswith("SIG") and name not in ("SIGINT", "SIGTERM", "SIG_DFL", "SIG_IGN")
-    }
-    flags = {
-        name
-        for name in found
-        if name.startswith(("O_NO", "O_CLOEXEC", "O_DIRECTORY", "O_BINARY", "sched_", "pthread_"))
-    }
-    return (found & SYSTEMS_OWN) | signals | flags
-
-
-@pytest.mark.long
-def test_one_file_asks_what_systems_do_differently() -> None:
-    asked = {str(path.relative_to(PACKAGE)): asked_of_the_system(path) for path in sources()}
-    assert {"symlink_to", "sched_getaffinity", "replace", "killpg"} <= asked.pop("system.py")
-    assert {name: found for name, used in asked.items() if (found := used - ALLOWED.get(name, set()))} == {}
-
-
-def files_used(path: Path, names: set[str]) -> set[str]:
-    """Return the files that a file imports; of `from room import member` the member's, where it has one."""
-    used: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            used |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            members = {f"{node.module}.{alias.name}" for alias in node.names}
-            used |= members & names if members <= names else {node.module} | members
-    return used & names
-
-
-def below(name: str, arrows: dict[str, set[str]]) -> set[str]:
-    """Return all that a file imports, and what that imports, and so on."""
-    reached, waiting = set[str](), [name]
-    while waiting:
-        new = arrows[waiting.pop()] - reached
-        reached |= new
-        waiting += new
-    return reached
-
-
-@pytest.mark.long
-def test_no_file_imports_itself_in_a_circle_for_types_neither() -> None:
-    places = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources()}
-    files = {name.removesuffix(".__init__"): path for name, path in places.items()}
-    arrows = {name: files_used(path, set(files)) - {name} for name, path in files.items()}
-    assert [name for name in files if name in below(name, arrows)] == []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp import own_code, parsing
+from attn_exp import machine, own_code
 from attn_exp.diagnosis.sheets import boxes
 from attn_exp.errors import UserError
 from attn_exp.problem import input_files, models
@@ -29,12 +29,12 @@ SWELLING = {
 @pytest.mark.parametrize("data", SWELLING.values(), ids=SWELLING)
 def test_a_text_that_swells_is_refused_before_it_is_parsed(data: bytes) -> None:
     with pytest.raises(ValueError, match="MiB of memory, and 8 are allowed"):
-        parsing.parse_json(data, 2**20)
+        machine.parse_json(data, 2**20)
 
 
 def test_a_table_of_nothing_but_cells_is_refused() -> None:
     with pytest.raises(ValueError, match="MiB of memory"):
-        parsing.parse_csv("12," * 200_000, most=2**20)
+        machine.parse_csv("12," * 200_000, most=2**20)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_table_of_nothing_but_cells_is_refused() -> None:
         (b"[" * 100_000, "nests too deeply"),
         (b'{"a":' * 100_000, "nests too deeply"),
         (b'{"a": 1, "b": 2, "a": 3}', "names a twice"),
-        (b"\xe9", "no UTF-8 text: byte 0xe9 at 0"),
+        (b"\xe9", "no UTF-8 text: unexpected end of data at byte 0"),
         (b"", "no JSON: Expecting value"),
         (b"[" + b"9" * 5000 + b"]", "4300 digits"),
     ],
@@ -51,7 +51,7 @@ def test_a_table_of_nothing_but_cells_is_refused() -> None:
 )
 def test_what_is_no_json_is_one_line(data: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
-        parsing.parse_json(data, once=True)
+        machine.parse_json(data, once=True)
     assert "\n" not in str(error.value)
 
 
@@ -97,7 +97,7 @@ def test_arrays_of_a_run_are_read_as_numpy_reads_them(tmp_path: Path) -> None:
         "tokens": np.array(["she", "sat"]), "none": np.empty((0, 3)), "past": np.array(2), "mask": np.array([True]),
     }  # fmt: skip
     np.savez(tmp_path / "results.npz", **given)
-    read = stored_arrays.load_arrays(tmp_path / "results.npz")
+    read = stored_arrays.load_arrays(tmp_path)
     with np.load(tmp_path / "results.npz") as right:
         assert read.keys() == set(right.files)
         for name, array in right.items():
@@ -129,7 +129,7 @@ def test_arrays_that_share_their_bytes_are_no_run(tmp_path: Path) -> None:
     tail[8:12], tail[12:16] = (26).to_bytes(2, "little") * 2, len(many).to_bytes(4, "little")
     path.write_bytes(data[:start] + many + bytes(tail))
     with pytest.raises(DamagedError, match=r"results.npz: "):
-        stored_arrays.load_arrays(path)
+        stored_arrays.load_arrays(tmp_path)
 
 
 def test_a_pipe_is_waited_for_nowhere(tmp_path: Path) -> None:
@@ -144,6 +144,4 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path: Path) -> None:
         for reader in (models.picture, lambda path: boxes.read_cells(path, "answer.weights")):
             with pytest.raises(UserError, match="no regular file"):
                 reader(str(given))
-        with pytest.raises(OSError, match="no regular file"):
-            stored_arrays.load_arrays(given)
         assert own_code.fingerprint(given) == ""

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from attn_exp import workers
+from attn_exp import processes
 
 pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
@@ -19,9 +19,9 @@ def doubled(number: int) -> int:
     return 2 * number
 
 
-def done(jobs: list[int], count: int = 2) -> dict[int, workers.Ended]:
-    ended = dict[int, workers.Ended]()
-    with closing(workers.Pool(doubled, count)) as pool:
+def done(jobs: list[int], count: int = 2) -> dict[int, processes.Ended]:
+    ended = dict[int, processes.Ended]()
+    with closing(processes.Pool(doubled, count)) as pool:
         for job in jobs:
             pool.submit(job)
         while len(ended) < len(jobs):

@@ -76,9 +76,9 @@ def write(words: Sequence[str]) -> str:
     text = TEMPLATE.format(command=command, name=name)
     place = folder / "experiment" / f"{name}.yaml"
     try:
-        with drafts.parents_made(place):
-            machine.own_folder(place.parent)
-            drafts.write_pieces(place, [text.encode()], new=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        machine.own_folder(place.parent)
+        drafts.write_pieces(place, [text.encode()], new=True)
     except FileExistsError as error:
         raise UserError(f"{place}: is there already; choose another name, or edit it") from error
     except OSError as error:

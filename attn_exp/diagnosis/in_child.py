@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attn_exp.child import Child, NoAnswerError
 from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, RIGHT, WRONG, FaultError, UserError, brief, printable
 from attn_exp.own_code import split_files, with_other_joined
+from attn_exp.processes import Child, NoAnswerError
 
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
 """Seconds that a function may take to be asked, and the most that can be given."""

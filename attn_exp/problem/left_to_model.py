@@ -15,7 +15,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, reason
 
 if TYPE_CHECKING:
-    from attn_exp.child import Child
+    from attn_exp.processes import Child
 
 
 ENCODE = "attn_exp.problem.tokenizing:encode"
@@ -54,7 +54,7 @@ def started(text: str | None) -> Iterator[Pass]:
 
 def start_tokenizer() -> Child:
     """Start the process that cuts a text into tokens."""
-    from attn_exp.child import Child  # noqa: PLC0415 - most runs have no text for a model
+    from attn_exp.processes import Child  # noqa: PLC0415 - most runs have no text for a model
 
     try:
         return Child(ENCODE, quiet=True)

@@ -2,7 +2,5 @@
 
 `store.save` writes a hidden folder and renames it at the end: tables as CSV, arrays as `.npz`, `run.json` last;
 `store.load` restores the same `Comparison`, which is all that renderers need. `folders` lists runs and writes the index
-page. The folders are the only record, and each writer checks them again after writing, so that the index is complete
-without a lock even if runs end at the same time. Nothing that is read from disk runs code; `trust` checks what it may
-decide.
+page; the folders are the only record. Nothing that is read from disk runs code; `trust` checks what it may decide.
 """

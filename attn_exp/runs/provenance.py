@@ -1,64 +1,276 @@
-"""Provenance of a result: versions, git state, processor and BLAS."""
+"""What a run was made of: input files, code of the user's own, versions, git state and processor.
+
+Files and code are recorded by name and hash. Stored runs execute nothing: a report is made from names alone, and
+`rerun` requires `--own-code`. Input files that have changed are replaced by the arrays that the run stored.
+"""
 
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import threadpoolctl
+
+from attn_exp import registry
+from attn_exp.config import large_arrays
+from attn_exp.config.inputs import Embeddings, Projections
+from attn_exp.config.schema import Config
+from attn_exp.config.spelling import spelled
+from attn_exp.errors import UserError, brief, printable
+from attn_exp.experiment.variant import Bind
+from attn_exp.own_code import Named, any_named, fingerprint, fingerprint_of_function, is_code
+from attn_exp.problem import input_files
+from attn_exp.problem.problem import Problem
+from attn_exp.registry import ABSENT, Origin
+from attn_exp.report.escapes import plain
 
 HERE = Path(__file__).resolve().parent.parent
 BLAS_KEYS = ("internal_api", "version", "architecture", "num_threads", "threading_layer")
-Git = subprocess.Popen[str]
 LIBRARIES = ("numpy", "hydra", "omegaconf", "pandas", "matplotlib", "jinja2")
 
+OPTION = "--own-code"
+SHAPES = {
+    "code?": [{"form": str, "file": str, "sha256": str}],
+    "with?": [{"name": str, "file": str, "sha256": str, "members": [str]}],
+    "inputs?": [{"setting": str, "file": str, "sha256": str}],
+}
+"""What a description holds of functions, of files of members, and of input files."""
 
-def origin(git: Git | None) -> dict[str, Any]:
-    """Return everything besides the configuration that could change a result; `git` is from `ask_git`."""
+About = Mapping[str, Any]
+"""The stored description of a run or a sweep."""
+
+
+def origin() -> dict[str, Any]:
+    """Return everything besides the configuration that could change a result."""
+    libraries = {name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules}
     return {
-        "versions": {"python": platform.python_version(), **versions()},
-        "git": git_state(git),
+        "versions": {"python": platform.python_version(), **libraries},
+        "git": git_state(),
         "cpu": cpu(),
         "blas": [{key: pool.get(key) for key in BLAS_KEYS} for pool in threadpoolctl.threadpool_info()],
     }
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of those libraries that this run has imported."""
-    return {name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules}
-
-
-def ask_git(checkout: Path = HERE.parent) -> Git | nullcontext[None]:
-    """Start `git status`, so that it runs while the run computes; a null context outside a checkout."""
+def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
+    """Return the commit and whether the checkout is dirty; None if this is no git checkout."""
     command = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
     if not (checkout / "pyproject.toml").is_file():
-        return nullcontext()
-    try:
-        return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", errors="replace"
-        )
-    except OSError:
-        return nullcontext()
-
-
-def git_state(git: Git | None) -> dict[str, Any] | None:
-    """Return the commit and whether the checkout is dirty; None if this is no git checkout."""
-    if git is None:
         return None
-    lines = git.communicate()[0].splitlines()
-    commits = [line.split()[2] for line in lines if line.startswith("# branch.oid")]
-    return {"commit": commits[0], "dirty": any(not line.startswith("#") for line in lines)} if commits else None
+    try:
+        said = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", errors="replace").stdout
+    except OSError:
+        return None
+    commit = re.search("^# branch.oid (.*)", said, re.MULTILINE)
+    return {"commit": commit[1], "dirty": bool(re.search("^[^#]", said, re.MULTILINE))} if commit else None
 
 
 def cpu() -> str:
     """Return the processor's name, as far as the system reports it."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+        text = ""
+    found = re.search(r"^model name\s*:\s*(.*\S)", text, re.MULTILINE)
+    return found[1] if found else platform.processor() or platform.machine()
+
+
+def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str, Any]] = ()) -> dict[str, Any]:
+    """Return the stored record of the code and the input files of a run or sweep; `forms` are functions.
+
+    Of members from outside, those of named files are recorded, and the registered ones that the settings use.
+    """
+    named = [(key, value) for key, value in swept if input_files.is_file(key) and isinstance(value, str)]
+    files = dict.fromkeys([*input_files.of(config).items(), *named])
+    used = set(re.findall(r"\w+", repr(config))) if registry.OUTSIDE else set()
+    records = {
+        "code": [{"form": form, "file": file_in(form), "sha256": fingerprint_of_function(form)} for form in forms],
+        "with": [
+            {**from_file._asdict(), "members": members}
+            for from_file, members in registry.origins().items()
+            if from_file.name or used & {member.partition(":")[2] for member in members}
+        ],
+        "inputs": [{"setting": key, "file": file, "sha256": input_files.fingerprint(file, key)} for key, file in files],
+    }
+    return {key: found for key, found in records.items() if found}
+
+
+def file_in(name: str) -> str:
+    place = name.rpartition(":")[0]
+    return place if place.endswith(".py") else ""
+
+
+# Code
+
+
+def binder(config: Config) -> Bind | None:
+    """Return the importer of functions that the command line names as forms; None if it names none."""
+    if not any_named(variant.form for variant in config.variant.values()):
+        return None
+    from attn_exp.diagnosis.judging.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
+
+    return bind
+
+
+def functions_in(config: Config) -> list[str]:
+    """Return the functions that settings name as forms, without importing any."""
+    return list(dict.fromkeys(variant.form for variant in config.variant.values() if is_code(variant.form)))
+
+
+def files_of_members(about: About) -> tuple[str, ...]:
+    """Return the member files in a stored description that the command named, without those registered in Python."""
+    return tuple(record["name"] for record in about.get("with", ()) if record["name"])
+
+
+@contextmanager
+def code_allowed(about: About, forms: Sequence[str], folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
+    """Register the members that a run used, if the user asked for its code; yield their files.
+
+    Stderr says of each file and function whether it has changed.
+
+    Raises:
+        UserError: there is code and `own` is not set, a file is invalid, or members came from no file.
+    """
+    members = about.get("with", ())
+    lost = [member.partition(":")[2] for record in members if not record["name"] for member in record["members"]]
+    if lost:
+        raise UserError(
+            f"{folder}: it used {listed(lost)}, registered in Python; register it there and call attn_exp.run"
+        )
+    files = files_of_members(about)
+    refuse_code([*files, *forms], folder, own)
+    known = {record["name"]: record["sha256"] for record in members}
+    known |= {record["form"]: record["sha256"] for record in about.get("code", ())}
+    for name in dict.fromkeys((*files, *forms)):
+        now = fingerprint(name) if name in files else fingerprint_of_function(name)
+        print(f"attn_exp: {printable(change_of_file(name, known.get(name, ''), now))}", file=sys.stderr)
+    if not files:
+        yield files
+        return
+    from attn_exp.plugins import members_known  # noqa: PLC0415 - few runs know any member from outside
+
+    with members_known(files):
+        yield files
+
+
+def refuse_code(names: Iterable[str], folder: Path, own: bool) -> None:
+    """Refuse to run the code that a folder names unless the user asked for it.
+
+    Raises:
+        UserError: there is some, and `own` is not set.
+    """
+    if not own and (code := listed(dict.fromkeys(names))):
+        raise UserError(f"{folder}: it runs code, {code}; look at it, then add {OPTION} to run it")
+
+
+def allow_functions(config: Config, folder: Path, own: bool) -> Config:
+    """Mark the functions in stored settings as allowed to run, if the user asked for it.
+
+    Raises:
+        UserError: there are some, and `own` is not set.
+    """
+    refuse_code(functions_in(config), folder, own)
+    variants = {
+        name: replace(variant, form=Named(variant.form)) if is_code(variant.form) else variant
+        for name, variant in config.variant.items()
+    }
+    return replace(config, variant=variants)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Format names from disk as a line that is safe for a terminal."""
+    return ", ".join(plain(brief(name)) for name in names)
+
+
+def change_of_file(name: str, recorded: str, now: str) -> str:
+    """Say whether the hash of code is the recorded one."""
+    if not recorded:
+        return f"running {name}, of which no hash was recorded"
+    if now == recorded:
+        return f"running {name}, unchanged"
+    return f"running {name}, whose file has changed since: sha256 {now[:12] or 'none'}, recorded {recorded[:12]}"
+
+
+@contextmanager
+def members_without_code(about: About) -> Iterator[None]:
+    """Register the members of a stored run by name alone, unless a file already provides them; nothing is imported."""
+    if not about.get("with"):
+        yield
+        return
+    from attn_exp.plugins import KINDS, is_taken  # noqa: PLC0415 - as above
+
+    kinds = {kind.package: kind for kind in KINDS}
+    with registry.kept():
+        for record in about["with"]:
+            for member in record["members"]:
+                package, _, name = member.partition(":")
+                if package in kinds and not registry.is_known(package, name) and not is_taken(kinds[package], name):
+                    registry.add(package, name, ABSENT, Origin(record["name"], record["file"], record["sha256"]))
+        yield
+
+
+def members_left_out() -> str:
+    """Say which members a report omits because their code is not available; empty if none."""
+    kinds = {registry.PACKAGES[kind]: kind for kind in ("check", "figure")}
+    lacking = [key for key, member in registry.OUTSIDE.items() if member.value is ABSENT and key[0] in kinds]
+    if not lacking:
+        return ""
+    files = dict.fromkeys(brief(plain(registry.OUTSIDE[key].origin.name)) for key in lacking)
+    shown = ", ".join(f"{kinds[package]}={brief(plain(name))}" for package, name in lacking)
+    return f"left out, as no file brings it: {shown}; add {' '.join(f'--with {file}' for file in files)}"
+
+
+# Input files
+
+
+def changed_inputs(config: Config, about: About) -> list[str]:
+    """Return a sentence for each input file that is not as it was recorded."""
+    known = {(record["setting"], record["file"]): record["sha256"] for record in about.get("inputs", ())}
+    states = []
+    for key, file in input_files.of(config).items():
+        recorded, now = known.get((key, file)), input_files.fingerprint(file, key)
+        if not recorded:
+            states.append(f"{brief(file)} was not recorded")
+        elif now != recorded:
+            states.append(f"{brief(file)} {'has changed since' if now else 'is gone'}")
+    return states
+
+
+def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -> tuple[Config, tuple[str, ...]]:
+    """Return the settings and words of a run, with the arrays that it stored in place of all that it read or drew."""
+    projections = config.projections
+    if problem.projections:
+        given = {name: matrix.tolist() for name, matrix in problem.projections.items()}
+        projections = Projections(source="identity", given=given)
+    config = replace(config, embeddings=as_started(problem), projections=projections, draws=None)
+    embeddings, memory = vars(config.embeddings), vars(config.embeddings.memory or Embeddings())
+    arrays = {f"embeddings.{name}": embeddings[name] for name in ("vectors", "q", "k", "v", "weights")}
+    arrays |= {"embeddings.memory.vectors": memory["vectors"]}
+    arrays |= {f"++projections.given.{name}": matrix for name, matrix in (config.projections.given or {}).items()}
+    names = {
+        key: large_arrays.stored(large_arrays.name_of(np.array(array)))
+        for key, array in arrays.items()
+        if array is not None
+    }
+    kept = [word for word in words if not word.lstrip("+").startswith(("embeddings", "projections"))]
+    tokens = f"embeddings.tokens={spelled(config.embeddings.tokens)}"
+    return config, (*kept, "embeddings=inline", tokens, *(f"{key}={name}" for key, name in names.items()))
+
+
+def as_started(problem: Problem) -> Embeddings:
+    """Return the settings of an input that starts at the arrays of a problem."""
+    tokens = problem.key_tokens if problem.past else problem.tokens
+    late = {name: getattr(problem, name) for name in ("q", "k", "v", "weights")}
+    stages = late if problem.x is None else {"vectors": problem.x}
+    arrays: dict[str, Any] = {name: array.tolist() for name, array in stages.items() if array is not None}
+    vectors = None if problem.memory is None else problem.memory.tolist()
+    is_other = vectors is not None or problem.key_tokens != tokens
+    memory = Embeddings(tokens=problem.key_tokens, vectors=vectors) if is_other else None
+    return Embeddings(tokens=tokens, memory=memory, **arrays)

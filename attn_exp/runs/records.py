@@ -13,7 +13,7 @@ from io import StringIO
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from attn_exp import parsing
+from attn_exp import machine
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A text that starts with one of these could run as a formula in a spreadsheet, so an apostrophe is prepended."""
@@ -76,7 +76,7 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
     Raises:
         ValueError: an unknown, repeated or missing column, a line of another length, or a cell of none of its types.
     """
-    head, *lines = parsing.parse_csv(text) or [[]]
+    head, *lines = machine.parse_csv(text) or [[]]
     kinds = get_type_hints(schema)
     needed = {field.name for field in fields(schema) if field.default is MISSING}
     if len(set(head)) < len(head) or not needed <= set(head) <= {field.name for field in fields(schema)}:

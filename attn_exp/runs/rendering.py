@@ -67,14 +67,7 @@ def render(run: Run, folder: Path) -> None:
         return
     from attn_exp.report.documents import documents  # noqa: PLC0415 - `report=none` needs none
 
-    for name, content in documents(run).items():
-        machine.own_folder((folder / name).parent)
-        (folder / name).write_bytes(content)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text as UTF-8 with plain line ends; unpaired surrogates are escaped."""
-    path.write_bytes(drafts.as_bytes(text))
+    drafts.fill(folder, documents(run))
 
 
 class Anew(NamedTuple):
@@ -104,10 +97,10 @@ def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIG
 
 
 def typed_value(value: str) -> Any:
-    """Parse a value as a number, a list in brackets, or a word."""
+    """Parse a value as a number, true or false, a list in brackets, or else a word."""
     if value.startswith("[") and value.endswith("]"):
         return [typed_value(part.strip()) for part in value[1:-1].split(",") if part.strip()]
     try:
-        return float(value)
+        return machine.parse_json(value.encode())
     except ValueError:
         return value

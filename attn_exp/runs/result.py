@@ -17,7 +17,6 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Timing
 from attn_exp.report import terminal
 from attn_exp.runs import execution, store
-from attn_exp.runs.provenance import ask_git
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,8 +129,7 @@ class Result:
         if output_dir is not None:
             config = replace(config, output_dir=str(folder(output_dir, "output_dir")))
         store.check_writable(Path(config.output_dir))
-        with ask_git() as git:
-            return execution.write(replace(self.comparison, config=config), self.timings, self.repeat, git)
+        return execution.write(replace(self.comparison, config=config), self.timings, self.repeat)
 
     def __repr__(self) -> str:
         return terminal.summary(self.comparison)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attn_exp import drafts, machine, registry
 from attn_exp.arrays import Array
-from attn_exp.config import large_arrays
+from attn_exp.config.fields import make
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, refuse
@@ -29,16 +27,11 @@ from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
-from attn_exp.runs import (
-    folders,
-    input_files,
-    recorded_code,
-    records,
-    rendering,
-    stored_arrays,
-    stored_shapes,
-    trust,
-)
+from attn_exp.report import terminal
+from attn_exp.runs import folders, provenance, records, rendering, stored_arrays, trust
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.verdict import Verdict
 
 DESCRIPTION = {
     **folders.DESCRIPTION,
@@ -46,23 +39,13 @@ DESCRIPTION = {
     "versions?": dict,
     "git?": (dict, NoneType),
     "blas?": [dict],
-    "code?": [recorded_code.FUNCTION],
-    "inputs?": [input_files.RECORD],
-    "with?": [recorded_code.FILE_OF_MEMBERS],
-    "files": dict.fromkeys(
-        ("comparison.csv?", "distances.csv?", "timings.csv?", "steps.csv?", "results.npz?"), trust.SEALED_FILE
-    ),
+    **provenance.SHAPES,
+    "files": dict,
     "seal": str,
 }
 """The fields of `run.json` that are read."""
 
-STEPS = "steps.csv"
-
-USER_ERRORS = (
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR, errno.EEXIST,
-    errno.ENOENT, errno.EISDIR, errno.EINVAL, errno.ENAMETOOLONG, errno.ELOOP,
-)  # fmt: skip
-"""System errors when a folder cannot be written to, which are not faults of the program."""
+STEPS, VERDICTS = "steps.csv", "own.json"
 
 
 def save(run: Run, output_dir: Path) -> Path:
@@ -74,7 +57,7 @@ def save(run: Run, output_dir: Path) -> Path:
     Raises:
         UserError: the folder cannot be written to, or the disk is full.
     """
-    with refuse_unwritable(f"output_dir={output_dir}"):
+    with refuse(f"output_dir={output_dir}: cannot be written to", OSError):
         output_dir.mkdir(parents=True, exist_ok=True)
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
         folder = machine.own_folder(output_dir / "runs") / name
@@ -82,25 +65,10 @@ def save(run: Run, output_dir: Path) -> Path:
             files = write_data(run, draft)
             rendering.render(run, draft)
             about = trust.sealed(run.about, draft, files)
-            rendering.write_text(draft / "run.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+            drafts.fill(draft, {"run.json": json.dumps(about, indent=1, ensure_ascii=False) + "\n"})
         drafts.sweep_up(output_dir)
         drafts.point(output_dir / "latest", folder)
     return folder
-
-
-@contextmanager
-def refuse_unwritable(place: str) -> Iterator[None]:
-    """Report in one line that a folder cannot be written to.
-
-    Raises:
-        UserError: it is read-only, or the disk is full; errors that are faults of the program are passed on.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in USER_ERRORS:
-            raise
-        raise UserError(f"{place}: cannot be written to ({error.strerror})") from error
 
 
 def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,9 +83,7 @@ def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) ->
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
         **origin,
-        **recorded_code.record_functions_by_name(recorded_code.functions_in(config)),
-        **recorded_code.record_members(config),
-        **input_files.recorded(config),
+        **provenance.record_files(config, provenance.functions_in(config)),
         "config": plain,
     }
 
@@ -129,22 +95,31 @@ def load(folder: Path) -> Run:
         UserError: the folder holds no finished run, or one that this version cannot read.
     """
     with refuse(f"{folder}: not a finished run that can be read", *trust.UNREADABLE):
-        about = trust.read_json(folder / "run.json", DESCRIPTION)
-        trust.check_seal(about, folder)
-        stored = stored_arrays.load_arrays(folder / stored_arrays.FILE)
-        config = read_config(stored_arrays.put_back(about["config"], stored))
-        with recorded_code.members_without_code(about):
+        about, config, stored = read_settings(folder, sealed=True)
+        with provenance.members_without_code(about):
             run = Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
-            stored_shapes.check_comparison(run.comparison, run.timings)
+            terminal.summary(run.comparison)  # which fails on tables that do not fit each other
     return run
+
+
+def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], Config, dict[str, Array]]:
+    """Read the description of a run, its settings and its arrays; if `sealed`, all must be as they were written."""
+    about = trust.read_json(folder / "run.json", DESCRIPTION)
+    if sealed:
+        trust.check_seal(about, folder)
+    stored = stored_arrays.load_arrays(folder)
+    return about, read_config(stored_arrays.put_back(about["config"], stored)), stored
 
 
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
     """Restore a comparison from the tables and arrays of a run."""
     problem, rows = stored_arrays.problem_from(stored), table(folder, "comparison.csv", Row)
+    if [row.variant for row in rows] != list(config.variant):
+        raise trust.DamagedError("comparison.csv is about other variants")
     is_apart = (folder / STEPS).is_file()
     steps = table(folder, STEPS, Step) if is_apart else ()
-    rungs = {(step.variant, step.step): stored_arrays.rung_from(stored, step) for step in steps}
+    places = {(step.variant, step.step): stored_arrays.place_of_step(step.variant, step.step) for step in steps}
+    rungs = {step: stored_arrays.trace_from(stored, place) for step, place in places.items()}
     return Comparison(
         config=config,
         problem=problem,
@@ -153,7 +128,7 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
         distances=table(folder, "distances.csv", Distance),
         traces={name: stored_arrays.trace_from(stored, name) for name in config.variant},
         published=table(folder, "published.csv", Agreement) if config.published else (),
-        verdicts=recorded_code.read_verdicts(folder),
+        verdicts=read_verdicts(folder),
         checks=tuple(
             checks.restored(name, table(folder, f"{name}.csv", checks.load(name).record))
             for name in checks.wanted(config)
@@ -178,12 +153,19 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
     Raises:
         UserError: no readable settings.
     """
-    with refuse(f"{folder}: its run.json cannot be read", *trust.UNREADABLE):
-        about = trust.read_json(folder / "run.json", DESCRIPTION)
-        is_named = f'{{"{large_arrays.MARK}": ' in json.dumps(about["config"])
-        stored = stored_arrays.load_arrays(folder / stored_arrays.FILE) if is_named else {}
-        config = read_config(stored_arrays.put_back(about["config"], stored))
+    with refuse(f"{folder}: its settings cannot be read", *trust.UNREADABLE):
+        about, config, _ = read_settings(folder)
     return config, folders.settings(about), about
+
+
+def problem_of(folder: Path) -> Problem:
+    """Load the problem that a run stored.
+
+    Raises:
+        UserError: there is none, or it cannot be read.
+    """
+    with refuse(f"{folder}: the arrays that it kept cannot be read", *trust.UNREADABLE):
+        return stored_arrays.problem_from(stored_arrays.load_arrays(folder))
 
 
 def write_data(run: Run, folder: Path) -> list[str]:
@@ -197,10 +179,13 @@ def write_data(run: Run, folder: Path) -> list[str]:
         **({"published.csv": (Agreement, comparison.published)} if comparison.config.published else {}),
         **{f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks},
     }
-    for name, (schema, rows) in tables.items():
-        rendering.write_text(folder / name, records.written(schema, rows))
+    drafts.fill(folder, {name: records.written(schema, rows) for name, (schema, rows) in tables.items()})
     np.savez(folder / stored_arrays.FILE, **stored_arrays.named_arrays(comparison))
-    return [*tables, stored_arrays.FILE, *recorded_code.write_verdicts(comparison.verdicts, folder)]
+    if not comparison.verdicts:
+        return [*tables, stored_arrays.FILE]
+    verdicts = [{"variant": name, **verdict.plain()} for name, verdict in comparison.verdicts.items()]
+    drafts.fill(folder, {VERDICTS: json.dumps({"verdicts": verdicts}, indent=1) + "\n"})
+    return [*tables, stored_arrays.FILE, VERDICTS]
 
 
 def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
@@ -218,3 +203,24 @@ def check_writable(output_dir: Path) -> None:
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         reason = "may not be written to" if nearest.is_dir() else "is no folder"
         raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} {reason})")
+
+
+def read_verdicts(folder: Path) -> dict[str, Verdict]:
+    """Read the verdicts of a run, by variant.
+
+    Raises:
+        DamagedError: the file is invalid.
+    """
+    if not (folder / VERDICTS).exists():
+        return {}
+    from attn_exp.experiment.verdict import Verdict  # noqa: PLC0415 - it loads all mistakes, and most runs have none
+
+    verdicts = trust.read_json(folder / VERDICTS, {"verdicts": [{"variant": str}]})["verdicts"]
+    return {verdict.pop("variant"): make(Verdict, as_tuples(verdict), VERDICTS) for verdict in verdicts}
+
+
+def as_tuples(value: Any) -> Any:
+    """Convert the lists in plain data to tuples."""
+    if isinstance(value, dict):
+        return {key: as_tuples(item) for key, item in value.items()}
+    return tuple(map(as_tuples, value)) if isinstance(value, list) else value

@@ -1,7 +1,8 @@
 """Arrays next to settings: those passed from Python, large ones named by their hash, and `results.npz`.
 
 Settings name the arrays that are too large to type, and the run's array file stores them. It is read without running
-code and without trusting its sizes.
+code and without trusting its sizes, and what does not fit the tables and settings is refused. Axes: `h` heads, `g`
+and `f` key/value heads, `t` queries, `s` keys, `m` the width of x.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from attn_exp.config.large_arrays import MARK, as_numbers, name_of, stored
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import first_line
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import Step
 from attn_exp.forms.trace import Summary, Trace
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem
-from attn_exp.runs import stored_shapes
 from attn_exp.runs.trust import DamagedError
 
 FILE = "results.npz"
+PROBLEM = {"x": "pm", "memory": "sn", "q": "ta", "k": "sb", "v": "sc", "weights": "ts"}
+PROJECTIONS = {"W_q": "ma", "W_k": "nb", "W_v": "nc", "W_o": "uw", "b_q": "a", "b_k": "b", "b_v": "c", "b_o": "w"}
+"""Axes of each array; a letter has one size everywhere."""
 
 INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")
 BESIDE = {"tokens", "memory"}
@@ -115,14 +117,14 @@ def named_arrays(comparison: Comparison) -> dict[str, Any]:
         if trace.summary is not None:
             named |= {f"{variant}/summary/{name}": array for name, array in vars(trace.summary).items()}
     for (variant, step), trace in comparison.rungs.items():
-        named |= {rung_name(variant, step, stage): array for stage, array in trace.stages()}
+        named |= {f"{place_of_step(variant, step)}/{stage}": array for stage, array in trace.stages()}
     given: dict[str, Array] = {}
     plain_settings(comparison.config, given)
     named |= {stored(name): array for name, array in given.items()}
     return {name: np.asarray(array) for name, array in named.items() if array is not None}
 
 
-def load_arrays(path: Path) -> dict[str, Array]:
+def load_arrays(folder: Path) -> dict[str, Array]:
     """Load the arrays of a run.
 
     Raises:
@@ -132,9 +134,9 @@ def load_arrays(path: Path) -> dict[str, Array]:
     from attn_exp.problem.files.numpy_files import load_archive  # noqa: PLC0415 - a run that is written needs none
 
     try:
-        return load_archive(path)
+        return load_archive(folder / FILE)
     except (ValueError, MemoryError) as error:
-        raise DamagedError(f"{path.name}: {first_line(error)}") from error
+        raise DamagedError(f"{FILE}: {first_line(error)}") from error
 
 
 def problem_from(results: Mapping[str, Array]) -> Problem:
@@ -154,19 +156,13 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
     if past.ndim or past.dtype.kind not in "iu":
         raise DamagedError("past is no count of tokens")
     problem = Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=int(past), **stages)
-    stored_shapes.check_problem(problem)
+    check_problem(problem)
     return problem
 
 
-def rung_name(variant: str, step: int, stage: str) -> str:
-    """Return the name of a stage after one step of a variant's comparison with the baseline."""
-    return f"{variant}/step {step}/{stage}"
-
-
-def rung_from(results: Mapping[str, Array], step: Step) -> Trace:
-    """Restore the stored arrays after a step."""
-    weights, output = (results.get(rung_name(step.variant, step.step, name)) for name in ("weights", "output"))
-    return Trace(weights=weights, output=output)
+def place_of_step(variant: str, step: int) -> str:
+    """Return where the stages after one step of a variant's comparison with the baseline stand."""
+    return f"{variant}/step {step}"
 
 
 def are_texts(array: Array) -> bool:
@@ -177,9 +173,44 @@ def are_texts(array: Array) -> bool:
     return not (codes > sys.maxunicode).any()
 
 
-def trace_from(results: Mapping[str, Array], variant: str) -> Trace:
-    """Restore the trace of a variant from the arrays of a run."""
-    stages: dict[str, Any] = {field.name: results.get(f"{variant}/{field.name}") for field in fields(Trace)}
-    parts: dict[str, Any] = {field.name: results.get(f"{variant}/summary/{field.name}") for field in fields(Summary)}
+def trace_from(results: Mapping[str, Array], place: str) -> Trace:
+    """Restore the trace of a variant, or that after a step, from the arrays of a run."""
+    stages: dict[str, Any] = {field.name: results.get(f"{place}/{field.name}") for field in fields(Trace)}
+    parts: dict[str, Any] = {field.name: results.get(f"{place}/summary/{field.name}") for field in fields(Summary)}
     whole = all(part is not None for part in parts.values())
     return Trace(**stages | {"summary": Summary(**parts) if whole else None})
+
+
+def check_problem(problem: Problem) -> None:
+    """Check that the arrays of a problem fit each other.
+
+    Raises:
+        DamagedError: what does not fit.
+    """
+    queries, keys, past = len(problem.tokens), len(problem.key_tokens), problem.past
+    arrays = {name: getattr(problem, name) for name in PROBLEM} | dict(problem.projections)
+    given = {name for name, array in arrays.items() if array is not None}
+    is_input = {"q", "k"} <= given or "weights" in given
+    is_projected = ("x" in given) == ({"W_q", "W_k", "W_v"} <= given) and ("x" in given or not problem.projections)
+    if not queries or not keys or past < 0 or (past and keys != past + queries) or not (is_input and is_projected):
+        raise DamagedError(f"{', '.join(sorted(given)) or 'nothing'} is no input of {queries} queries and {keys} keys")
+    sizes = {"t": queries, "s": keys, "p": past + queries}
+    if problem.memory is None and problem.x is not None and problem.x.ndim == 2:
+        sizes["n"] = problem.x.shape[1]
+    check_shapes(arrays, PROBLEM | PROJECTIONS, sizes)
+    for name in given & PROBLEM.keys():
+        if not np.isfinite(arrays[name]).all():
+            raise DamagedError(f"{name} holds numbers that are not finite")
+
+
+def check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: dict[str, int]) -> None:
+    """Check that arrays hold real numbers, and that their axes have the sizes of their letters."""
+    for name, array in arrays.items():
+        letters = shapes.get(name, "")
+        if array is not None and (
+            array.dtype.kind != "f"
+            or array.ndim != len(letters)
+            or any(sizes.setdefault(letter, size) != size for letter, size in zip(letters, array.shape, strict=True))
+        ):
+            expected = ",".join(str(sizes.get(letter, "any")) for letter in letters)
+            raise DamagedError(f"{name} is {array.dtype} {list(array.shape)}; expected floats [{expected}]")

@@ -1,5 +1,7 @@
 """Untrusted files: check JSON against a schema, files against their hashes, and words of commands against settings.
 
+Files of others are never replaced: a page is ours by its generator, a table by its first line, a sweep by its files.
+
 A file from somebody else may hold anything. A folder's contents decide which settings a run has when it is repeated,
 but neither where it writes nor what it reads from the machine.
 """
@@ -10,12 +12,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from attn_exp import machine, parsing
+from attn_exp import machine
 from attn_exp.errors import UserError, first_line
 from attn_exp.report.escapes import plain
 
@@ -35,8 +38,6 @@ Shape = Any
 at least these keys, where a key that ends in `?` may be missing."""
 
 SEAL = "seal"
-SEALED_FILE = {"bytes": int, "sha256": str}
-"""Schema of a file in a description."""
 
 USUAL = "outputs"
 PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
@@ -44,9 +45,18 @@ PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
 
 HYDRAS_OWN = re.compile(r"[+~]*hydra\b")
 
+BEGINNING = 4096
+"""Bytes of a page that are searched; the mark is before the style."""
+GENERATOR = '<meta name="generator" content="attn-exp {}">'
+SEAL_OF_TABLE = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
+"""The hash of the grades table in the page of a class."""
 
-UNREADABLE = (OSError, ValueError, LookupError, TypeError, RecursionError)
-"""Errors that files of any contents may cause while they are read."""
+BEGINS_SWEEP = {"lock", "parts"}
+"""Contents of the folder of a sweep that ended before it had a manifest."""
+
+MISFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError)
+UNREADABLE = (OSError, *MISFIT)
+"""Errors that files of any contents may cause while they are shown, and while they are read."""
 
 
 class DamagedError(ValueError):
@@ -61,7 +71,7 @@ def read_json(path: Path, shape: Shape, most: int = machine.MOST_BYTES) -> dict[
         DamagedError: it does not match the schema.
     """
     try:
-        value: dict[str, Any] = parsing.read_json(path, most)
+        value: dict[str, Any] = machine.read_json(path, most)
     except ValueError as error:
         raise DamagedError(f"{path.name}{first_line(error).removeprefix('it')}") from error
     check_shape(value, shape, path.name)
@@ -100,6 +110,21 @@ def is_of_kind(value: Any, kind: type) -> bool:
     if kind is float:
         return type(value) in (int, float) and abs(value) < float("inf")
     return isinstance(value, kind)
+
+
+@contextmanager
+def refuse_misfit(place: str) -> Iterator[None]:
+    """Report in one line that the files of a run do not fit each other, as somebody may have changed them.
+
+    Raises:
+        UserError: the block raised an error.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except MISFIT as error:
+        raise UserError(f"{place}: its tables and arrays do not fit each other ({first_line(error)})") from error
 
 
 def seal_of_file(path: Path) -> dict[str, Any]:
@@ -159,3 +184,57 @@ def allowed_words(command: Iterable[str], folder: Path) -> list[str]:
         if "${" in PLAIN_INTERPOLATION.sub("", word):
             raise UserError(f"{folder}: {plain(word)} could read more than settings; it is not followed")
     return checked
+
+
+def check_mark(path: Path, mark: str) -> None:
+    """Refuse to replace a file without our mark; a link is replaced, and its target is left alone.
+
+    Raises:
+        UserError: somebody else's file is there.
+        OSError: what is there cannot be read.
+    """
+    if os.path.lexists(path) and not path.is_symlink():
+        with machine.opened(path) as file:
+            if mark.encode() not in file.read(BEGINNING):
+                refuse_foreign(path)
+
+
+def check_page(path: Path, kind: str) -> None:
+    """Refuse to replace a page that is not one of ours of this kind; raises as `check_mark`."""
+    check_mark(path, GENERATOR.format(kind))
+
+
+def check_grades(folder: Path, head: str) -> None:
+    """Refuse to replace the table or page of a class that is not ours, or a table that was edited since.
+
+    Raises:
+        UserError: such a file is there.
+        OSError: what is there cannot be read.
+    """
+    page, table = folder / "class.html", folder / "grades.csv"
+    check_page(page, "grades")
+    check_mark(table, head)
+    if page.is_file() and table.is_file():
+        seal = SEAL_OF_TABLE.search(machine.read(page))
+        if seal and hashlib.sha256(machine.read(table)).hexdigest() != seal[1].decode():
+            raise UserError(f"{table}: has been changed since it was written, so it stays; rename it or remove it")
+
+
+def check_sweep(folder: Path) -> None:
+    """Refuse a folder for a sweep that contains files of other origin.
+
+    Raises:
+        UserError: the folder is not that of a sweep.
+    """
+    names = {name for name in os.listdir(folder) if not name.startswith(".")} if folder.is_dir() else set()
+    if not (names <= BEGINS_SWEEP or {"manifest.json", "parts"} <= names):
+        refuse_foreign(folder)
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise the error for a file that is not ours.
+
+    Raises:
+        UserError: always.
+    """
+    raise UserError(f"{path}: is there already and was not written by attn-exp, so it stays; rename it or remove it")

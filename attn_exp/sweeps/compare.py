@@ -22,7 +22,7 @@ from attn_exp.report.escapes import brief, minus, plain
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import spoken
 from attn_exp.report.versus import Versus, explorer, versus_page, versus_text, why_not
-from attn_exp.runs import folders, ours, store
+from attn_exp.runs import folders, store, trust
 from attn_exp.runs.rendering import DEPTH, said_anew
 from attn_exp.sweeps import collect, manifest
 from attn_exp.sweeps.manifest import About
@@ -61,9 +61,11 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
         raise UserError(f"attn-exp compare {' '.join(typed)}: expected {usage}")
     changes = said_anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
-    versus = side_by_side(places[0], places[1])
-    versus = replace(versus, depth=changes.depth or versus.depth)
-    return f"{versus_text(versus)}\n\n{write(versus, places)}", not (OPTION in typed and versus.moved)
+    with trust.refuse_misfit(" or ".join(names)):
+        versus = side_by_side(places[0], places[1])
+        versus = replace(versus, depth=changes.depth or versus.depth)
+        written = write(versus, places)
+    return f"{versus_text(versus)}\n\n{written}", not (OPTION in typed and versus.moved)
 
 
 def side_by_side(first: Path, second: Path) -> Versus:
@@ -93,10 +95,10 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     outputs = home.parent if home.name in folders.KINDS else Path(OUTPUTS)
     target = outputs / PAGES / f"{'-'.join(place.absolute().name for place in places)}.html"
     try:
-        ours.check_page(target, "comparison")
-        with drafts.parents_made(target):
-            machine.own_folder(target.parent)
-            drafts.write_text(target, versus_page(versus))
+        trust.check_page(target, "comparison")
+        outputs.mkdir(parents=True, exist_ok=True)
+        machine.own_folder(target.parent)
+        drafts.write_text(target, versus_page(versus))
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     return target

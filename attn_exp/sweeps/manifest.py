@@ -19,7 +19,7 @@ from attn_exp.config.fields import read_fields
 from attn_exp.config.schema import Config, Figures
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
-from attn_exp.runs import folders, input_files, recorded_code, trust
+from attn_exp.runs import folders, provenance, trust
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.space import Axis, Space
@@ -40,8 +40,7 @@ SHAPE = {
     "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
     "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
     "told?": str, "disagreeing?": int, "exact?": bool, "sweep": dict,
-    "figures": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
-    "with?": [recorded_code.FILE_OF_MEMBERS], "inputs?": [input_files.RECORD],
+    "figures": dict, "results?": {"bytes?": int, "sha256?": str}, **provenance.SHAPES,
 }  # fmt: skip
 """The fields of a manifest that are read."""
 
@@ -75,9 +74,7 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
         "version": plan.version,
         "kept": find_runs(plan.kept),
         "parts": list(plan.names),
-        **recorded_code.record_functions_by_name(plan.code),
-        **recorded_code.record_members(config),
-        **input_files.recorded(config, [(axis.key, value) for axis in listed for value in axis.values]),
+        **provenance.record_files(config, plan.code, [(axis.key, value) for axis in listed for value in axis.values]),
     }
 
 
@@ -199,4 +196,4 @@ def point_command(about: About, point: int) -> Repeat:
             break
         point -= stop - first
     words = [word for word in space_of(about).words(first + point) if not word.startswith("sweep.")]
-    return Repeat(tuple(words), tuple(about["folders"]), own=recorded_code.files_of_members(about))
+    return Repeat(tuple(words), tuple(about["folders"]), own=provenance.files_of_members(about))

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from attn_exp import drafts, machine, parsing, system
+from attn_exp import drafts, machine, system
 from attn_exp.errors import UserError
 from attn_exp.report.escapes import plain
-from attn_exp.runs import ours
+from attn_exp.runs import trust
 from attn_exp.runs.records import texts
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
@@ -96,7 +96,7 @@ class Shelf:
             DamagedError: other columns, a line of another length, or one that does not begin with a point's number.
         """
         for path, *_ in parts:
-            lines = parsing.csv_lines(path)
+            lines = machine.csv_lines(path)
             if next(lines, None) != list(self.head):
                 raise DamagedError(f"{path.name} has other columns")
             for line in lines:
@@ -126,7 +126,7 @@ class Shelf:
             return shared
         numbers = {plan.key(number): number for chunk in open_chunks for number in plan.numbers(chunk)}
         for path, match in others if numbers else []:
-            head, *lines = parsing.csv_lines(path) if is_whole(path, match) else [[]]
+            head, *lines = machine.csv_lines(path) if is_whole(path, match) else [[]]
             found: dict[int, Lines] = {}
             for line in lines if set(names) <= set(head) else []:
                 row = dict(zip(head, line, strict=True))
@@ -143,7 +143,7 @@ def create_folder(folder: Path) -> None:
     Raises:
         OSError: a link or a file is in the way, or a folder cannot be made.
     """
-    ours.check_sweep(folder)
+    trust.check_sweep(folder)
     folder.parent.parent.mkdir(parents=True, exist_ok=True)
     for path in (folder.parent, folder, folder / "parts"):
         machine.own_folder(path)
@@ -192,5 +192,5 @@ def digest_of(chunk: str, data: bytes) -> str:
 
 def merged(pieces: Sequence[bytes]) -> bytes:
     """Merge the lines of several pieces in the order of the points."""
-    lines = [line for piece in pieces for line in parsing.parse_csv(piece.decode("utf-8"), most=MOST_BYTES)]
+    lines = [line for piece in pieces for line in machine.parse_csv(piece.decode("utf-8"), most=MOST_BYTES)]
     return as_csv(sorted(lines, key=lambda line: int(line[0])))

@@ -21,7 +21,7 @@ from attn_exp.patience import spoken_time
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.problem import build
 from attn_exp.report.sweep.plotted import refuse_plots
-from attn_exp.runs import recorded_code
+from attn_exp.runs import provenance
 from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.engines import engine
@@ -105,7 +105,7 @@ def check_points(plan: Plan) -> None:
     for number in range(0, plan.points, -(-plan.points // MOST_TRIED)):
         try:
             point = read_config(plan.space.settings(plan.kept[number]))
-            prepared(point, bind=recorded_code.binder(point))
+            prepared(point, bind=provenance.binder(point))
         except UserError as error:
             messages.append(str(error))
         except Exception:  # a worker will report it in the point's line

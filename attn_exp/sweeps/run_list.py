@@ -8,12 +8,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from attn_exp import machine, parsing
+from attn_exp import machine
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import bare, key_of
 from attn_exp.errors import UserError, chosen
+from attn_exp.report.index import Listed
 from attn_exp.runs import folders, records
-from attn_exp.runs.folders import Entry
 from attn_exp.sweeps.plan import flatten
 
 NO_PARAMETER = ("output_dir", "report", "figures", "sweep")
@@ -54,19 +54,25 @@ def list_runs(words: Sequence[str]) -> str:
     return folders.format_entries(output_dir, list(found))
 
 
-def make_record(output_dir: Path, entry: Entry) -> dict[str, Any]:
+def make_record(output_dir: Path, entry: Listed) -> dict[str, Any]:
     """Return a run as one flat record: its settings as `params.head`, and `metrics.matrix.entropy` of each variant.
 
     A sweep has the settings that were typed; its numbers are in its own table, `results.csv`.
     """
-    folder = output_dir / entry.folder
-    record = {"run": str(folder), "kind": entry.kind, "when": entry.when, "status": entry.status, "title": entry.title}
+    folder = output_dir / f"{entry.kind}s" / entry.name
+    record = {
+        "run": str(folder),
+        "kind": entry.kind,
+        "when": entry.when,
+        "status": entry.ended or folders.COMPLETE,
+        "title": entry.title,
+    }
     if entry.kind == "sweep":
         typed = {key_of(word): word.partition("=")[2] for word in entry.words}
         return record | {f"params.{key}": text for key, text in typed.items() if key.split(".")[0] not in NO_PARAMETER}
     try:
-        config = parsing.read_json(folder / "run.json")["config"]
-        head, *lines = parsing.parse_csv(machine.read_text(folder / "comparison.csv", MOST_BYTES))
+        config = machine.read_json(folder / "run.json")["config"]
+        head, *lines = machine.parse_csv(machine.read_text(folder / "comparison.csv", MOST_BYTES))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"{folder}: cannot be read ({error})") from error
     numbers = {

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attn_exp import registry, stopping
+from attn_exp import patience, registry
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat, quoted
 from attn_exp.errors import UserError, printable
 from attn_exp.experiment.progress import PointProgress
 from attn_exp.runs import trust
 from attn_exp.runs.folders import COMPLETE, rebuild_index
-from attn_exp.runs.provenance import Git, ask_git, origin
-from attn_exp.runs.store import USER_ERRORS
+from attn_exp.runs.provenance import origin
 from attn_exp.sweeps import collect, manifest
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.engines.engine import Died, Workers
@@ -65,17 +64,15 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
         return Outcome(preview(plan, folder, first, collect.find_whole(folder, about)), DONE, folder, kept=False)
     try:
         create_folder(folder)
-        with locked(folder), ask_git() as git:
-            return run(plan, folder, first, about, git)
+        with locked(folder):
+            return run(plan, folder, first, about)
     except OSError as error:
-        if error.errno not in USER_ERRORS:
-            raise
         hint = "finished points are kept: make room and run the same command again"
         complain(f"error: {folder}: cannot be written to ({error.strerror}); {hint}")
         return Outcome("", SOME_FAILED, folder, kept=False)
 
 
-def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Git | None) -> Outcome:
+def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outcome:
     """Compute what is missing, and write the table and report of what exists, however it ends.
 
     A complete sweep keeps its time, however often its report is rewritten.
@@ -100,7 +97,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
         driver.progress.show(last=True)
         return Outcome(last["told"], driver.exit_code(config, last.get("disagreeing", 0)), folder)
     workers = engine.start(plan, config.sweep, len(jobs)) if jobs else None
-    about |= origin(git)
+    about |= origin()
     manifest.write_manifest(folder, about)
     spent = float(last.get("seconds", 0.0)) if last is not None and is_same else 0.0
     status, code = collect.PARTIAL, None
@@ -110,7 +107,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
         if workers is None or driver.run(workers, deque(jobs)):
             status = COMPLETE
     except KeyboardInterrupt as stopped:
-        status, code = "interrupted", stopping.exit_code(stopped)
+        status, code = "interrupted", patience.exit_code(stopped)
     finally:
         driver.progress.show(last=True)
         seconds = spent if workers is None and spent else spent + time.time() - about["clock"]

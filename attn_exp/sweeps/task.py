@@ -24,7 +24,7 @@ from attn_exp.experiment.row import Row
 from attn_exp.experiment.stack import Rows, tabulated
 from attn_exp.own_code import staying_here
 from attn_exp.problem.left_to_model import Pass
-from attn_exp.runs import recorded_code, records
+from attn_exp.runs import provenance, records
 from attn_exp.runs.records import cell
 from attn_exp.sweeps.plan import Job, Plan, task_version
 from attn_exp.sweeps.rows import OK
@@ -85,7 +85,7 @@ def compute(plan: Plan, job: Job) -> Done:
 def compute_point(plan: Plan, number: int, under_way: Pass) -> list[Line]:
     config = config_of(plan, number)
     with staying_here():
-        comparison = tabulate(config, under_way=under_way, bind=recorded_code.binder(config), dtype=dtype_of(config))
+        comparison = tabulate(config, under_way=under_way, bind=provenance.binder(config), dtype=dtype_of(config))
     return list(ok_lines(plan, number, comparison))
 
 

@@ -100,7 +100,7 @@ sys.meta_path.insert(0, Finder())
     ("broken", "said"),
     [
         ("attn_exp.diagnosis.calling.call:unlaid", "a slip of ours, attn_exp/diagnosis/calling/call.py line "),
-        ("attn_exp.child:serve", "ended before it imported anything (exit code 1)"),
+        ("attn_exp.processes:serve", "ended before it imported anything (exit code 1)"),
     ],
 )
 def test_an_error_of_ours_is_not_put_down_to_the_function(broken: str, said: str, tmp_path: Path) -> None:

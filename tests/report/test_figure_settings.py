@@ -20,7 +20,7 @@ from attn_exp.errors import UserError
 from attn_exp.report.charts.matplotlib_figure import encoded
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
-from attn_exp.runs import execution, reader, rendering
+from attn_exp.runs import execution, rendering
 from tests.compose import comparison, config
 from tests.report.render import drawings_of
 from tests.report.test_figures import HARD, tokens
@@ -120,7 +120,7 @@ def test_figures_that_are_named_are_drawn_alone() -> None:
 def test_a_named_figure_is_drawn_again_and_nothing_else_is_written(tmp_path: Path) -> None:
     folder = execution.run(config(f"output_dir={tmp_path}", "report=tables"), Repeat()).folder
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    said = reader.render_again(folder, ["figures.only=[weights,blocks]", "figures.format=pdf"])
+    said = execution.render_again(folder, ["figures.only=[weights,blocks]", "figures.format=pdf"])
     assert said == str(folder / "figures" / "weights.pdf")
     after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert {path: after[path] for path in before} == before

@@ -87,18 +87,6 @@ def fits(paper: Paper, made: dict[str, np.ndarray]) -> bool:
     )
 
 
-def test_a_slip_is_one_cell_and_what_follows_from_it_counts(home: Path) -> None:
-    paper = handed(*DRAWN, "variant=[matrix]", "seed=1")
-    right = {blank.stage: blank.right for blank in paper.blanks}
-    weights = np.round(right["weights"], 2)
-    weights[0, 1, 2] += 0.2
-    output = np.round(np.round(weights, 2) @ np.round(right["v"], 2), 2)
-    Path("mine.csv").write_text(written(paper, {"weights": weights, "output": output}))
-    (line,) = result("mine.csv")
-    assert (int(line["of"]) - int(line["points"]), line["first wrong"]) == (1, "weights")
-    assert line["what it is"].startswith("a slip: in weights, row t2, key t3: ")
-
-
 def test_rounding_is_carried_through(home: Path) -> None:
     """A student who goes on from the rounded numbers of each box is right everywhere."""
     paper = handed(*DRAWN, "variant=[matrix]", "digits=1", "seed=2")
@@ -140,15 +128,6 @@ def test_who_joins_a_class_changes_nobodys_sheet(home: Path) -> None:
     assert len({Path(f"c/key/{name}.json").read_text() for name in sheets.file_names(names)}) == 20
 
 
-def test_tokens_may_be_columns(home: Path) -> None:
-    paper = handed(*DRAWN, "variant=[matrix]", "turned=true", "seed=1")
-    head, *_ = Path("one/answers.csv").read_text().splitlines()
-    assert head == "q,t1,t2,t3,t4"
-    Path("mine.csv").write_text(written(paper))
-    (line,) = result("mine.csv")
-    assert line["points"] == line["of"]
-
-
 BAD = {
     "table.csv": (b"a,b\n1,2\n", "another table"),
     "formula.csv": (b"q,1,2,3,4\nt1,=A1*2,,,\n", "no cell holds a number; the first is q, row t1, column 1: '=A1*2'"),
@@ -171,17 +150,10 @@ def test_a_bad_file_is_a_line_and_the_rest_is_graded(home: Path) -> None:
         assert message in lines[Path(name).stem]
 
 
-def test_semicolons_and_decimal_commas_are_read(home: Path) -> None:
-    paper = handed(*DRAWN, "variant=[matrix]", "seed=1")
-    Path("mine.csv").write_text(written(paper).replace(",", ";").replace(".", ","))
-    (line,) = result("mine.csv")
-    assert line["points"] == line["of"]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["digits=9"], "digits=9: expected 0 to 6"),
+        (["digits=9"], "digits=9: expected at most 6"),
         (["stages=[wieghts]"], "weights"),
         (["seed=range(0,9999)"], "9,999 sheets"),
         (["names=nowhere.csv"], "nowhere.csv: cannot be read"),

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import csv
-import os
-import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +12,6 @@ import pytest
 from attn_exp.errors import UserError
 from attn_exp.runs import records
 from attn_exp.runs.classroom import answers, grades, sheets
-from attn_exp.runs.classroom.grades import grade_answers
 from attn_exp.runs.classroom.sheets import class_names, file_names, write_sheets
 from tests.report.browser import need_chromium
 from tests.report.tab import tab, visit
@@ -79,38 +74,13 @@ def test_a_decimal_comma_without_quotes_is_said_and_no_number_shifts(home: Path)
     ("cell", "value"), [("1/2", 0.5), ("-2 / 3", -2 / 3), ("0,25", 0.25), ("+,5", 0.5), ("50 %", 0.5)]
 )
 def test_a_number_may_be_a_fraction_or_have_a_decimal_comma(cell: str, value: float) -> None:
-    assert answers.number(cell, "here") == value
+    assert answers.read_number(cell)[0] == value
 
 
 @pytest.mark.parametrize("cell", ["1/0", "1,234.5", "1,2,3", "=1/2", "1/2/3", "5%%", "\u0663"])
 def test_what_is_no_number_is_refused(cell: str) -> None:
-    with pytest.raises(UserError, match="is not a number"):
-        answers.number(cell, "here")
-
-
-@pytest.mark.long
-def test_what_the_page_calls_right_is_right_when_it_is_graded(home: Path) -> None:
-    need_chromium()
-    paper = handed(*SMALL, "stages=[scores,weights]")
-    numbers = np.concatenate([blank.right.ravel() for blank in paper.blanks])
-    typed = [f"{number:.2f}".replace(".", ",").replace("-", "\u2013") for number in numbers]
-    typed[0] = f"{round(100 * numbers[0])}/100"
-    script = f"""
-    sheet.inputs.forEach((input, place) => {{ input.value = {typed}[place]; }});
-    sheet.check();
-    const states = sheet.inputs.map((input) => input.className);
-    sheet.inputs[1].value = "one";
-    sheet.check();
-    const title = sheet.inputs[1].title;
-    sheet.inputs[1].value = {typed}[1];
-    return {{ states, title, csv: sheet.csv() }};
-    """
-    found = visit(Path("one/sheet.html").read_text(), script, home)
-    assert set(found.answer["states"]) == {"right"}
-    assert found.answer["title"] == "not a number"
-    Path("mine.csv").write_text(found.answer["csv"])
-    (line,) = result("mine.csv")
-    assert line["points"] == line["of"] == str(len(numbers))
+    with pytest.raises(ValueError, match="is not a number"):
+        answers.read_number(cell)
 
 
 def test_a_class_is_a_table_whose_names_may_hold_commas(home: Path) -> None:
@@ -130,41 +100,6 @@ def test_a_class_is_a_table_whose_names_may_hold_commas(home: Path) -> None:
 )
 def test_each_student_has_a_file_of_their_own(names: list[str], files: list[str]) -> None:
     assert file_names(names) == files
-
-
-def test_students_of_the_same_name_get_a_sheet_each_and_are_told_apart(home: Path) -> None:
-    Path("class.csv").write_text("Bob\nBob\nBob\n")
-    write_sheets([*SMALL[:4], "stages=[scores]", "names=class.csv", "to=class"])
-    assert len({path.read_text() for path in Path("class/sheets").iterdir()}) == 3
-    grade_answers(["class/answers", "class/key"])
-    with Path("class/grades/grades.csv").open(newline="") as file:
-        assert [line["student"] for line in csv.DictReader(file)] == ["Bob", "Bob (2)", "Bob (3)"]
-    assert "Attention by hand: Bob (2)" in Path("class/grades/marked/Bob-2.html").read_text()
-
-
-@pytest.mark.long
-def test_all_sheets_of_a_class_are_one_page_to_print(home: Path) -> None:
-    need_chromium()
-    Path("class.csv").write_text("Ada\nAlan\nGrace\n")
-    text = write_sheets([*SMALL[:4], "stages=[scores]", "names=class.csv", "to=class"])
-    assert "class/sheets.html, all of them to print" in text
-    given = "Array.from(document.querySelectorAll('.given td'), (cell) => cell.textContent)"
-    with tab(home) as page:
-        page.open(home / "class/sheets.html")
-        together = page.ask(given)
-        names = page.ask("Array.from(document.querySelectorAll('header strong'), (name) => name.textContent)")
-        assert names == ["Ada", "Alan", "Grace"]
-        assert page.ask("document.querySelectorAll('script, button, input').length") == 0
-        assert page.violations() == []
-        breaks = "Array.from(document.querySelectorAll('.student'), (one) => getComputedStyle(one).breakBefore)"
-        assert page.ask(breaks) == ["auto", "page", "page"]
-        printed = base64.b64decode(page.tell("Page.printToPDF")["data"])
-        apart = []
-        for name in names:
-            page.open(home / f"class/sheets/{name}.html")
-            apart += page.ask(given)
-    assert together == apart
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 3
 
 
 HIDDEN = [("x", "x"), ("X", "0"), ("-inf", "0.00"), ("\u2212\u221e", "\u00d7"), ("- infinity", "0"), ("\u2013oo", "x")]
@@ -208,58 +143,10 @@ def test_minus_infinity_is_read_as_students_write_it(cross: str, nought: str, ho
     assert line["points"] == "26" and "masked, row t1, key t1" in line["what it is"]
 
 
-def test_a_cross_is_no_number_where_no_mask_hides_a_place(home: Path) -> None:
-    handed(*SMALL[:4], "stages=[weights]")
-    Path("mine.csv").write_text("weights,t1,t2,t3\nt1,x,0.5,0.5\n")
-    (line,) = result("mine.csv")
-    assert "Cannot be read: weights, row t1, column t1: 'x'" in line["what it is"]
-
-
 def test_heads_that_the_variant_of_the_sheet_does_not_have_are_refused(home: Path) -> None:
     with pytest.raises(UserError, match=r"head=2: variant=looped has 1 head; add variant=\[multi_head\]"):
         write_sheets([*SMALL[:2], "embeddings.d_model=4", "head=2"])
     assert not Path("sheets").exists()
-
-
-@pytest.mark.long
-def test_a_sheet_is_filled_in_by_keys_alone(home: Path) -> None:
-    need_chromium()
-    paper = handed(*SMALL, "stages=[weights]")
-    rows = [[f"{number:.2f}" for number in row] for row in paper.blanks[0].right[0]]
-    with tab(home) as page:
-        page.open(Path("one/sheet.html").absolute())
-        page.press("Tab")  # the button that saves
-        assert page.ask("document.activeElement.id") == "save"
-        for number in (number for row in rows for number in row):
-            page.press("Tab")
-            page.type(number)
-        page.press("Tab")
-        assert page.ask("document.getElementById('told').textContent") == "9 of 9 right."
-        page.ask("sheet.inputs[0].focus()")
-        page.press("ArrowDown")
-        assert page.ask("sheet.inputs.indexOf(document.activeElement)") == 3
-        page.press("ArrowUp")
-        assert page.ask("sheet.inputs.indexOf(document.activeElement)") == 0
-
-
-@pytest.mark.long
-def test_many_answers_are_graded_as_one_after_the_other_and_a_dead_process_is_an_error(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paper, keys = handed(*SMALL), grades.keys_of(Path("one/key"))
-    Path("all").mkdir()
-    for number in range(2 * grades.TOGETHER + 1):
-        blanks = tuple(replace(blank, right=blank.right + number % 4) for blank in paper.blanks)
-        Path(f"all/{number:02}.csv").write_text(answers.blank_or_filled(replace(paper, blanks=blanks), filled=True))
-    files = sorted(Path("all").glob("*.csv"))
-    alone = [one.line for one in grades.grades_of(files, keys, {})]
-    assert len({line[1:] for line in alone}) >= 3
-    monkeypatch.setattr("attn_exp.system.usable_cores", lambda: 2)
-    assert [one.line for one in grades.every_grade(files, keys, {})] == alone
-    if hasattr(os, "fork"):  # the workers are forks, which know the function below
-        monkeypatch.setattr(grades, "grade", lambda *given: os._exit(3))
-        with pytest.raises(UserError, match="not graded, as its worker ended with exit code 3"):
-            grades.every_grade(files, keys, {})
 
 
 def test_students_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -288,20 +175,6 @@ def test_no_name_file_or_token_is_a_formula_to_a_spreadsheet(home: Path) -> None
     graded = result("class/answers", "class/key")
     assert {line["student"] for line in graded} == {records.cell(name) for name in ("=2+2", *FORMULAS)}
     assert sorted(line["points"] for line in graded) == ["", *["9"] * len(FORMULAS)]
-
-
-@pytest.mark.long
-def test_no_student_has_two_equal_tokens_or_a_head_of_equal_scores(home: Path) -> None:
-    """Drawn numbers must tell tokens apart, and each head must prefer something."""
-    Path("names.csv").write_text("\n".join(f"student {number}" for number in range(40)), encoding="utf-8")
-    words = ["embeddings=random", "embeddings.tokens=4", "embeddings.d_model=4", "head=2", "variant=[multi_head]"]
-    write_sheets([*words, "names=names.csv", "to=class"])
-    composed = sheets.composer(typed=False)
-    for place in Path("class/key").glob("*.json"):
-        made = sheets.read_key(place).paper(composed)
-        x, scores = np.asarray(made.sheet.problem.x), made.exact["scores"]
-        assert len(np.unique(x, axis=0)) == len(x)
-        assert (np.ptp(scores, axis=(-2, -1)) > 0).all()
 
 
 @pytest.mark.long

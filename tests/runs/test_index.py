@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import re
 import shlex
@@ -70,7 +69,7 @@ def test_an_empty_folder_has_an_empty_index_and_a_missing_one_none(tmp_path: Pat
     text = page(tmp_path)
     assert table(text) == [["run", "settings", "started"]]
     assert "Nothing here yet: python -m attn_exp computes a first run." in text
-    with pytest.raises(UserError, match="nowhere: no index can be written there"):
+    with pytest.raises(UserError, match="nowhere: cannot be read"):
         folders.rebuild_index(tmp_path / "nowhere")
 
 
@@ -166,33 +165,6 @@ def test_hostile_words_do_no_harm(token: str, tmp_path: Path) -> None:
     assert set(tags(hostile)) == set(tags(harmless))
     assert len(hostile) < 40_000
     assert hostile.isprintable() or all(each.isprintable() or each == "\n" for each in hostile)
-
-
-def test_a_folder_named_by_an_enemy_is_linked_and_no_more(tmp_path: Path) -> None:
-    name = '"><img src=x onerror=alert(1)>#?%2e'
-    add(tmp_path, name)
-    text = page(tmp_path)
-    assert ("img", ("src", "onerror")) not in tags(text)
-    assert 'href="runs/%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E%23%3F%252e/"' in text
-
-
-def write_many(output_dir: Path, process: int, count: int) -> None:
-    for place in range(count):
-        add(output_dir, f"{process}-{place}", f"seed={place}")
-        folders.rebuild_index(output_dir)
-
-
-@pytest.mark.long
-def test_runs_written_at_once_are_all_there(tmp_path: Path) -> None:
-    start = multiprocessing.get_context("spawn")
-    processes = [start.Process(target=write_many, args=(tmp_path, process, 20)) for process in range(4)]
-    for each in processes:
-        each.start()
-    for each in processes:
-        each.join(60)
-    assert [each.exitcode for each in processes] == [0, 0, 0, 0]
-    assert len(table((tmp_path / "index.html").read_text(encoding="utf-8"))) == 81
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["index.html", "runs"]
 
 
 @pytest.mark.long

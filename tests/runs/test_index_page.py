@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from attn_exp.config.spelling import Repeat
-from attn_exp.runs import execution, folders
-from tests.compose import config
+from attn_exp.runs import folders
 from tests.letters import WIDTHS, set_in
 from tests.report.tab import Tab, tab
-from tests.runs.test_index import HOSTILE, add
+from tests.runs.test_index import add
 
 pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
@@ -85,16 +81,6 @@ def test_the_keyboard_reaches_the_filter_the_heads_and_the_links(opened: Tab) ->
     assert opened.ask(OUTLINED) == "solid"
 
 
-def test_a_link_leads_to_the_report(reader: Tab, tmp_path: Path) -> None:
-    folder = execution.run(config(f"output_dir={tmp_path}", "title=Mine"), Repeat(("title=Mine",))).folder
-    reader.open(tmp_path / "index.html")
-    reader.ask("document.querySelector('tbody a').focus()")
-    reader.press("Enter")
-    reader.wait()
-    assert reader.ask("location.href") == (folder / "report.html").as_uri()
-    assert reader.ask("document.querySelector('h1').textContent") == "Mine"
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_violation(opened: Tab, scheme: str) -> None:
     opened.screen(1280, scheme=scheme)
@@ -110,26 +96,3 @@ def test_nothing_is_wider_than_the_screen(opened: Tab, width: int, letters: str)
     set_in(opened, letters)
     assert opened.ask("document.documentElement.clientWidth") == width
     assert opened.overflow() <= 0
-
-
-@pytest.mark.parametrize("width", [1280, 360])
-def test_hostile_words_run_nothing_and_break_nothing(reader: Tab, width: int, tmp_path: Path) -> None:
-    for place, token in enumerate(HOSTILE):
-        about: dict[str, Any] = {
-            "title": token,
-            "status": token,
-            "started": token,
-            "command": f"a b c {token} head={token}",
-        }
-        (add(tmp_path, f"run{place}") / "run.json").write_text(json.dumps(about))
-    add(tmp_path, '"><img src=x onerror=alert(1)>')
-    reader.screen(width)
-    reader.console.clear()
-    reader.requests.clear()
-    reader.open(folders.rebuild_index(tmp_path))
-    assert reader.ask("document.querySelectorAll('tbody tr').length") == len(HOSTILE) + 1
-    assert reader.ask("document.querySelectorAll('script').length") == 1
-    assert reader.ask("document.querySelectorAll('main img, main script').length") == 0
-    reader.click("thead button")
-    assert (reader.console, len([each for each in reader.requests if not each.startswith("data:")])) == ([], 1)
-    assert reader.overflow() <= 0

@@ -106,15 +106,3 @@ def test_a_run_on_disk_makes_nobody_read_a_file_that_it_did_not_record(
     assert cli.obey(["rerun", str(folder)]) == cli.DONE
     assert "turned.npy was not recorded; this run takes the arrays" in capsys.readouterr().err
     same(folder, newest())
-
-
-def test_large_arrays_of_files_do_not_make_a_large_description() -> None:
-    large: dict[str, Any] = {name: STREAM.standard_normal((400, 400)) for name in MATRICES}
-    np.savez("weights.npz", **large)
-    np.save("x.npy", STREAM.standard_normal((5, 400)))
-    folder = run(*FILES, "embeddings.file=x.npy", "variant=matrix")
-    assert (folder / "run.json").stat().st_size < 10_000
-    Path("x.npy").unlink()
-    assert cli.obey(["rerun", str(folder)]) == cli.DONE
-    assert (newest() / "run.json").stat().st_size < 10_000
-    same(folder, newest())

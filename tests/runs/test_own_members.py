@@ -19,7 +19,7 @@ from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.runs import trust
-from attn_exp.runs.recorded_code import members_without_code
+from attn_exp.runs.provenance import members_without_code
 
 SPY = """
 from dataclasses import dataclass

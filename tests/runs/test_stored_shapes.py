@@ -1,7 +1,8 @@
-"""A run whose arrays or tables somebody changed is refused in a line: all is held to its settings in one place."""
+"""A run whose arrays or tables somebody changed, under a new seal, is refused in a line or shown as it is now."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.runs import store
+from attn_exp.runs import execution, store
+from attn_exp.sweeps.compare import compare
 from tests.runs.test_store import a_run, reseal
 
 Change = Callable[[Any], Any]
@@ -29,6 +31,9 @@ ARRAYS: dict[str, tuple[str, Change]] = {
     "a past": ("past", lambda past: np.array(1)),
     "a past without end": ("past", lambda past: np.array(np.inf)),
     "no q": ("q", lambda q: None),
+}
+
+STAGES: dict[str, tuple[str, Change]] = {
     "logits of a query less": ("multi_head/logits", lambda logits: logits[:, 1:]),
     "an output of complex numbers": ("multi_head/output", lambda output: output * 1j),
     "a rung of a query less": ("multi_head/step 2/weights", lambda weights: weights[:, 1:]),
@@ -69,32 +74,35 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refused(folder: Path) -> str:
-    reseal(folder)
-    with pytest.raises(UserError) as error:
-        store.load(folder)
-    message = str(error.value)
-    assert "not a finished run that can be read" in message
-    assert "\n" not in message
-    return message
-
-
-@pytest.mark.parametrize("name", ARRAYS)
-def test_arrays_that_do_not_fit(name: str, folder: Path) -> None:
-    array, change = ARRAYS[name]
+def change_array(folder: Path, array: str, change: Change) -> None:
     with np.load(folder / "results.npz") as stored:
         arrays = dict(stored)
     changed = change(arrays.pop(array))
     np.savez(folder / "results.npz", **arrays | ({} if changed is None else {array: changed}))
-    refused(folder)
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_tables_that_do_not_fit(name: str, folder: Path) -> None:
-    file, change = TABLES[name]
-    lines = (folder / file).read_text().splitlines()
-    (folder / file).write_text("\n".join(change(lines)) + "\n")
-    refused(folder)
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_input_that_does_not_fit_is_refused(name: str, folder: Path) -> None:
+    change_array(folder, *ARRAYS[name])
+    reseal(folder)
+    with pytest.raises(UserError, match="not a finished run that can be read") as error:
+        store.load(folder)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*STAGES, *TABLES])
+def test_what_does_not_fit_ends_no_command_with_a_traceback(name: str, folder: Path) -> None:
+    if name in STAGES:
+        change_array(folder, *STAGES[name])
+    else:
+        file, change = TABLES[name]
+        lines = (folder / file).read_text().splitlines()
+        (folder / file).write_text("\n".join(change(lines)) + "\n")
+    reseal(folder)
+    for command in (lambda: execution.render_again(folder), lambda: compare([str(folder), str(folder)])):
+        with contextlib.suppress(UserError):
+            command()
 
 
 def test_the_run_as_it_was_opens(folder: Path) -> None:

@@ -163,12 +163,6 @@ def boxes_of(paper: Paper, answers: Mapping[str, Array], decimals: Mapping[str, 
             yield sharpened(box, paper.exact)
 
 
-def states(paper: Paper, answers: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the state of each cell of the answered stages `[h r c]`: right, following, wrong, or empty."""
-    cells = grade(paper, answers).cells
-    return {stage: cells[stage].reshape(answers[stage].shape) for stage in cells if stage in answers}
-
-
 def noted(texts: Sequence[str], turned_file: bool) -> tuple[Remark, ...]:
     """Return the remarks on a file besides its numbers: unreadable cells, and its layout."""
     found = [Remark("", CANNOT_BE_READ, text) for text in texts]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine, parsing
+from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, reason
 from attn_exp.experiment.published import NUMBER, bare, decimals, exponent
@@ -303,7 +303,7 @@ def from_file(path: Path, key: str) -> Cells:
             if array.dtype.kind not in "iuf":
                 raise UserError(f"{key}={path}: expected an array of real numbers")
             return from_array(array, key)
-        text = parsing.decoded(machine.read(path)).removeprefix("\ufeff")
+        text = machine.decoded(machine.read(path)).removeprefix("\ufeff")
         pasted = bare(text).strip()
         return cells(nested(pasted, key), key) if PASTED.match(pasted) else table(text, key)
     except Exception as error:  # reading a person's file may raise anything

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from attn_exp import machine, parsing
+from attn_exp import machine
 from attn_exp.arrays import Array
 
 MOST_BYTES = 2**31
@@ -56,7 +56,7 @@ def size_of(file: IO[bytes]) -> int:
 
 def read_text(path: Path) -> str:
     """Return a file of text, UTF-8 or UTF-16, without the mark that some programs begin one with."""
-    return parsing.decoded(machine.read(path, MOST_TEXT)).removeprefix("\ufeff")
+    return machine.decoded(machine.read(path, MOST_TEXT)).removeprefix("\ufeff")
 
 
 @dataclass(frozen=True)

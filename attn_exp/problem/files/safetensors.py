@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine, parsing
+from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, reason, some
 from attn_exp.problem.files.format import Entry, Format, Held, size_of
@@ -53,7 +53,7 @@ def read_index(path: Path) -> dict[str, str]:
         OSError: no such file, or something else than a regular one.
         ValueError: no index, or a file that would lie elsewhere.
     """
-    about = parsing.read_json(path, MOST_HEADER, once=True)
+    about = machine.read_json(path, MOST_HEADER, once=True)
     places = about.get("weight_map") if isinstance(about, dict) else None
     if not isinstance(places, dict):
         raise ValueError("its weight_map is no mapping of names to files")
@@ -75,7 +75,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
         length = int.from_bytes(file.read(8), "little")
         if length > min(size - 8, MOST_HEADER):
             raise ValueError(f"its header claims {length:,} of {size:,} bytes: cut off, or no safetensors file")
-        header = parsing.parse_json(file.read(length), MOST_HEADER, once=True)
+        header = machine.parse_json(file.read(length), MOST_HEADER, once=True)
     if not isinstance(header, dict):
         raise ValueError("its header is no JSON object")
     header.pop("__metadata__", None)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine, parsing
+from attn_exp import machine
 from attn_exp.errors import UserError, brief
 from attn_exp.problem.files.format import MOST_TEXT, TOKENS, Entry, Format, Held, no_array, read_text
 from attn_exp.problem.matrices import array
@@ -102,7 +102,7 @@ def rows_of(text: str, marks: Sequence[str], most: int = machine.MOST_BYTES) -> 
 def cut(text: str, mark: str, most: int) -> Rows:
     """Return the cells of each line."""
     if mark in (COMMA, SEMICOLON):
-        return [[cell.strip() for cell in row] for row in parsing.parse_csv(text, mark, most, no_blanks=True)]
+        return [[cell.strip() for cell in row] for row in machine.parse_csv(text, mark, most, no_blanks=True)]
     lines = [line for line in re.split("\r\n|\r|\n", text) if line.strip()]
     if mark == BLANK:  # where quotes are letters, as words are
         return [line.split() for line in lines]
@@ -190,7 +190,7 @@ def names_columns(
 
 def look_at_json(path: Path, said: str) -> Held:
     """Return the arrays of the file. An object of vectors alone, `{"she": [1, 2], ...}`, is one array with tokens."""
-    value = parsing.read_json(path, MOST_TEXT, once=True)
+    value = machine.read_json(path, MOST_TEXT, once=True)
     if isinstance(value, list):
         return Held({}, tuple(value)) if are_texts(value) else Held({"": array_of_lists(value)})
     if not isinstance(value, dict):

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine, parsing
+from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.child import Child, NoAnswerError
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files
 from attn_exp.problem.files import safetensors
 from attn_exp.problem.files.format import Entry, size_of
+from attn_exp.processes import Child, NoAnswerError
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZER = "tokenizer.json"
@@ -115,7 +115,7 @@ def open_checkpoint(path: Path, key: str) -> Checkpoint:
 def read_config(folder: Path, key: str) -> dict[str, Any]:
     """Return what config.json says."""
     try:
-        said = parsing.read_json(folder / CONFIG, MOST_CONFIG, once=True)
+        said = machine.read_json(folder / CONFIG, MOST_CONFIG, once=True)
         if not isinstance(said, dict):
             raise ValueError("it is no JSON object")
     except FileNotFoundError as error:

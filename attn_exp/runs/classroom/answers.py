@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine, parsing
+from attn_exp import machine
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.classroom.grading import Grade, grade, noted
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.diagnosis.sheets.boxes import NOT_GIVEN, plain
 from attn_exp.errors import UserError, brief, refuse
@@ -26,8 +26,6 @@ EXACT = 9
 """Decimals credited to a fraction."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
 FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8})")
-
-PERCENT = re.compile(r"(?P<number>[-+]?[0-9]+(\.[0-9]+)?)\s*%")
 
 CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)
 """What students write at a masked position."""
@@ -48,6 +46,9 @@ class Filled:
     texts: tuple[str, ...] = ()
     turned: bool = False
     decimals: Numbers = field(default_factory=dict)
+
+    def grade(self, paper: Paper) -> Grade:
+        return grade(paper, self.numbers, self.unreadable, noted(self.texts, self.turned), self.decimals)
 
 
 def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
@@ -83,17 +84,11 @@ def read_filled(path: Path, paper: Paper) -> Filled:
     with refuse(f"{path.name}: cannot be read", OSError):
         content = machine.read(path, MOST_BYTES)
     with refuse(f"{path.name}: not a text in UTF-8; save it as CSV", UnicodeDecodeError):
-        text = content.decode("utf-8-sig")
-    return numbers_of_blocks(lines_of(text, path.name), paper, path.name)
-
-
-def lines_of(text: str, name: str) -> list[list[str]]:
-    """Split a table into cells at commas, semicolons or tabs, whichever is most frequent in its first line."""
-    first = text.lstrip().splitlines()[:1]
-    mark = max(",;\t", key=lambda mark: sum(line.count(mark) for line in first))
-    with refuse(f"{name}: cannot be read", ValueError):
-        lines = parsing.parse_csv(text.replace("\r\n", "\n").replace("\r", "\n"), mark)
-    return [[records.text_of(cell).strip() for cell in line] for line in lines]
+        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    first = text.lstrip().partition("\n")[0]
+    with refuse(f"{path.name}: cannot be read", ValueError):
+        lines = machine.parse_csv(text, max(",;\t", key=first.count))
+    return numbers_of_blocks([[records.text_of(cell).strip() for cell in line] for line in lines], paper, path.name)
 
 
 def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Filled:
@@ -110,8 +105,8 @@ def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -
                 numbers[stage][spot], decimals[stage][spot] = cross, EXACT
                 continue
             try:
-                numbers[stage][spot], decimals[stage][spot] = number(cell, name), decimals_of(cell)
-            except UserError:
+                numbers[stage][spot], decimals[stage][spot] = read_number(cell)
+            except ValueError:
                 unreadable[stage][spot] = True
                 place = f"row {blank.rows[spot[1]]}, column {blank.columns[spot[2]]}"
                 texts.append(f"{corner_of(blank, spot[0])}, {place}: {brief(cell, 30)!r}")
@@ -167,40 +162,36 @@ def within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[st
     return lambda line: any(line) and (line[0] in rows or line[0].lower() not in known)
 
 
-def decimals_of(cell: str) -> int:
-    """Return the number of decimals of a cell; a fraction counts as exact."""
-    digits = re.search(r"[.,]([0-9]+)", cell)
-    return EXACT if "/" in cell else (len(digits[1]) if digits else 0) + (2 if "%" in cell else 0)
-
-
 def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
     """Return the positions of these names; in the order given, if a name is unknown or occurs too often."""
-    plain_names = [name.strip() for name in names]
-    free = {name: [place for place, other in enumerate(plain_names) if other == name] for name in plain_names}
-    counts = Counter(given)
-    if any(count > len(free.get(name, ())) for name, count in counts.items()):
-        return list(range(len(given)))
-    return [free[name].pop(0) for name in given]
+    known = {one: place for place, one in enumerate(with_occurrence([name.strip() for name in names]))}
+    found = [known.get(one) for one in with_occurrence(given)]
+    return list(range(len(given))) if None in found else [place for place in found if place is not None]
 
 
-def number(cell: str, where: str) -> float:
-    """Parse a cell as a number, NaN for an empty one.
+def with_occurrence(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Return each name with how often it has occurred before: a token may occur twice."""
+    return [(name, names[:place].count(name)) for place, name in enumerate(names)]
+
+
+def read_number(cell: str) -> tuple[float, int]:
+    """Return the number in a cell, NaN if it is empty, and with how many decimals it is written.
 
     Raises:
-        UserError: it holds a formula or another text.
+        ValueError: it holds a formula or another text.
     """
     text = re.sub("^\u2013", "-", re.sub(r"\s", "", plain(cell)))
     text = re.sub("∞|infinity|oo$", "inf", text, flags=re.IGNORECASE)
     text = text if "." in text else text.replace(",", ".", 1)
     if text.lower() in NOT_GIVEN:
-        return float("nan")
-    if share := PERCENT.fullmatch(text):
-        return float(share["number"]) / 100
+        return float("nan"), 0
     if fraction := FRACTION.fullmatch(text):
-        return int(fraction["over"]) / int(fraction["under"])
-    if len(text) > MOST_CELL or not NUMBER.fullmatch(text):
-        raise UserError(f"{where}: {brief(cell, 30)!r} is not a number")
-    return float(text)
+        return int(fraction["over"]) / int(fraction["under"]), EXACT
+    shown = text.removesuffix("%")
+    if len(text) > MOST_CELL or not NUMBER.fullmatch(shown):
+        raise ValueError(f"{brief(cell, 30)!r} is not a number")
+    decimals, is_share = re.search(r"\.([0-9]+)", shown), shown != text
+    return float(shown) / (100 if is_share else 1), (len(decimals[1]) if decimals else 0) + 2 * is_share
 
 
 def counted(numbers: Mapping[str, Array]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.classroom.grading import Grade, grade, noted, states
+from attn_exp.diagnosis.classroom.grading import Grade, scores
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.errors import UserError, unknown
-from attn_exp.report import words, worksheet
+from attn_exp.report import marking, words, worksheet
 from attn_exp.report.notebook import html
 from attn_exp.report.terminal import table
 from attn_exp.runs.classroom import answers, sheets
@@ -21,9 +21,7 @@ from attn_exp.runs.classroom import answers, sheets
 if TYPE_CHECKING:
     import pandas as pd
 
-COLOURS = {"right": "inherit", "follows": "#9a6700", "wrong": "#cf222e", "empty": "inherit"}
-"""Text colours that stand out; a wrong number is also marked with a cross."""
-STATES = {"right": words.RIGHT, "follows": "follows", "wrong": words.WRONG, "empty": "empty"}
+HEADS = ("stage", "right", "follows", "wrong", "empty")
 FILE = "answers.csv"
 
 
@@ -66,14 +64,12 @@ class Exercise:
         """
         if isinstance(given, str | Path):
             read = answers.read_filled(Path(given), self.paper)
-            notes = noted(read.texts, read.turned)
-            return Checked(
-                self.paper, read.numbers, grade(self.paper, read.numbers, read.unreadable, notes, read.decimals)
-            )
-        if given is not None and not isinstance(given, Mapping):
+        elif given is None or isinstance(given, Mapping):
+            each = {**(given or {}), **numbers}
+            read = answers.Filled({stage: self.shaped(str(stage), values) for stage, values in each.items()}, {})
+        else:
             raise UserError(f"check: expected the name of a file, or numbers by stage, such as {self.stages[0]}=[...]")
-        filled = {stage: self.shaped(str(stage), values) for stage, values in {**(given or {}), **numbers}.items()}
-        return Checked(self.paper, filled, grade(self.paper, filled))
+        return Checked(self.paper, self.student, read.numbers, read.grade(self.paper))
 
     def shaped(self, stage: str, values: Any) -> Array:
         """Return the numbers of a stage as `[h r c]`."""
@@ -108,9 +104,7 @@ class Exercise:
         return "\n\n".join([*parts, wanted])
 
     def _repr_html_(self) -> str:
-        page = worksheet.page(self.paper, self.student, FILE)
-        height = 360 + 40 * sum(len(blank.right) * (len(blank.rows) + 4) for blank in self.paper.blanks)
-        return html("framed", page, "worksheet", height)
+        return html("framed", worksheet.page(self.paper, self.student, FILE), "worksheet", height_of(self.paper))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +112,7 @@ class Checked:
     """The result of a check: which numbers are right, the first wrong stage, and the mistake or the slip."""
 
     paper: Paper
+    student: str
     numbers: Mapping[str, Array]
     grade: Grade
 
@@ -134,14 +129,11 @@ class Checked:
     @property
     def said(self) -> str:
         """The sentence on the mistake or the slip, or that all is right."""
-        missing = sum(box.empty for box in self.grade.boxes)
-        some = f"no number is wrong; {missing} of {self.grade.most} are missing"
-        return self.grade.said or (some if missing else words.ALL_RIGHT)
+        return marking.verdict(self.grade)
 
     def __repr__(self) -> str:
-        heads = ("stage", *STATES.values())
         lines = [[box.stage, *map(str, (box.right, box.follows, box.wrong, box.empty))] for box in self.grade.boxes]
-        return f"{table(heads, lines)}\n\n{self.verdict}"
+        return f"{table(HEADS, lines)}\n\n{self.verdict}"
 
     @property
     def verdict(self) -> str:
@@ -149,30 +141,13 @@ class Checked:
         return f"{f' {words.AND} '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
 
     def _repr_html_(self) -> str:
-        judged = states(self.paper, self.numbers)
-        boxes = [blank for blank in self.paper.blanks if blank.stage in judged]
-        tables = [
-            table
-            for blank in boxes
-            for table in coloured(self.paper, blank, self.numbers[blank.stage], judged[blank.stage])
-        ]
-        return html("judged", self.verdict, tables)
+        marked = marking.marked(self.paper, self.student, self.grade, self.numbers, scores(self.grade, {}))
+        return html("framed", marking.page(words.MARKED_SHEETS, [marked]), "marked worksheet", height_of(self.paper))
 
 
-def coloured(paper: Paper, blank: Blank, numbers: Array, judged: Array) -> Iterator[dict[str, Any]]:
-    """Yield the tables of a box, each number with its state as a word and a colour."""
-    rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
-    for head in range(len(numbers)):
-        values, judgements = (side[head].T if paper.turned else side[head] for side in (numbers, judged))
-        title = words.STAGE_OF_HEAD.format(stage=blank.stage, number=head + 1) if len(numbers) > 1 else blank.stage
-        cells = [list(map(cell, *line)) for line in zip(values, judgements, strict=True)]
-        yield {"title": title, "columns": columns, "lines": list(zip(rows, cells, strict=True))}
-
-
-def cell(number: float, state: str) -> tuple[str, str, str]:
-    """Return the text, the state and the colour of a number."""
-    shown = "" if state == "empty" else f"{number:g}{' ✗' if state == 'wrong' else ''}"
-    return shown, STATES[state], COLOURS[state]
+def height_of(paper: Paper) -> int:
+    """Return the height of a worksheet in a notebook, in pixels."""
+    return 360 + 40 * sum(len(blank.right) * (len(blank.rows) + 4) for blank in paper.blanks)
 
 
 def exercise(asked_words: Sequence[str]) -> Exercise:
@@ -184,8 +159,8 @@ def exercise(asked_words: Sequence[str]) -> Exercise:
     for name in ("names", "to"):
         if any(word.startswith(f"{name}=") for word in asked_words):
             raise UserError(f"{name}=: writes files; `attn-exp sheet` does that")
-    asked = sheets.asked_by(asked_words)
-    if len(asked.students) > 1:
-        raise UserError(f"{len(asked.students)} seeds make as many sheets; name one, such as seed=0")
-    _, key, paper = next(sheets.every_sheet(asked))
+    options, settings = sheets.read_options(asked_words)
+    if (count := len(sheets.students_of(options))) > 1:
+        raise UserError(f"{count} seeds make as many sheets; name one, such as seed=0")
+    _, key, paper = next(sheets.every_sheet(options, settings))
     return Exercise(paper, key.student)

@@ -11,27 +11,29 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from attn_exp import drafts, machine, parsing
+from attn_exp import drafts, machine
 from attn_exp.config.compose import values
-from attn_exp.config.schema import Config, read_config
+from attn_exp.config.fields import read_fields
+from attn_exp.config.kinds import at_least
+from attn_exp.config.schema import read_config
 from attn_exp.diagnosis.classroom.paper import Numbers, Paper, drawn, paper, possible
 from attn_exp.errors import UserError, count_of, refuse, unknown
 from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers
+from attn_exp.runs.rendering import typed_value
 from attn_exp.runs.stored_arrays import split_arrays, with_arrays
 from attn_exp.runs.trust import read_json
 
-OWN = ("names", "seed", "digits", "stages", "turned", "exam", "to")
-"""Words of this command; all others are settings of a run."""
 RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")
 MOST_STUDENTS = 2000
 TO_PRINT = "sheets.html"
 DRAWN = "embeddings=random"
+TEXTS = ("names", "seed", "to")
 
 KEY_SHAPE = {"student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "turned": bool}
 INLINE = ["embeddings=inline", "projections=identity"]
@@ -63,21 +65,18 @@ class Key:
         config = read_config(with_arrays(settings, inputs, projections) if self.numbers else settings)
         return paper(config, self.stages, self.digits, self.turned)
 
-    def as_json(self) -> str:
-        return json.dumps(vars(self), indent=1, ensure_ascii=False) + "\n"
-
 
 @dataclass(frozen=True)
-class Asked:
-    """The parsed words of the command; `students` are names, each with a seed."""
+class Options:
+    """The options of this command; its other words are settings of a run. `seed` is `7`, `1,2,3` or `range(0,30)`."""
 
-    words: tuple[str, ...]
-    students: tuple[tuple[str, int], ...]
-    stages: tuple[str, ...]
-    digits: int
-    turned: bool
-    exam: bool
-    to: Path
+    names: str = ""
+    seed: str = ""
+    digits: Annotated[int, at_least(0, most=MOST_DIGITS)] = 2
+    stages: tuple[str, ...] = ()
+    turned: bool = False
+    exam: bool = False
+    to: str = "sheets"
 
 
 def write_sheets(asked_words: Sequence[str]) -> str:
@@ -86,48 +85,51 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     Raises:
         UserError: the settings are invalid, or make no sheet; or the folder exists.
     """
-    asked = asked_by(asked_words)
-    keys = list(every_sheet(asked))
-    if os.path.lexists(asked.to):
-        raise UserError(f"to={asked.to}: is there already; name another folder, or remove it")
-    with refuse(f"to={asked.to}: cannot be written to", OSError), drafts.new_folder(asked.to) as draft:
-        for name, key, made in keys:
-            write_sheet(draft, name, key, made, alone=len(keys) == 1, exam=asked.exam)
-        if len(keys) > 1:
-            parts = [worksheet.printed(made, key.student) for _, key, made in keys]
-            (draft / TO_PRINT).write_bytes(drafts.as_bytes(worksheet.to_print(parts)))
-    sheets = ["sheet.html"] if len(keys) == 1 else ["sheets", f"{TO_PRINT}, all of them to print"]
-    handed = "answers.csv" if len(keys) == 1 else "answers"
-    lines = [count_of(len(keys), "sheet"), *(f"{asked.to / sheet}" for sheet in sheets), ""]
-    return "\n".join([*lines, f"to grade: attn-exp grade {asked.to / handed} {asked.to / 'key'}"])
+    options, words = read_options(asked_words)
+    to, sheets = machine.folder(options.to), list(every_sheet(options, words))
+    if os.path.lexists(to):
+        raise UserError(f"to={to}: is there already; name another folder, or remove it")
+    alone = len(sheets) == 1
+    with refuse(f"to={to}: cannot be written to", OSError), drafts.new_folder(to) as draft:
+        for name, key, made in sheets:
+            drafts.fill(draft, files_of_sheet(name, key, made, alone=alone, exam=options.exam))
+        if not alone:
+            parts = [worksheet.printed(made, key.student) for _, key, made in sheets]
+            drafts.fill(draft, {TO_PRINT: worksheet.to_print(parts)})
+    pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, all of them to print"]
+    lines = [count_of(len(sheets), "sheet"), *(f"{to / page}" for page in pages), ""]
+    return "\n".join([*lines, f"to grade: attn-exp grade {to / ('answers.csv' if alone else 'answers')} {to / 'key'}"])
 
 
-def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool, exam: bool) -> None:
-    """Write one student's sheet, blanks and key; the page of an `exam` contains no answers and checks nothing."""
-    page = folder / "sheet.html" if alone else machine.own_folder(folder / "sheets") / f"{name}.html"
-    blanks = folder / "answers.csv" if alone else machine.own_folder(folder / "answers") / f"{name}.csv"
-    keys = machine.own_folder(folder / "key")
-    page.write_bytes(drafts.as_bytes(worksheet.page(made, key.student, f"{name}.csv", exam)))
-    blanks.write_bytes(drafts.as_bytes(answers.blank_or_filled(made)))
-    (keys / f"{name}.html").write_bytes(drafts.as_bytes(worksheet.key(made, key.student)))
-    (keys / f"{name}.json").write_bytes(drafts.as_bytes(key.as_json()))
+def files_of_sheet(name: str, key: Key, made: Paper, alone: bool, exam: bool) -> dict[str, str]:
+    """Return one student's sheet, blanks and key; the page of an `exam` contains no answers and checks nothing."""
+    return {
+        "sheet.html" if alone else f"sheets/{name}.html": worksheet.page(made, key.student, f"{name}.csv", exam),
+        "answers.csv" if alone else f"answers/{name}.csv": answers.blank_or_filled(made),
+        f"key/{name}.html": worksheet.key(made, key.student),
+        f"key/{name}.json": json.dumps(vars(key), indent=1, ensure_ascii=False) + "\n",
+    }
 
 
-def every_sheet(asked: Asked) -> Iterator[tuple[str, Key, Paper]]:
+def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[str, Key, Paper]]:
     """Yield the file name, the key and the sheet of each student; random numbers differ between students."""
-    composed = composer(typed=True)
-    config = read_config(composed(asked.words))
-    refuse_other_heads(asked, config)
-    is_drawn = DRAWN in asked.words
-    words = tuple(word for word in asked.words if not is_drawn or not word.startswith("embeddings"))
-    telling = possible(paper(config, asked.stages, asked.digits)) if is_drawn else frozenset()
-    for file, (student, seed) in zip(file_names([name for name, _ in asked.students]), asked.students, strict=True):
-        key = Key(student, words, {}, asked.stages, asked.digits, asked.turned)
+    composed, students = composer(typed=True), students_of(options)
+    config = read_config(composed(words))
+    asked = paper(config, options.stages, options.digits)
+    settled = asked.sheet.settled
+    if settled.head != config.head and any(word.startswith("head=") for word in words):
+        heads = count_of(settled.head, "head")
+        raise UserError(f"head={config.head}: variant={settled.name} has {heads}; add variant=[multi_head]")
+    is_drawn = DRAWN in words
+    kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
+    telling = possible(asked) if is_drawn else frozenset()
+    for file, (student, seed) in zip(file_names([name for name, _ in students]), students, strict=True):
+        key = Key(student, kept, {}, options.stages, options.digits, options.turned)
         if is_drawn:
             numbers, made = drawn(config, seed, partial(paper_with, key=key, composed=composed), telling)
             yield file, replace(key, numbers=numbers), made
         else:
-            key = replace(key, words=(*words, f"seed={seed}"))
+            key = replace(key, words=(*kept, f"seed={seed}"))
             yield file, key, key.paper(composed)
 
 
@@ -135,54 +137,32 @@ def paper_with(numbers: Numbers, key: Key, composed: Composed) -> Paper:
     return replace(key, numbers=numbers).paper(composed)
 
 
-def refuse_other_heads(asked: Asked, config: Config) -> None:
-    """Refuse a typed number of heads that the variant of the sheet does not have."""
-    for word in asked.words:
-        settled = paper(config, asked.stages, asked.digits).sheet.settled if word.startswith("head=") else None
-        if settled is not None and settled.head != config.head:
-            heads = count_of(settled.head, "head")
-            raise UserError(f"{word}: variant={settled.name} has {heads}; add variant=[multi_head]")
-
-
-def asked_by(asked_words: Sequence[str]) -> Asked:
-    """Parse the words of the command.
+def read_options(asked_words: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
+    """Split the words of the command into its options and the settings of a run.
 
     Raises:
-        UserError: an invalid word or value.
+        UserError: a word without a value, or an invalid option.
     """
+    names = [field.name for field in fields(Options)]
     for word in asked_words:
         if "=" not in word:
-            raise UserError(unknown(word, [f"{name}=..." for name in OWN], "word of attn-exp sheet"))
-    own = {key: value for key, _, value in (word.partition("=") for word in asked_words) if key in OWN}
-    digits, flags = own.get("digits", "2"), {name: own.get(name, "false") for name in ("turned", "exam")}
-    if not re.fullmatch(f"[0-{MOST_DIGITS}]", digits):
-        raise UserError(f"digits={digits}: expected 0 to {MOST_DIGITS}, the decimals that are asked")
-    for name, value in flags.items():
-        if value not in ("true", "false"):
-            raise UserError(f"{name}={value}: expected true or false")
-    return Asked(
-        words=tuple(word for word in asked_words if word.partition("=")[0] not in OWN),
-        students=tuple(students_of(own)),
-        stages=tuple(part.strip() for part in own.get("stages", "").strip("[]").split(",") if part.strip()),
-        digits=int(digits),
-        turned=flags["turned"] == "true",
-        exam=flags["exam"] == "true",
-        to=machine.folder(own.get("to", "sheets")),
-    )
+            raise UserError(unknown(word, [f"{name}=..." for name in names], "word of attn-exp sheet"))
+    pairs = {key: value for key, _, value in (word.partition("=") for word in asked_words) if key in names}
+    typed = {key: value if key in TEXTS else typed_value(value) for key, value in pairs.items()}
+    words = tuple(word for word in asked_words if word.partition("=")[0] not in names)
+    return Options(**read_fields(Options, typed, "")), words
 
 
-def students_of(own: Mapping[str, str]) -> list[tuple[str, int]]:
-    """Return the names and seeds of `names=` and `seed=`; without names, a student is called by the seed."""
-    seeds = seeds_of(own["seed"]) if own.get("seed") else ()
-    if "names" not in own:
-        return [(f"seed-{seed}", seed) for seed in seeds] if len(seeds) > 1 else [("key", seeds[0] if seeds else 0)]
-    names = class_names(Path(own["names"]))
+def students_of(options: Options) -> list[tuple[str, int]]:
+    """Return each student's name and seed; without names, a student is called by the seed."""
+    seeds = seeds_of(options.seed) if options.seed else ()
+    if not options.names:
+        return [("key" if len(seeds) < 2 else f"seed-{seed}", seed) for seed in seeds or (0,)]
+    names = class_names(Path(options.names))
     seeds = seeds * len(names) if len(seeds) == 1 else seeds or seeds_of_names(names)
     if len(seeds) != len(names):
-        count = count_of(len(names), "name")
-        raise UserError(
-            f"names={own['names']}: {count} and {len(seeds)} seeds; expected one seed for all, or as many as names"
-        )
+        count = f"{count_of(len(names), 'name')} and {len(seeds)} seeds"
+        raise UserError(f"names={options.names}: {count}; expected one seed for all, or as many as names")
     return list(zip(number_repeated(names, "{} ({})"), seeds, strict=True))
 
 
@@ -228,7 +208,7 @@ def class_names(path: Path) -> tuple[str, ...]:
     """
     with refuse(f"names={path}: cannot be read", OSError, ValueError):
         lines = machine.read_text(path).lstrip("\ufeff").splitlines()
-        cells = [((parsing.parse_csv(re.sub("[;\t]", ",", line)) or [[]])[0] or [""])[0] for line in lines]
+        cells = [((machine.parse_csv(re.sub("[;\t]", ",", line)) or [[]])[0] or [""])[0] for line in lines]
     names = [name for name in (" ".join(cell.split()) for cell in cells) if name]
     if names and names[0].lower() in ("name", "names", "student", "students"):
         names = names[1:]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from attn_exp.processes import Pool
 from attn_exp.sweeps.engines.engine import Died, Engine
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import Done, compute
-from attn_exp.workers import Pool
 
 
 class Processes:

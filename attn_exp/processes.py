@@ -1,20 +1,26 @@
-"""A subprocess for code that may exit, hang or crash: user code, and libraries that abort.
+"""Processes of our own: one for code that may exit, hang or crash, and a pool of workers.
 
-`Child` starts one and calls a function of this package in it, exchanging JSON lines; it ends with its parent process.
-What the function prints goes to stderr.
+`Child` starts a subprocess for user code and libraries that abort, and calls a function of this package in it,
+exchanging JSON lines. What the function prints goes to stderr. `Pool` holds one job per worker, so that a death costs
+that job alone; pools of the standard library lose every running job then, or wait for it forever. All of them end with
+their parent process.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import queue
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import connection
 from pkgutil import resolve_name
 from typing import Any, BinaryIO
 
@@ -28,7 +34,7 @@ Tell = Callable[[Any], None]
 BEGIN = """import json, sys
 target, *rest = sys.argv[1:]
 sys.path[:], sys.argv[:] = map(json.loads, rest)
-from attn_exp.child import serve
+from attn_exp.processes import serve
 serve(target)"""
 """Code that the subprocess starts with: it gets the parent's `sys.path`, without the working folder in front."""
 LAST_WORDS = 1.0
@@ -132,10 +138,7 @@ class Child:
     def __enter__(self) -> Child:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """Close the subprocess; kill it first if the block raised."""
-        if kind is not None:
-            self.kill()
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -186,3 +189,89 @@ def receive_and_exit(lines: BinaryIO, questions: queue.SimpleQueue[Any]) -> None
     receive(lines, questions)
     time.sleep(LAST_WORDS)
     os._exit(0)
+
+
+@dataclass
+class Worker:
+    """A process, the pipe to it, and its current job."""
+
+    process: Any
+    pipe: Any
+    job: Any = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A finished job: its answer, or the `reason` why its worker gave none."""
+
+    job: Any
+    answer: Any = None
+    reason: str = ""
+
+
+class Pool:
+    """A few processes that run one task; one that dies is replaced, and its job is returned as ended."""
+
+    def __init__(self, task: Callable[[Any], Any], count: int) -> None:
+        self.task, self.waiting = task, deque[Any]()
+        self.workers = [self.start_worker() for _ in range(count)]
+
+    def start_worker(self) -> Worker:
+        ours, theirs = multiprocessing.Pipe()
+        process = system.start_worker(work, self.task, theirs)
+        theirs.close()
+        return Worker(process, ours)
+
+    def submit(self, job: Any) -> None:
+        """Submit a job, which must not be None."""
+        self.waiting.append(job)
+        self.hand_out()
+
+    def hand_out(self) -> None:
+        for worker in self.workers:
+            if worker.job is None and self.waiting:
+                worker.job = self.waiting.popleft()
+                with suppress(OSError):  # it just died; `finished` handles that
+                    worker.pipe.send(worker.job)
+
+    def finished(self, seconds: float | None) -> list[Ended]:
+        """Return the jobs that ended, waiting up to `seconds` for the first, or without limit for None."""
+        ready, ended = (
+            connection.wait([worker.pipe for worker in self.workers if worker.job is not None], seconds),
+            list[Ended](),
+        )
+        for place, worker in enumerate(self.workers):
+            if worker.pipe in ready:
+                try:
+                    ended.append(Ended(worker.job, worker.pipe.recv()))
+                    worker.job = None
+                except (EOFError, OSError):
+                    ended.append(Ended(worker.job, reason=self.bury(worker)))
+                    self.workers[place] = self.start_worker()
+        self.hand_out()
+        return ended
+
+    def bury(self, worker: Worker) -> str:
+        """Let a worker that closed its pipe end, and return how it did."""
+        worker.process.join(5)
+        worker.process.kill()
+        worker.process.join()
+        worker.pipe.close()
+        code = worker.process.exitcode
+        return f"its worker {'was ended by' if code < 0 else 'ended with'} {system.describe_exit(code)}"
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.process.kill()
+        for worker in self.workers:
+            worker.process.join()
+            worker.pipe.close()
+
+
+def work(task: Callable[[Any], Any], pipe: Any) -> None:
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - only workers need it
+
+    system.serve_parent()
+    with threadpool_limits(1), suppress(EOFError, OSError):
+        while True:
+            pipe.send(task(pipe.recv()))
