@@ -250,10 +250,10 @@ def other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
     known = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
     for word, rule in RULES:
         if type(rule) not in known:
-            yield word, with_rules(rule)
+            yield word, with_masks(rule) if isinstance(rule, Mask) else with_score(rule)
     for left in range(1, 9) if not recipe.rules.masks else ():
-        yield f"mask=[causal,window] mask.window.left={left}", with_rules(Causal(), Window(left, -1))
-        yield f"mask=window mask.window.left={left} mask.window.right={left}", with_rules(Window(left, left))
+        yield f"mask=[causal,window] mask.window.left={left}", with_masks(Causal(), Window(left, -1))
+        yield f"mask=window mask.window.left={left} mask.window.right={left}", with_masks(Window(left, left))
     for name in rule_names("normalizer"):
         if name != recipe.rules.normalizer.name:
             yield f"normalizer={name}", with_normalizer(name)
@@ -266,10 +266,12 @@ def with_normalizer(name: str) -> RecipeChange:
     return lambda recipe: recipe.with_rules(normalizer=normalizer(name))
 
 
-def with_rules(*rules: Mask | Score) -> RecipeChange:
-    """Return the change that adds masks or scores."""
-    masks, scores = ([one for one in rules if isinstance(one, kind)] for kind in (Mask, Score))
-    return lambda recipe: recipe.with_rules(masks=(*recipe.rules.masks, *masks), scores=(*recipe.rules.scores, *scores))
+def with_masks(*masks: Mask) -> RecipeChange:
+    return lambda recipe: recipe.with_rules(masks=(*recipe.rules.masks, *masks))
+
+
+def with_score(rule: Score) -> RecipeChange:
+    return lambda recipe: recipe.with_rules(scores=(*recipe.rules.scores, rule))
 
 
 def with_rope(rope: Rope) -> RecipeChange:
