@@ -43,6 +43,9 @@ GAP, NARROWEST = 0.12, 1.05
 BAR = 0.1
 """Inches: the width of a colour scale."""
 
+LONG = 0.5
+"""Inches: a longer name of what a scale shows stands beside it and reads upwards."""
+
 PIECES = 4
 """A colour scale is parted by numbers into at most so many pieces."""
 
@@ -69,7 +72,7 @@ def weight_maps(
     """Show maps with their titles side by side, on one colour scale; in a given height as large as can be."""
     low, end = names.low, top(head.weights for head in maps)
     left, below = widest(names.rows) + 0.32, widest(names.columns)
-    right = max(0.55, GAP + beside(scale_ticks(low, end)))
+    right = max(0.55, GAP + beside(scale_ticks(low, end)) + (LINE if width_of(names.unit) > LONG else 0))
     ratio = max(0.4, min(2.5, len(names.rows) / len(names.columns)))  # a map is as high as it has rows, within reason
     across, side = arranged(len(maps), width - left - right, ratio, None if height is None else height - 0.22 - below)
     turned, tall = below > 0.9 * side / len(names.columns), side * ratio
@@ -117,11 +120,14 @@ def form_of_numbers(matrix: Array, cell: float, form: str) -> str:
 def colour_scale(
     box: Box, end: float, gamma: float, unit: str, room: float = 0.55 - GAP, *, low: float = 0, colours: str = COLOURS
 ) -> Iterator[Part]:
-    """Yield the colours from `low` to `end`, with numbers at the right; the `unit` above reaches `room` inches far."""
+    """Yield the colours from `low` to `end`, with numbers at the right; the scale reaches `room` inches far."""
     ticks = scale_ticks(low, end, ticks_in(box.height))
     yield Heat(box, np.linspace(1, 0, 256)[:, None], 1.0, colours, gamma)
     left, top, width, height = (72 * side for side in box)
-    yield Text(left + 72 * room, top - 6, unit, side="right")
+    if width_of(unit) > LONG:
+        yield Text(left + 72 * room, top + height / 2, unit, side="center", turned=True)
+    else:
+        yield Text(left + 72 * room, top - 6, unit, side="right")
     yield Rect(left, top, width, height, stroke="#000000")
     for place, name in zip(ticks.places, ticks.names, strict=True):
         y = top + height * (1 - (place - low) / ((end - low) or 1.0))
