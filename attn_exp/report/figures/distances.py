@@ -25,9 +25,9 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show the largest difference between the outputs of every pair of variants."""
     names, matrix = between(views.comparison)
     shown, form = list(map(label, names)), ".2g" if len(names) <= FEW else ".1g"
-    named = Named(shown, shown, "variant", "difference", "variant", colours="Oranges", form=form)
+    named = Named(shown, shown, "variant", "", "variant", colours="Oranges", form=form)
     finite = np.where(np.isfinite(matrix), matrix, np.nan)
-    return weight_maps([Head("between outputs", None, finite)], named, width, 1.0, height)
+    return weight_maps([Head("largest difference between outputs", None, finite)], named, width, 1.0, height)
 
 
 def between(comparison: Comparison) -> tuple[tuple[str, ...], Array]:
