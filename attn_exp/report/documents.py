@@ -79,10 +79,10 @@ def in_bytes(text: str) -> bytes:
 
 
 SCRIPTS = (
-    "maths.js", "report.js", "steps.js", "explore.js", "cells.js", "live.js", "again.js", "change.js", "rows.js",
+    "maths.js", "report.js", "steps.js", "explore.js", "cells.js", "live.js", "change.js", "rows.js",
     "hand.js", "guide.js", "depth.js",
 )  # fmt: skip
-CHANGING = ("live.js", "again.js", "change.js", "rows.js", "hand.js", "guide.js")
+CHANGING = ("live.js", "change.js", "rows.js", "hand.js", "guide.js")
 """Scripts of a page whose numbers can be changed; one of other numbers goes without."""
 
 SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
@@ -154,8 +154,7 @@ def page(material: Material) -> str:
     views, both = material.views, contents(material, texts)
     carries = page_data(views)
     panels = tuple(zip(views.panels, carries["panels"], strict=True))
-    leaders, about = [walk["variant"] for walk in material.walks], {"command": both["command"]}
-    live = live_plans(views.comparison, leaders, about)
+    live = live_plans(views.comparison, [walk["variant"] for walk in material.walks])
     left_out = {"guide.js"} if not is_default(both["command"]) else set[str]()
     left_out |= set() if live["arrays"] else set(CHANGING)
     told = {

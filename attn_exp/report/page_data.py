@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -18,7 +18,6 @@ from attn_exp.experiment.sharpness import standard_multiplier
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN
-from attn_exp.report.live_command import command
 from attn_exp.report.page_steps import as_text, narrow, one_head, packed
 from attn_exp.report.pixels import picture
 from attn_exp.report.views import MOST_COARSE, MOST_NUMBERS, Colours, Panel, Views, colours, labels
@@ -96,8 +95,8 @@ NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
 """What turns logits into weights in the script of the page too."""
 
 
-def live_plans(comparison: Comparison, leaders: Sequence[str], about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arrays that a reader may change, the command that says them, and a plan or a reason for each walk."""
+def live_plans(comparison: Comparison, leaders: Sequence[str]) -> dict[str, Any]:
+    """Return the arrays that a reader may change, and a plan or a reason for each walk."""
     rows = [row_of(comparison, row) for row in comparison.rows]
     plans = list[Any]()
     for row in rows:
@@ -106,11 +105,11 @@ def live_plans(comparison: Comparison, leaders: Sequence[str], about: Mapping[st
     places = {row["variant"]: plans.index(row["plan"]) for row in rows}
     told = {"plans": plans, "walks": [places[variant] for variant in leaders]}
     if not any(isinstance(plans[place], dict) for place in told["walks"]):
-        return {"arrays": {}, "command": None, **told}
+        return {"arrays": {}, **told}
     arrays = {name: {"shape": array.shape, "data": packed(array)} for name, array in starts(comparison.problem).items()}
     listed = [row | {"plan": places[row["variant"]]} for row in rows]
     against = baseline(comparison.config, comparison.variants).name
-    return {"arrays": arrays, "command": command(comparison, about), "rows": listed, "against": against, **told}
+    return {"arrays": arrays, "rows": listed, "against": against, **told}
 
 
 def row_of(comparison: Comparison, row: Row) -> dict[str, Any]:

@@ -113,6 +113,3 @@ def test_variants_that_part_lose_their_letter(opened: Tab, tmp_path: Path) -> No
     assert table(opened)["same_as", "unscaled"][:2] == ("A", "B")
     type_into(opened, 0, "1")
     assert table(opened)["same_as", "unscaled"][:2] == ("A", "A")
-
-
-"""Runs whose settings say how an array is drawn: a command takes that back first, which a file has no way to say."""

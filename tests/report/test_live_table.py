@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import math
 import random
-import shlex
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from attn_exp.config.schema import Config
+from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Comparison
-from tests.compose import comparison
 from tests.report.live_page import CELLS, LIVE, show, table, type_into
 from tests.report.tab import Tab
+from tests.report.test_live import changed
 
 pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
+
+comparing: Any = sys.modules[compare.__module__]
 
 FOLLOWING = ("shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error")
 
@@ -62,13 +67,19 @@ def held(opened: Tab, wanted: Comparison) -> None:
 
 
 @pytest.mark.parametrize("words", WAYS, ids=" ".join)
-def test_changes_and_the_command_for_them_give_the_same_comparison(
-    opened: Tab, tmp_path: Path, words: tuple[str, ...]
+def test_changes_give_the_comparison_that_the_program_computes(
+    opened: Tab, tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command that the button gives says the same of every row after each change."""
-    show(opened, tmp_path, *words)
+    """The program, given the changed problem, says the same of every row after each change."""
+    found, known = show(opened, tmp_path, *words), comparing.prepared
+
+    def with_changes(config: Config, *others: Any) -> Any:
+        config, _, variants = known(config, *others)
+        return config, changed(found.problem, opened.ask("attention.live.now")), variants
+
+    monkeypatch.setattr(comparing, "prepared", with_changes)
     source = random.Random(" ".join(words))
     for _ in range(3):
         type_into(opened, source.randrange(opened.ask(CELLS)), f"{source.uniform(-3, 3):.{source.randrange(0, 4)}f}")
-        held(opened, comparison(*shlex.split(opened.ask("attention.live.line()"))[3:]))
+        held(opened, comparing.compare(found.config))
     assert opened.console == []

@@ -5,17 +5,10 @@
   const { own, now, late, moving, sections, places, valueOf, called, shownIn, digitsIn, typed, show } = live;
   const button = (text, label) => element("button", { type: "button", ...(label && { "aria-label": label }) }, text);
 
-  // What was changed, the way back, and how to say it again.
+  // What was changed, and the way back.
   const bar = element("aside", { class: "changed", hidden: "", "aria-label": "Changed numbers" }), said = element("p", { role: "status" });
-  const again = element("textarea", { readonly: "", rows: 4, hidden: "", spellcheck: "false" });
-  const [back, command, copy] = ["Back to the run's numbers", "Command", "Copy"].map((text) => button(text));
-  const toggle = (open) => {
-    again.hidden = copy.hidden = !open;
-    command.setAttribute("aria-expanded", String(open));
-  };
-  again.setAttribute("aria-label", "The command that computes these numbers");
-  toggle(false);
-  bar.append(said, back, ...(live.line ? [command, copy] : []), again);
+  const back = button("Back to the run's numbers");
+  bar.append(said, back);
   document.getElementById("dock").prepend(bar);
   const isChanged = (cell) => !Object.is(valueOf(places.get(cell)), valueOf(places.get(cell), own));
   const nameOf = ([cell, { name, row, column }]) => [`${name} ${row} ${column}`, cell];
@@ -27,23 +20,8 @@
     bar.hidden = !cells.length;
     const more = cells.length > 3 ? ` and ${cells.length - 3} more` : "", stays = [...live.still, ...walks].join(", ");
     said.textContent = `Changed: ${first}${more}. Old numbers are struck out. Grey parts are still those of the run, from before the change: ${stays}.`;
-    if (!again.hidden) again.value = live.line();
   }
   live.after.push(report);
-
-  command.addEventListener("click", () => {
-    toggle(again.hidden);
-    if (again.hidden) return;
-    report();
-    again.focus();
-    again.select();
-  });
-  copy.addEventListener("click", () => {
-    again.select();
-    document.execCommand("copy"); // works in a file, where navigator.clipboard may not
-    copy.textContent = "Copied";
-    setTimeout(() => { copy.textContent = "Copy"; }, 1500);
-  });
 
   function change(cell, value) {
     const { name, row, column } = places.get(cell);
