@@ -215,15 +215,3 @@ def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab,
     assert opened.console == []
     show(opened, tmp_path, address="#show=multi_head.2", command=DEFAULT)
     assert texts(opened, ".guide") == []
-
-
-@pytest.mark.parametrize(("layer", "other"), [(3, 2), (0, 1)])
-def test_a_layer_of_a_model_says_how_another_stands_beside_it(layer: int, other: int) -> None:
-    run = a_run(comparison())
-    config = run.comparison.config
-    model = replace(config, model=replace(config.model, family="bert", path="m", layer=layer))
-    command = f"python -m attn_exp model=bert model.path=m model.layer={layer} 'model.text=a b'"
-    page = page_of(replace(run, comparison=replace(run.comparison, config=model), about={"command": command}))
-    beside = f"python -m attn_exp model=bert model.path=m &#39;model.text=a b&#39; model.layer={other}"
-    assert f"<code>{beside}</code>, then with the folders of both runs <code>attn-exp compare RUN RUN</code>." in page
-    assert "attn-exp compare" not in page_of(run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -46,18 +45,7 @@ SMALL = 16
 def parts(material: Material) -> list[dict[str, Any]]:
     """Return the map that a page begins with, if there are weights, and the means of blocks."""
     views = material.views
-    scale = colours(views)
-    part = part_of([("", views)], scale, len(material.walks) > 1)
-    return [part | {"other_layer": other_layer(material)}]
-
-
-def other_layer(material: Material) -> str:
-    """Return the command that computes the layer beside that of this run; nothing where it has no model."""
-    model, command = material.run.comparison.config.model, str(material.run.about.get("command", ""))
-    if model.family is None or not command:
-        return ""
-    said = [word for word in shlex.split(command) if word != f"model.layer={model.layer}"]
-    return shlex.join([*said, f"model.layer={model.layer - 1 if model.layer else 1}"])
+    return [part_of([("", views)], colours(views), len(material.walks) > 1)]
 
 
 def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = True) -> dict[str, Any]:
@@ -77,7 +65,6 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
         "column": sentences.describe_tokens(views.comparison.problem).columns,
         "masked": any(settled.rules.masks for _, side in sides for settled in side.comparison.variants),
         "several": several,
-        "other_layer": "",
     }
 
 
@@ -127,9 +114,6 @@ HTML = """\
 #}<button type="button" data-preset="own">this run</button> <button type="button" data-preset="one">{#
 #}no scaling</button></span>
 </div>
-{% if part.other_layer %}<p class="note">To see another layer beside this one, run {#
-#}<code>{{ part.other_layer }}</code>, then with the folders of both runs <code>attn-exp compare RUN RUN</code>.</p>
-{% endif -%}
 {% if part.blocks %}<details class="more"{{ " open" if not part.first }}>{#
 #}<summary>Means over blocks of weights, where they are never formed whole</summary><div class="grid">
 {% for map in part.blocks %}{{ draw(map, "weights of " ~ map.title) }}
