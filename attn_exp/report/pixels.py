@@ -92,9 +92,10 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 ANCHORS = {
     "Blues": "f7fbff deebf7 c6dbef 9ecae1 6baed6 4292c6 2171b5 08519c 08306b",
     "Oranges": "fff5eb fee6ce fdd0a2 fdae6b fd8d3c f16913 d94801 a63603 7f2704",
-    "cividis": "00224e 1a386f 434e6c 61656f 7d7c78 9b9476 bcae6c dec958 fee838",
+    "cividis": "00224e 002d68 163770 2e416d 3f4c6c 4e566c 5c616e 696b71 767676 "
+    "838179 928c78 a09875 afa471 bfb06b cfbd62 dfca57 f0d846 fee838",
 }
-"""Nine colours each, evenly apart. Sources: Brewer's "Blues" and "Oranges" of nine classes, colorbrewer2.org; Nuñez,
+"""Colours of each map, evenly apart. Sources: Brewer's "Blues" and "Oranges" of nine classes, colorbrewer2.org; Nuñez,
 Anderton and Renslow, "Optimizing colormaps with consideration for color vision deficiency", PLoS ONE 13 (2018)."""
 
 SHADES = 256

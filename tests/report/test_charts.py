@@ -21,7 +21,7 @@ from attn_exp.report import figures
 from attn_exp.report.charts.chart import number_ticks
 from attn_exp.report.charts.widths import WIDTHS, letter_width
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.pixels import ANCHORS, palette, shades
+from attn_exp.report.pixels import palette, shades
 from attn_exp.report.views import Views, seen
 from tests.compose import comparison
 from tests.report.render import drawings_of
@@ -80,10 +80,11 @@ def test_both_renderers_draw_the_same(words: tuple[str, ...]) -> None:
             np.testing.assert_array_equal(ours, theirs.get_array())
 
 
-@pytest.mark.parametrize("name", ANCHORS)
-def test_maps_of_colours_are_matplotlibs(name: str) -> None:
-    theirs = matplotlib.colormaps[name](np.arange(256), bytes=True)
-    np.testing.assert_array_equal(palette(name), np.asarray(theirs)[:, :3])
+@pytest.mark.parametrize(("name", "far"), [("Blues", 0), ("Oranges", 0), ("cividis", 12)])
+def test_maps_of_colours_are_matplotlibs(name: str, far: int) -> None:
+    """A map of few anchors is near one of 256."""
+    theirs = np.asarray(matplotlib.colormaps[name](np.arange(256), bytes=True))[:, :3]
+    np.testing.assert_allclose(palette(name).astype(int), theirs.astype(int), atol=far, rtol=0)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.5])

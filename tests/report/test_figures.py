@@ -57,7 +57,7 @@ def test_cells_hold_their_numbers(coffee: Comparison) -> None:
 
 
 def test_the_distances_are_those_of_the_table(coffee: Comparison) -> None:
-    (heat,) = maps(distances.plan(seen(coffee), 6.3))
+    heat, _ = maps(distances.plan(seen(coffee), 6.3))
     names = [row.variant for row in coffee.rows]
     for each in coffee.distances:
         one, other = names.index(each.variant), names.index(each.other)

@@ -122,7 +122,8 @@ def colour_scale(
 ) -> Iterator[Part]:
     """Yield the colours from `low` to `end`, with numbers at the right; the scale reaches `room` inches far."""
     ticks = scale_ticks(low, end, ticks_in(box.height))
-    yield Heat(box, np.linspace(1, 0, 256)[:, None], 1.0, colours, gamma)
+    span = (end - low) or 1.0
+    yield Heat(box, np.linspace(span, 0, 256)[:, None], span, colours, gamma)
     left, top, width, height = (72 * side for side in box)
     if width_of(unit) > LONG:
         yield Text(left + 72 * room, top + height / 2, unit, side="center", turned=True)
@@ -130,7 +131,7 @@ def colour_scale(
         yield Text(left + 72 * room, top - 6, unit, side="right")
     yield Rect(left, top, width, height, stroke="#000000")
     for place, name in zip(ticks.places, ticks.names, strict=True):
-        y = top + height * (1 - (place - low) / ((end - low) or 1.0))
+        y = top + height * (1 - (place - low) / span)
         yield Path(f"M{left + width:g} {y:g}l2.5 0", stroke="#000000")
         yield Text(left + width + 6, y + 2.9, name, 7.5)
 
