@@ -18,8 +18,8 @@ from attn_exp.rules.scores.score import Score
 
 MOST_PLACES = 1 << 28
 """The most places of a mask that are looked at one by one, a byte each."""
-AT_ONCE = 1 << 24
-"""Places of a mask that are looked at together where only rows count."""
+AT_ONCE, KEYS_AT_ONCE = 1 << 24, 256
+"""Places of a mask, and keys of each query, that are looked at together where only rows count."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,17 @@ def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: 
 
 
 def visible(rules: Rules, heads: int, rows: int, keys: int) -> Array:
-    """Return whether the masks let each query see a key, `[h t]`; a few queries are looked at together."""
-    whole, seen = whole_grid(rules, heads, rows, keys), np.ones((heads, rows), dtype=bool)
-    block = max(1, AT_ONCE // max(1, heads * keys))
-    for start in range(0, rows, block) if rules.masks else ():
-        row = np.arange(start, min(start + block, rows))[:, None]
-        grid = replace(whole, row=row, query=row + int(rules.offset))
-        allowed = np.broadcast_to(AllOf(rules.masks).allows(grid), (heads, len(row), keys))
-        seen[:, start : start + block] = allowed.any(axis=-1)
+    """Return whether the masks let each query see a key, `[h t]`.
+
+    Keys are looked at in blocks, and in each of them only for the queries that have seen none yet.
+    """
+    whole, seen = whole_grid(rules, heads, rows, keys), np.full((heads, rows), not rules.masks)
+    block = max(1, min(KEYS_AT_ONCE, AT_ONCE // max(1, heads * rows)))
+    for start in range(0, keys, block):
+        blind = np.flatnonzero(~seen.all(axis=0))
+        if not blind.size:
+            break
+        row, key = blind[:, None], np.arange(start, min(start + block, keys))
+        allowed = AllOf(rules.masks).allows(replace(whole, row=row, query=row + int(rules.offset), key=key))
+        seen[:, blind] |= np.broadcast_to(allowed, (heads, len(row), len(key))).any(axis=-1)
     return seen
