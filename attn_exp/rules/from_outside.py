@@ -175,26 +175,14 @@ def bias_misfit(given: tuple[Any, ...], said: Any) -> str:
 
 
 def values_misfit(given: tuple[Any, ...], said: Any) -> str:
-    """Say what is wrong with numbers that should have the shape of those that were given."""
-    numbers = given[1]
-    if not isinstance(numbers, np.ndarray):
-        return ""
-    return shape_misfit(said, numbers) or ("NaN" if (np.isnan(said) & np.isfinite(numbers)).any() else "")
-
-
-def weights_misfit(given: tuple[Any, ...], said: Any) -> str:
-    """Say what is wrong with weights of rows of logits; a row that is hidden whole may give anything."""
-    logits = given[0]
-    if not isinstance(logits, np.ndarray):
-        return ""
-    rows = np.isfinite(logits).any(axis=-1) & ~np.isnan(logits).any(axis=-1)
-    return shape_misfit(said, logits) or ("NaN" if np.isnan(said).any(axis=-1)[rows].any() else "")
-
-
-def shape_misfit(said: Any, numbers: Array) -> str:
-    """Say that an answer holds no real numbers, or has another shape than those that were given."""
-    wrong = "" if np.shape(said) == numbers.shape else f"shape {list(np.shape(said))}; expected {list(numbers.shape)}"
-    return wrong_type(np.asarray(said)) or wrong
+    """Say what is wrong with numbers that should have the shape of those that were given, and no new NaN."""
+    numbers = next((one for one in given if isinstance(one, np.ndarray)), None)
+    wrong = "" if numbers is None else wrong_type(np.asarray(said))
+    if numbers is None or wrong:
+        return wrong
+    if np.shape(said) != numbers.shape:
+        return f"shape {list(np.shape(said))}; expected {list(numbers.shape)}"
+    return "NaN" if (np.isnan(said) & np.isfinite(numbers)).any() else ""
 
 
 MISFITS: dict[str, Misfit] = {
