@@ -36,7 +36,7 @@ def complete_first_page(app: Sphinx, name: str, source: list[str]) -> None:
     """On the first page, put a live report in the place of its picture, and make the lists of pages the contents."""
     if name != "index":
         return
-    source[0] = re.sub(r"^!\[.*report\.png.*$", LIVE_REPORT, source[0], flags=re.MULTILINE)
+    source[0] = re.sub(r"^!\[.*report\.html.*$", LIVE_REPORT, source[0], flags=re.MULTILINE)
     for caption, pages in re.findall(r"^### (.+)\n\n((?:- .*\n)+)", source[0], re.MULTILINE):
         names = "\n".join(re.findall(r"\]\(([\w-]+)\.md\)", pages))
         source[0] += f"\n```{{toctree}}\n:caption: {caption}\n:maxdepth: 1\n:hidden:\n\n{names}\n```\n"

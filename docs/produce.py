@@ -7,11 +7,11 @@ to run nothing. After a change of the program: `python docs/produce.py` writes a
 In a page, a block of kind `sh` holds commands, one a line, and one of kind `python` holds Python; the `text` block and
 the picture directly below are what they give. A block of kind `python PATH` or `yaml PATH` is a file, written to the
 page's own folder for what follows; one of kind `diff PATH` changes a file that is there: lines with `-` go, lines with
-`+` come, the others show where. `![...](pictures/NAME "outputs/...")` is a picture that the commands above it have
-left; a `report.png` is taken of the report beside it. `<!-- checkout -->` gives the page a copy of the repository to
-change. Between `<!-- notebook: PATH -->` and `<!-- end -->` stand the cells of a notebook, and between
-`<!-- reference: forms -->` and `<!-- end -->` what the files of a package say of their members: see `reference.py`.
-What fails is an error, unless the block is of kind `sh fails`.
+`+` come, the others show where. `![...](pictures/NAME "PATH")` is a picture that the commands above it have left, or is
+taken of the page that they have left. `<!-- checkout -->` gives the page a copy of the repository to change. Between
+`<!-- notebook: PATH -->` and `<!-- end -->` stand the cells of a notebook, and between `<!-- reference: forms -->` and
+`<!-- end -->` what the files of a package say of their members: see `reference.py`. What fails is an error, unless the
+block is of kind `sh fails`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PIECE = re.compile(
     rf"(?:\n\n```text\n.*?^```$)?(?:\n\n!\[{DRAWN}\]\([^)]*\))?"
     r"|^<!-- (?P<order>checkout|notebook: (?P<notebook>\S+)|reference: (?P<reference>[\w ]+)) -->$"
     r"(?:\n.*?^<!-- end -->$)?"
-    r"|\]\((?P<picture>pictures/\S+) \"(?P<source>outputs/[^\"]+)\"\)",
+    r"|\]\((?P<picture>pictures/\S+) \"(?P<source>[^\"]+\.(?:html|svg))\"\)",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -187,16 +187,14 @@ def changed(text: str, diff: str) -> str:
 
 
 def save_picture(page: Page, name: str, source: str) -> None:
-    """Copy a picture that the commands have left, or photograph the report beside it."""
+    """Copy a picture that the commands have left, or photograph a page that they have left."""
     left = page.folder / source
-    report = left.with_suffix(".html")
-    if left.name != "report.png" and left.is_file():
-        shutil.copy(left, page.add_picture(name))
-    elif left.name == "report.png" and report.is_file():
-        if any(map(shutil.which, BROWSERS)) or os.environ.get("ATTN_EXP_CI"):
-            photograph(report, page.add_picture(name), page.folder / "profile")
-    else:
+    if not left.is_file():
         raise PageError(f"{page.name}: {source} is not there")
+    if left.suffix != ".html":
+        shutil.copy(left, page.add_picture(name))
+    elif any(map(shutil.which, BROWSERS)) or os.environ.get("ATTN_EXP_CI"):
+        photograph(left, page.add_picture(name), page.folder / "profile")
 
 
 def copy_checkout(page: Page) -> None:
@@ -312,15 +310,18 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", metavar="PAGE", help="such as masks; all pages if none is named")
     parser.add_argument("--check", action="store_true", help="change nothing; print the lines that differ")
     options = parser.parse_args()
-    differ = 0
+    failed = False
     for name in options.pages or PAGES:
-        lines = update_page(name, check=options.check)
+        try:
+            lines = update_page(name, check=options.check)
+        except Exception as error:  # what a page runs may raise anything; the other pages are written all the same
+            failed, lines = True, [f"{type(error).__name__}: {error}"]
+        failed |= options.check and bool(lines)
         print(name, *lines, sep="\n", flush=True)
-        differ += bool(lines)
     if not (options.pages or options.check):
         for notebook in sorted((DOCS / "notebooks").glob("*.ipynb")):
             keep(notebook)
-    return int(options.check and differ > 0)
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ def test_commands_and_python_are_run_and_what_they_print_is_put_below(page: Any)
         "```sh\nfalse\n```\n",
         "```sh fails\ntrue\n```\n",
         '![It](pictures/it.svg "outputs/latest/figures/weights.svg")\n',
-        '![It](pictures/it.png "outputs/latest/report.png")\n',
+        '![It](pictures/it.png "outputs/latest/report.html")\n',
     ],
 )
 def test_what_does_not_run_is_an_error(text: str, page: Any) -> None:
@@ -147,7 +147,7 @@ def test_files_are_written_and_what_fails_as_it_should_is_shown(page: Any) -> No
 @pytest.mark.long
 def test_a_picture_of_the_report_is_taken(page: Any) -> None:
     need_chromium()
-    text = '```sh\npython -m attn_exp\n```\n![It](pictures/it.png "outputs/latest/report.png")\n'
+    text = '```sh\npython -m attn_exp\n```\n![It](pictures/it.png "outputs/latest/report.html")\n'
     produce.produce(text, page)
     kept = produce.measure_picture(DOCS / "pictures/index-report.png")
     assert produce.measure_picture(page.target / "pictures/it.png") == kept == ("1100", "1250")
