@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,22 +81,15 @@ def draw(plotted: Plotted) -> dict[str, Chart]:
     """
     if not plotted.metrics:
         return {}
-    metrics, places = plotted.metrics, plotted.varying
-    draws: dict[str, Callable[[float, float | None], Chart]] = {
-        "heads": lambda *size: heads_by_layer(plotted, *size),
-        "effects": lambda *size: effects(plotted, *size),
-        "against": lambda *size: against(plotted, metrics, *size),
-        "choices": lambda *size: choices(plotted, metrics, *size),
-        "heat": lambda *size: heat(plotted, metrics[0], *size),
-        "parallel": lambda *size: parallel(plotted, metrics[0], *size),
-        "spread": lambda *size: spread(plotted, metrics, *size),
-    }
+    places = plotted.varying
     names = [name for name, there in (("heads", plotted.heads), ("effects", plotted.changes)) if there]
     for name in dict.fromkeys((fitting(plotted), *plotted.further)):
         least, most, _ = NEEDS[name]
         if name not in names and least <= len(places) <= most and (name != "against" or of_numbers(plotted)):
             names.append(name)
-    return {name: planned(draws[name], plotted.size) for name in names if name in (plotted.only or names)}
+    return {
+        name: planned(partial(PLOTS[name], plotted), plotted.size) for name in names if name in (plotted.only or names)
+    }
 
 
 def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Chart:
@@ -156,12 +150,12 @@ def in_roles(plotted: Plotted) -> list[int]:
     return sorted(plotted.varying, key=lambda place: place != along)
 
 
-def against(plotted: Plotted, metrics: Sequence[str], width: float, height: float | None) -> Chart:
+def against(plotted: Plotted, width: float, height: float | None) -> Chart:
     """Draw each metric against one key of numbers, a line per variant; or one, with a panel for each of the others."""
     along, *others = in_roles(plotted)
     groups = list(itertools.product(*(labels(plotted, place) for place in others)))
     variants, panels = plotted.variants[:LINES], list[Panel]()
-    for metric, group in itertools.product(metrics[:1] if others else metrics, groups):
+    for metric, group in itertools.product(plotted.metrics[:1] if others else plotted.metrics, groups):
         chosen = dict(zip(others, group, strict=True))
 
         def label_of(key: Key, chosen: dict[int, str] = chosen) -> str | None:
@@ -242,11 +236,11 @@ def bars(
     return Stroke(*lines, colour, 1.2), Stroke(*marks, colour, mark=mark, size=4.5, label=label)
 
 
-def choices(plotted: Plotted, metrics: Sequence[str], width: float, height: float | None) -> Chart:
+def choices(plotted: Plotted, width: float, height: float | None) -> Chart:
     """Draw each metric at each choice of one key of words, a mark per variant."""
     (place,) = plotted.varying
     names, variants, panels = labels(plotted, place), plotted.variants[:LINES], list[Panel]()
-    for metric in metrics:
+    for metric in plotted.metrics:
         strokes = list[Stroke]()
         for order, variant in enumerate(variants):
             aside = 0.6 * ((order + 0.5) / len(variants) - 0.5)
@@ -266,10 +260,10 @@ def axis_of_names(names: Sequence[str]) -> Axis:
     return Axis(len(names) - 0.5, -0.5, Ticks(tuple(range(len(names))), tuple(short(name, 40) for name in names)))
 
 
-def spread(plotted: Plotted, metrics: Sequence[str], width: float, height: float | None) -> Chart:
+def spread(plotted: Plotted, width: float, height: float | None) -> Chart:
     """Draw how each metric spreads over the seeds: range, half of all numbers if they are normal, and the mean."""
     rows, panels = {variant: row for row, variant in enumerate(plotted.variants)}, list[Panel]()
-    for metric in metrics:
+    for metric in plotted.metrics:
         whole, half = list[Point](), list[Point]()
         for key, cell in plotted.cells.items():
             if metric in cell:
@@ -336,9 +330,9 @@ def with_numbers(axis: Axis, arrays: Sequence[Array], length: float) -> Axis:
     return axis._replace(low=low, high=high, ticks=ticks)
 
 
-def heat(plotted: Plotted, metric: str, width: float, height: float | None) -> Chart:
+def heat(plotted: Plotted, width: float, height: float | None) -> Chart:
     """Draw the means of one metric over two keys, a map per variant."""
-    down, across = plotted.varying
+    (down, across), metric = plotted.varying, plotted.metrics[0]
     rows, columns = (in_order(labels(plotted, place)) for place in (down, across))
     found = {variant: np.full((len(rows), len(columns)), np.nan) for variant in plotted.variants[:PANELS]}
     for key, cell in plotted.cells.items():
@@ -362,9 +356,9 @@ def maps(named: Mapping[str, Array], names: Named, width: float, height: float |
     return weight_maps(heads, shown, width, 1.0, height)
 
 
-def parallel(plotted: Plotted, metric: str, width: float, height: float | None) -> Chart:
+def parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
     """Draw an upright axis per key and a line per combination, coloured by its mean; of very many every nth."""
-    places = [*plotted.varying, len(plotted.axes)]
+    metric, places = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
     names = [short([*plotted.axes, "variant"][place]) for place in places]
     orders = [in_order(labels(plotted, place)) for place in places]
     heights = [dict(zip(order, np.linspace(0, 1, len(order)) if order[1:] else [0.5], strict=True)) for order in orders]
@@ -388,3 +382,15 @@ def parallel(plotted: Plotted, metric: str, width: float, height: float | None) 
     scale = colour_scale(bar, top, 1.0, titled(metric), 0.55, low=low, colours=MAP)
     parts = (Plot(box, tuple(strokes), x_axis, Axis(-0.05, 1.05)), *texts, *scale)
     return Chart(width, 0.15 + box.height + BELOW, parts)
+
+
+PLOTS: dict[str, Callable[[Plotted, float, float | None], Chart]] = {
+    "heads": heads_by_layer,
+    "effects": effects,
+    "against": against,
+    "choices": choices,
+    "heat": heat,
+    "parallel": parallel,
+    "spread": spread,
+}
+"""The plots that there are by their names, each so many inches wide and, where that is wanted, high."""
