@@ -23,7 +23,7 @@ from attn_exp.diagnosis.asking.case import (
 )
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.recipes.candidates import other_settings, with_rules
+from attn_exp.diagnosis.recipes.candidates import other_settings, with_score
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change, together
@@ -100,7 +100,7 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
     if caller.offer.own_keys and are_open(caller.request, "position"):
         logit = math.log(caller.offer.own_keys)
-        single.append((f"score=sink score.sink.logit={logit!r}".removesuffix(".0"), with_rules(Sink(logit))))
+        single.append((f"score=sink score.sink.logit={logit!r}".removesuffix(".0"), with_score(Sink(logit))))
     if is_unscaled(caller):
         turned = [(f"{words} {UNSCALED}", together(change, no_scale)) for words, change in single
                   if words.startswith("position=")]  # fmt: skip
