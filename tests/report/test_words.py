@@ -8,8 +8,6 @@ from __future__ import annotations
 import pytest
 
 from attn_exp.report import escapes
-from attn_exp.runs.classroom import exercise
-from tests.report.render import find_braces
 from tools.fuzz.words import WORDS, Shape, attempt
 
 
@@ -28,7 +26,3 @@ def test_a_label_is_short_and_visible(word: str) -> None:
 def test_the_shape_of_a_page_tells_an_injected_element() -> None:
     assert Shape("<p>a</p>").elements != Shape("<p>a<b></b></p>").elements
     assert Shape("<p>a</p>").elements != Shape("<p onclick='a'>a</p>").elements
-
-
-def test_a_state_of_a_box_has_no_braces() -> None:
-    assert not find_braces(" ".join(exercise.STATES.values()))

@@ -13,7 +13,7 @@ import pytest
 
 from attn_exp import forms
 from attn_exp.config.spelling import Repeat
-from attn_exp.experiment import compare, timing
+from attn_exp.experiment import compare, executing
 from attn_exp.runs import execution, folders
 from tests.compose import config
 from tests.refusal import refused
@@ -34,7 +34,7 @@ def never(*arguments: object, **settings: object) -> Any:
 
 def forbid_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every way to compute attention fail."""
-    monkeypatch.setattr(timing, "execute", never)
+    monkeypatch.setattr(executing, "execute", never)
     monkeypatch.setattr(compare, "keep", never)
     monkeypatch.setattr(execution, "tabulate", never)
     monkeypatch.setattr(execution, "measure", never)
