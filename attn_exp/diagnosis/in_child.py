@@ -100,7 +100,8 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         reply: Reply = child.ask(list(words), seconds, hear, PREPARING)
     except NoAnswerError as ended:
         if "doing" not in heard and not ended.late:
-            raise FaultError(f"the process in which attn_exp asks ended early ({ended.how})") from ended
+            said = f"the process in which attn_exp asks ended before it imported anything ({ended.how})"
+            raise FaultError(said) from ended
         how = f"it ended without an answer ({ended.how})"
         if ended.late:
             is_asked = "asking" in heard

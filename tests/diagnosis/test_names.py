@@ -168,15 +168,6 @@ def test_a_mistake_under_a_condition_is_named_with_it(function: Callable[..., An
     assert f"but where {verdict.where}; there attention with {name}" in str(verdict)
 
 
-def unscaled_under_a_mask(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-    return softmax(logits(q, k) if mask is None else np.where(mask, raw(q, k), -1e-9)) @ v
-
-
-def test_a_branch_for_masks_may_hold_two_mistakes() -> None:
-    verdict = attn_exp.check(unscaled_under_a_mask, quick=True)
-    assert (verdict.mistakes, verdict.where) == (("mask_small_fill", "no_scale"), "a mask is given"), verdict
-
-
 # No name where none is right
 
 

@@ -44,7 +44,10 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
     right = dict.fromkeys(case.rung for case, answer in seen if case.rung not in rungs and answer.output is not None)
     held, where = f", and right in {', '.join(right)}" if right else "", only_there(wrong, seen)
     alone = f". It is wrong where {where}, and there alone" if where else ""
-    told, weights = locate_by_cases({*rungs}, seen), locate_by_weights(caller, wrong)
+    holed = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
+    is_masked = holed and rungs != [LARGE] and all(case.recipe.rules.masks for case in holed)
+    told = Located("masked", ". Only masks bring NaN") if is_masked else locate_by_cases({*rungs}, seen)
+    weights = locate_by_weights(caller, wrong)
     said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}{weights.said}"
     return Located(weights.stage or told.stage, said)
 

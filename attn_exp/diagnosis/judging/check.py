@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -84,7 +86,7 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdic
         if is_layer(own.function):
             return check_layer(own, asked, ask)
         heads = sizes_of_file(own.function).get("h") if asked.head is None else None
-        return check_in_layout(own, with_words(asked, f"head={heads}") if heads else asked, quick)
+        return check_function(own, with_words(asked, f"head={heads}") if heads else asked, quick)
 
     verdict = judge(request)
     words, said = CONVENTIONS.get(" ".join(verdict.mistakes), ("", ""))
@@ -108,6 +110,25 @@ def is_theirs(error: BaseException, own: OwnFunction) -> bool:
     """Return whether an error while reading the result was raised in the user's own files."""
     place = [path for path, _ in way_of(error)][-1]
     return place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
+
+
+def check_function(own: OwnFunction, request: Request, quick: bool) -> Verdict:
+    """Check a function in the likeliest layout and, if only its masks raise errors, in the one that they may need."""
+    tried = ways_to_call.how_to_call(own, request)
+    verdict = check_called(own, tried, quick)
+    broken = [one for one in verdict.findings if one.state == BROKEN]
+    only_masks_fail = all(one.rung in ABOUT_MASKS and re.match(r"\w*Error: ", one.said) for one in broken)
+    layout = FOR_MASKS[tried.caller.offer.core].get(tried.caller.layout, "")
+    if layout and broken and only_masks_fail and not request.layout:
+        with suppress(UserError):  # it may not accept this layout
+            other = check_in_layout(own, replace(request, layout=layout), quick)
+            groups = {mistake(name).group for name in other.mistakes}
+            return other if other.passed or groups == {"masks"} else verdict
+    return verdict
+
+
+FOR_MASKS = {True: {"bhtd": "btd", "bthd": "btd"}, False: {"td": "bhtd"}}
+"""Layouts to try for a function of q, k and v, or of x, that also runs with other axes, but not with a mask."""
 
 
 def are_of_masks(verdict: Verdict) -> bool:
@@ -165,7 +186,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
         return read_otherwise(verdict, tried, request, again)
     verdict = with_masks_beside_a_mistake(own, caller, tried, quick)
     if is_open and ways_to_mask.has_two_masks(caller):
-        verdict = report_polarities(verdict, caller)
+        verdict = judge_two_masks(own, caller, tried, verdict, quick)
     may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # the mistake is an inverted mask, or unknown
         again = again if hides else hiding(own, tried, request, quick)
@@ -178,6 +199,18 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
 
 
 HIDES_ALL = "mask_hides_all"
+
+
+def judge_two_masks(own: OwnFunction, caller: Caller, tried: Tried, verdict: Verdict, quick: bool) -> Verdict:
+    """Try each of two masks with the opposite polarity, so that a mistake in the other can be named."""
+    is_open = other_words.INVERTED in verdict.mistakes or (verdict.unexplained and are_of_masks(verdict))
+    for name in ("padding", "masking") if is_open and caller.masking.opposite == caller.padding.opposite else ():
+        other = ways_to_mask.opposite(caller, name)
+        again = verdict_on_answers(own, other, tried, quick)
+        is_plainer = again.mistakes and other_words.INVERTED not in again.mistakes
+        if again.passed or (is_plainer and len(again.mistakes) <= len(verdict.mistakes or again.mistakes)):
+            return report_polarities(again, other)
+    return report_polarities(verdict, caller)
 
 
 def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.case import Answer, Case, expected
+from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.asking.layouts import axes
 from attn_exp.diagnosis.asking.masking import PADDINGS, WORDS
-from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE
+from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE, WIDTH
 from attn_exp.diagnosis.asking.request import with_words
 from attn_exp.diagnosis.calling.behaviour import IN_THREADS, behaviours, gradients, remarks
 from attn_exp.diagnosis.calling.bound import Bound
@@ -61,8 +61,8 @@ def verdict_on_answers(
     small = smallest_wrong(caller, function, wrong, digits) if wrong else None
 
     evidence = evidence_of(caller, tried, seen, wrong, digits=digits, broken=broken, small=small)
-    if wrong and all(case.rung == LARGE for case, _ in wrong) and is_clipped(wrong, digits, evidence.ask):
-        edges.append((Finding(LARGE, REMARK, "scores are clipped, where only large ones reach"), ""))
+    if meant := explain_as_meant(wrong, digits, evidence.ask):
+        edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
         seen, wrong, small = right, [], None
     found = (known or explain_answers(evidence, wrong)) if wrong else Explained()
     found = found if other_words.may_be_made(found.names, caller) else Explained()
@@ -179,6 +179,27 @@ def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable
 def of_other_rungs(seen: Seen, rungs: set[str]) -> Seen:
     """Leave out cases of these kinds."""
     return [pair for pair in seen if pair[0].rung not in rungs]
+
+
+def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Sequence[tuple[Case, Answer]]]) -> str:
+    """Return why wrong answers may be intended: scores clipped far above usual ones, or head sizes of its own.
+
+    A function of a layer's matrices may take x's width / heads as head size; no function need support another one.
+    """
+    rungs = {case.rung for case, _ in wrong}
+    if rungs == {LARGE}:
+        return CLIPPED if is_clipped(wrong, digits, ask) else ""
+    for case, answer in wrong:
+        width = len(case.given.arrays["W_q"]) if case.rung == WIDTH else 0
+        scale = max(width // case.recipe.heads, 1) ** -0.5
+        stages = predicted(case.recipe.with_rules(scale=scale), case.given)
+        if not width or answer.output is None or stages is None or differs(answer.output, stages, digits):
+            return ""
+    return SHARES_OF_X if wrong else ""
+
+
+CLIPPED = "scores are clipped, where only large ones reach"
+SHARES_OF_X = "right where all heads together are as wide as x: it takes x's width over the heads as the size of one"
 
 
 def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
