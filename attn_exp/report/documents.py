@@ -24,7 +24,7 @@ from attn_exp.report.escapes import brief, decimal, md
 from attn_exp.report.flow import hue
 from attn_exp.report.page_data import live_plans, page_data
 from attn_exp.report.page_steps import carried
-from attn_exp.report.sections import comparison, contents, templates_of
+from attn_exp.report.sections import contents, templates_of
 from attn_exp.report.sections.section import Material
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.sentences import spoken
@@ -137,7 +137,6 @@ def unbroken(text: str) -> Markup:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "short": brief,
-    "heads": comparison.heads,
     "spoken": spoken,
     "shape": walk.shape,
     "hue": hue,

@@ -47,11 +47,6 @@ class Table(NamedTuple):
         return Table(tuple(self.head[place] for place in places), lines, self.shared)
 
 
-def heads(table: Table) -> str:
-    """Return the heads of a table but that of the variants, as a list in words."""
-    return ", ".join(head.title for head in table.head[1:])
-
-
 def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     """Return the comparison with the columns that tell variants apart, and beside it what is the same for all."""
     longest = max((timing.median_s for timing in timings), default=0.0)
@@ -99,6 +94,9 @@ HTML = """\
 #}{% if column.fixed %}{{ value|minus }}{% else %}<span{{ marked(column) }}>{{ value|minus }}</span>{% endif %}{#
 #}{% endfor %}
 {%- endmacro -%}
+{% macro heads(table) -%}
+{{ table.head[1:]|map(attribute="title")|join(", ") }}
+{%- endmacro -%}
 {% macro compared(table, label) -%}
 {% set kinds = table.kinds -%}
 <div class="scroll" tabindex="0" role="group" aria-label="{{ label }}">
@@ -118,7 +116,7 @@ HTML = """\
 #}{{ at_depths(shared(part.table), shared(brief)) }}.</p>{% endif %}
 {% set brief_more = brief.part(true) -%}
 {% if more.head|length > 1 %}<details class="more{{ " deep" if brief_more.head|length == 1 }}"><summary>{#
-#}More columns: {{ at_depths(more|heads, brief_more|heads) }}</summary>
+#}More columns: {{ at_depths(heads(more), heads(brief_more)) }}</summary>
 {{ compared(more, "All variants, more columns") }}
 </details>
 {% endif -%}
