@@ -29,7 +29,7 @@ from attn_exp.report.sections.section import Material
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.sentences import spoken
 from attn_exp.report.templating import code, fenced, pipe_cells, piped, render_page, templates, tidy
-from attn_exp.report.views import MOST_COARSE, Shown, colours, seen
+from attn_exp.report.views import MOST_COARSE, Colours, Shown, colours, seen
 from attn_exp.report.walk import axes_of
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
@@ -95,28 +95,22 @@ def table_rows(table: walk.Table, step: walk.Step) -> Markup:
     """Return the rows of a table, tied to their tokens, each cell coloured by its share of the largest number."""
     by_key, tokens = walk.by_key(step), "" if walk.is_projection(step) else "k" if step.rows_are_keys else "q"
     closed = np.zeros(table.matrix.shape, bool) if step.closed is None else step.closed[table.head]
-    lines = list[str]()
+    shares, lines = Colours(step.largest or 1.0, step.power).shares(np.abs(table.matrix)), list[str]()
     for row, (name, numbers) in enumerate(zip(table.rows, table.matrix.tolist(), strict=True)):
         marks = (f' data-k="{place}"' if by_key else "" for place in range(len(numbers)))
-        cells = "".join(map(cell, numbers, repeat(step), marks, closed[row].tolist()))
+        cells = "".join(map(cell, numbers, shares[row].tolist(), repeat(step), marks, closed[row].tolist()))
         tie = f' data-{tokens}="{row}"' if tokens else ""
         lines.append(f'<tr{tie}><th scope="row">{escape(printable(name))}</th>{cells}</tr>')
     return Markup("\n".join(lines))
 
 
-def cell(value: float, step: walk.Step, mark: str, closed: bool = False) -> str:
+def cell(value: float, share: float, step: walk.Step, mark: str, closed: bool) -> str:
     """Return one cell; numbers alone go into it, and `mark`, which ties it to its key."""
     if closed or not math.isfinite(value):
         return f'<td class="m"{mark}>{decimal(value, step.decimals if closed else 0)}</td>'
-    kind = share_class(shade(value, step), "n" if value < 0 else "")
+    kind = share_class(share, "n" if value < 0 else "")
     classes = f' class="{kind}"' if kind else ""
     return f"<td{classes}{mark}>{decimal(value, step.decimals)}</td>"
-
-
-def shade(value: float, step: walk.Step) -> float:
-    """Return how strong the colour of a number is: its share of the largest, of weights as their scale says."""
-    share = abs(value) / step.largest if step.largest else 0.0
-    return float(min(1.0, share) ** step.power)
 
 
 def share_class(share: float, kind: str = "") -> str:
