@@ -132,7 +132,8 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
         own = [key for key in pins(config.variant[name]) if key not in (*idle, *pins(config.variant[leader]))]
         already = [words[key] for key in own if had[key] == getattr(config, key)]
         parts = [f"sets {listed(already)}, which this run has anyway"] if already else []
-        parts += [f"has {listed([words[key] for key in idle])}, which changes nothing here"] if idle else []
+        verb = "changes" if len(idle) == 1 else "together change"
+        parts += [f"has {listed([words[key] for key in idle])}, which {verb} nothing here"] if idle else []
         said += [f"{name} {' and '.join(parts)}."] if parts else []
     return said
 

@@ -68,7 +68,7 @@ def test_masked_cells_of_a_figure_are_grey_and_hold_no_number() -> None:
     assert first
     pixels = np.asarray(Image.open(BytesIO(base64.b64decode(first[1]))).convert("RGB"))
     assert (np.all(pixels == 0xD0, axis=-1) == np.array(UPPER)).all()
-    assert len(re.findall(r">\d\.\d\d<", drawn)) == 6
+    assert len(re.findall(r'font-size="7"[^>]*>\d\.\d\d<', drawn)) == 6
 
 
 def test_without_a_mask_nothing_is_closed_and_a_leak_is_not_hidden() -> None:

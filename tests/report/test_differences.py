@@ -75,7 +75,7 @@ def test_rows_of_one_function_that_come_to_it_by_other_settings_are_told_apart()
 def test_settings_that_undo_each_other_change_nothing_together() -> None:
     found = between({}, {"scale": 0.5, "score": {"softcap": {"cap": 1e9}}}, "head=1", "embeddings=she_likes_coffee")
     assert sentences.why_letters_are_shared(found) == [
-        "other sets scale=0.5 and score=softcap(cap=1000000000.0), which together change nothing here."
+        "other has scale=0.5 and score=softcap(cap=1000000000.0), which together change nothing here."
     ]
 
 
