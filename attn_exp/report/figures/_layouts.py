@@ -126,9 +126,9 @@ def colour_scale(
     yield Heat(box, np.linspace(span, 0, 256)[:, None], span, colours, gamma)
     left, top, width, height = (72 * side for side in box)
     if width_of(unit) > LONG:
-        yield Text(left + 72 * room, top + height / 2, unit, side="center", turned=True)
+        yield Text(left + 72 * room - 4, top + height / 2, unit, side="center", turned=True)
     else:
-        yield Text(left + 72 * room, top - 6, unit, side="right")
+        yield Text(left + 72 * room - 4, top - 6, unit, side="right")
     yield Rect(left, top, width, height, stroke="#000000")
     for place, name in zip(ticks.places, ticks.names, strict=True):
         y = top + height * (1 - (place - low) / span)
