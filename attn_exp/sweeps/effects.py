@@ -173,8 +173,8 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
     known = metrics.known() if any(name not in METRICS for name in cube.numbers) else {}
     rounded = float(np.nanmax(cube.numbers.get("error", np.zeros(1)), initial=0.0)) <= FLOOR
     asked = [metric for metric in cube.numbers if metric not in METRICS]
-    has_error = not rounded and not find_wrong_rows(cube).any()  # a wrong output is no matter of precision
-    wanted = [metric for metric in SPOKEN if metric in cube.numbers] + asked + ["error"] * has_error
+    is_wrong = find_wrong_rows(cube).any()
+    wanted = [metric for metric in SPOKEN if metric in cube.numbers] + asked + ["error"] * (not rounded)
     relative = {"shift", *(metric for metric in asked if metric in known and known[metric].relative)}
     for axis, name in enumerate(cube.names):
         # relative metrics compare each variant with one of them anyway
@@ -182,6 +182,7 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
         contrasts = [each for metric in chosen for each in contrast_levels(cube, axis, metric, inert.get(name, ()))]
         moved = {each.metric for each in contrasts if np.nanmax(np.abs(each.differences)) > 0}
         moved -= set([metric for metric in SPOKEN if metric in moved][2:])
+        moved -= {"error"} if is_wrong and len(moved) > 1 else set()  # a wrong output is no matter of precision
         yield from [each for each in contrasts if each.metric in moved] or contrasts[:1]
 
 

@@ -60,7 +60,6 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         first = mark_named(plain(compose((*fixed, *(axis.word(0) for axis in axes)))), words)
         config = read_config(first)
         together = group_axes(axes, config.sweep)
-        check_size(axes, together)
         check_repeats(axes, together)
         axes = tuple(axis if axis.composed or holds(first, axis.key.split(".")) else as_composed(axis) for axis in axes)
         return compose_space(axes, together, fixed, words, compose), config
@@ -160,9 +159,7 @@ def compose_space(
 
 
 def as_composed(axis: Axis) -> Axis:
-    """Return the axis with its values to be composed by Hydra."""
-    if axis.composed:
-        return axis
+    """Return a plain axis with its values to be composed by Hydra."""
     if len(axis.values) > MOST_COMPOSED:
         raise UserError(
             f"{axis.key}: {len(axis.values):,} values that other settings read; at most {MOST_COMPOSED:,} are composed"

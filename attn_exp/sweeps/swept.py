@@ -96,16 +96,8 @@ class Swept:
         Raises:
             UserError: there is no such table.
         """
-        return papers.latex(self.paper(name))
-
-    def paper(self, name: str) -> papers.Table:
-        """Return a table for papers.
-
-        Raises:
-            UserError: there is no such table.
-        """
         tables = overview.paper_tables(self.about, self.summary)
-        return tables[chosen(name, tables, "table")]
+        return papers.latex(tables[chosen(name, tables, "table")])
 
     def figure(self, name: str = "effects") -> Drawing:
         """Return a plot, which shows itself in a notebook; its `figure` is Matplotlib's own.

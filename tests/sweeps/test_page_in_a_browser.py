@@ -33,19 +33,6 @@ def page(swept: Swept) -> str:
 
 
 @pytest.mark.long
-def test_the_page_opens_without_a_complaint_or_a_request_and_draws(page: str, tmp_path: Path) -> None:
-    script = """
-    return { charts: document.querySelectorAll("#explore svg").length,
-             dots: document.querySelectorAll("#explore circle").length,
-             loads: performance.getEntriesByType("resource").map((each) => each.name) };
-    """
-    found = visit(page, script, tmp_path)
-    assert found.console == []
-    assert found.answer["loads"] == []
-    assert (found.answer["charts"], found.answer["dots"]) == (2, 2 * 3 * 2)  # scale; d_model x variant
-
-
-@pytest.mark.long
 def test_a_chosen_metric_is_drawn_from_the_means_of_the_table(page: str, swept: Swept, tmp_path: Path) -> None:
     script = """
     const [metric, x, colour, panels] = document.querySelectorAll("#explore select");

@@ -63,11 +63,6 @@ def test_a_mean_has_the_digits_that_its_uncertainty_allows(numbers: list[float],
     assert mean_and_interval(measured(numbers)) == shown
 
 
-def test_the_interval_of_a_textbook_sample() -> None:
-    """1..5: s = sqrt(2.5), so half of the interval is 2.776 sqrt(2.5 / 5) = 1.963."""
-    assert round(measured([1.0, 2.0, 3.0, 4.0, 5.0]).half_width, 3) == 1.963
-
-
 def test_cells_extremes_and_failures() -> None:
     found = summarized(HEAD, lines(), AXES)
     assert (found.points, found.failed, found.seeds, found.variants) == (6, 1, 3, ("a", "b"))
