@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,38 +18,12 @@ from attn_exp.errors import UserError
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.plan import Job, make_plan
 from attn_exp.sweeps.task import elsewhere
-from tests.sweeps.command import environment, kill, run, start, the_sweep, wait_until
+from tests.sweeps.command import environment, run, start, the_sweep, wait_until
 
 pytestmark = pytest.mark.long
 
 WORDS = ("-m", "embeddings=random", "embeddings.tokens=20", "embeddings.d_model=8", "seed=range(60)",
          "variant=[matrix,multi_head]", "report=none", "sweep.chunk=2")  # fmt: skip
-
-DASK_CLUSTER = """
-import asyncio, os, sys
-import distributed
-from attn_exp.sweeps import task
-async def serve(node):
-    async with node:
-        print(node.address, flush=True)
-        await node.finished()
-addresses = [os.pipe() for _ in range(2)]
-for ours, _ in addresses:
-    if (worker := os.fork()) == 0:
-        address = os.fdopen(ours).readline().strip()
-        asyncio.run(serve(distributed.Worker(address, nthreads=1, dashboard=False)))
-        os._exit(0)
-    print(worker, flush=True)
-async def schedule():
-    async with distributed.Scheduler(port=0, host="127.0.0.1", dashboard=False) as scheduler:
-        print(scheduler.address, flush=True)
-        for _, theirs in addresses:
-            os.write(theirs, scheduler.address.encode() + b"\\n")
-        await scheduler.finished()
-asyncio.run(schedule())
-"""
-"""A scheduler and two workers, forked from one process so that libraries are loaded once; it prints the workers' pids
-and then the scheduler's address."""
 
 SHORT = "from attn_exp.sweeps.engines import dask; dask.SECONDS_TO_ANSWER = 1"
 
@@ -71,19 +47,33 @@ def some_parts(folder: Path) -> bool:
 
 def test_a_killed_dask_worker_costs_nothing(tmp_path: Path, expected: bytes) -> None:
     needs("distributed")
-    command = [sys.executable, "-c", DASK_CLUSTER]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, text=True, env=environment(), cwd=tmp_path, **pipes) as cluster:  # type: ignore[call-overload] # pipes
-        first, second, address = (cluster.stdout.readline().strip() for _ in range(3))
-        try:
-            with start(tmp_path, *WORDS, "sweep.engine=dask", f"sweep.address='{address}'") as driver:
-                wait_until(lambda: some_parts(tmp_path), seconds=60)
-                kill(int(second))
-                assert driver.poll() is None, "the sweep was over before the worker was killed"
-                _, err = driver.communicate(timeout=120)
-        finally:
-            kill(int(first))
-            cluster.kill()
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-m", "distributed.cli." + what, "--scheduler-file", "scheduler.json", *options],
+                    cwd=tmp_path,
+                    env=environment(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+            for what, *options in (
+                ("dask_scheduler", "--port", "0", "--host", "127.0.0.1", "--no-dashboard"),
+                ("dask_worker", "--nthreads", "1", "--no-nanny", "--no-dashboard"),
+                ("dask_worker", "--nthreads", "1", "--no-nanny", "--no-dashboard"),
+            )
+        ]
+        for each in processes:
+            stack.callback(each.kill)
+        told = tmp_path / "scheduler.json"
+        wait_until(lambda: told.exists() and bool(told.read_text()))
+        address = json.loads(told.read_text())["address"]
+        with start(tmp_path, *WORDS, "sweep.engine=dask", f"sweep.address='{address}'") as driver:
+            wait_until(lambda: some_parts(tmp_path), seconds=60)
+            processes[2].kill()
+            assert driver.poll() is None, "the sweep was over before the worker was killed"
+            _, err = driver.communicate(timeout=120)
     assert driver.returncode == 0, err
     assert (the_sweep(tmp_path) / "results.csv").read_bytes() == expected
 
