@@ -42,8 +42,7 @@ def weights(  # noqa: PLR0913 - a query by its place, and what it is asked
     `q` holds the heads side by side: head i owns the numbers from `i d` to `(i + 1) d`. `k` holds one such part for
     every group of query heads that share it. `taken` is taken from every logit in the type of the softmax, and rounded.
     """
-    query, groups = part(q[row], heads, head), len(k[0]) * heads // len(q[0])
-    keys = [part(numbers, groups, head * groups // heads) for numbers in k]
+    query, keys = sides_of(q, k, heads, head, row)
     pair = rules.pairing.pair_twin if rules.pairing is not None else lambda one, other, head: dot(one, other)
     masked = [rules.scale * pair(query, numbers, head) for numbers in keys]
     if rules.scores or rules.masks:
@@ -77,15 +76,19 @@ def sees(keys: int, heads: int, head: int, row: int, position: int, rows: int, r
 
 def linear_weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules) -> list[float]:
     """Return the weights of one query under kernel attention: `phi(q) . phi(k_j)`, over their sum where allowed."""
-    query, groups = part(q[row], heads, head), len(k[0]) * heads // len(q[0])
-    shares = []
-    for key, numbers in enumerate(k):
-        place = Grid(0, head, row, position, key, heads, len(q), len(k))
-        seen = all(mask.allows(place) for mask in rules.masks)
-        mine = part(numbers, groups, head * groups // heads)
-        shares.append(dot([above_zero(a) for a in query], [above_zero(b) for b in mine]) if seen else 0.0)
+    query, keys = sides_of(q, k, heads, head, row)
+    places = (Grid(0, head, row, position, key, heads, len(q), len(k)) for key in range(len(k)))
+    seen = [all(mask.allows(place) for mask in rules.masks) for place in places]
+    shares = [dot(list(map(above_zero, query)), list(map(above_zero, key))) for key in keys]
+    shares = [share if is_seen else 0.0 for share, is_seen in zip(shares, seen, strict=True)]
     total = math.fsum(shares)
     return [share / total if total else 0.0 for share in shares]
+
+
+def sides_of(q: Matrix, k: Matrix, heads: int, head: int, row: int) -> tuple[Vector, list[Vector]]:
+    """Return one query of one head, and the keys that this head reads."""
+    groups = len(k[0]) * heads // len(q[0])
+    return part(q[row], heads, head), [part(numbers, groups, head * groups // heads) for numbers in k]
 
 
 def above_zero(number: float) -> float:

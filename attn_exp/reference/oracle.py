@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from attn_exp.reference import loops as reference
 from attn_exp.rules.positions.position import Position, Twin
 from attn_exp.rules.rules import Rules
 
-Marks = tuple[Position, ...]
+T, R = TypeVar("T"), TypeVar("R")
 Turn = Callable[[Sequence[float], int], list[float]]
 
 BUDGET = 2_000_000
@@ -63,15 +64,10 @@ class Answer(NamedTuple):
 
 def silent(question: Question) -> str | None:
     """Say why nothing can be checked, or None where the reference has an answer."""
-    missing = [f"position={name(position)}" for position in question.positions if position.twin() is None]
+    missing = [f"position={registry.name_of(position)}" for position in question.positions if position.twin() is None]
     if question.rules.normalizer.twin is None:
         missing.append(f"normalizer={question.rules.normalizer.name}")
     return f"nothing was checked, since {missing[0]} brings no scalar twin" if missing else None
-
-
-def name(position: Position) -> str:
-    """Return what a user calls a position."""
-    return registry.name_of(position)
 
 
 def twins(question: Question) -> list[Twin]:
@@ -90,24 +86,19 @@ def ask(
     It has one only where `silent` says nothing. `sides` are q, k, v where they are projected already.
     """
     q, k, v = placed(question, projected(question, problem) if sides is None else sides, problem.past)
-    mixing = output_weights(question, problem)
+    mixing = problem.projections if question.output_projection else {}
     if rows is None:
-        rows = checked_rows(len(problem.tokens), problem, 0 if mixing is None else problem.projections["W_o"].size)
+        rows = checked_rows(len(problem.tokens), problem, mixing["W_o"].size if mixing else 0)
     weights = np.array(
         [[row_weights(question, problem, q, k, head, row) for row in rows] for head in range(question.heads.query)]
     )
     if v is None:
         return Answer(rows, weights, None)
-    contexts = [row_context(question, weights[:, place], v) for place in range(len(rows))]
-    return Answer(rows, weights, np.array(contexts if mixing is None else reference.project(contexts, *mixing)))
-
-
-def output_weights(question: Question, problem: Problem) -> tuple[Any, Any] | None:
-    """Return W_o and b_o as lists, where the variant has an output projection."""
-    if not (question.output_projection and problem.projections):
-        return None
-    bias = problem.projections.get("b_o")
-    return problem.projections["W_o"].tolist(), None if bias is None else bias.tolist()
+    output = [row_context(question, weights[:, place], v) for place in range(len(rows))]
+    if mixing:
+        bias = mixing.get("b_o")
+        output = reference.project(output, mixing["W_o"].tolist(), None if bias is None else bias.tolist())
+    return Answer(rows, weights, np.array(output))
 
 
 def checked_rows(length: int, problem: Problem, mixing: int = 0) -> tuple[int, ...]:
@@ -186,10 +177,8 @@ def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int,
     if any(weights) or reference.sees(len(k), question.heads.query, head, row, position, len(q), question.rules):
         return weights
     if question.empty in TAKEN:
-        bare = replace(question.rules, masks=())
-        if question.weights == "logits":
-            return reference.weights(q, k, question.heads.query, head, row, position, bare, taken=TAKEN[question.empty])
-        return weigh(q, k, question.heads.query, head, row, position, bare)
+        lower = {"taken": TAKEN[question.empty]} if question.weights == "logits" else {}
+        return weigh(q, k, question.heads.query, head, row, position, replace(question.rules, masks=()), **lower)
     filler = {"zeros": 0.0, "mean": 1 / (len(weights) or 1), "nan": math.nan}[question.empty]
     return [filler] * len(weights)
 
@@ -217,22 +206,21 @@ def answers(
     `ask` are how q, k and v and then an answer come of a problem: by the loops, or for a stack of problems at once.
     """
     known: list[tuple[Question, Answer]] = []
-    sides: list[tuple[Marks, Any]] = []
+    projections: list[tuple[tuple[Position, ...], Any]] = []
     expected = {}
     for name, question in questions.items():
-        if silent(question):
-            continue
-        answer = next((answer for asked, answer in known if is_same(asked, question)), None)
-        if answer is None:
+        if not silent(question):
             marks = tuple(mark for mark in question.positions if mark.changes_x)
-            shared = next((shared for others, shared in sides if is_same(others, marks)), None)
-            if shared is None:
-                shared = project(question, problem)
-                sides.append((marks, shared))
-            answer = ask(question, problem, shared)
-            known.append((question, answer))
-        expected[name] = answer
+            sides = once(projections, marks, partial(project, question, problem))
+            expected[name] = once(known, question, partial(ask, question, problem, sides))
     return expected
+
+
+def once(known: list[tuple[T, R]], asked: T, make: Callable[[], R]) -> R:
+    """Return what is known of the same question, or make it and keep it."""
+    found = [made for other, made in known if is_same(other, asked)] or [make()]
+    known.append((asked, found[0]))
+    return found[0]
 
 
 def is_same(one: Any, other: Any) -> bool:

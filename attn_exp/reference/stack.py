@@ -1,8 +1,8 @@
 """The reference on problems that differ in their seed alone: to the bit what `oracle` says of each.
 
 The formulas are those of `loops`, rounded where those round: products, sums as a whole, powers by `math.exp`. Rules are
-asked place by place and positions vector by vector, as there. What is not plain is asked one problem at a time, and of
-every stack that arrays have answered, the loops hold one problem: its first and its last query.
+asked place by place and positions vector by vector, as there. What is no plain softmax is asked one problem at a time,
+and of every stack that arrays have answered, the loops hold one problem: its first and its last query.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from attn_exp.problem.stack import one
 from attn_exp.reference import loops, oracle
 from attn_exp.reference.oracle import Answer, Question
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.positions.position import unchanged
 from attn_exp.rules.rules import Rules
-from attn_exp.rules.scores.score import Score
 
 Sides = tuple[Array, Array, Array]
 
@@ -47,9 +45,9 @@ def answers(questions: Mapping[str, Question], problem: Problem, count: int) -> 
 
 
 def plain(question: Question, problem: Problem) -> bool:
-    """Say whether arrays can answer a question as loops do."""
+    """Say whether arrays can answer a question as loops do: a softmax of masked products, over all seeds at once."""
     given = problem.weights is None and problem.q is not None and problem.k is not None and problem.v is not None
-    usual = question.weights == "logits" and question.rules.pairing is None
+    usual = question.weights == "logits" and question.rules.plain
     return given and usual and question.empty == "zeros" and not question.tiled
 
 
@@ -62,12 +60,11 @@ def one_by_one(question: Question, problem: Problem, count: int) -> Answer:
 
 def ask(question: Question, problem: Problem, sides: Sides | None, count: int) -> Answer:
     """Return the answers to a question, whose sides are projected where it is plain, one above the other."""
-    if sides is None or not plain(question, problem):
+    if sides is None or not plain(question, problem):  # sides may be those of another question
         return one_by_one(question, problem, count)
     answer, last = at_once(question, problem, sides), tuple(side[-1].tolist() for side in sides)
     sample = oracle.ask(question, one(problem, -1), last, (answer.rows[0], answer.rows[-1]))
-    assert answer.output is not None
-    assert sample.output is not None
+    assert answer.output is not None and sample.output is not None
     held = np.array_equal(answer.weights[-1][:, ENDS], sample.weights)
     if not (held and np.array_equal(answer.output[-1][ENDS], sample.output)):
         raise ApartError
@@ -83,7 +80,7 @@ def at_once(question: Question, problem: Problem, sides: Sides) -> Answer:
     queries = apart(q, shares.query)
     keys, values = (np.repeat(apart(side, shares.shared), shares.query // shares.shared, axis=1) for side in (k, v))
     scores = exact_sums(queries[:, :, list(rows), None] * keys[:, :, None])
-    weights = weighed(judged(question.rules.scale * scores, rows, len(problem.tokens), question.rules), question.rules)
+    weights = weights_of(question.rules.scale * scores, rows, len(problem.tokens), question.rules)
     context = exact_sums(weights[..., None, :] * values.swapaxes(-1, -2)[:, :, None])
     output = context.swapaxes(1, 2).reshape(len(context), len(rows), -1)
     return Answer(rows, weights, multiplied(output, problem, "o") if mixed else output)
@@ -143,14 +140,10 @@ def multiplied(x: Array, problem: Problem, letter: str) -> Array:
 
 
 def shared(side: Array, heads: Heads) -> Array:
-    """Return the key/value heads that attention uses, side by side `[n s g*d]`, as `loops.shared`."""
-    count = heads.given // heads.shared
-    if count == 1:
+    """Return the key/value heads that attention uses, side by side `[n s g*d]`, one problem after the other."""
+    if heads.given == heads.shared:
         return side
-    if heads.pool == "first":
-        return side[..., : side.shape[-1] // count]
-    members = side.reshape(*side.shape[:2], heads.shared, count, -1).swapaxes(-1, -2)
-    return np.asarray(exact_sums(members) / count).reshape(*side.shape[:2], -1)
+    return np.array([[loops.shared(row, heads) for row in vectors] for vectors in side.tolist()])
 
 
 def apart(side: Array, heads: int) -> Array:
@@ -158,55 +151,24 @@ def apart(side: Array, heads: int) -> Array:
     return side.reshape(*side.shape[:2], heads, -1).swapaxes(1, 2)
 
 
-def judged(logits: Array, rows: tuple[int, ...], count: int, rules: Rules) -> Array:
-    """Return logits `[n h r s]` with every bias, or -inf where a mask forbids the place, as `loops.judge`."""
-    _, heads, _, keys = logits.shape
-    shape = (heads, len(rows), keys)
+def weights_of(logits: Array, rows: tuple[int, ...], count: int, rules: Rules) -> Array:
+    """Return the weights of logits `[n h r s]`: with every bias, masked as by `loops.judge`, and as `softmax.twin`."""
+    shape = (logits.shape[1], len(rows), logits.shape[-1])
     grids = [
-        Grid(0, head, rows[place], rows[place] + int(rules.offset), key, heads, count, keys)
+        Grid(0, head, rows[place], rows[place] + int(rules.offset), key, shape[0], count, shape[-1])
         for head, place, key in np.ndindex(shape)
     ]
-    logits = logits if rules.bend_last else bent(logits, rules)
     for rule in rules.scores:
         logits = logits + np.array([float(rule.bias(grid) or 0.0) for grid in grids]).reshape(shape)
     allowed = np.array([all(mask.allows(grid) for mask in rules.masks) for grid in grids]).reshape(shape)
-    masked = np.where(allowed, logits, -np.inf)
-    return bent(masked, rules) if rules.bend_last else masked
-
-
-def bent(logits: Array, rules: Rules) -> Array:
-    """Return logits as `loops.bent` bends them, one after the other."""
-    if all(type(rule).bend is Score.bend for rule in rules.scores):
-        return logits
-    return np.array([loops.bent(logit, rules) for logit in logits.ravel().tolist()]).reshape(logits.shape)
-
-
-def weighed(masked: Array, rules: Rules) -> Array:
-    """Return the weights of each row: by the normalizer's twin row after row, or as softmax's does it for all."""
-    extras = [
-        [float(extra) for rule in rules.scores if (extra := rule.extra(head)) is not None]
-        for head in range(masked.shape[1])
-    ]
-    if rules.normalizer is SOFTMAX:
-        return softmax(masked, np.array(extras))
-    twin = rules.normalizer.twin
-    assert twin is not None
-    weights = [
-        [[twin(row, more) for row in rows] for rows, more in zip(heads, extras, strict=True)]
-        for heads in masked.tolist()
-    ]
-    return np.array(weights)
-
-
-def softmax(masked: Array, extras: Array) -> Array:
-    """Return the softmax of rows `[n h r s]` beside extra logits `[h m]`, as `softmax.twin`."""
-    more = np.broadcast_to(extras[:, None], (*masked.shape[:-1], extras.shape[-1]))
-    logits = np.concatenate([masked, more], axis=-1)
-    largest = logits.max(axis=-1, keepdims=True)
-    shifted = logits - np.where(np.isneginf(largest), 0.0, largest)
+    extras = [[rule.extra(head) for rule in rules.scores if rule.extra(head) is not None] for head in range(shape[0])]
+    more = np.broadcast_to(np.array(extras, np.float64)[:, None], (*logits.shape[:-1], len(extras[0])))
+    masked = np.concatenate([np.where(allowed, logits, -np.inf), more], axis=-1)
+    largest = masked.max(axis=-1, keepdims=True)
+    shifted = masked - np.where(np.isneginf(largest), 0.0, largest)
     powers = np.array(list(map(math.exp, shifted.ravel().tolist()))).reshape(shifted.shape)
     total = exact_sums(powers)[..., None]
-    return np.asarray(powers[..., : masked.shape[-1]] / np.where(total == 0, 1.0, total))
+    return np.asarray(powers[..., : shape[-1]] / np.where(total == 0, 1.0, total))
 
 
 def exact_sums(terms: Array) -> Array:

@@ -6,12 +6,10 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from attn_exp.reference.loops import project
 from attn_exp.report.sentences import where_functions_part
 from attn_exp.report.terminal import summary
 from tests.compose import comparison
@@ -133,17 +131,3 @@ def test_a_normalizer_without_a_twin_is_not_called_wrong(adding: Adding) -> None
     row = comparison(*RANDOM, "normalizer=squared_of_a_test", "check=invariants").rows[1]
     assert row.checked == 0 and np.isnan(row.error) and row.normalizer == "squared_of_a_test"
     assert row.note == "nothing was checked, since normalizer=squared_of_a_test brings no scalar twin"
-
-
-def test_x_is_projected_once_for_all_that_mark_it_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def counted(x: Any, weight: Any, bias: Any) -> Any:
-        asked.append("x")
-        return project(x, weight, bias)
-
-    monkeypatch.setattr("attn_exp.reference.loops.project", counted)
-    pinned = [f"+variant.{name}.position.sinusoidal={{}}" for name in ("matrix", "scaled")]
-    rows = comparison(*RANDOM, "variant=[looped,matrix,scaled,unscaled]", *pinned).rows
-    assert len({row.same_as for row in rows}) > 2 and all(row.error < 1e-13 for row in rows)
-    assert len(asked) == 6  # q, k and v of x as it is, and of x with sinusoids

@@ -93,7 +93,7 @@ def test_all_these_points_are_computed_together(words: str) -> None:
     assert ready(plan) == set(range(plan.points))
 
 
-@pytest.mark.parametrize("formula", ["weighed", "exact_sums"])
+@pytest.mark.parametrize("formula", ["weights_of", "exact_sums"])
 def test_points_of_which_the_loops_say_otherwise_than_arrays_are_computed_alone(
     formula: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
