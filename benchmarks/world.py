@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp.errors import NOT_VERIFIED, UserError
-from attn_exp.mistakes import CATALOGUE
+from attn_exp.mistakes import catalogue
 from attn_exp.own_code import choose_keras_backend
 
 LIMIT = 60.0
@@ -223,7 +223,7 @@ def is_located(stage: str, expected: str, said: str = "") -> bool:
     `said` are the stages that are known to be wrong of a mistake without a name.
     """
     known = set(re.findall(r"[a-z]+", said)) | {
-        CATALOGUE[name].stage for name in re.split(r"[ |]", expected) if name in CATALOGUE
+        catalogue()[name].stage for name in re.split(r"[ |]", expected) if name in catalogue()
     }
     return bool(known & WITHIN.get(stage, {stage}))
 

@@ -212,9 +212,9 @@ def of_metrics() -> Iterator[str]:
 
 def of_mistakes() -> Iterator[str]:
     """Yield a table of each group of mistakes."""
-    for group in dict.fromkeys(mistake.group for mistake in mistakes.CATALOGUE.values()):
+    for group in dict.fromkeys(mistake.group for mistake in mistakes.catalogue().values()):
         yield f"## {heading(registry.module(mistakes.__name__, group))}"
-        several = {name: each for name, each in mistakes.CATALOGUE.items() if each.group == group}
+        several = {name: each for name, each in mistakes.catalogue().items() if each.group == group}
         head = ["name", "what it does", "what mends it", "seen in"]
         yield table(head, [[f"`{name}`", each.says, each.fix, each.seen] for name, each in several.items()])
 

@@ -249,4 +249,4 @@ def test_runs_that_need_them_load_them_so_the_test_above_can_fail(tmp_path: Path
     drawn = loaded("report=full", "figures.format=[svg,pdf]", folder=tmp_path)
     assert {"matplotlib", "jinja2", "attn_exp.report.documents"} <= drawn
     assert {"matplotlib", "jinja2"} <= versions(tmp_path).keys()
-    assert "attn_exp.mistakes" in loaded("report=none", "mistake=no_scale", folder=tmp_path)
+    assert "attn_exp.mistakes.softmax" in loaded("report=none", "mistake=no_scale", folder=tmp_path)

@@ -17,7 +17,8 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import embedded, execute, find_type, keep, rounded
 from attn_exp.experiment.measuring import distance, make_rows
 from attn_exp.experiment.progress import Progress
-from attn_exp.experiment.row import Agreement, Distance
+from attn_exp.experiment.published import hold
+from attn_exp.experiment.row import Distance
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.forms.trace import Trace
@@ -88,11 +89,7 @@ def tabulate(
             for name, trace in traces.items()
         }
     rows = make_rows(config, problem, variants, traces, expected)
-    published: tuple[Agreement, ...] = ()
-    if config.published:
-        from attn_exp.experiment.published import hold  # noqa: PLC0415 - most runs repeat no document
-
-        published = hold(config, problem, variants, traces)
+    published = hold(config, problem, variants, traces)
     return Comparison(config, problem, variants, rows, (), traces, published, seconds=seconds)
 
 

@@ -15,6 +15,7 @@ from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.library_conventions import empty_rows
+from attn_exp.experiment.recipes import mistaken, right, stages_of
 from attn_exp.experiment.row import Timing
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.steps import join_heads, project, split
@@ -46,8 +47,6 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
 def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
     """Put the problem through a form, from marked positions to the output; mistakes are made by a recipe instead."""
     if settled.mistakes:
-        from attn_exp.experiment.recipes import mistaken  # noqa: PLC0415 - most runs make none
-
         return mistaken(settled, problem)
     if settled.own is not None and settled.own.layer:
         return settled.own.whole(settled.question, problem, usual=isinstance(settled.scale, bool) and settled.scale)
@@ -75,8 +74,6 @@ def answer(trace: Trace) -> Array:
 
 def follows_steps(settled: Settled, problem: Problem) -> bool:
     """Say whether a variant computes what its recipe does: kernels and conventions of libraries may not."""
-    from attn_exp.experiment.recipes import right, stages_of  # noqa: PLC0415 - most runs make no mistakes
-
     exact, trace = stages_of(right(settled), settled, problem), execute(settled, problem)
     if exact is None:
         return False

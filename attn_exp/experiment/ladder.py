@@ -33,11 +33,11 @@ from attn_exp.reference.oracle import is_same
 from attn_exp.rules import deciding
 
 PIPELINE = (
-    "position", "head", "kv_head", "scale", "score", "mask", "mask_join", "align", "normalizer", "form",
+    "position", "head", "kv_head", "scale", "score", "mask", "mask_join", "align", "normalizer",
     "output_projection", "convention", "mistake",
 )  # fmt: skip
-"""Settings in the order in which a ladder changes them. `form` stands here for another function, such as linear
-attention; how the same function is computed comes before all others and after them."""
+"""Settings in the order in which a ladder changes them, in the plainest form of the first row's function; this form and
+that of the other row come before them and after them."""
 
 ALL_ORDERS_OF = 5
 """Of so many settings all orders are tried; of more, one alone."""
@@ -49,7 +49,7 @@ memory and time as nobody asked for."""
 TOGETHER, TOO_LARGE = "changed together: no variant stands between", "changed together: too large to be taken apart"
 
 Choices = Mapping[str, Any]
-"""The value of each setting of `PIPELINE`; `form` is the plainest form of the function."""
+"""The value of each setting of `PIPELINE`."""
 
 
 class Rung(NamedTuple):
@@ -92,7 +92,6 @@ def choices(settled: Settled, config: Config, problem: Problem) -> dict[str, Any
     usual = heads(settled.head, None, problem).shared
     chosen["kv_head"] = None if settled.heads.shared == usual else settled.heads.shared
     chosen["output_projection"] = settled.output_projection and bool(problem.projections)
-    chosen["form"] = settled.plain_form
     for group in JOINS:
         chosen[group] = {name: deciding(group, name, given or {}) for name, given in chosen[group].items()}
     chosen["mask"] = dict(sorted(chosen["mask"].items()))  # masks stand in no order
@@ -113,15 +112,14 @@ def climb(
     if len(start.chosen["mask"]) < 2:
         start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
     size = max(rung.chosen["head"] for rung in (start, end)) * len(problem.tokens) * problem.keys
-    own_form = start.form == end.form and size <= SMALL and not forms.is_own(start.form)
+    form = start.form if start.form == end.form and size <= SMALL else forms.form(start.form).plainest
 
     @functools.cache
     def at(changed: frozenset[str]) -> Rung | None:
         chosen = {**start.chosen, **{name: end.chosen[name] for name in changed}}
-        form = start.form if own_form else str(chosen["form"])  # else in the plainest form, which costs least
         return computed(config, problem, rows.values(), form, chosen) if size <= LARGE else None
 
-    climbed = list(walk(start, end, own_form, at))
+    climbed = list(walk(start, end, form, at))
     units = [unit for _, unit, _, _ in climbed if unit]
     has_orders = size <= SMALL and len(units) <= ALL_ORDERS_OF
     for place, (settings, unit, here, there) in enumerate(climbed, start=1):
@@ -149,26 +147,22 @@ def climb(
         yield step, there
 
 
-def walk(start: Rung, end: Rung, own_form: bool, at: At) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
+def walk(start: Rung, end: Rung, form: str, at: At) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
     """Yield each step from one rung to another: the settings that change, and the rungs before and after.
 
     Beside what it is called, a step has the set of settings that are the end's only after it, which is empty where the
-    same is only computed in another form. Where nothing can be computed, a step goes together with the next.
+    form alone changes. Where nothing can be computed, a step goes together with the next.
     """
     apart = differing(start.chosen, end.chosen)
-    first, last = ((rung.form if own_form else rung.chosen["form"]) != rung.form for rung in (start, end))
-    stops = [(name, frozenset(apart[:count])) for count, name in enumerate(apart, start=1)]
-    if set(apart) - {"form"}:
-        stops = [("form", frozenset())] * first + stops + [("form", frozenset(apart))] * last
-    elif start.form != end.form:
-        stops = [("form", frozenset(apart))]
-    here, before, settings = start, frozenset[str](), dict[str, None]()
-    for place, (setting, changed) in enumerate(stops, start=1):
-        settings[setting] = None
-        there = end if place == len(stops) else at(changed)
+    first, last = (rung.form != form for rung in (start, end)) if apart else (start.form != end.form, False)
+    names = ["form"] * first + apart + ["form"] * last
+    here, before, settings = start, frozenset[str](), list[str]()
+    for count, name in enumerate(names, start=1):
+        settings, changed = [*settings, name], frozenset(names[:count]) - {"form"}
+        there = end if count == len(names) else at(changed)
         if there is not None:
-            yield list(settings), changed - before, here, there
-            here, before, settings = there, changed, {}
+            yield settings, changed - before, here, there
+            here, before, settings = there, changed, []
 
 
 def computed(config: Config, problem: Problem, rows: Iterable[Rung], form: str, chosen: Choices) -> Rung | None:
@@ -199,9 +193,7 @@ def difference(one: Rung, other: Rung) -> float:
 
 def format_setting(name: str, rung: Rung, problem: Problem) -> str:
     """Return the value of a setting of a rung, as a table says it."""
-    value = rung.chosen[name]
-    if name == "form":
-        return rung.form
+    value: Any = rung.form if name == "form" else rung.chosen[name]
     if name == "kv_head" and value is None:
         return str(heads(rung.chosen["head"], None, problem).shared)
     if name in JOINS:

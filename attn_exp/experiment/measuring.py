@@ -122,7 +122,7 @@ def error(mine: Array, expected: oracle.Answer | None, kind: np.dtype[Any]) -> C
     }
 
 
-def distance(one: Trace, other: Trace, kind: np.dtype[Any]) -> Columns:
+def distance(one: Trace, other: Trace, kind: Any = None) -> Columns:
     """Return how far the answers of two variants are apart, and where: the columns of a `Distance`.
 
     There is no difference and no angle where the shapes differ. `kind` is the coarser of the types they computed in.
@@ -215,13 +215,6 @@ IDENTICAL, ROUNDING, DIFFERENT = "bit-identical", "within rounding", "different"
 
 SAME_BITS, ROUNDED, APART = -1, FEW_ULP + 1, FEW_ULP + 2
 """How near two arrays are, as a number: between the first two are units in the last place."""
-
-
-def sameness(one: Trace, other: Trace, kind: Any = None) -> tuple[str, str]:
-    """Say how near two computations of one problem are, and the first stage at which they part."""
-    one, other = one.as_stack(), other.as_stack()
-    near = nearness(answer(one), answer(other), kind)
-    return words(near, answer(one).dtype, kind)[0], partings(one, other, near, kind)[0]
 
 
 def compared(one: Array, other: Array, kind: Any = None) -> str:

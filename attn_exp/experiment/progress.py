@@ -9,11 +9,8 @@ from typing import TextIO
 
 from attn_exp.patience import spoken, spoken_time
 
-PATIENCE = 2.0
-"""Seconds without a word."""
-
-REDRAW, EVERY = 0.25, 10.0
-"""Seconds between two lines: on a terminal, where each takes the place of the one before, and elsewhere."""
+PATIENCE, REDRAW, EVERY = 2.0, 0.25, 10.0
+"""Seconds before the first line, and between two: on a terminal, where each replaces the one before, and elsewhere."""
 
 CELLS = 30
 
@@ -57,7 +54,10 @@ class Progress:
         """Take in which part of the variant is done, and show it if it is time."""
         self.share = max(self.share, share)
         if self.line.is_due():
-            self.line.put(self.text())
+            whole = (self.done + self.share) / self.variants
+            left = (monotonic() - self.line.started) * (1 - whole) / max(whole, 1e-9)
+            bar = ("#" * round(CELLS * whole)).ljust(CELLS, ".")
+            self.line.put(f"{self.name} [{bar}] {100 * whole:.0f} %{f', {left:.0f} s left' if whole > 0.02 else ''}")
 
     def end(self) -> None:
         """Finish a variant."""
@@ -65,14 +65,6 @@ class Progress:
         self.done, self.share = self.done + 1, 0.0
         if self.done == self.variants and self.line.shown and self.line.stream.isatty():
             self.line.put("")
-
-    def text(self) -> str:
-        """Return how far it is: `blockwise [######......] 40 %, 12 s left`."""
-        whole = (self.done + self.share) / self.variants
-        filled = round(CELLS * whole)
-        left = (monotonic() - self.line.started) * (1 - whole) / max(whole, 1e-9)
-        rest = f", {left:.0f} s left" if whole > 0.02 else ""
-        return f"{self.name} [{'#' * filled}{'.' * (CELLS - filled)}] {100 * whole:.0f} %{rest}"
 
 
 @dataclass
@@ -87,20 +79,16 @@ class PointProgress:
 
     def add(self, done: int, failed: int) -> None:
         """Count finished points and show the line if it is time."""
-        self.done += done
-        self.failed += failed
+        self.done, self.failed = self.done + done, self.failed + failed
         self.show()
 
     def show(self, last: bool = False) -> None:
-        """Write the line if it is time, and in any case the last one."""
-        if last or self.line.is_due():
-            self.line.put(self.text(), "\n" * last)
-
-    def text(self) -> str:
-        """Return what has been done, how fast, and what is left."""
+        """Write what has been done, how fast, and what is left, if it is time, and in any case the last one."""
+        if not last and not self.line.is_due():
+            return
         rate = self.done / max(1e-9, monotonic() - self.line.started)
         left = self.points - self.cached - self.done
         speed = f", {rate:,.0f}/s" if self.done else ""
         rest = f", {spoken_time(left / rate)} left" if left and self.done else ""
         counts = f"{self.failed:,} failed, {self.cached:,} cached"
-        return f"{self.points - left:,} of {self.points:,} points{speed}{rest}, {counts}"
+        self.line.put(f"{self.points - left:,} of {self.points:,} points{speed}{rest}, {counts}", "\n" * last)

@@ -9,6 +9,7 @@ left out; one of another size or value disagrees, and the run goes on.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -132,7 +133,8 @@ def hold(
         named = (run for run in runs if entry.variant in (None, run[0].name))
         own = (run_own_inputs(entry, config, run[0]) if entry.inputs else run for run in named)
         forming = ((run, array) for run in own if (array := find_array(entry, *run[1:])) is not None)
-        found += [agreement(entry, array, find_radius(entry, *run)) for run, array in [*forming][:1]]
+        for run, array in itertools.islice(forming, 1):
+            found.append(agreement(entry, array, find_radius(entry, *run)))
     return tuple(found)
 
 

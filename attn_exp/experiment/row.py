@@ -5,7 +5,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Self, get_type_hints
+from typing import Annotated, NamedTuple, Self, get_type_hints
 
 
 class Column(NamedTuple):
@@ -97,9 +97,10 @@ def columns(*schemas: type) -> dict[str, Column]:
     """Return the column of each field of some records, in the order in which they are read."""
     hints = [pair for schema in schemas for pair in get_type_hints(schema, include_extras=True).items()]
     known = {
-        name: column._replace(key=name, name=spoken(name))
+        name: extra._replace(key=name, name=spoken(name))
         for name, hint in hints
-        if (column := beside(hint)) is not None
+        for extra in getattr(hint, "__metadata__", ())
+        if isinstance(extra, Column)
     }
     return dict(sorted(known.items(), key=lambda pair: pair[1].place))
 
@@ -107,11 +108,6 @@ def columns(*schemas: type) -> dict[str, Column]:
 def at_depth(names: Mapping[str, Column], depth: str) -> dict[str, Column]:
     """Return the columns that a reader of this depth is shown."""
     return {name: column for name, column in names.items() if depth == "all" or not column.deep}
-
-
-def beside(hint: Any) -> Column | None:
-    """Return the column that stands beside a field, if one does."""
-    return next((extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Column)), None)
 
 
 EVERYWHERE = ("page", "terminal", "paper")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import forms, registry
+from attn_exp import forms, mistakes, registry
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment.library_conventions import Convention, convention
@@ -36,15 +36,13 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
         raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
     settings = pinned_or_run(variant, config)
     for mistake in settings["mistake"]:
-        from attn_exp import mistakes  # noqa: PLC0415 - most runs make none
-
         mistakes.usable(mistake)
     shares = share_heads(name, variant, settings, config, problem)
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
     means = convention(settings["convention"])
     rules = make_rules(settings, means, multiplier(settings["scale"], size), problem)
     marks = positions(settings["position"])
-    for misfit in filter(None, misfits(rules, marks, shares.query, size, problem)):
+    if misfit := next(filter(None, misfits(rules, marks, shares.query, size, problem)), None):
         raise UserError(misfit)
     check_range(rules, problem, settings["convention"])
     words = {group: say_choices(group, settings[group], settings["mask_join"]) for group in JOINS}
@@ -184,8 +182,9 @@ JOINS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
 
 def say_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:
     """Return what a table calls a group's choices: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
-    calls = []
-    for name, settings in choices.items():
-        given = ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
-        calls.append(f"{name}({given})" if given else name)
+    given = {
+        name: ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
+        for name, settings in choices.items()
+    }
+    calls = (f"{name}({settings})" if settings else name for name, settings in given.items())
     return JOINS[group].format(mask_join=mask_join).join(calls) or "none"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from attn_exp import registry
 from attn_exp.errors import UserError, unknown
@@ -14,27 +15,25 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Mistake
 
 
-def read_groups() -> dict[str, Mistake]:
-    """Return every mistake of every group by its name.
+@cache
+def catalogue() -> dict[str, Mistake]:
+    """Return every mistake of every group by its name; runs that make none need not load them.
 
     Raises:
         TypeError: two groups have one of the same name.
     """
-    catalogue: dict[str, Mistake] = {}
+    known: dict[str, Mistake] = {}
     for group in registry.names(__path__, without=("mistake",)):
         for name, mistake in registry.module(__name__, group).MISTAKES.items():
-            if name in catalogue:
-                raise TypeError(f"mistake {name} stands in {catalogue[name].group}.py and in {group}.py")
-            catalogue[name] = replace(mistake, group=group)
-    return catalogue
-
-
-CATALOGUE = read_groups()
+            if name in known:
+                raise TypeError(f"mistake {name} stands in {known[name].group}.py and in {group}.py")
+            known[name] = replace(mistake, group=group)
+    return known
 
 
 def names() -> tuple[str, ...]:
     """Return the name of every mistake, in order."""
-    return tuple(sorted(CATALOGUE))
+    return tuple(sorted(catalogue()))
 
 
 def mistake(name: str) -> Mistake:
@@ -43,9 +42,9 @@ def mistake(name: str) -> Mistake:
     Raises:
         UserError: there is none.
     """
-    if name not in CATALOGUE:
+    if name not in catalogue():
         raise UserError(unknown(name, ("none", *names()), "mistake"))
-    return CATALOGUE[name]
+    return catalogue()[name]
 
 
 def usable(name: str) -> Mistake:

@@ -17,7 +17,8 @@ from attn_exp.reference import loops as reference
 from attn_exp.rules.positions.position import Position, Twin
 from attn_exp.rules.rules import Rules
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 Turn = Callable[[Sequence[float], int], list[float]]
 
 BUDGET = 2_000_000

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_exp import registry
+from attn_exp import mistakes, registry
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
@@ -193,8 +193,6 @@ def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explaine
 
     A function of the user's own has no mistakes to name, and an earlier version may have known others.
     """
-    from attn_exp import mistakes  # noqa: PLC0415 - most runs make none
-
     made = {name: mistakes.mistake(name) for name in settled.mistakes if name in mistakes.names()}
     here = {name: mistake for name, mistake in made.items() if mistake.stage == stage} or made
     said = " ".join(f"Made otherwise by mistake={name}: {mistake.says}" for name, mistake in here.items())

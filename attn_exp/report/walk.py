@@ -9,6 +9,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison, settled_as
+from attn_exp.experiment.recipes import departures
 from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
@@ -78,8 +79,6 @@ def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
     settled = settled_as(comparison, variant)
     wrong: tuple[str, ...] = ()
     if settled.mistakes or is_code(settled.form):
-        from attn_exp.experiment.recipes import departures  # noqa: PLC0415 - most runs need it not
-
         wrong = departures(settled, comparison.problem, comparison.traces[variant])
     return tuple(
         step(stage, array, comparison, settled, wrong=stage in wrong) for stage, array in every(comparison, variant)

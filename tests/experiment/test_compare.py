@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.experiment import executing
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer
-from attn_exp.experiment.measuring import letter
 from attn_exp.experiment.row import Row
-from attn_exp.problem.problem import sides
 from tests.compose import comparison, config
 
 RANDOM = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=3")
@@ -67,25 +63,8 @@ def test_flops_count_both_products() -> None:
     assert rows(comparison(*RANDOM))["multi_head"].flops == 3 * 2 * 5 * 5 * (4 + 4)
 
 
-def test_letters_go_on_after_z() -> None:
-    assert [letter(place) for place in (0, 25, 26, 27, 702)] == ["A", "Z", "AA", "AB", "AAA"]
-
-
 WORDS = ("embeddings=random", "position=sinusoidal")
 VARIANTS = ["looped", "matrix", "scaled"]
-
-
-def test_variants_that_mark_the_same_positions_share_one_projection(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-
-    def counted(*given: Any) -> Any:
-        made.append(given)
-        return sides(*given)
-
-    monkeypatch.setattr(executing, "sides", counted)
-    comparison = tabulate(config(*WORDS, f"variant=[{','.join(VARIANTS)}]"))
-    assert [row.variant for row in comparison.rows] == VARIANTS
-    assert len(made) == 1
 
 
 @pytest.mark.long

@@ -73,15 +73,6 @@ def test_a_check_holds_a_function_to_the_order_of_steps_of_its_convention(tmp_pa
 RANDOM = ("embeddings=random", "embeddings.tokens=4", "embeddings.d_model=8", "head=4", "kv_head=2", "mask=causal")
 
 
-@pytest.mark.parametrize("convention", ["onnx_old", "jax", "keras_attention_float16", "udl"])
-def test_a_mistake_that_changes_nothing_leaves_what_a_convention_gives(convention: str) -> None:
-    """A scale of 1 left out changes nothing, whatever the cap, the heads and the type of the softmax are."""
-    words = (*RANDOM, "score=softcap", "score.softcap.cap=2", "scale=1", f"convention={convention}", "variant=[matrix]")
-    right, wrong = (dict(comparison(*words, *more).traces["matrix"].stages()) for more in ((), ("mistake=no_scale",)))
-    for stage in ("masked", "weights", "output"):
-        np.testing.assert_allclose(wrong[stage], right[stage], rtol=1e-12)
-
-
 TOLD = ("true_means", "align", "empty", "softmax", "caps", "groups")
 
 

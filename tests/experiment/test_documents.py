@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from attn_exp.config.choices import conf_dir
-from attn_exp.config.compose import composed
 from attn_exp.problem.problem import build
 from tests.checkpoints import write_tiny_model
 from tests.compose import comparison, config
@@ -130,15 +129,3 @@ def test_presets_win_over_groups_and_the_command_line_over_presets() -> None:
     assert (mine.projections.source, mine.projections.legacy_seed) == ("uniform", None)
     assert mine.embeddings.distribution == "normal"
     assert mine.title == preset.title
-
-
-def test_a_preset_wins_over_every_group(tmp_path: Path) -> None:
-    """A preset of the user's own that sets a value in each group; any other order of the defaults would drop some."""
-    values = (
-        "embeddings: {d_model: 4}\nprojections: {spread: 0.5}\nvariant: {looped: {head: 2}}\nreport: {figures: false}\n"
-    )
-    (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment/mine.yaml").write_text(f"# @package _global_\n{values}", encoding="utf-8")
-    mine = composed(["experiment=mine"], [str(tmp_path)])
-    assert (mine.embeddings.d_model, mine.projections.spread) == (4, 0.5)
-    assert (mine.variant["looped"].head, mine.report.figures) == (2, False)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.experiment.checks.mask import block_size, picture, sight
+from attn_exp.experiment.checks.mask import block_size, picture
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.window import Window
 from attn_exp.rules.rules import places
@@ -24,21 +23,6 @@ def test_a_mask_larger_than_a_page_is_drawn_in_larger_blocks() -> None:
     drawn = picture(allowed, block_size(allowed))
     assert len(drawn) == len(drawn[0]) == 32
     assert drawn[31] == "·" * 23 + "▒" + "█" * 7 + "▒"
-
-
-@pytest.mark.parametrize(
-    ("seen", "said"),
-    [
-        ([], "no key"),
-        (range(12), "every key"),
-        ([0, 1], "k0, k1"),
-        ([0, 1, 2, 3], "k0..k3"),
-        ([0, 1, 2, 7], "k0..k2 and k7"),
-        ([0, 2, 4, 6, 8, 10], "k0, k2, k4, k6 and 2 more runs"),
-    ],
-)
-def test_what_a_query_sees(seen: list[int], said: str) -> None:
-    assert sight(np.isin(np.arange(12), list(seen)), NAMES) == said
 
 
 def test_check_mask_tells_it_for_a_run() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -35,13 +33,6 @@ def test_patterns_by_hand() -> None:
     np.testing.assert_allclose(numbers["delimiter"], [1 / 5, 0, 1 / 5, 1, 1 / 5, 1 / 5])
     np.testing.assert_allclose(numbers["induction"], [0, 0, 0, 1 / 2, 1, 1 / 5])
     np.testing.assert_allclose(numbers["broad"], [np.nan] * 5 + [1])
-
-
-def test_broad_counts_the_keys_in_sight() -> None:
-    lower = np.tril(np.ones((4, 4))) / np.arange(1, 5)[:, None]
-    assert heads.broad(lower[None])[0] == pytest.approx(1.0)
-    half = np.array([[[0.5, 0.25, 0.25]]])
-    assert heads.broad(half)[0] == pytest.approx(1.5 * math.log(2) / math.log(3))
 
 
 def test_what_the_tokens_have_no_place_for_is_no_number() -> None:

@@ -143,7 +143,7 @@ def test_other_numbers_in_the_same_brackets() -> None:
     assert rewritten("[1.5 2]", np.array([2 / 3, -1]), 3) == "[0.667 -1.000]"
 
 
-def test_heads_and_rows_count_from_one_and_from_zero_in_runs_of_before() -> None:
+def test_heads_and_rows_count_from_one() -> None:
     words = ("embeddings=random", "embeddings.tokens=3", "variant=[multi_head]", "head=2")
     found = comparison(*words)
     exact = np.asarray(found.traces["multi_head"].q)

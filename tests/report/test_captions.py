@@ -9,8 +9,8 @@ import pytest
 
 import attn_exp
 from attn_exp.experiment.comparison import settled_as
+from attn_exp.experiment.metrics.logits import split
 from attn_exp.experiment.recipes import departures
-from attn_exp.experiment.sharpness import split
 from attn_exp.forms.trace import Trace
 from attn_exp.report.documents import is_default
 from attn_exp.report.walk import Step, steps

@@ -11,7 +11,7 @@ import pytest
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.sharpness import curves
+from attn_exp.experiment.metrics.logits import curves
 from attn_exp.report import notebook
 from attn_exp.report.charts.chart import Chart, Heat, Plot, Text
 from attn_exp.report.charts.layout import shapes_of

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attn_exp import registry
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.checks.check import Check, Finding
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
-
-if TYPE_CHECKING:
-    from attn_exp.experiment.checks.check import Check, Finding
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("check",))
 
@@ -53,6 +51,4 @@ def find(names: Sequence[str], config: Config, problem: Problem, variants: Seque
 
 def restored(name: str, records: tuple[Any, ...]) -> Finding:
     """Return what a check found, from its records: those of now, or as a run on disk holds them."""
-    from attn_exp.experiment.checks.check import Finding  # noqa: PLC0415 - most runs ask for no check
-
     return Finding(name, load(name), records)

@@ -9,7 +9,7 @@ from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.library_conventions import CONVENTIONS, convention
-from attn_exp.experiment.measuring import letters, sameness
+from attn_exp.experiment.measuring import distance, letters
 from attn_exp.experiment.settling import alignment, settle
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms import coarser
@@ -40,14 +40,15 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         under = {
             name: settle(variant.name, chosen, replace(config, convention=name), problem, bind) for name in CONVENTIONS
         }
-        traces = {name: execute(settled, problem) for name, settled in under.items() if not settled.refused}
+        traces = {name: execute(settled, problem).as_stack() for name, settled in under.items() if not settled.refused}
         kinds = {name: settled.computed_in for name, settled in under.items()}
-        classes = letters({name: trace.as_stack() for name, trace in traces.items()}, kinds)
+        classes = letters(traces, kinds)
         first, asked = next(iter(traces), ""), config.align if chosen.align is None else chosen.align
         for name, settled in under.items():
             means, word, differs_at = convention(settled.words["convention"]), settled.refused or "", ""
             if name in traces:
-                word, differs_at = sameness(traces[first], traces[name], coarser(kinds[first], kinds[name]))
+                apart = distance(traces[first], traces[name], coarser(kinds[first], kinds[name]))
+                word, differs_at = apart["sameness"][0], apart["differs_at"][0]
             yield Record(
                 convention=name,
                 variant=variant.name,
@@ -67,20 +68,14 @@ def sentence(records: Sequence[Record]) -> str:
     """Say which conventions agree, once for all variants of which the same is true."""
     said: dict[str, list[str]] = {}
     for variant in dict.fromkeys(record.variant for record in records):
-        said.setdefault(agreement([record for record in records if record.variant == variant]), []).append(variant)
+        classes: dict[str, list[str]] = {}
+        for record in records:
+            if record.variant == variant and record.same_as:
+                classes.setdefault(record.same_as, []).append(record.convention)
+        agree = "; ".join(" = ".join(alike) for alike in classes.values()) or "no convention can be computed"
+        all_agree = [*map(len, classes.values())] == [len(CONVENTIONS)]
+        said.setdefault("every convention gives the same numbers" if all_agree else agree, []).append(variant)
     return ". ".join(f"{', '.join(variants)}: {agree}" for agree, variants in said.items()) + "."
-
-
-def agreement(records: Sequence[Record]) -> str:
-    """Say which conventions give the same numbers of one variant."""
-    classes: dict[str, list[str]] = {}
-    for record in records:
-        if record.same_as:
-            classes.setdefault(record.same_as, []).append(record.convention)
-    names = list(classes.values())
-    if len(names) == 1 and len(names[0]) == len(CONVENTIONS):
-        return "every convention gives the same numbers"
-    return "; ".join(" = ".join(alike) for alike in names) or "no convention can be computed"
 
 
 CHECK = Check(

@@ -16,15 +16,19 @@ from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import limits, placed
 from attn_exp.experiment.measuring import SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.metrics.gradient_norms import slope
+from attn_exp.experiment.metrics.gradient_norms import gradient
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.masks.mask import AllOf
 from attn_exp.rules.rules import Rules, places, whole_grid
 from attn_exp.rules.scores.added import Added
 
-Answer = tuple[Array, Array] | str
-"""Two arrays that should be equal, or why the invariant does not apply."""
+Answer = tuple[Array, Array]
+"""Two arrays that should be equal."""
+
+
+class NotApplicableError(Exception):
+    """The invariant does not apply; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,10 @@ class Case:
         return [np.asarray(bias) for rule in self.rules.scores if (bias := rule.bias(grid)) is not None]
 
 
-def first_reason(*reasons: tuple[bool, str]) -> str:
-    """Return the text of the first condition that holds, or nothing."""
-    return next((text for holds, text in reasons if holds), "")
+def refuse_if(*reasons: tuple[bool, str]) -> None:
+    """Raise NotApplicableError with the text of the first condition that holds."""
+    for text in (text for holds, text in reasons if holds):
+        raise NotApplicableError(text)
 
 
 def token_order(case: Case) -> Answer:
@@ -75,8 +80,7 @@ def token_order(case: Case) -> Answer:
     _, rows, keys = case.shape
     by_place = bool(case.rules.masks or case.settled.positions) or any(np.ptp(bias) > 0 for bias in case.biases())
     different = "queries and keys are not the same tokens"
-    if why := first_reason((by_place, "rules look at places"), (rows != keys, different)):
-        return why
+    refuse_if((by_place, "rules look at places"), (rows != keys, different))
     order = np.random.default_rng(0).permutation(rows)
     shuffled = replace(case, q=case.q[:, order], k=case.k[:, order], v=case.v[:, order])
     return shuffled.compute(), case.compute()[:, order]
@@ -87,20 +91,18 @@ def head_order(case: Case) -> Answer:
     head = whole_grid(case.rules, *case.shape).head
     extras = [np.asarray(extra) for rule in case.rules.scores if (extra := rule.extra(head)) is not None]
     numbers = (np.broadcast_to(each, case.shape) for each in (*case.biases(), *extras, case.allowed().astype(float)))
-    if why := first_reason(
+    refuse_if(
         (len(case.q) == 1, "one head has no order"),
         (len(case.q) != len(case.k), "heads share keys and values"),
         (any(np.ptp(array, axis=0).any() for array in numbers), "rules differ between heads"),
-    ):
-        return why
+    )
     turned = replace(case, q=case.q[::-1], k=case.k[::-1], v=case.v[::-1])
     return turned.compute(), case.compute()[::-1]
 
 
 def block_size(case: Case) -> Answer:
     """The answer does not depend on how many queries a block holds."""
-    if not case.settled.member.takes_rows:
-        return "the form has no blocks"
+    refuse_if((not case.settled.member.takes_rows, "the form has no blocks"))
     sizes = [size for size in (1, 2, 3, case.q.shape[1]) if size <= case.q.shape[1]]
     return np.stack([case.compute(rows=size) for size in sizes]), np.stack([case.compute()] * len(sizes))
 
@@ -113,8 +115,7 @@ def future(case: Case) -> Answer:
     """What comes after a query cannot change its output."""
     _, rows, keys = case.shape
     later = np.arange(keys) > np.arange(rows)[:, None] + case.offset
-    if (case.allowed() & later).any():
-        return "no mask hides the future"
+    refuse_if((bool((case.allowed() & later).any()), "no mask hides the future"))
     seen = slice(rows // 2 + 1)
     k, v = case.k.copy(), case.v.copy()
     for side in (k, v):
@@ -126,8 +127,7 @@ def poison(case: Case, held: float) -> Answer:
     """Keys and values that a query may not see change nothing in it, whatever number they hold."""
     allowed = case.allowed()
     hidden = np.flatnonzero(~allowed.all(axis=(0, 1)))
-    if not len(hidden):
-        return "every query sees every key"
+    refuse_if((not len(hidden), "every query sees every key"))
     clean, poisoned, expected = case.compute(), [], []
     for key in hidden[np.linspace(0, len(hidden) - 1, min(len(hidden), MOST_POISONED)).astype(int)]:
         k, v = case.k.copy(), case.v.copy()
@@ -146,7 +146,7 @@ def decoding(case: Case) -> Answer:
     heads, rows, keys = case.shape
     refusal, first = forms.refuses("decode", case.rules) or "", max(-case.offset, 0)
     beside_last = rows == keys or case.offset in (keys - rows, AllOf(case.rules.masks).unpadded(keys) - rows)
-    if why := first_reason(
+    refuse_if(
         (bool(refusal), refusal if case.settled.form != "decode" else "the form decodes already"),
         (
             any(rule.misfit(heads, 1, keys - 1) for rule in (*case.rules.masks, *case.rules.scores)),
@@ -154,8 +154,7 @@ def decoding(case: Case) -> Answer:
         ),
         (not beside_last, "the last query does not stand beside the last key, as in decoding"),
         (first >= rows, "no query has a key"),
-    ):
-        return why
+    )
     steps = []
     for row in range(first, rows):
         stop = min(keys, row + case.offset + 1)
@@ -179,8 +178,7 @@ def logit_shift(case: Case) -> Answer:
     ]
     refusal = forms.refuses(case.settled.form, shifted[0]) or ""
     bent = case.rules.bend_last and bool(case.rules.scores)
-    if why := first_reason((moved, sums), (bent, "logits are bent after the shift"), (bool(refusal), refusal)):
-        return why
+    refuse_if((moved, sums), (bent, "logits are bent after the shift"), (bool(refusal), refusal))
     return np.stack([replace(case, rules=rules).compute() for rules in shifted]), np.stack([case.compute()] * 2)
 
 
@@ -190,8 +188,7 @@ PAIRED = "scores are no products"
 def rope_shift(case: Case) -> Answer:
     """Queries and keys moved by the same distance attend as before."""
     relative = [position for position in case.settled.positions if position.relative]
-    if why := first_reason((case.rules.pairing is not None, PAIRED), (not relative, "no rotary positions")):
-        return why
+    refuse_if((case.rules.pairing is not None, PAIRED), (not relative, "no rotary positions"))
     q, k = case.q, case.k
     for position in relative:  # a constant turn on top of the positions moves every token by that many places
         q, k = position.turn(q, np.full(q.shape[1], 7)), position.turn_key(k, np.full(k.shape[1], 7))
@@ -201,20 +198,22 @@ def rope_shift(case: Case) -> Answer:
 def gradients(case: Case) -> Answer:
     """The slope along a random direction, from the formula, is that of finite differences."""
     kind, normalizer = case.settled.computed_in, case.rules.normalizer
-    if why := first_reason(
+    refuse_if(
         (case.settled.member.reference != "logits", "the formula is that of normalized logits"),
         (case.rules.pairing is not None, PAIRED),
         (normalizer.slope is None, f"{normalizer.name} has corners, or no formula here"),
         (kind != np.float64, f"{kind.name} is too coarse for finite differences"),
-    ):
-        return why
+    )
     rng, step = np.random.default_rng(0), 1e-5
-    along = [rng.standard_normal(array.shape) for array in (case.q, case.k, case.v)]
-    ends = []
+    sides = (case.q, case.k, case.v)
+    along = [rng.standard_normal(side.shape) for side in sides]
+    received, ends = rng.standard_normal((*case.q.shape[:2], case.v.shape[-1])), []
     for sign in (1, -1):
-        q, k, v = (array + sign * step * way for array, way in zip((case.q, case.k, case.v), along, strict=True))
-        ends.append(replace(case, q=q, k=k, v=v).compute())
-    return (ends[0] - ends[1]) / (2 * step), slope(case.q, case.k, case.v, case.rules, along)
+        q, k, v = (side + sign * step * way for side, way in zip(sides, along, strict=True))
+        ends.append((received * replace(case, q=q, k=k, v=v).compute()).sum())
+    slopes = gradient(*sides, case.rules, received)
+    expected = sum((way * slope).sum() for way, slope in zip(along, slopes, strict=True))
+    return np.array([(ends[0] - ends[1]) / (2 * step)]), np.array([expected])
 
 
 TOLERANCE = 1e-9
@@ -255,26 +254,18 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     """Try every invariant on every variant."""
     for settled in variants:
         q, k, v = placed(settled, problem)
+        rounding = max(TOLERANCE, SAME_FUNCTION * float(limits(settled.computed_in).eps))
         for name, attempt in INVARIANTS.items():
-            answer: Answer = "the problem has no queries, keys and values"
-            if q is not None and k is not None and v is not None:
-                try:
-                    answer = attempt(Case(settled, q, k, v, settled.rules))
-                except OwnCodeError as error:
-                    answer = str(error)
-            yield judged(settled, name, answer)
-
-
-def judged(settled: Settled, invariant: str, answer: Answer) -> Record:
-    """Return the record of one attempt."""
-    if isinstance(answer, str):
-        return Record(settled.name, invariant, "-", float("nan"), answer)
-    array, expected = answer
-    size = float(np.abs(expected).max(initial=0.0)) or 1.0
-    largest = largest_error(array, expected) / size
-    rounding = max(TOLERANCE, SAME_FUNCTION * float(limits(settled.computed_in).eps))
-    tolerance = rounding**0.5 if invariant == "gradients" else rounding
-    return Record(settled.name, invariant, "yes" if largest <= tolerance else "no", largest, "")
+            try:
+                if q is None or k is None or v is None:
+                    raise NotApplicableError("the problem has no queries, keys and values")
+                array, expected = attempt(Case(settled, q, k, v, settled.rules))
+            except (NotApplicableError, OwnCodeError) as error:
+                yield Record(settled.name, name, "-", float("nan"), str(error))
+                continue
+            largest = largest_error(array, expected) / (float(np.abs(expected).max(initial=0.0)) or 1.0)
+            holds = largest <= (rounding**0.5 if name == "gradients" else rounding)
+            yield Record(settled.name, name, "yes" if holds else "no", largest, "")
 
 
 def sentence(records: Sequence[Record]) -> str:

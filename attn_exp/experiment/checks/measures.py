@@ -11,7 +11,7 @@ from attn_exp.config.schema import Config
 from attn_exp.experiment import metrics
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute, rounded
-from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject
+from attn_exp.experiment.metrics.metric import NotFormedError, Subject
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 
@@ -36,16 +36,10 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         trace, exact = execute(settled, problem), execute(settled.exact, exact_problem)
         subject = Subject(settled, trace, first, exact, problem.memory is not None, problem.key_tokens)
         for metric in chosen:
-            number, note = value(metric, subject)
-            yield Record(settled.name, metric.name, number, metric.unit, note)
-
-
-def value(metric: Metric, subject: Subject) -> tuple[float, str]:
-    """Return what a metric says, or NaN where the variant lacks the stage, and why."""
-    try:
-        return float(metric.measure(subject)), ""
-    except NotFormedError as error:
-        return float("nan"), str(error)
+            try:
+                yield Record(settled.name, metric.name, float(metric.measure(subject)), metric.unit, "")
+            except NotFormedError as error:
+                yield Record(settled.name, metric.name, float("nan"), metric.unit, str(error))
 
 
 def sentence(records: Sequence[Record]) -> str:

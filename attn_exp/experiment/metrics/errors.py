@@ -123,17 +123,12 @@ def cosines(left: Array, right: Array) -> Array:
 
     It is 1 for two zero arrays, 0 if only one is zero, and NaN where one is not finite.
     """
-    with np.errstate(all="ignore"):
-        one, other = norms(left), norms(right)
+    with np.errstate(all="ignore"):  # a norm is that of `numpy.linalg.norm`
+        numbers = (as_they_lie(side) for side in (left, right))
+        one, other = (np.asarray(np.sqrt(np.vecdot(side, side)), np.float64) for side in numbers)
         products = np.vecdot(*(side.reshape(len(side), -1) for side in (left, right)))
         angles = products.astype(np.float64) / (one * other)
         return np.asarray(np.where(one * other == 0, one == other, angles))
-
-
-def norms(arrays: Array) -> Array:
-    """Return the length of each of many flattened arrays, `[n ...] -> [n]`, as `numpy.linalg.norm` of each."""
-    numbers = as_they_lie(arrays)
-    return np.asarray(np.sqrt(np.vecdot(numbers, numbers)), np.float64)
 
 
 def kl(p: Array, q: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,23 +19,6 @@ from attn_exp.rules.rules import Rules
 
 TINY = 1e-30
 """An imaginary step so small that its square vanishes: the derivative of a bend, to the last digit."""
-
-
-def slope(q: Array, k: Array, v: Array, rules: Rules, along: Sequence[Array]) -> Array:
-    """Return how the context `[h t e]` changes along a direction of q, k and v.
-
-    With `l = scale q k^T` and `w` the weights: `dl = scale (dq k^T + q dk^T)` times the derivative of each bend;
-    `dw` is the normalizer's slope along `dl`; `dcontext = dw v + w dv`.
-    """
-    stages = forms.form("matrix").attend(q, k, v, rules)
-    assert stages.weights is not None and stages.logits is not None
-    heads = len(q)
-    keys, values, moved_keys, moved_values = (repeat_heads(array, heads) for array in (k, v, along[1], along[2]))
-    moved = along[0] @ keys.swapaxes(-1, -2) + q @ moved_keys.swapaxes(-1, -2)
-    moved = rules.scale * moved * bend_slope(stages, rules)
-    assert rules.normalizer.slope is not None
-    turned = rules.normalizer.slope(stages.weights, moved)
-    return np.asarray(turned @ values + stages.weights @ moved_values)
 
 
 def bend_slope(stages: Trace, rules: Rules) -> Array:

@@ -172,9 +172,7 @@ def outputs(subject: Subject) -> tuple[Array, Array]:
     mine, first = answer(subject.trace), answer(subject.first)
     if mine.shape != first.shape or mine.ndim != 2:
         raise NotFormedError
-    seen = seeing_queries(subject)
-    if subject.first.weights is not None:
-        seen = seen & sees(widen(subject.first.weights)).any(axis=0)
+    seen = seeing_queries(subject) & seeing_queries(subject._replace(trace=subject.first))
     if not seen.any():
         raise NotFormedError
     return mine[seen], first[seen]

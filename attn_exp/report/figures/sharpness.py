@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_exp.experiment.sharpness import Curve, curves
+from attn_exp.experiment.metrics.logits import Curve, curves
 from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke, power_ticks
 from attn_exp.report.escapes import visible
 from attn_exp.report.figures._layouts import BESIDE, line_chart
