@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from attn_exp.forms._operator.functional import Traced, attention, trace
     from attn_exp.plugins import register
     from attn_exp.rules.positions.rope import rotary_embedding
-    from attn_exp.runs.result import Result
+    from attn_exp.runs.execution import Result
 
 __all__ = [
     "NotVerifiedError",
@@ -38,7 +38,7 @@ __all__ = [
 
 HOMES = {
     "NotVerifiedError": "errors",
-    "Result": "runs.result",
+    "Result": "runs.execution",
     "Traced": "forms._operator.functional",
     "UserError": "errors",
     "Verdict": "experiment.verdict",

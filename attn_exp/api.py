@@ -18,7 +18,7 @@ from attn_exp.experiment.recipes import STAGES
 from attn_exp.machine import resolved
 from attn_exp.own_code import find_function, function_at_hand
 from attn_exp.runs import execution, provenance, store
-from attn_exp.runs.result import Result
+from attn_exp.runs.execution import Result
 from attn_exp.runs.stored_arrays import (
     as_plain,
     named_or_spelled,

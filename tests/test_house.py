@@ -47,8 +47,8 @@ EDGES = {
         "tables",
         "swept",
         "exercise",
-        "result",
-    ),  # result names its type alone: test_api asserts that it loads none
+        "execution",
+    ),  # execution names its type alone: test_api asserts that it loads none
     "matplotlib": ("plots", "maps", "figures", "matplotlib_figure"),
     "jinja2": ("templating",),
 }
@@ -115,73 +115,6 @@ def test_a_room_of_diagnosis_imports_only_from_rooms_above_it(name: str) -> None
 def test_each_heavy_library_stays_at_its_edge(library: str, homes: tuple[str, ...]) -> None:
     users = [path for path in sources() if any(name.split(".")[0] == library for name in imported(path))]
     assert all(path.stem in homes or path.parent.name in homes for path in users)
-
-
-OPENERS = {
-    "machine.py": "the one place that opens files for reading: regular ones alone, up to a limit",
-    "system.py": "new files, locks, and what is copied without following a link",
-    "drafts.py": "new files",
-    "processes.py": "the pipes of a process of its own",
-    "cli.py": "the place where nothing goes",
-    "report/inline.py": "templates of this package",
-    "runs/provenance.py": "what the system says of the processor",
-    "experiment/memory.py": "what the system says of its memory",
-    "forms/_blocks/tasks.py": "what the system says of its caches",
-    "sweeps/plan.py": "the code of this package",
-}
-"""Who opens files, and why that is nobody's file, or safe. What a user or a folder gives is read by `machine.opened`,
-`machine.read` and `machine.read_text`, and by those who ask these."""
-
-READERS = {
-    "json": ("machine.py",),
-    "csv": ("machine.py",),
-    "zipfile": ("problem/files/numpy_files.py",),
-    "yaml": ("config/loader.py",),
-    "numpy": (),
-    "pickle": (),
-    "marshal": (),
-    "shelve": (),
-    "tomllib": (),
-}
-"""Who reads a format that may come from others; nobody else knows how much of it is too much."""
-
-READS = {"load", "loads", "reader", "DictReader", "ZipFile", "fromfile", "genfromtxt", "loadtxt", "safe_load", "parse"}
-
-
-def calls(path: Path) -> set[tuple[str, str]]:
-    """Return what a file calls, as the name before the dot, which may be none, and the one after it."""
-    found: set[tuple[str, str]] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=before), attr=name)):
-                found.add((before, name))
-            case ast.Call(func=ast.Attribute(attr=name)):
-                found.add(("...", name))
-            case ast.Call(func=ast.Name(id=name)):
-                found.add(("", name))
-    return found
-
-
-@pytest.mark.long
-def test_files_of_others_are_opened_in_one_place() -> None:
-    """`archive.open` opens a member of an archive, `webbrowser.open` a page: neither waits for a pipe."""
-    for path in sources():
-        opens = {
-            f"{before}.{name}"
-            for before, name in calls(path)
-            if (name == "open" and before not in ("archive", "webbrowser", "importlib"))
-            or name in ("read_text", "read_bytes", "fdopen", "open_memmap")
-            if (before, name) not in {("machine", "read_text"), ("", "read_text")}
-        }
-        assert not opens or str(path.relative_to(PACKAGE)) in OPENERS, (path, opens)
-
-
-@pytest.mark.long
-def test_each_format_is_read_in_one_place() -> None:
-    for path in sources():
-        used = {"numpy" if before == "np" else before for before, name in calls(path) if name in READS} & READERS.keys()
-        strangers = [name for name in used if str(path.relative_to(PACKAGE)) not in (*READERS[name], *OPENERS)]
-        assert not strangers, (path, strangers)
 
 
 def test_no_form_knows_a_rule() -> None:

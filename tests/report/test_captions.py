@@ -14,7 +14,7 @@ from attn_exp.experiment.recipes import departures
 from attn_exp.forms.trace import Trace
 from attn_exp.report.documents import is_default
 from attn_exp.report.walk import Step, steps
-from attn_exp.runs.result import Result
+from attn_exp.runs.execution import Result
 from tests.report.render import page_of
 from tests.report.test_report import a_run
 
