@@ -29,7 +29,7 @@ import check as zoo  # beside this file
 import world
 
 ROOMS = Path(zoo.ROOT) / "attn_exp" / "diagnosis"
-LEFT_OUT = ("classroom", "sheets", "calling/behaviour.py", "calling/neutral.py")
+LEFT_OUT = ("classroom", "sheets", "calling/behaviour.py")
 NOTHINGS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("Iterator",), lambda *_, **__: iter(())),
     **dict.fromkeys(("Iterable", "tuple", "list", "Sequence"), lambda *_, **__: ()),

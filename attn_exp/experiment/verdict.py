@@ -41,11 +41,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Smallest:
-    """The smallest input that still fails: lines to paste into Python, the same as a command, what each gives, and the
-    stages of both."""
+    """The smallest input that still fails: lines to paste into Python, what each gives, and the stages of both."""
 
     python: str
-    command: str
     mine: str
     right: str
     stages: tuple[Stage, ...] = ()
@@ -210,8 +208,6 @@ def text_of(verdict: Verdict, name: str = "") -> str:
     said += [f"{known}: {mistake.says} Seen in: {mistake.seen}" for known, mistake in look_up_mistakes(verdict)]
     if verdict.alike:
         said.append(f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}.")
-    if verdict.smallest and verdict.smallest.command:
-        said.append(f"The smallest input as a command: {verdict.smallest.command}")
     said += [f"not asked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
     width = max((len(one.rung) for one in verdict.findings), default=0)
     ladder = (f"{SIGNS[one.state]:>6}  {one.rung:{width}}  {one.said}".rstrip() for one in verdict.findings)

@@ -36,7 +36,7 @@ def short(case: Case) -> str:
 
 UNNAMED = {
     "half_products", "half_sums_loops", "half_exponentials", "half_exponentials_rows", "half_softmax", "half_table",
-    "half_inside", "LlamaOffByOne",
+    "half_inside", "LlamaOffByOne", "dropout", "dropout_layer",
 }  # fmt: skip
 """Functions and layers that the check does not name alone; `benchmarks/check.py --only names,odd` prints them."""
 

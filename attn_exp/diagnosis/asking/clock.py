@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from time import perf_counter, process_time
+from time import process_time
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -32,26 +32,14 @@ PACE = Pace()
 
 @dataclass
 class Clock:
-    """When a check began, and what it skipped for lack of time.
-
-    `told` and `at`: the last reading of the processor clock, and when it was taken; it is valid for `OFTEN`.
-    """
+    """When a check began, and what it skipped for lack of time."""
 
     start: float = field(default_factory=process_time)
     left_out: dict[str, float] = field(default_factory=dict)
-    told: float = 0.0
-    at: float = 0.0
 
     def worked(self) -> float:
         """Return how many processor seconds, at the configured pace, the check has used."""
-        now = perf_counter()
-        if now - self.at >= OFTEN:
-            self.told, self.at = process_time(), now
-        return (self.told - self.start) / PACE.seconds
-
-
-OFTEN = 0.01
-"""Seconds between readings: there are thousands of requests, and each reading may yield a busy processor."""
+        return (process_time() - self.start) / PACE.seconds
 
 
 CLOCK: ContextVar[Clock | None] = ContextVar("the clock of the check that is at work", default=None)

@@ -11,24 +11,19 @@ from attn_exp.arrays import Array
 
 LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
 """The usual layouts: b batch, h heads, t tokens, d numbers of a head, m all heads concatenated (h*d)."""
-RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt", "bd1t",
-        "btdh1")  # fmt: skip
-"""Layouts that are tried if no usual one is right; n is batch and heads in one axis (b*h).
-
-The last two are for images: `bd1t` has the points of one image as tokens, `btdh1` several images as tokens, where each
-point attends to the same point of the others and so counts as a head.
-"""
+RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt")
+"""Layouts that are tried if no usual one is right; n is batch and heads in one axis (b*h)."""
 WIDE = "btm"
 """The layout of functions that split heads themselves and take the number of heads."""
 KNOWN = (*LAYOUTS, *RARE)
 LISTED = ("hbtd",)
 """Layouts of outputs only: a list of heads."""
-JOINED = {"m": "hd", "n": "bh", "1": ""}
-"""Letters that stand for two axes in one, or for an axis of length 1."""
+JOINED = {"m": "hd", "n": "bh"}
+"""Letters that stand for two axes in one."""
 
 
 def spread(layout: str) -> str:
-    """Return a layout with merged axes split and axes of length 1 removed."""
+    """Return a layout with merged axes split."""
     return "".join(JOINED.get(letter, letter) for letter in layout)
 
 
@@ -69,13 +64,12 @@ def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
     """
     heads, letters = sizes["h"], spread(layout)
     joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in "mn"]
-    ones = [size for letter, size in zip(layout, array.shape, strict=False) if letter == "1"]
-    if array.ndim != len(layout) or any(size % heads for size in joined) or any(size != 1 for size in ones):
+    if array.ndim != len(layout) or any(size % heads for size in joined):
         return array[None] if array.ndim == len("bhtd") else array
     split = [
         part
         for letter, size in zip(layout, array.shape, strict=True)
-        for part in {"m": (heads, size // heads), "n": (size // heads, heads), "1": ()}.get(letter, (size,))
+        for part in {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
     ]
     turned = array.reshape(split).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
     for place, letter in enumerate("bhtd"):
@@ -83,13 +77,13 @@ def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
     return turned
 
 
-def layouts_of_answer(array: Array, shape: tuple[int, ...], first: str, turned: bool) -> Iterator[str]:
+def layouts_of_answer(array: Array, shape: tuple[int, ...], first: str) -> Iterator[str]:
     """Yield the layouts in which an array converts to `shape`, `[b h t e]`; `first` is the likeliest.
 
-    The last axis must be d or m unless `turned`: a transposed output is wrong, unless the inputs are transposed too.
+    The last axis must be d or m: a transposed output is wrong.
     """
     heads = {"h": shape[1]}
-    for layout in dict.fromkeys((first, *(one for one in (*KNOWN, *LISTED) if turned or one[-1] in "dm"))):
+    for layout in dict.fromkeys((first, *(one for one in (*KNOWN, *LISTED) if one[-1] in "dm"))):
         if len(layout) == array.ndim and unlaid(array, layout, heads).shape == shape:
             yield layout
 

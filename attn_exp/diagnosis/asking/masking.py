@@ -14,9 +14,7 @@ from attn_exp.arrays import Array
 from attn_exp.forms.pipeline import At
 
 KINDS = ("booleans", "ones and zeros", "integers", "added")
-AXES = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s", "t s b", "b t s 1", "t s b 1")
-LATE = {"t s b": (2, 3, 0), "b t s 1": (0, 2, 3, 1), "t s b 1": (2, 3, 0, 1)}
-"""How to transpose `[b h t s]` for functions whose scores have batch or heads last."""
+AXES = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")
 OF_KEYS = ("b s", "b 1 1 s", "b 1 s")
 """Axes of masks that all queries share."""
 LOWEST, ADDED = -np.inf, -1e9
@@ -34,7 +32,7 @@ class Masking:
     `kind`: "added" is 0 where one may attend and `lowest` elsewhere; "ones and zeros" is `highest` and 0 as floats.
     `axes` are those of a mask that batch and heads share. `neutral`: what to pass if nothing is hidden: the mask, None,
     or the inverted mask. `attribute`: wrap the mask in an object with this attribute. `opposite`: this mask has the
-    opposite polarity of other masks in the same call.
+    opposite polarity of the other one in the same call.
     """
 
     kind: str = "booleans"
@@ -66,8 +64,6 @@ class Masking:
         if self.axes in OF_KEYS:
             keys = whole(mask, at)[:, 0, 0]
             return {"b s": keys, "b 1 s": keys[:, None], "b 1 1 s": keys[:, None, None]}[self.axes]
-        if self.axes in LATE:
-            return self.laid_late(mask, at)
         if self.axes == "t s" or mask.shape[:-2] == (at.batch, at.heads):
             return mask.reshape(-1, *mask.shape[-2:]) if self.axes == "b*h t s" else mask
         if self.axes in ("b h t s", "b*h t s"):
@@ -75,13 +71,6 @@ class Masking:
             return full if self.axes == "b h t s" else full.reshape(-1, *full.shape[-2:])
         each = whole(mask, at)[:, :1]
         return each if self.axes == "b 1 t s" else each[:, 0]
-
-    def laid_late(self, mask: Array, at: At) -> Array:
-        """Return a mask with batch or heads last; a mask per head keeps all four axes."""
-        order, full = LATE[self.axes], whole(mask, at)
-        if mask.shape[:-2] == (at.batch, at.heads):
-            return full.transpose(*order, *(axis for axis in range(4) if axis not in order))
-        return full[:, 0].transpose(1, 2, 0) if len(order) == 3 else full[:, :1].transpose(order)
 
     def held(self, mask: Any) -> Any:
         """Wrap a mask in the object that the function expects, if any."""
@@ -93,10 +82,7 @@ class Masking:
 
     def __str__(self) -> str:
         said = WORDS[self.kind]
-        if self.kind == "added" and self.lowest > ADDED:
-            said = f"masks of 0, and {self.lowest:g} where one may not attend"
-        said = f"{said or 'masks'} [{self.axes}]" if self.axes != "t s" else said
-        return f"{said or 'masks'} in which True hides" if self.opposite else said
+        return f"{said or 'masks'} [{self.axes}]" if self.axes != "t s" else said
 
 
 def attribute_of(error: str) -> str:

@@ -17,7 +17,6 @@ from attn_exp.diagnosis.asking.case import Case, expected
 from attn_exp.diagnosis.asking.layouts import cuts_heads, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.offer import Offer
 from attn_exp.diagnosis.asking.request import Filler, Gap, Request
-from attn_exp.experiment import memory
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.forms.around import Around
 from attn_exp.forms.pipeline import Given, Recipe
@@ -37,8 +36,6 @@ SIZE = 8
 """Head size."""
 LONGEST, MIDDLE = 131, 11
 """Tokens of the longest case, and of the longest case in a quick check."""
-STAGES = 12
-"""Arrays `[b h t s]` that a case, its answer and the mistakes that may explain it hold at once."""
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
 PADDED = ("padding", "padding of each entry")
 ABOUT_MASKS = ("masks", *PADDED, "causal", "hidden keys far ahead")
@@ -61,7 +58,6 @@ def core_cases(
     `one_size`: the only head size, for an object that may be built for one; else 0.
     """
     maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
-    check_room(maker, quick)
     yield maker.case("values", 9, 9)
     yield maker.case("unequal lengths", 7, 11, optional=True)
     yield from other_sizes(maker)
@@ -99,7 +95,6 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
     """Yield the cases for a function of x and a layer's matrices, or for a module that contains them."""
     maker = LayerMaker(request, offer, inside)
-    check_room(maker, quick)
     yield maker.case("values", 9, 9)
     yield maker.case("another length", 7, 7, batch=3)
     if inside is None:
@@ -126,25 +121,6 @@ def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
     for length in lengths[-1:] if maker.request.few else lengths:
         yield maker.case("off the block", length, length, optional=True)
     yield maker.case("on the block", 64, 64, optional=True)
-
-
-def check_room(maker: Maker, quick: bool) -> None:
-    """Refuse heads, or a batch, whose longest case would not fit in memory, before any input is drawn.
-
-    Raises:
-        UserError: with the size, the free memory, and a way out.
-    """
-    heads, longest = maker.heads, MIDDLE if quick else LONGEST
-    rows, keys = maker.room_for(maker.request.masks, longest, longest)
-    matrices = STAGES * maker.entries * heads * rows * (keys + SIZE)
-    layer = 0 if maker.offer.core else memory.PROJECTIONS * (heads * SIZE) ** 2
-    setting, instead = f"head={heads}", "choose fewer heads"
-    if maker.request.kv_head is not None and "head" not in maker.request.said:
-        setting, instead = f"kv_head={maker.request.kv_head}", "choose fewer, or say head= too"
-    if maker.entries > heads:
-        setting, instead = f"a batch of {maker.entries}", "choose fewer lengths"
-    needed = memory.NUMBER * (matrices + layer)
-    memory.refuse_too_large([memory.Need(needed, setting, f"for questions of {longest} tokens", instead)])
 
 
 def keyword_cases(maker: Maker) -> Iterator[Case]:
@@ -403,8 +379,10 @@ class LayerMaker(Maker):
         return Case(rung, recipe, given, explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
-        """Return a case whose x is multiplied by a factor."""
-        return self.case(rung, length, length, factor=factor)
+        """Return a case whose x is multiplied by a factor; by 0, its tokens are equal instead: 0 may mean padding."""
+        case = self.case(rung, length, length, factor=factor or 1.0)
+        assert case.given.x is not None
+        return case if factor else replace(case, given=replace(case.given, x=case.given.x * 0.0 + case.given.x[:1, :1]))
 
     def draw_matrices(self, wider: int, size: int) -> dict[str, Array]:
         """Draw the weight matrices and biases that the function takes."""

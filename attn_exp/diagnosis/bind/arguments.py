@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.offer import BY_NAME, plain, role_of
+from attn_exp.diagnosis.asking.names import BY_NAME, plain, role_of, side_of_name
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.asking.sides import side_of_name
 from attn_exp.diagnosis.bind.sizes import NAMES, ROOM
 
 ROLE_NAMES: dict[str, tuple[str, ...]] = {
@@ -142,7 +141,8 @@ class Neutral:
         lengths, heads = self.lengths, self.sizes.get("h", 1)
         values: dict[str, Any] = {
             **TO_EVALUATE, "causal": self.request.is_causal, "heads": heads, "kv_heads": self.sizes.get("g", heads),
-            "scale": self.sizes.get("d", 1) ** -0.5, "window": lengths["s"], "start": 0, "dropout": 0.0,
+            "scale": self.sizes.get("d", 1) ** -0.5, "start": 0, "dropout": 0.0,
+            "window": 2 * max(lengths["t"], lengths["s"]) + 1,  # odd, and as wide as all tokens
             "position_ids": np.broadcast_to(np.arange(lengths["t"]), (lengths["b"], lengths["t"])).copy(),
             **dict.fromkeys(("return_weights", "use_cache"), False), "room": ROOM,
             **dict.fromkeys(("cache", "head_mask", "added", "softcap")), "random": random_key(),

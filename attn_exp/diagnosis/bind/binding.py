@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.offer import every_parameter, parameters_of
+from attn_exp.diagnosis.asking.names import every_parameter, parameters_of
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import MASKS, ROTARY, TO_EVALUATE, Arguments, Neutral, read_arguments
 from attn_exp.diagnosis.bind.construct import call_text

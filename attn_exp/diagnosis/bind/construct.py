@@ -15,9 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.offer import every_parameter, plain
-from attn_exp.diagnosis.asking.sides import side_of_name
-from attn_exp.diagnosis.asking.uses import is_of_a_library
+from attn_exp.diagnosis.asking.names import every_parameter, plain, side_of_name
 from attn_exp.diagnosis.bind.sizes import (
     CONFIG,
     ROOM,
@@ -28,6 +26,7 @@ from attn_exp.diagnosis.bind.sizes import (
     source_of,
     value_of,
 )
+from attn_exp.diagnosis.bind.usage import is_of_a_library
 from attn_exp.errors import UncalledError
 from attn_exp.own_code import error_line, held
 

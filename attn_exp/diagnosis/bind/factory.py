@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.offer import every_parameter, is_required
-from attn_exp.diagnosis.asking.sides import side_of_name
+from attn_exp.diagnosis.asking.names import every_parameter, is_required, side_of_name
 from attn_exp.diagnosis.bind.arguments import ARRAYS, MASKS, ROTARY, Arguments, fill_of_mask, read_arguments
 from attn_exp.diagnosis.bind.construct import STARS, call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import Layer

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.offer import every_parameter, plain
+from attn_exp.diagnosis.asking.names import every_parameter, plain
 from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
 from attn_exp.diagnosis.bind.sizes import Sizes, modules_of, source_of
 from attn_exp.diagnosis.code.libraries import library, wanted

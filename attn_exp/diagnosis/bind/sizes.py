@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from attn_exp.diagnosis.asking.offer import ROLES, every_parameter, plain
+from attn_exp.diagnosis.asking.names import ROLES, every_parameter, plain
 from attn_exp.diagnosis.asking.request import Request
 
 NAMES: dict[str, tuple[str, ...]] = {

@@ -9,9 +9,39 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from attn_exp.diagnosis.asking.uses import assigned_pairs, is_of_a_library, last_name
 from attn_exp.diagnosis.bind.sizes import letter_of
 from attn_exp.diagnosis.code.source import tree_of
+
+LIBRARIES = ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "jaxlib", "jaxtyping", "abc", "typing",
+             "numpy")  # fmt: skip
+
+
+def is_of_a_library(kind: Any) -> bool:
+    """Return whether a class or function belongs to Python or to a library."""
+    home = str(getattr(kind, "__module__", "")).partition(".")[0]
+    return home in LIBRARIES
+
+
+def assigned_pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each assignment target with its value: `a, b = c, d` has two."""
+    for target in node.targets:
+        several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+        if several and len(target.elts) == len(node.value.elts):  # type: ignore[attr-defined]
+            yield from zip(target.elts, node.value.elts, strict=True)  # type: ignore[attr-defined]
+        else:
+            yield target, node.value
+
+
+def last_name(node: ast.AST) -> str:
+    """Return the last name of `config`, `self.config` or `config["model"]`; empty for `self` and modules."""
+    if isinstance(node, ast.Name):
+        return "" if node.id in ("self", "nn", "torch", "F", "math", "np", "jnp", "jax") else node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr if getattr(node.value, "id", "") == "self" or last_name(node.value) else ""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and last_name(node.value):
+        return node.slice.value if isinstance(node.slice.value, str) else ""
+    return ""
+
 
 LINEAR = ("Linear", "LazyLinear", "Dense", "DenseGeneral", "Conv1d", "Conv2d", "LayerNorm", "RMSNorm", "BatchNorm2d",
           "GroupNorm", "Conv1D", "Conv2D")  # fmt: skip

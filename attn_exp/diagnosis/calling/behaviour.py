@@ -20,7 +20,6 @@ from attn_exp.diagnosis.asking.case import (
     differs,
     expected,
     other_data,
-    predicted,
     same_answer,
     same_numbers,
 )
@@ -30,7 +29,6 @@ from attn_exp.diagnosis.code.libraries import DIGITS
 from attn_exp.diagnosis.code.returned import parts_of
 from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
-from attn_exp.forms.pipeline import Given
 from attn_exp.own_code import held
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.mask import Mask
@@ -61,7 +59,7 @@ def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
         return Finding(rung, HELD), ""
     if all(same_answer(answers[0], other, case, digits) for other in answers[1:]):
         return Finding(rung, BROKEN, "the last digits differ from call to call"), "not_deterministic"
-    name = "dropout_on" if dropped(caller, case) else "not_deterministic"
+    name = "dropout_on" if draws_what_it_drops(caller, case) else "not_deterministic"
     return Finding(rung, BROKEN, "the same call gave different answers"), name
 
 
@@ -73,24 +71,10 @@ def silent(answers: Iterable[Answer]) -> str:
     return next((f"one call gave no answer: {answer.error}" for answer in answers if answer.output is None), "")
 
 
-def dropped(caller: Caller, case: Case) -> bool:
-    """Return whether dropout is on: some weights are zero, and all others are too large by one factor.
-
-    With one token the only weight is 1, so dropout multiplies its value by 0 or by that factor.
-    """
-    if caller.library.name == "torch" and draws_what_it_drops(caller, case):
-        return True
-    alone = one_token(case)
-    if alone is None:
-        return False
-    answers = [caller(alone).output for _ in range(CALLS)]
-    factors = [factor for answer in answers if answer is not None for factor in values_kept(answer, alone)]
-    kept = [factor for factor in factors if abs(factor) > 1e-6]
-    return 0 < len(kept) < len(factors) and max(kept) - min(kept) < 0.02 and min(kept) > 1.01
-
-
 def draws_what_it_drops(caller: Caller, case: Case) -> bool:
     """Return whether a call runs a PyTorch operation that dropout uses."""
+    if caller.library.name != "torch":
+        return False
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function brought it
 
     names = set[str]()
@@ -105,64 +89,21 @@ def draws_what_it_drops(caller: Caller, case: Case) -> bool:
     return bool(names & {"bernoulli", "native_dropout"})
 
 
-def one_token(case: Case) -> Case | None:
-    """Return the case cut to one query and one key, without masks; None if it does not fit."""
-    given = case.given
-    if given.x is not None:
-        cut = replace(given, x=given.x[:, :1])
-    else:
-        assert given.q is not None and given.k is not None and given.v is not None
-        cut = Given(given.q[:, :, :1], given.k[:, :, :1], given.v[:, :, :1])
-    alone = replace(case, given=cut, recipe=case.recipe.with_rules(masks=(), offset=0))
-    return alone if predicted(alone.recipe, cut) is not None else None
-
-
-def values_kept(answer: Array, alone: Case) -> list[float]:
-    """Return the factor by which each value was multiplied."""
-    right = expected(alone)
-    weight = alone.given.arrays.get("W_o")
-    if alone.given.x is None or weight is None:
-        context, values = answer, right["output"]
-    elif weight.shape[0] == weight.shape[1]:
-        bias = alone.given.arrays.get("b_o", 0.0)
-        context, values = (np.linalg.solve(weight.T, (side - bias)[:, 0].T) for side in (answer, right["output"]))
-    else:
-        return []
-    return [float(factor) for factor in (context / values).ravel()] if context.shape == values.shape else []
-
-
-CALLS = 100
-"""Calls with one token: enough to see that one weight in ten is dropped, even with one head."""
-
-
 def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
-    """Call the function and check that the arrays passed to it have not changed."""
-    arguments = caller.arguments(case)
-    before = copies(caller, arguments)
-    answer = caller.answer(arguments, case)
-    changed = [role for role, array in copies(caller, arguments).items() if not same_numbers(array, before[role])]
-    changed += [role for role in mask_changed(caller, case) if role not in changed]
-    if changed:
-        return Finding("inputs unchanged", BROKEN, f"it changed {', '.join(changed)}"), "changes_inputs"
-    said = silent([answer])
-    return Finding("inputs unchanged", BROKEN if said else HELD, said), ""
-
-
-def mask_changed(caller: Caller, case: Case) -> list[str]:
-    """Return the roles of masks that a call writes to, even if it fails then."""
-    keys = at_of(case).keys
+    """Call the function and check that the arrays passed to it, and masks, have not changed, even if it fails then."""
+    rung, keys, changed, answers = "inputs unchanged", at_of(case).keys, list[str](), list[Answer]()
     rules: dict[str, Mask] = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
-    found = list[str]()
-    for role, rule in rules.items():
-        asked = replace(case, recipe=case.recipe.with_rules(masks=(*case.recipe.rules.masks, rule)))
-        if not caller.offer.takes(role) or keys < len("qk"):
-            continue
+    masks = [(rule,) for role, rule in rules.items() if caller.offer.takes(role) and keys >= len("qk")]
+    for more in ((), *masks):
+        asked = replace(case, recipe=case.recipe.with_rules(masks=(*case.recipe.rules.masks, *more)))
         arguments = caller.arguments(asked)
         before = copies(caller, arguments)
-        caller.answer(arguments, asked)
-        after = copies(caller, arguments)
-        found += [role] if role in before and not np.array_equal(after[role], before[role]) else []
-    return found
+        answers.append(caller.answer(arguments, asked))
+        changed += [role for role, array in copies(caller, arguments).items() if not same_numbers(array, before[role])]
+    if changed:
+        return Finding(rung, BROKEN, f"it changed {', '.join(dict.fromkeys(changed))}"), "changes_inputs"
+    said = silent(answers[:1])
+    return Finding(rung, BROKEN if said else HELD, said), ""
 
 
 def copies(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
@@ -355,32 +296,35 @@ def another_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]
 
 # Gradients: autograd compared with numerical differences
 
-STEP = 1e-6
-
 
 def gradients(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Compare PyTorch's gradients with central differences along one random direction."""
+    """Compare PyTorch's gradients with central differences along random directions."""
     rung = "gradients"
     if caller.library.name != "torch" or digits < DIGITS["float64"]:
         return Finding(rung, ABSENT), ""
+    import torch  # noqa: PLC0415 - the function brought it
+
     sides = ("q", "k", "v") if case.given.x is None else ("x",)
     arguments = caller.arguments(case)
+    leaves = [arguments[side].clone().requires_grad_() for side in sides]
+
+    def output(*moved: Any) -> Any:
+        parts = parts_of(caller.call(arguments | dict(zip(sides, moved, strict=True))))
+        return parts[caller.part] if caller.part in parts else next(iter(parts.values()))
+
     try:
-        with held():
-            derived, measured = slopes(caller, arguments, sides)
-    except CutError:
-        if is_switched_off(caller, arguments):
-            return Finding(rung, REMARK, "none: it switches them off itself"), ""
-        return Finding(rung, BROKEN, "none: what it returns is cut off from what it was given"), "gradients_cut"
+        with held(), torch.random.fork_rng(devices=[]):
+            if output(*leaves).requires_grad:
+                are_right = torch.autograd.gradcheck(
+                    output, leaves, atol=1e-5, rtol=1e-5, fast_mode=True, raise_exception=False
+                )
+                said = "" if are_right else "autograd and numerical differences give other slopes"
+                return Finding(rung, HELD if are_right else BROKEN, said), ""
     except Exception as error:
         return Finding(rung, REMARK, f"none: {first_line(error)}"[:100]), ""
-    if abs(derived - measured) <= 1e-5 * max(abs(measured), 1.0):
-        return Finding(rung, HELD), ""
-    return Finding(rung, BROKEN, f"the slope is {measured:.6g}, the gradient says {derived:.6g}"), ""
-
-
-class CutError(Exception):
-    """Autograd has no path from the output of a function to its inputs."""
+    if is_switched_off(caller, arguments):
+        return Finding(rung, REMARK, "none: it switches them off itself"), ""
+    return Finding(rung, BROKEN, "none: what it returns is cut off from what it was given"), "gradients_cut"
 
 
 def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
@@ -399,35 +343,6 @@ def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
     with watching:
         caller.call(arguments)
     return bool(watching.off)
-
-
-def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) -> tuple[float, float]:
-    """Return the derivative along a random direction, by autograd and by central differences."""
-    import torch  # noqa: PLC0415 - the function brought it
-
-    rng = np.random.default_rng(5)
-    direction = {side: torch.from_numpy(rng.standard_normal(tuple(arguments[side].shape))) for side in sides}
-    direction = {side: step.to(arguments[side].device) for side, step in direction.items()}
-    leaves = {side: arguments[side].clone().requires_grad_() for side in sides}
-
-    def total(moved: dict[str, Any]) -> Any:
-        parts = parts_of(caller.call(arguments | moved))
-        output = parts[caller.part] if caller.part in parts else next(iter(parts.values()))
-        weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype, device=output.device)
-        return (output.reshape(-1) * weights).sum()
-
-    answer = total(leaves)
-    derivatives: Any = (
-        torch.autograd.grad(answer, list(leaves.values()), allow_unused=True) if answer.requires_grad else ()
-    )
-    known = {side: slope for side, slope in zip(sides, derivatives, strict=False) if slope is not None}
-    if not known:
-        raise CutError
-    derived = sum(float((slope * direction[side]).sum()) for side, slope in known.items())
-    ends = [
-        float(total({side: arguments[side] + sign * STEP * direction[side] for side in sides})) for sign in (1.0, -1.0)
-    ]
-    return derived, (ends[0] - ends[1]) / (2 * STEP)
 
 
 # What plain code does at the edges of a mask: NaN that leaks, and rows without keys

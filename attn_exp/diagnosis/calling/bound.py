@@ -14,13 +14,13 @@ from attn_exp.diagnosis.asking.questions import Inside
 class Bound:
     """A callable that takes heads or x, and `origin`, the object that it calls.
 
-    `offer`: what it takes, if its own signature does not say so. For a layer, `inside` holds its matrices, `made` is
+    `offer`: what it takes. For a layer, `inside` holds its matrices, `made` is
     the Python expression that built it, and `unknown` names optional arguments that no case sets.
     """
 
     call: Callable[..., Any]
     origin: Any
-    offer: Offer | None = None
+    offer: Offer
     inside: Inside | None = None
     made: str = ""
     unknown: tuple[str, ...] | None = None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import isclass, ismethod, isroutine
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Case, expected
 from attn_exp.diagnosis.asking.layouts import is_joined, laid, unlaid
 from attn_exp.diagnosis.asking.masking import MASKINGS, PADDINGS, Masking
-from attn_exp.diagnosis.asking.offer import Offer, at_of, boolean, for_case, plain
+from attn_exp.diagnosis.asking.names import plain
+from attn_exp.diagnosis.asking.offer import Offer, at_of, for_case
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.sizes import letter_of
 from attn_exp.diagnosis.code.jaxprs import called
@@ -96,14 +99,8 @@ class Caller:
         return known or (size_of_head(getattr(self.function, "__self__", self.function)) if self.is_made else 0)
 
     def __call__(self, case: Case) -> Answer:
-        """Call the function on a case; if it fails with a causal flag alone, pass a mask too."""
-        arguments = self.arguments(case)
-        answer = self.answer(arguments, case)
-        if answer.error and "causal" in arguments and self.offer.takes("mask") and "mask" not in arguments:
-            whole = boolean(list(case.recipe.rules.masks), at_of(case), self.request)
-            whole = self.masking.write(whole, at_of(case), self.request.blocks)
-            return self.answer(arguments | {"mask": self.masking.held(self.given(whole))}, case)
-        return answer
+        """Call the function on a case."""
+        return self.answer(self.arguments(case), case)
 
     def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
         """Call the function with arguments by role; an error becomes an `Answer` too."""
@@ -139,25 +136,23 @@ class Caller:
         True for NotImplementedError, UserError, a raised error that names the keyword, and a ValueError or failed
         assertion of its own that does not occur without the optional keywords.
         """
-        needed = {role for role in arguments if role in self.offer.parameters and role not in self.offer.defaults}
-        said = {role: value for role, value in arguments.items() if role not in needed}
-        plain = {role: value for role, value in arguments.items() if role in needed}
+        needed = {role: value for role, value in arguments.items() if role not in self.offer.defaults}
+        words = [
+            self.offer.parameters[role]
+            for role, value in arguments.items()
+            if role not in (*needed, "heads", "kv_heads") and asks(value)
+        ]
         if isinstance(error, NotImplementedError | UserError):
             return True
-        words = [self.offer.parameters[role] for role, value in said.items() if role not in PLAIN and asks(value)]
-        known = isinstance(error, ValueError | TypeError | AssertionError | RuntimeError)
-        if not words or not known or not raised(error):
+        is_own = isinstance(error, ValueError | TypeError | AssertionError | RuntimeError) and raised(error)
+        if not words or not is_own:
             return False
-        spoken = [re.escape(word).replace("_", "[_ ]") for word in words]
-        if any(re.search(rf"(?<![^\W_]){word}(?![^\W_])", words_of_error(error)) for word in spoken):
+        spoken = "|".join(re.escape(word).replace("_", "[_ ]") for word in words)
+        if re.search(rf"(?<![^\W_])({spoken})(?![^\W_])", words_of_error(error)):
             return True
-        if not isinstance(error, ValueError | AssertionError):
-            return False
-        try:
-            with held():
-                return bool(parts_of(self.call(plain)))
-        except Exception:
-            return False
+        with suppress(Exception), held():
+            return isinstance(error, ValueError | AssertionError) and bool(parts_of(self.call(needed)))
+        return False
 
     def arguments(self, case: Case) -> dict[str, Any]:
         """Return the arguments of a case, by role."""
@@ -166,12 +161,12 @@ class Caller:
             given = {side: laid(getattr(case.given, side), self.layout) for side in "qkv"}
         else:
             assert case.given.x is not None
-            given = {"x": laid_rows(case.given.x, self.layout), **case.given.arrays}
+            given = {"x": self.rows(case.given.x), **case.given.arrays}
             if case.given.memory is not None:
-                given["memory"] = laid_rows(case.given.memory, self.layout)
+                given["memory"] = self.rows(case.given.memory)
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
         if self.offer.takes("sizes"):
-            arrays["sizes"] = (at_of(case), self.library.name, case.recipe.positions)
+            arrays["sizes"] = (at_of(case), case.recipe.positions)
         extra = for_case(case, self.offer, self.request, is_joined(self.layout))
         if "mask" in extra:
             extra["mask"] = self.masking.write(extra["mask"], at_of(case), self.request.blocks)
@@ -186,6 +181,10 @@ class Caller:
         if "mask" in said:
             said["mask"] = self.masking.held(said["mask"])
         return arrays | said
+
+    def rows(self, x: Array) -> Array:
+        """Return the input `[b t m]` of a layer in its layout."""
+        return x[0] if self.layout == "td" else x
 
     def returned(self, case: Case) -> dict[str, Array]:
         """Return the arrays that the function returns, by name, with their own axes; empty if it raises an error."""
@@ -224,7 +223,10 @@ class Caller:
         if self.returns:
             return Answer(unlaid(array, self.returns, heads), stages, kind)
         array, axes = with_its_axes(array, case, self.layout, self.offer.core)
-        array = unlaid(array, self.layout, heads) if self.offer.core else unlaid_layer(array, self.layout)
+        if self.offer.core:
+            array = unlaid(array, self.layout, heads)
+        elif self.layout == "td" and array.ndim == len("tm"):
+            array = array[None]
         return Answer(array, stages, kind, axes=axes)
 
 
@@ -235,10 +237,6 @@ def worded(value: Any) -> str:
 
 MOST_NUMBERS = 2**16
 """Size limit of an answer, in addition to four times the size of its weights and output."""
-
-
-TOKENS_FIRST = "tbm"
-"""The layout of x with tokens before the batch."""
 
 
 def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
@@ -255,24 +253,8 @@ def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Ar
     return array.reshape(right.shape), f"shape {list(array.shape)}, expected {list(right.shape)}"
 
 
-def laid_rows(rows: Array, layout: str) -> Array:
-    """Convert the input `[b t m]` of a layer to a layout."""
-    if layout == TOKENS_FIRST:
-        return rows.swapaxes(0, 1).copy()
-    return rows[0] if layout == "td" else rows
-
-
-def unlaid_layer(array: Array, layout: str) -> Array:
-    """Convert the output of a layer to `[b t m]`; one with other axes stays as it is."""
-    if layout == TOKENS_FIRST and array.ndim == len("tbm"):
-        return array.swapaxes(0, 1)
-    return array[None] if layout == "td" and array.ndim == len("tm") else array
-
-
 # Whether an error is a refusal: the function states that it does not support a keyword
 
-PLAIN = ("q", "k", "v", "x", "heads", "kv_heads")
-"""Roles that every case needs."""
 RAISED = dis.opmap["RAISE_VARARGS"]
 
 
@@ -281,25 +263,25 @@ def asks(value: Any) -> bool:
     return not (value is None or value is False or (isinstance(value, float) and value == 0.0))
 
 
-def reached(error: BaseException, but: Sequence[str] = ()) -> tuple[int, ...]:
-    """Return how far a call got before its error: the instruction in each frame, as a tuple to compare.
-
-    Skip frames of the check itself, and of modules whose names start with one of `but`.
-    """
-    places, last = list[int](), error.__traceback__
+def tracebacks(error: BaseException) -> list[TracebackType]:
+    """Return the traceback of each frame, the outermost first."""
+    found, last = list[TracebackType](), error.__traceback__
     while last is not None:
-        if not str(last.tb_frame.f_globals.get("__name__", "")).startswith(("attn_exp.diagnosis.", *but)):
-            places.append(last.tb_lasti)
+        found.append(last)
         last = last.tb_next
-    return tuple(places)
+    return found
+
+
+def is_of_the_check(one: TracebackType) -> bool:
+    return str(one.tb_frame.f_globals.get("__name__", "")).startswith("attn_exp.diagnosis.")
+
+
+def reached(error: BaseException) -> tuple[int, ...]:
+    """Return how far a call got before its error: the instruction in each frame outside the check, to compare."""
+    return tuple(one.tb_lasti for one in tracebacks(error) if not is_of_the_check(one))
 
 
 def raised(error: BaseException) -> bool:
     """Return whether an explicit `raise` or `assert` caused this error, rather than arrays with wrong shapes."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    if last is None:
-        return False
-    compiled = str(last.tb_frame.f_globals.get("__name__", "")).startswith("attn_exp.diagnosis.")  # called from here
-    return compiled or last.tb_frame.f_code.co_code[last.tb_lasti] == RAISED
+    last = next(reversed(tracebacks(error)), None)  # compiled functions are called from here
+    return last is not None and (is_of_the_check(last) or last.tb_frame.f_code.co_code[last.tb_lasti] == RAISED)

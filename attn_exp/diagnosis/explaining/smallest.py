@@ -16,7 +16,6 @@ from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, pred
 from attn_exp.diagnosis.asking.layouts import has_heads
 from attn_exp.diagnosis.asking.offer import at_of, for_case
 from attn_exp.diagnosis.asking.questions import CROSS
-from attn_exp.diagnosis.asking.repeat import command, numbers
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
@@ -220,7 +219,7 @@ def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
 
 
 def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
-    """Return a case as Python code to paste, and as a command."""
+    """Return a case as Python code to paste."""
     order = list(caller.offer.parameters)
     given = {role: value for role, value in caller.arguments(case).items() if role != "sizes"}
     roles = dict(sorted(given.items(), key=lambda item: order.index(item[0])))
@@ -238,10 +237,9 @@ def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> S
             words.append(f"{before}{value!r}")
     lines.append(f"{own.name}({', '.join(words)})")
     assert answer.output is not None
-    form, right = own.target or f"{own.file or module_of(own)}:{own.name}", expected(case)["output"]
+    right = expected(case)["output"]
     shaped = answer.output.shape != right.shape  # then only the shapes matter
-    repeat = command(form, case, caller.request)
-    return Smallest("\n".join(lines), repeat, brief(answer.output, shaped), brief(right, shaped))
+    return Smallest("\n".join(lines), brief(answer.output, shaped), brief(right, shaped))
 
 
 IMPORTS = {
@@ -256,6 +254,11 @@ def literal(array: Array, caller: Caller) -> str:
     """Format an array as an expression of its library."""
     kind = "" if array.dtype.kind in "bi" else {"torch": ", dtype=torch.float64"}.get(caller.library.name, "")
     return f"{MAKERS[caller.library.name]}({numbers(array)}{kind})"
+
+
+def numbers(array: Array) -> str:
+    """Return an array as nested lists, written compactly."""
+    return str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
 
 
 def module_of(own: OwnFunction) -> str:

@@ -5,7 +5,6 @@ If a function is right under such settings, it is checked under them, and the ve
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
@@ -23,14 +22,13 @@ from attn_exp.diagnosis.asking.case import (
 )
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.recipes.candidates import other_settings, with_score
+from attn_exp.diagnosis.recipes.candidates import other_settings
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change, together
 from attn_exp.mistakes.scores import sloped, up_to_8
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.scores.sink import Sink
 
 OF_MASKS = ("mask", "mask_join", "align")
 RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score"),
@@ -98,13 +96,6 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
     Most ALiBi code has the paper's slopes only if the number of heads is a power of two; then it is checked with one.
     """
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
-    if caller.offer.own_keys and are_open(caller.request, "position"):
-        logit = math.log(caller.offer.own_keys)
-        single.append((f"score=sink score.sink.logit={logit!r}".removesuffix(".0"), with_score(Sink(logit))))
-    if is_unscaled(caller):
-        turned = [(f"{words} {UNSCALED}", together(change, no_scale)) for words, change in single
-                  if words.startswith("position=")]  # fmt: skip
-        single += [(UNSCALED, no_scale), *turned]
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
               if words == "score=alibi" and case.recipe.heads & (case.recipe.heads - 1)]  # fmt: skip
     masks, marks = (
@@ -112,16 +103,6 @@ def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
     )
     both = [(f"{words} {marked}", together(change, mark)) for words, change in masks for marked, mark in marks]
     return [*single, *closed, *both]
-
-
-def is_unscaled(caller: Caller) -> bool:
-    """Return whether a function is of a kind that is often unscaled, and nobody typed a scale."""
-    return caller.offer.unscaled and are_open(caller.request, "scale")
-
-
-def no_scale(recipe: Recipe) -> Recipe:
-    """Return the recipe without scaling."""
-    return recipe.with_rules(scale=1.0)
 
 
 def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from inspect import isclass, isroutine
-from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -13,17 +11,13 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Case, expected, predicted, same_numbers, without_blind
 from attn_exp.diagnosis.asking.masking import ADDED, MASKINGS, PADDINGS, attribute_of
-from attn_exp.diagnosis.asking.uses import numbers_compared
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.finding.ways_to_call import cases, is_near, of_kept_queries, rounded
 from attn_exp.diagnosis.recipes.candidates import Change
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Step
-from attn_exp.rules.masks.causal import Causal
 
-MOST_SECONDS = 2.0
-"""Time limit of the search for a way to write a mask."""
 Ways = Sequence[tuple[Caller, Case]]
 
 
@@ -33,7 +27,7 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     Use booleans if they give the right answer, or an additive mask if the function adds booleans to its logits. Else
     use the first way that gives the right answer, or would with inverted polarity; key masks `[b s]` come last. If
     booleans give the right shape, try only other axes, and ones and zeros if booleans have no effect. If nothing fits,
-    use booleans if they give an answer, else the first way that does. A layer may treat any mask as its causal flag.
+    use booleans if they give an answer, else the first way that does.
     """
     case = question(caller, function, "masks", change)
     if case is None:
@@ -50,20 +44,16 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     right = expected(case)["output"]
     known = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
     is_judged = answer.output is not None and answer.output.shape == right.shape
-    others = [(replace(caller, masking=one.like(known)), case) for one in MASKINGS]
     keyed = list(of_keys_alone(caller, function, change))
-    ways = [*others, *keyed, *of_entries(caller, function, change)]
     asked = {"booleans"}
     if is_judged and same_numbers(answer.output, caller(case.with_masks(case.recipe.rules.masks[:-1])).output):
         asked |= {"ones and zeros", "integers"}  # -inf among booleans is True: it may take numbers alone
-    found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) <= asked])
+    others = [*((replace(caller, masking=one.like(known)), case) for one in MASKINGS), *keyed]
+    found, answered = searched(
+        [way for way in others if not is_judged or {way[0].masking.kind, way[0].padding.kind} <= asked]
+    )
     found = None if found and is_judged and says_less(found, caller, keyed) else found
     found = found and as_ones_and_zeros(found, "masking", case)
-    if not found and is_judged and means_causal(caller, case, answer):
-        return with_its_padding(as_causal(caller), function, change)
-    found = found or searched([*of_numbers(caller, function, case, keyed)])[0]
-    if not found and not answered and is_near_as_causal(caller, function, change):
-        return as_causal(caller)
     chosen = found or (caller if is_judged else answered) or caller
     return with_its_padding(chosen, function, change) if chosen.offer.takes("mask") else chosen
 
@@ -109,53 +99,9 @@ def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
         )
 
 
-def of_numbers(caller: Caller, function: Bound, case: Case, keyed: Ways) -> Iterator[tuple[Caller, Case]]:
-    """Yield masks with a number that the code compares with something as the value where one may not attend."""
-    origin = function.origin if isroutine(function.origin) or isclass(function.origin) else type(function.origin)
-    for number in numbers_compared(origin)[:MOST_NUMBERS]:
-        for axes in ("t s", "b 1 t s", "b t s"):
-            masking = replace(caller.masking, kind="added", axes=axes, lowest=number)
-            yield replace(caller, masking=masking), case
-        for other, padded in keyed:
-            if other.padding.kind == "added":
-                yield replace(other, padding=replace(other.padding, lowest=number)), padded
-
-
-MOST_NUMBERS = 6
-
-
-def is_near_as_causal(caller: Caller, function: Bound, change: Change | None) -> bool:
-    """Return whether a function that accepts no mask is right if its mask argument is a causal flag."""
-    if caller.offer.takes("causal") or "mask" not in caller.offer.defaults:
-        return False
-    other = as_causal(caller)
-    case = question(other, function, "causal", change)
-    return case is not None and is_near(other, other(case), expected(case))
-
-
-ANY_IS_CAUSAL = "any mask that is given means a causal one"
-
-
-def means_causal(caller: Caller, case: Case, answer: Answer) -> bool:
-    """Return whether a layer is causal whenever it gets a mask, whatever it contains, and not causal without one."""
-    if caller.offer.core or caller.offer.takes("causal") or "mask" not in caller.offer.defaults:
-        return False
-    right = expected(case.with_masks((Causal(),)))
-    return is_near(caller, answer, right) and not is_near(caller, caller(case.with_masks(())), right)
-
-
-def as_causal(caller: Caller) -> Caller:
-    """Return the caller with the mask argument as a causal flag; other masks cannot be tested then."""
-    offer = caller.offer
-    words = {"causal" if role == "mask" else role: word for role, word in offer.parameters.items()}
-    defaults = {"causal" if role == "mask" else role: value for role, value in offer.defaults.items()}
-    said = "; ".join(filter(None, (offer.said, ANY_IS_CAUSAL)))
-    return replace(caller, offer=replace(offer, parameters=words, defaults=defaults, said=said))
-
-
 def always_given(function: Bound) -> Bound:
     """Return a layer that gets a mask in every call, which hides nothing: without one it is causal."""
-    if function.offer is None or not function.offer.takes("mask"):
+    if not function.offer.takes("mask"):
         return function
     defaults = {role: value for role, value in function.offer.defaults.items() if role != "mask"}
     said = "; ".join(filter(None, (function.offer.said, "a mask in each call, as it is causal without one")))
@@ -164,8 +110,6 @@ def always_given(function: Bound) -> Bound:
 
 def with_its_padding(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
     """Return the caller that writes padding masks as the function wants them, if it has a keyword for them."""
-    if caller.offer.takes("lengths") and caller.layout == "htd" and not caller.request.layout:
-        return as_entries(caller, function)
     case = question(caller, function, "padding", change) if caller.offer.takes("padding") else None
     answer = None if case is None else of_kept_queries(caller, case, caller(case))
     if case is None or answer is None or is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
@@ -176,26 +120,11 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
     return found or (caller if answer.output is not None else answered) or caller
 
 
-def kinds(caller: Caller) -> set[str]:
-    """Return how a caller writes its masks, and its padding masks."""
-    return {caller.masking.kind, caller.padding.kind}
-
-
-def as_entries(caller: Caller, function: Bound) -> Caller:
-    """Return the caller with layout [b t d], if lengths show that the first axis is the batch and not heads."""
-    other = replace(caller, layout="btd")
-    case = question(other, function, "padding")
-    return other if case is not None and is_near(other, other(case), expected(case)) else caller
-
-
 def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
     """Return the first way that is right, maybe if True hides, and the first answer, of the right shape if any is."""
-    start = thread_time()
     answered: list[Caller] = []
     odd: list[Caller] = []
     for caller, case in ways:
-        if thread_time() - start > MOST_SECONDS:
-            break
         answer = of_kept_queries(caller, case, caller(case))
         if is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
             return caller, caller
@@ -224,30 +153,19 @@ def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool
 
 def with_one_opposite(caller: Caller, function: Bound) -> Caller:
     """Return the caller that inverts one of two masks, if the function is right then: their polarities differ."""
-    if caller.request.blocks or not has_two_masks(caller):
+    is_told = caller.offer.takes("mask") and caller.offer.takes("padding") and not caller.request.blocks
+    if not is_told or "added" in (caller.masking.kind, caller.padding.kind):
         return caller
-    hidden = list[str]()
+    turned = list[str]()
     for name, rung in (("masking", "masks"), ("padding", "padding")):
         case = question(caller, function, rung)
         answer = None if case is None else of_kept_queries(caller, case, caller(case))
         if case is None or answer is None:
             return caller
         if not is_near(caller, answer, expected(case)):
-            hidden.append(name)
-            if not is_turned(caller, case, answer):
-                return caller
-    return opposite(caller, hidden[0]) if len(hidden) == 1 else caller
-
-
-def has_two_masks(caller: Caller) -> bool:
-    """Return whether a function takes a mask and a padding mask, neither of which is additive."""
-    is_told = caller.offer.takes("mask") and caller.offer.takes("padding")
-    return is_told and "added" not in kinds(caller)
-
-
-def opposite(caller: Caller, name: str) -> Caller:
-    """Return the caller that inverts its `masking` or its `padding`."""
-    return replace(caller, **{name: replace(getattr(caller, name), opposite=True)})
+            turned += [name] if is_turned(caller, case, answer) else [name, name]
+    way = getattr(caller, turned[0]) if len(turned) == 1 else None
+    return caller if way is None else replace(caller, **{turned[0]: replace(way, opposite=True)})
 
 
 def hide(at: Any, logits: Any, allowed: Any) -> Any:
@@ -266,16 +184,6 @@ def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None)
     if case is not None:
         for one in PADDINGS:
             yield replace(keyed, padding=replace(one, neutral=caller.masking.neutral)), case
-
-
-def of_entries(caller: Caller, function: Bound, change: Change | None = None) -> Iterator[tuple[Caller, Case]]:
-    """Yield the ways in which what looks like heads, `[h t d]`, is a batch."""
-    if caller.layout == "htd" and not caller.request.layout and not caller.request.head:
-        other = replace(caller, layout="btd")
-        case = question(other, function, "masks", change)
-        if case is not None:
-            yield from ((replace(other, masking=one), case) for one in MASKINGS)
-        yield from of_keys_alone(other, function, change)
 
 
 def multiplies(caller: Caller, function: Bound) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.names import side_of_name
 from attn_exp.diagnosis.asking.offer import Offer
 from attn_exp.diagnosis.asking.questions import Inside
-from attn_exp.diagnosis.asking.sides import side_of_name
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.bind.runners import kind_of
 from attn_exp.diagnosis.calling.bound import Bound

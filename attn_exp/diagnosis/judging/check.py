@@ -151,13 +151,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
         given = ways_to_call.how_to_call(own, request, ways_to_mask.always_given(tried.function))
         tried = given if ways_to_call.is_right(given) else tried
     offer = tried.function.offer
-    if (
-        request.masks
-        and tried.answer.output is None
-        and offer is not None
-        and offer.takes("mask")
-        and understood(tried)
-    ):
+    if request.masks and tried.answer.output is None and offer.takes("mask") and understood(tried):
         bare = replace(tried.function, offer=offer.of_keys_alone())  # the requested mask may be built in
         given = ways_to_call.how_to_call(own, request, bare)
         tried = given if given.answer.output is not None else tried
@@ -177,16 +171,14 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
         return instead
     caller = ways_to_call.with_its_scale(ways_to_mask.with_its_mask(caller, tried.function), tried.case)
     is_open = other_words.are_open(request)
-    caller = ways_to_mask.with_one_opposite(caller, tried.function) if is_open else caller
     hides = is_open and ways_to_mask.hides(caller, tried.function)
     if hides and (again := hiding(own, tried, request, quick)).passed:  # prefer a convention to a mistake
         change = everywhere(mistake(other_words.INVERTED).changes[0])
         turned = Explained((other_words.INVERTED,), change=change)
         verdict = verdict_on_answers(own, caller, tried, quick, turned)
         return read_otherwise(verdict, tried, request, again)
-    verdict = with_masks_beside_a_mistake(own, caller, tried, quick)
-    if is_open and ways_to_mask.has_two_masks(caller):
-        verdict = judge_two_masks(own, caller, tried, verdict, quick)
+    caller = ways_to_mask.with_one_opposite(caller, tried.function) if is_open else caller
+    verdict = report_polarities(with_masks_beside_a_mistake(own, caller, tried, quick), caller)
     may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # the mistake is an inverted mask, or unknown
         again = again if hides else hiding(own, tried, request, quick)
@@ -199,18 +191,6 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
 
 
 HIDES_ALL = "mask_hides_all"
-
-
-def judge_two_masks(own: OwnFunction, caller: Caller, tried: Tried, verdict: Verdict, quick: bool) -> Verdict:
-    """Try each of two masks with the opposite polarity, so that a mistake in the other can be named."""
-    is_open = other_words.INVERTED in verdict.mistakes or (verdict.unexplained and are_of_masks(verdict))
-    for name in ("padding", "masking") if is_open and caller.masking.opposite == caller.padding.opposite else ():
-        other = ways_to_mask.opposite(caller, name)
-        again = verdict_on_answers(own, other, tried, quick)
-        is_plainer = again.mistakes and other_words.INVERTED not in again.mistakes
-        if again.passed or (is_plainer and len(again.mistakes) <= len(verdict.mistakes or again.mistakes)):
-            return report_polarities(again, other)
-    return report_polarities(verdict, caller)
 
 
 def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:

@@ -275,7 +275,7 @@ ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE wit
 
 def gives_answer(seen: Seen, bound: Bound, request: Request) -> bool:
     """Return whether the definition under a request, with the layer's weights, reproduces the recorded output."""
-    assert bound.inside is not None and bound.offer is not None
+    assert bound.inside is not None
     given, answer = list(seen.recording.given[0].values()), answer_rows(seen.recording)
     case = next(layer_cases(request, bound.offer, True, bound.inside))
     memory = given[-1] if len(given) > 1 else None

@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, without_blind
 from attn_exp.diagnosis.asking.masking import MASKINGS, PADDINGS, Masking
-from attn_exp.diagnosis.asking.offer import plain
+from attn_exp.diagnosis.asking.names import plain
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.code.libraries import library

@@ -173,11 +173,11 @@ def show_smallest_input(verdict: Verdict, seen: Seen, own: OwnFunction, request:
             again = bind_layer(OwnFunction(space["layer"], own.name, own.file, ""), request)
             bound = bound_layer(again, read_inside(observe(again))[0])
             rows = unlay(space["x"], layer.inputs["x"])
-            first = next(layer_cases(request, bound.offer, True, bound.inside))  # type: ignore[arg-type]
+            first = next(layer_cases(request, bound.offer, True, bound.inside))
             right = expected(replace(first, given=replace(first.given, x=rows.numpy())))
             mine = next(iter(bound.call(rows).values())).detach().numpy()
             if differs(mine, right, 20):
-                small = Smallest("\n".join([*lines, "layer(x)"]), "", round_row(mine), round_row(right["output"]))
+                small = Smallest("\n".join([*lines, "layer(x)"]), round_row(mine), round_row(right["output"]))
                 return replace(verdict, smallest=small)
     return verdict
 

@@ -10,10 +10,10 @@ from functools import partial
 from inspect import isroutine
 from typing import Any
 
-from attn_exp.diagnosis.asking import unread
+from attn_exp.diagnosis.asking import names
 from attn_exp.diagnosis.asking.case import Case
 from attn_exp.diagnosis.asking.layouts import has_batch, has_heads
-from attn_exp.diagnosis.asking.offer import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
+from attn_exp.diagnosis.asking.names import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.factory import is_factory
@@ -21,7 +21,6 @@ from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.finding import other_words
 from attn_exp.diagnosis.finding.ways_to_call import Seen, is_near
-from attn_exp.diagnosis.finding.ways_to_mask import ANY_IS_CAUSAL
 from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Finding, Verdict, decide
 from attn_exp.own_code import OwnFunction
@@ -82,7 +81,7 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     offer, left = caller.offer, list[str]()
     with suppress(UserError):
         optional = [one.name for one in parameters_of(made, "") if not is_starred(one) and one.default is not one.empty]
-        known = {*offer.parameters.values(), *unread.never_read(made, optional), *getattr(made, "keywords", {})}
+        known = {*offer.parameters.values(), *names.never_read(made, optional), *getattr(made, "keywords", {})}
         known |= set() if function.unknown is None else {*optional} - {*function.unknown}
         known |= {word for word in optional if f"{word}=" in offer.said or HARMLESS & {plain(word), *words_in(word)}}
         options = {one.name: one.default for one in parameters_of(made, "") if one.name not in known}
@@ -218,8 +217,6 @@ def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
     offer, layout = caller.offer, caller.layout
     if not offer.core and not offer.takes("memory"):
         yield "cross attention (it takes one input)"
-    if ANY_IS_CAUSAL in offer.said:
-        yield f"other masks ({ANY_IS_CAUSAL})"
     takes_any = any(offer.takes(role) for role in ("mask", "padding", "causal", "lengths"))
     if not takes_any:
         yield "other masks (it has no word for one)" if caller.request.masks else "masks (it has no word for one)"

@@ -40,7 +40,6 @@ def story(variant: str, verdict: Verdict) -> dict[str, Any]:
         "parting": "" if small is None else parting(small.stages),
         "broken": [(finding.rung, finding.said) for finding in verdict.findings if finding.state == BROKEN],
         "python": "" if small is None else small.python,
-        "command": "" if small is None else small.command,
         "stages": [] if small is None else [(stage.name, stage.parts, pairs(stage)) for stage in small.stages],
     }
 
@@ -109,7 +108,6 @@ HTML = """\
 <h3>The smallest input that fails</h3>
 <div class="scroll" tabindex="0" role="group" aria-label="The smallest input that fails"><pre>{{ part.python }}</pre>{#
 #}</div>
-{% if part.command %}<p>The same in a run: <code>{{ part.command }}</code></p>{% endif %}
 <div class="grid stages">
 {% for name, parts, heads in part.stages %}
 <article{% if parts %} class="parts"{% endif %}>
@@ -145,12 +143,6 @@ MARKDOWN = """\
 ### The smallest input that fails
 
 {{ part.python|fenced }}
-
-{% if part.command %}
-The same in a run:
-
-{{ part.command|fenced }}
-{% endif %}
 
 {% for name, parts, heads in part.stages %}
 {% for pair in heads %}

@@ -1,0 +1,343 @@
+"""What names say: the role of an argument, the side of an array or matrix, and masks that are never read."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import re
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from types import CodeType
+from typing import Any
+
+from attn_exp.diagnosis.code.source import codes_in
+from attn_exp.errors import UserError
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "q": ("q", "query", "queries", "qs"),
+    "k": ("k", "key", "keys", "ks"),
+    "v": ("v", "value", "values", "vs"),
+    "x": ("x", "inputs", "input", "hiddenstates", "embeddings", "embedding", "tokens", "xs", "hidden"),
+    "W_q": ("wq", "wquery", "queryweight", "qweight", "weightq", "qproj", "wqs", "queryw"),
+    "W_k": ("wk", "wkey", "keyweight", "kweight", "weightk", "kproj", "wks", "keyw"),
+    "W_v": ("wv", "wvalue", "valueweight", "vweight", "weightv", "vproj", "wvs", "valuew"),
+    "W_o": ("wo", "wout", "woutput", "outweight", "outputweight", "oweight", "outproj", "oproj", "weighto", "wproj"),
+    "b_q": ("bq", "bquery", "qbias", "querybias", "biasq"),
+    "b_k": ("bk", "bkey", "kbias", "keybias", "biask"),
+    "b_v": ("bv", "bvalue", "vbias", "valuebias", "biasv"),
+    "b_o": ("bo", "bout", "boutput", "obias", "outbias", "outputbias", "biaso"),
+    "mask": ("mask", "attnmask", "attentionmask", "attnmasks", "attentionmasks", "attendmask", "srcmask"),
+    "added": ("bias", "attnbias", "attentionbias"),
+    "padding": ("keypaddingmask", "paddingmask", "keymask", "padmask", "pad", "padding", "kvmask", "kmask"),
+    "query_padding": ("qmask", "querymask", "queriesmask", "querypaddingmask", "qpaddingmask"),
+    "causal": ("iscausal", "causal", "usecausalmask", "causalmask"),
+    "scale": ("scale", "smscale", "softmaxscale", "scaling", "scalefactor"),
+    "window": ("window", "windowsize", "localwindowsize", "slidingwindow"),
+    "softcap": ("softcap", "logitcap", "attnlogitssoftcap", "logitsoftcap", "attnlogitsoftcapping", "logitssoftcap",
+                "cap"),
+    "shared": ("enablegqa", "gqa"),
+    "lengths": ("lengths", "seqlens", "seqlengths", "kvlengths", "keylengths", "keyvalueseqlengths", "nonpadkvseqlen",
+                "kvlens", "seqlensk", "seqlenskv", "length", "validlens", "validlen", "validlength", "validlengths",
+                "lens", "inputlengths", "inputlens", "sequencelengths", "srclengths", "srclens", "memorylengths",
+                "memorylens", "enclens", "encoderlengths", "klens", "keylens", "actuallengths", "xlens"),
+    "alibi": ("alibislopes", "slopes", "alibi"),
+    "sinks": ("sinks", "sink", "sinklogits", "attentionsinks", "sinklogit"),
+    "heads": ("numheads", "nheads", "head", "heads", "nhead", "nbheads", "nhheads", "h", "numattentionheads",
+              "numberofheads", "numofheads"),
+    "kv_heads": ("numkvheads", "nkvheads", "kvheads", "kvhead", "numkeyvalueheads"),
+    "dropout": ("dropoutp", "dropout", "pdropout", "dropoutrate"),
+}  # fmt: skip
+"""Each role with the parameter names used for it in practice, in lower case without underscores."""
+
+BY_NAME = {name: role for role, names in ROLES.items() for name in names}
+CORE = ("q", "k", "v")
+
+
+def role_of(name: str) -> str:
+    """Return the role of a parameter name, or an empty string; parts may say a mask: `src_mask`, `key_pad_mask`.
+
+    The adjacency matrix of a graph is a mask too, and so are lengths of batch entries (`memory_seq_lengths`), but not
+    one number (`max_len`).
+    """
+    if plain(name) in BY_NAME:
+        return BY_NAME[plain(name)]
+    parts = words_in(name)
+    words = set(parts)
+    if words & {"lens", "lengths", "seqlens"} and not words & NO_LENGTH:
+        return "lengths"
+    masks = {"mask", "masks", "masking", "adj", "adjacency"}
+    if not words & masks or words & NO_MASK or (words & MASKED and parts[-1] not in masks):
+        return ""
+    return "padding" if words & {"pad", "padding", "key", "keys"} else "mask"
+
+
+NO_LENGTH = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
+"""Words that, beside `lengths` in a name, show that it holds no key lengths, such as cumulative ones."""
+MASKED = {"token", "tokens"}
+"""Words that, after `mask` in a name, show that it holds no mask, as in `mask_token`."""
+NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "mode", "flag", "fn", "func",
+           "mod", "ratio", "prob", "default", "no", "has", "add", "causal", "head", "layer", "need", "apply",
+           "do", "drop", "dropout", "query", "queries", "q", "loss"}  # fmt: skip
+"""Words that, beside `mask` in a name, show that it holds no mask."""
+
+
+def is_array_of_mask(given: inspect.Parameter) -> bool:
+    """Return whether a parameter for a causal mask takes the mask itself, as `causal_mask=None` does, not a flag."""
+    return "mask" in plain(given.name) and given.default is None and "bool" not in str(given.annotation)
+
+
+def role_taken(given: inspect.Parameter) -> str:
+    """Return the role of a parameter by its name and default; a boolean `scale=True` is a flag and has none."""
+    role = role_of(given.name)
+    if role == "scale" and is_switch(given):
+        return ""
+    return "mask" if role == "causal" and is_array_of_mask(given) else role
+
+
+def roles_taken(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
+    """Return the role of each parameter; a flag such as `do_mask=False` means causal if no mask is taken.
+
+    So does `mask: bool`. Beside an array that is called a causal mask, another mask is a padding mask.
+    """
+    roles = {given.name: role_taken(given) for given in parameters}
+    roles |= {given.name: "" for given in parameters if turns_masks_on(given)}
+    if not set(roles.values()) & {"mask", "padding", "causal", "lengths"}:
+        roles |= {given.name: "causal" for given in parameters if turns_masks_on(given)}
+    causal = {given.name for given in parameters if role_of(given.name) == "causal" and roles[given.name] == "mask"}
+    others = {name: "padding" for name, role in roles.items() if role == "mask" and name not in causal}
+    return roles | (others if causal else {})
+
+
+def turns_masks_on(given: inspect.Parameter) -> bool:
+    """Return whether a parameter is a flag whose name only says that masking is on: `use_mask`, `do_mask`."""
+    words = {*words_in(given.name)}
+    return is_switch(given) and bool(words & {"mask", "masking", "masked"}) and words <= OF_SWITCHES
+
+
+OF_SWITCHES = {"mask", "masking", "masked", "do", "use", "apply", "with", "is", "add", "enable", "flag"}
+
+
+def is_switch(given: inspect.Parameter) -> bool:
+    """Return whether a parameter is boolean, by its default or annotation."""
+    return isinstance(given.default, bool) or given.annotation in (bool, "bool")
+
+
+def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:
+    """Return the parameters of a function, except masks that it never reads (see `set_aside`).
+
+    Raises:
+        UserError: its parameters cannot be determined.
+    """
+    every = every_parameter(function, name)
+    aside = set_aside(function, every, role_of)
+    return [one for one in every if one not in aside]
+
+
+def words_set_aside(function: Any) -> list[str]:
+    """Return the names of masks that a function takes but never reads (see `set_aside`)."""
+    return [one.name for one in set_aside(function, every_parameter(function, ""), role_of)]
+
+
+def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
+    """Return the parameters of a function: of its signature, its TorchScript schema or its docstring.
+
+    Raises:
+        UserError: its parameters cannot be determined.
+    """
+    schema = getattr(function, "schema", None)
+    if type(function).__name__ in ("ScriptMethod", "ScriptFunction") and schema is not None:  # TorchScript
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return [inspect.Parameter(given.name, kind, annotation=str(given.type), default=(
+            given.default_value if given.has_default_value() else inspect.Parameter.empty
+        )) for given in schema.arguments if given.name != "self"]  # fmt: skip
+    try:
+        taken = list(inspect.signature(function).parameters.values())
+        return taken if any(one.kind not in STARS for one in taken) else behind_stars(function) or taken
+    except (TypeError, ValueError):
+        documented = getattr(function, "__doc__", None)
+    text = documented if isinstance(documented, str) else ""
+    written = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
+    if written is None:
+        raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
+    words = [word for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]
+    if not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose in brackets
+        raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
+    return [parameter(word) for word in words]
+
+
+def behind_stars(function: Any) -> list[inspect.Parameter]:
+    """Return the parameters behind a bare `*args, **kwargs`: of a class's `__init__`, or of a wrapper's `func`."""
+    inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
+    if not callable(inner):
+        return []
+    first = (None,) if inspect.isclass(function) else tuple(getattr(function, "args", ()))
+    whole = partial(inner, *first, **getattr(function, "keywords", {}))
+    return list(inspect.signature(whole).parameters.values())
+
+
+def is_required(given: inspect.Parameter) -> bool:
+    """Return whether a parameter has no default and is not `*args` or `**kwargs`."""
+    return given.default is given.empty and not is_starred(given)
+
+
+def is_starred(given: inspect.Parameter) -> bool:
+    """Return whether a parameter is `*args` or `**kwargs`."""
+    return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
+
+
+STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def parameter(word: str) -> inspect.Parameter:
+    """Parse a parameter as it is written, such as `scale=None` or `q: Tensor`."""
+    named, _, default = word.partition("=")
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    name = named.partition(":")[0].strip()
+    return inspect.Parameter(name, kind, default=default.strip() if default else inspect.Parameter.empty)
+
+
+def words_in(name: str) -> list[str]:
+    """Return the words of a name in lower case, without digits: `srcKeyMask_2` has three."""
+    return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def plain(name: str) -> str:
+    """Return a name in lower case without underscores."""
+    return name.replace("_", "").lower()
+
+
+# Which of q, k, v, x or a matrix a name means, by its parts: `queries_BHTD`, `xq`, `key_layer`
+
+SIDES = {"q": ("q", "query", "queries", "quer", "qs", "xq", "qq", "querys", "qry"),
+         "k": ("k", "key", "keys", "ks", "xk", "kk"),
+         "v": ("v", "value", "values", "val", "vals", "vs", "xv", "vv"),
+         "o": ("o", "out", "output", "wo", "p", "last", "final"),
+         "qkv": ("qkv", "qvk", "kqv", "attn", "in"),
+         "kv": ("kv", "keysvalues", "context", "keyvalue", "keyvalues", "memory"),
+         "x": ("x", "hidden", "input", "inputs", "embedding", "embeddings", "emb", "tokens", "xs", "sequence", "seq",
+               "inp", "features", "residual", "source", "src")}  # fmt: skip
+"""Parts of names, by what they mean."""
+WEIGHT = ("w", "weight", "weights", "kernel", "proj", "projection", "matrix", "mat", "linear", "params", "param", "c",
+          "lin", "fc", "to", "dense", "net")  # fmt: skip
+FILLING = ("state", "states", "layer", "heads", "head", "tensor", "array", "arr", "all", "multi", "split", "vec",
+           "vector", "vectors", "bhtd", "bthd", "bhld", "blhd", "btd", "btnh", "bshd", "bhsd", "bnsd", "mat",
+           "projected", "new", "rot", "full", "ref", "block", "chunk", "embed", "hat", "np", "jnp", "in", "raw", "data",
+           "seq", "input", "inputs", "the", "my", "and", "x", "1", "2", "0", "packed", "mixed", "fused",
+           "tensors", "matrix", "matrices", "proj", "antecedent", "code", "feat", "features", "map",
+           "maps")  # fmt: skip
+
+
+def parts_of_name(name: str) -> list[str]:
+    """Return the parts of a name in lower case: `queryStates_BHTD` has three."""
+    return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+
+
+def side_of_name(name: str) -> str:
+    """Return q, k, v, x, qkv or kv, a matrix or bias such as W_q, W_qkv or b_q, or an empty string."""
+    known = BY_NAME.get(plain(name), "")
+    if known:
+        return known if known in ("q", "k", "v", "x") or known[:2] in ("W_", "b_") else ""
+    parts = parts_of_name(name)
+    joined = "".join(part for part in parts if part not in FILLING)
+    is_weight = any(part in WEIGHT for part in parts) or (len(joined) > 1 and joined[0] == "w")
+    core = [part for part in parts if part not in FILLING and part not in WEIGHT]
+    if is_weight and len(joined) > 1 and joined[0] == "w" and len(core) == 1:
+        core = [core[0].removeprefix("w") or core[0]]
+    if not core:
+        core = [part for part in parts if part in ("x", "in", "input", "inputs", "features", "proj", "out")][:1]
+    core = core if len(core) == 1 else [part for part in core if part not in ("src", "source", "tgt")]
+    if len(core) == 2 and set(core) == {"key", "value"}:
+        core = ["kv"]
+    side = next((side for side, words in SIDES.items() if len(core) == 1 and core[0].rstrip("s") in strip(words)), "")
+    if is_weight:
+        return f"W_{side}" if side in ("q", "k", "v", "o", "qkv", "kv") else "W" if not side else ""
+    return side if side in ("q", "k", "v", "x", "qkv", "kv") else ""
+
+
+def strip(words: tuple[str, ...]) -> set[str]:
+    """Return words without the plural s."""
+    return {word.rstrip("s") for word in words}
+
+
+SAYS_WEIGHT, SAYS_BIAS = ("w", "weight", "weights", "kernel", "kernels", "matrix"), ("b", "bias", "biases")
+
+
+def biases_of(names: Sequence[str]) -> dict[str, str]:
+    """Map each bias among the names to its matrix: the two names differ only in the word for bias or weight."""
+    matrices = {stem: name for name in reversed(names) if (stem := stem_without(name, SAYS_WEIGHT)) is not None}
+    biases = {name: stem for name in names if (stem := stem_without(name, SAYS_BIAS)) is not None}
+    return {name: matrices[stem] for name, stem in biases.items() if stem in matrices}
+
+
+def stem_without(name: str, words: Sequence[str]) -> str | None:
+    """Return a name without one of the words, or the letter for it (`c_attn_w`, `Wq`); None if it has neither."""
+    parts = parts_of_name(name)
+    rest = [part for part in parts if part not in words]
+    if len(rest) < len(parts):
+        return "".join(rest)
+    if name in parts or name.lower() in parts:
+        return name.lower()[1:] if len(name) <= SHORT and name[0].lower() == words[0] else None
+    return None
+
+
+SHORT = 4
+"""Maximum length of a name such as `wq` or `bqkv`, whose first letter says what it is."""
+
+
+# Mask parameters that a function takes but never reads: another parameter may be the real mask
+
+OF_MASKS = ("mask", "padding", "causal")
+PROTOCOL = "mask"
+"""The keyword by which Keras passes the mask of an embedding to a layer: many layers accept it only for that."""
+
+HINT = "is_causal"
+"""An optimization hint of `torch.nn.MultiheadAttention`, which requires the mask all the same."""
+
+
+def set_aside(
+    function: Any, parameters: Sequence[inspect.Parameter], role_of: Callable[[str], str]
+) -> list[inspect.Parameter]:  # fmt: skip
+    """Return the mask parameters that the code of a function never reads and that a call can omit.
+
+    The function must read another mask parameter, or have this one by a convention of Keras or PyTorch. A parameter
+    that is passed on counts as read; otherwise a function's only mask parameter is always tested.
+    """
+    words = {one.name: role for one in parameters if (role := role_of(one.name)) in OF_MASKS}
+    lost = never_read(function, words) if words else set()
+    read = set(words) - lost
+    roles, named = {words[word] for word in read}, {one.name for one in parameters}
+
+    def is_aside(one: inspect.Parameter) -> bool:
+        if one.name not in lost or one.default is one.empty:
+            return False
+        if words[one.name] == "causal":
+            return one.name == HINT and "mask" in roles and "need_weights" in named
+        of_protocol = one.name == PROTOCOL and is_of_keras(function)
+        return of_protocol or words[one.name] in roles or (bool(read) and words[one.name] == "mask")
+
+    return [one for one in parameters if is_aside(one)]
+
+
+def never_read(function: Any, words: Collection[str]) -> set[str]:
+    """Return which parameters a function, with its nested functions, never reads; none for a class."""
+    inner = inspect.unwrap(getattr(function, "__func__", function)) if inspect.isroutine(function) else None
+    code = getattr(inner, "__code__", None)
+    if code is None or "locals" in code.co_names:
+        return set()
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {word for word in words if word in own} - names_loaded(code)
+
+
+def names_loaded(code: CodeType) -> set[str]:
+    """Return the names of variables that bytecode and its nested code load, also two in one instruction."""
+    found = set[str]()
+    for step in (step for one in codes_in(code) for step in dis.get_instructions(one)):
+        if step.opname.startswith("LOAD_") or "_LOAD_" in step.opname:
+            found |= set(step.argval) if isinstance(step.argval, tuple) else {str(step.argval)}
+    return found
+
+
+def is_of_keras(function: Any) -> bool:
+    """Return whether a function is a method of a Keras layer."""
+    kinds = type(getattr(function, "__self__", None)).__mro__
+    return any(kind.__module__.partition(".")[0] in ("keras", "tf_keras", "tensorflow") for kind in kinds)

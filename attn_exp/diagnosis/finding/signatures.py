@@ -1,0 +1,240 @@
+"""Bind a function by the names in its signature: its arrays, what a case sets, and neutral values for the rest."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from attn_exp.diagnosis.asking.names import (
+    CORE,
+    biases_of,
+    is_required,
+    is_starred,
+    parameters_of,
+    plain,
+    roles_taken,
+    side_of_name,
+)
+from attn_exp.diagnosis.asking.offer import Offer, told
+from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
+from attn_exp.diagnosis.bind.binding import convert_value
+from attn_exp.diagnosis.bind.sizes import Sizes, letter_of, value_of
+from attn_exp.diagnosis.calling.bound import Bound
+from attn_exp.diagnosis.calling.call import holds_size
+from attn_exp.diagnosis.code.libraries import beside, join, library_of
+from attn_exp.errors import UncalledError, UserError
+from attn_exp.forms.pipeline import At
+from attn_exp.rules.rules import Rules
+
+SIZES = "sizes"
+"""The role by which an adapter receives the sizes of a call."""
+MATRICES = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
+PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi",
+          "sinks", "heads", "kv_heads", "dropout", "added")  # fmt: skip
+"""Roles of the arguments that a case sets."""
+NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "lengths", "heads", "kv_heads")
+"""Those that a case sets even if it requests nothing of the kind."""
+SMALLEST_SIZE = 8
+"""A smaller default may be an axis."""
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Which arguments hold the arrays: for each name its role, or a function of all arrays, and how to say that."""
+
+    sources: Mapping[str, str | Callable[[Values, At], Any]]
+    roles: tuple[str, ...]
+    said: str = ""
+    only_if_right: bool = False
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A function with its arrays, and neutral values for the arguments that no case sets: their names by role.
+
+    `level` selects the layout of rotary tables.
+    """
+
+    function: Callable[..., Any]
+    arrays: Arrays
+    neutral: Mapping[str, str]
+    positional: Sequence[str]
+    request: Request = field(compare=False)
+    level: int = 0
+
+    @property
+    def holds_size(self) -> bool:
+        """Whether the function is an object that may be built for one head size."""
+        return holds_size(self.function)
+
+    def __call__(self, **given: Any) -> Any:
+        at, positions = given.pop(own(SIZES))
+        given.pop(own("heads"), None)
+        known = {role: given.pop(own(role)) for role in (*CORE, "x", "memory", *MATRICES) if own(role) in given}
+        values = {name: known[source] if isinstance(source, str) else source(known, at)
+                  for name, source in self.arrays.sources.items()}  # fmt: skip
+        first_array = next(iter(known.values()))
+        neutral = self.neutral_values(at, positions, library_of(first_array))
+        convert = partial(beside, x=first_array)
+        values |= {name: convert_value(value, convert) for name, value in neutral.items()} | given
+        first = [values.pop(name) for name in self.positional if name in values]
+        return self.function(*first, **values)
+
+    def neutral_values(self, at: At, positions: tuple[Any, ...] = (), library: str = "") -> dict[str, Any]:
+        """Return the neutral values for one call, `...` for an argument of unknown meaning."""
+        sizes, lengths = Sizes(at.heads, at.size, at.heads * at.size, at.groups), {"b": at.batch, "t": at.rows}
+        letters = {"h": at.heads, "g": at.groups, "d": at.size, "m": sizes.m}
+        request = replace(self.request, positions=positions)
+        table = Neutral({**lengths, "s": at.keys}, letters, "", request, self.level)
+        found = {name: table.value(role, name) for name, role in self.neutral.items()}
+        found |= {name: None for name, role in self.neutral.items() if role == "random" and library != "jax"}
+        return {name: setting(name, sizes, at) if value is ... else value for name, value in found.items()}
+
+
+def setting(name: str, sizes: Sizes, at: At) -> Any:
+    """Return the neutral value for a size or a switch, or `...`."""
+    if re.search("block|chunk|tile|bucket", name.lower()):
+        return FEW
+    if plain(name) in ("nrep", "numkeyvaluegroups"):
+        return at.heads // at.groups
+    return at.rows if letter_of(name) == "room" else value_of(name, sizes)
+
+
+FEW = 4
+
+
+def own(role: str) -> str:
+    """Return the adapter's keyword for a role that the function has no name for; no parameter starts with a space."""
+    return f" {role}"
+
+
+def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound]:
+    """Yield a function of q, k, v, or of x and matrices, for each way in which its names say that it is called.
+
+    Raises:
+        UserError: its names do not say which arguments hold the arrays.
+        UncalledError: it requires an argument of unknown meaning.
+    """
+    parameters = parameters_of(function, name)
+    roles = roles_taken(parameters)
+    for arrays in arrays_by_names(parameters, name):
+        others = [one for one in parameters if one.name not in arrays.sources and not is_starred(one)]
+        passed = {roles[one.name]: one for one in reversed(others) if roles[one.name] in PASSED
+                  and (not is_required(one) or roles[one.name] in NEEDED)}  # fmt: skip
+        rest = [one for one in others if one not in passed.values() and (is_required(one) or is_size(one))]
+        neutral = {one.name: role_of_argument(one.name) for one in rest}
+        places = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
+        adapter = Adapter(function, arrays, neutral, places, request)
+        missing = [f"`{one}`" for one, value in adapter.neutral_values(ONE_TOKEN).items() if value is ...]
+        if missing:
+            raise UncalledError(f"{name} needs {', '.join(missing)}, whose meaning is not known")
+        for level in range(4) if set(neutral.values()) & set(ROTARY) else (0,):
+            yield bind(replace(adapter, level=level), passed)
+
+
+ONE_TOKEN = At(Rules(), 1, 1, 1, 1, 1, 1, 1)
+
+
+def bind(adapter: Adapter, passed: Mapping[str, inspect.Parameter]) -> Bound:
+    """Return a function with what it takes; without an adapter, if names and arrays are its own."""
+    arrays, function = adapter.arrays, adapter.function
+    words = {role: one.name for role, one in passed.items()}
+    defaults = {role: told(one.default) for role, one in passed.items() if not is_required(one)}
+    core = set(CORE) <= set(arrays.roles)
+    said = ", ".join(filter(None, (arrays.said, *(f"{name}=..." for name in adapter.neutral))))
+    offer = Offer(core, {}, (), defaults, said, only_if_right=arrays.only_if_right)
+    own_names = {source: name for name, source in arrays.sources.items() if isinstance(source, str)}
+    if not adapter.neutral and len(own_names) == len(arrays.sources):
+        names = own_names | words
+        places = tuple(role for role, name in names.items() if name in adapter.positional)
+        return Bound(function, function, replace(offer, parameters=names, positional=places))
+    names = {role: own(role) for role in (*arrays.roles, SIZES)}
+    if any(letter_of(name) == "h" for name in adapter.neutral):
+        names["heads"] = own("heads")
+    return Bound(adapter, function, replace(offer, parameters=names | words))
+
+
+def is_size(given: inspect.Parameter) -> bool:
+    """Return whether a default is the head size or the width, as in `d_k=64`, which must fit the arrays."""
+    is_large = type(given.default) is int and given.default >= SMALLEST_SIZE
+    return is_large and letter_of(given.name) in ("d", "m")
+
+
+def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Iterator[Arrays]:
+    """Yield which arguments hold the arrays, the likeliest way first.
+
+    Raises:
+        UserError: names do not say so, nor are there three required arguments.
+    """
+    usable = [one for one in parameters if not is_starred(one)]
+    biases = biases_of([one.name for one in usable])
+    sides: dict[str, str] = {}
+    for one in sorted(usable, key=lambda one: not is_required(one)):
+        is_list = one.name.endswith("s") and not one.name.endswith(("weights", "bias"))
+        side = "" if one.name in biases else side_of_name(one.name)
+        side = "" if is_list and side.startswith("W") else side  # a matrix for each head
+        if side and (side not in sides or (side == "k" and len(one.name) == len(sides.get("q", "")) == 1)):
+            sides[side] = one.name  # beside q, k and v, `key` is a random key
+    inputs = [sides[side] for side in ("x", "q", "k", "v", "kv") if side in sides]
+    if inputs and ({"W_q", "W_k", "W_v"} <= set(sides) or "W_qkv" in sides):
+        yield from arrays_of_layer(inputs, sides, biases)
+    elif set(CORE) <= set(sides):
+        yield Arrays({sides[side]: side for side in CORE}, CORE)
+    else:
+        first = [one.name for one in usable if is_required(one)]
+        if len(first) != len(CORE) or {"x", "W_q", "qkv", "kv"} & set(sides):
+            taken = ", ".join(one.name for one in parameters) or "nothing"
+            expected = "q, k, v, or x, W_q, W_k, W_v; docs/check.md shows a wrapper of three lines"
+            raise UserError(f"{name} takes {taken}; expected {expected}")
+        yield Arrays(dict(zip(first, CORE, strict=True)), CORE, only_if_right=True)
+
+
+def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Mapping[str, str]) -> Iterator[Arrays]:
+    """Yield the ways to pass x and matrices: `[in out]`, or `[out in]` as `nn.Linear` stores them, W_o too.
+
+    One matrix for q, k and v has them in this order, or head by head.
+    """
+    held: dict[str, tuple[str, ...]] = {sides[role]: (role,) for role in MATRICES if role in sides}
+    if "W_qkv" in sides:
+        held[sides["W_qkv"]] = ("W_q", "W_k", "W_v")
+    if "W" in sides and "W_o" not in sides:
+        held[sides["W"]] = ("W_o",)
+    held |= {bias: tuple(role.replace("W", "b") for role in held[matrix]) for bias, matrix in biases.items()
+             if matrix in held}  # fmt: skip
+    more = ("memory",) if inputs[1:] else ()
+    roles = ("x", *more, *(role for several in held.values() for role in several))
+    rows = {inputs[0]: "x"} | dict.fromkeys(inputs[1:], memory_or_x)
+    plain_way = {name: several[0] if len(several) == 1 else side_by_side(several) for name, several in held.items()}
+    yield Arrays({**rows, **plain_way}, roles)
+    if "W_qkv" in sides:
+        ways = {name: side_by_side(several, by_head=len(several) > 1) for name, several in held.items()}
+        yield Arrays({**rows, **ways}, roles, "q, k and v of each head side by side", only_if_right=True)
+    if "W_o" in roles:
+        ways = {name: side_by_side(several, turned=True) for name, several in held.items()}
+        yield Arrays({**rows, **ways}, roles, "matrices [out in]")
+
+
+def memory_or_x(known: Values, at: At) -> Any:
+    return known.get("memory", known["x"])
+
+
+def side_by_side(
+    roles: Sequence[str], *, by_head: bool = False, turned: bool = False
+) -> Callable[[Values, At], Any]:  # fmt: skip
+    """Return a function that concatenates matrices or biases, head by head or as a whole, and may transpose them."""
+
+    def make(known: Values, at: At) -> Any:
+        several = [known[role] for role in roles]
+        if by_head:
+            size = several[0].shape[-1] // at.heads
+            several = [one[..., head * size : (head + 1) * size] for head in range(at.heads) for one in several]
+        whole = several[0] if len(several) == 1 else join(several, -1)
+        return whole.T if turned else whole
+
+    return make
