@@ -27,7 +27,7 @@ from attn_exp.diagnosis.bind.sizes import Sizes, letter_of, value_of
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import holds_size
 from attn_exp.diagnosis.code.libraries import beside, join, library_of
-from attn_exp.errors import UncalledError, UserError
+from attn_exp.errors import UncalledError
 from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules
 
@@ -118,8 +118,8 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
     """Yield a function of q, k, v, or of x and matrices, for each way in which its names say that it is called.
 
     Raises:
-        UserError: its names do not say which arguments hold the arrays.
-        UncalledError: it requires an argument of unknown meaning.
+        UserError: its parameters are not known.
+        UncalledError: its names do not say which arguments hold the arrays, or it requires one of unknown meaning.
     """
     parameters = parameters_of(function, name)
     roles = roles_taken(parameters)
@@ -170,7 +170,7 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
     """Yield which arguments hold the arrays, the likeliest way first.
 
     Raises:
-        UserError: names do not say so, nor are there three required arguments.
+        UncalledError: names do not say so, nor are there three required arguments.
     """
     usable = [one for one in parameters if not is_starred(one)]
     biases = biases_of([one.name for one in usable])
@@ -191,7 +191,7 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
         if len(first) != len(CORE) or {"x", "W_q", "qkv", "kv"} & set(sides):
             taken = ", ".join(one.name for one in parameters) or "nothing"
             expected = "q, k, v, or x, W_q, W_k, W_v; docs/check.md shows a wrapper of three lines"
-            raise UserError(f"{name} takes {taken}; expected {expected}")
+            raise UncalledError(f"{name} takes {taken}; expected {expected}")
         yield Arrays(dict(zip(first, CORE, strict=True)), CORE, only_if_right=True)
 
 

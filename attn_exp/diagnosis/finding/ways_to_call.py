@@ -156,8 +156,8 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     `known`: what to call, if that is more than what the user named.
 
     Raises:
-        UserError: its names do not say which arguments hold the arrays.
-        UncalledError: it requires an argument of unknown meaning, or could not be called.
+        UserError: its parameters are not known.
+        UncalledError: names do not say which arguments hold the arrays or what a required one means, or all calls fail.
     """
     with unreadable(own.name):
         several = [known] if known is not None else list(read_signature(own.function, own.name, request))
