@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -96,7 +97,18 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdic
             under, alike = other.right_under or words, (verdict.mistakes, *other.alike)
             said = f"attention with {under}: {said}"
             return replace(other, passed=False, mistakes=(), alike=alike, right_under=under, computes=said)
-    return verdict
+    return judge_neighbours(verdict, request, judge)
+
+
+def judge_neighbours(verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]) -> Verdict:
+    """Try RoPE on neighbouring pairs; return that verdict if it names a mistake and the first one could not alone."""
+    words = other_words.NEIGHBOURS
+    of_positions = {name for name in verdict.mistakes if mistake(name).group == "positions"}
+    is_open = verdict.unexplained or of_positions > {"rope_pairing"}
+    if not is_open or not request.positions or words.partition("=")[0] in request.said:
+        return verdict
+    other = judge(with_words(request, words))
+    return verdict if other.unexplained or not other.mistakes else other_words.under(other, request, words)
 
 
 CONVENTIONS = {
