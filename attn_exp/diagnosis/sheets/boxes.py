@@ -225,7 +225,7 @@ def nested(text: str, key: str) -> Any:
     text = re.sub(r'(?<=["\]])(?=\s*\[)|(?<=")(?=\s+")|(?<=\])(?=\s*")', ",", text)
     text = re.sub(r"(?<=[\[,])(?=\s*,)|(?<=,)(?=\s*\])", '""', text)
     try:
-        return parsing.parse_json(text.encode())
+        return machine.parse_json(text.encode())
     except ValueError as error:
         said = f"{key}={brief(text, 60)}: the brackets do not match"
         raise UserError(f"{said}; expected rows, such as [[0.4,0.6],[1,0]]") from error
