@@ -186,7 +186,8 @@ def resolved(path: Path) -> Path:
     """
     try:
         target = os.readlink(path) if path.is_symlink() else read_text(path, MOST_POINTER).strip()
-    except (OSError, ValueError):
+        found = path.parent / target
+        is_pointer = path.is_symlink() or (target and found.is_dir())
+    except (OSError, ValueError):  # such as a text that is too long for a name
         return path
-    found = path.parent / target
-    return found if path.is_symlink() or (target and found.is_dir()) else path
+    return found if is_pointer else path

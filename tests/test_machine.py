@@ -27,3 +27,10 @@ def test_a_folder_of_our_own_is_no_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "parts")
     with pytest.raises(OSError, match="is a link"):
         machine.own_folder(tmp_path / "link")
+
+
+def test_a_file_given_as_a_folder_is_no_pointer_to_one(tmp_path: Path) -> None:
+    """Where links are not allowed `latest` is a text that names a folder; answers are longer than a name may be."""
+    for text in ("q,1,2\n" * 100, "runs", ""):
+        (tmp_path / "answers.csv").write_text(text)
+        assert machine.folder(str(tmp_path / "answers.csv")) == tmp_path / "answers.csv"
