@@ -79,10 +79,10 @@ def write(words: Sequence[str]) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         machine.own_folder(place.parent)
         drafts.write_pieces(place, [text.encode()], new=True)
-    except FileExistsError as error:
-        raise UserError(f"{place}: is there already; choose another name, or edit it") from error
     except OSError as error:
-        raise UserError(f"{place}: cannot be written ({error.strerror})") from error
+        is_taken = place.exists()
+        said = "is there already; choose another name, or edit it" if is_taken else f"cannot be written ({error.strerror})"
+        raise UserError(f"{place}: {said}") from error
     return f"{place}\n\n{command}"
 
 

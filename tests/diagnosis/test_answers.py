@@ -202,7 +202,6 @@ AXES: list[tuple[Callable[..., Any], str, str]] = [
     (returning(lambda out: out[None]), "[1, 2, 6, 9, 8]", "[2, 6, 9, 8]"),
     (returning(lambda out: (out[..., None], "words")), "[2, 6, 9, 8, 1]", "[2, 6, 9, 8]"),
     (two_axes(returning(lambda out: out[None, None])), "[1, 1, 9, 8]", "[9, 8]"),
-    (layer, "[9, 1, 8]", "[9, 8]"),
     (returning(np.squeeze), "[23, 6]", "[1, 1, 23, 6]"),
 ]
 

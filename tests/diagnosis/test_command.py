@@ -155,7 +155,7 @@ def test_what_cannot_be_called_gets_a_factory_to_be_completed(
 ) -> None:
     code, out, err = run(("mine.py:needs",), monkeypatch, capsys)
     assert code == 3 and err.count("\n") == 1
-    assert "not verified: needs needs 'gadget'" in err and "has no attribute 'turned'" in err
+    assert "not verified: needs needs `gadget`" in err and "has no attribute 'turned'" in err
     assert "gadget=..." in out and out.rstrip().endswith("attn-exp check factory.py:make")
     monkeypatch.delitem(sys.modules, "mine")
     monkeypatch.syspath_prepend(str(mine.parent))
@@ -181,7 +181,7 @@ def test_a_file_is_a_table_with_a_line_for_each_attention_in_it(
     assert right == {"right", "Kept", "Kept.attend", "made", "half", "again"}
     assert lines["unscaled"] == "wrong no_scale"
     assert lines["ends"].startswith("not verified it ended without an answer (exit code 4)")
-    assert lines["needs"].startswith("not verified could not be called: needs 'gadget'")
+    assert lines["needs"].startswith("not verified could not be called: needs `gadget`")
 
 
 @pytest.mark.long
