@@ -1,4 +1,4 @@
-"""Why rows differ, in words: what each step of a ladder does, and never a setting that did nothing."""
+"""Explain in words why rows differ: the effect of each step of a ladder, leaving out settings without any."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from attn_exp.experiment.row import Row, Step
 from attn_exp.report.words import listed
 
 MATTERS = 0.1
-"""An order matters where it changes how far a step moves the answer by more than this share of the most."""
+"""Orders are reported if they vary the move of a step by more than this share of the largest."""
 
 NOTHING = 1e-9
-"""A step that moves less than this share of the whole difference in any order does nothing that is told."""
+"""A step is left out if it moves less than this share of the largest move, in every order."""
 
 
 def departure(members: Sequence[Row], first: Row, steps: Sequence[Step] | None) -> str:
-    """Say how far a group of variants that compute one function is from the row compared with, and what makes it so."""
+    """Say how far a group of variants that compute one function is from the baseline row, and why."""
     names, far = listed([row.variant for row in members]), max(row.shift for row in members)
     differ = "differs" if len(members) == 1 else "differ"
     shape = math.isnan(far)
     said = f"{names} {differ} from {first.variant} " + (
         "in the shape of the output" if shape else f"by up to {far:.2g} in the output"
     )
-    return said + why(members, steps or ())
+    return said + format_causes(members, steps or ())
 
 
-def why(members: Sequence[Row], steps: Sequence[Step]) -> str:
-    """Return what makes a group of variants differ, after its distance; nothing where no steps are known."""
+def format_causes(members: Sequence[Row], steps: Sequence[Step]) -> str:
     causes: dict[str, list[str]] = {}
     for row in members:
         mine = [step for step in steps if step.variant == row.variant]
         if mine:
-            causes.setdefault(cause(mine), []).append(row.variant)
+            causes.setdefault(format_cause(mine), []).append(row.variant)
     if len(causes) < 2:
         return next(iter(causes), "")
     return ": " + "; ".join(
@@ -42,8 +41,8 @@ def why(members: Sequence[Row], steps: Sequence[Step]) -> str:
     )
 
 
-def cause(steps: Sequence[Step]) -> str:
-    """Say what the steps to one row do: `: 2 heads move it by up to 0.031, then W_o by up to 0.67`."""
+def format_cause(steps: Sequence[Step]) -> str:
+    """Describe the steps to one row: `: 2 heads move it by up to 0.031, then W_o by up to 0.67`."""
     telling = [step for step in steps if tells(step, steps)]
     if len(telling) == 1 and telling[0].note == TOO_LARGE:
         return f": {telling[0].change}; the run is too large to tell them apart"
@@ -51,11 +50,10 @@ def cause(steps: Sequence[Step]) -> str:
     if len(telling) == 1 and len(settings) < 2:
         alone = telling[0]
         return f", and {alone.change} alone {'do' if is_plural(alone) else 'does'} that"
-    return ": " + ", then ".join(clauses(telling))
+    return ": " + ", then ".join(format_steps(telling))
 
 
-def clauses(steps: Sequence[Step]) -> Iterator[str]:
-    """Yield what each step does; the verb stands in the first that has it."""
+def format_steps(steps: Sequence[Step]) -> Iterator[str]:
     verb = {True: " move it", False: " moves it"}
     for step in steps:
         many, orders = is_plural(step), ranged(step)
@@ -67,26 +65,25 @@ def clauses(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def tells(step: Step, steps: Sequence[Step]) -> bool:
-    """Say whether a step moves the answer beyond rounding, here or in another order."""
+    """Return whether a step moves the output beyond rounding, in this order or another."""
     return step.sameness == DIFFERENT or step.most > NOTHING * max(
         (other.moved for other in steps if not math.isnan(other.moved)), default=0.0
     )
 
 
 def ranged(step: Step) -> str:
-    """Say how far a step moves the answer in other orders, where that matters."""
+    """Format how far a step moves the output over all orders; empty if the order hardly matters."""
     if not step.orders or step.most - step.least <= MATTERS * step.most:
         return ""
     return f"{step.least:.2g} to {step.most:.2g} over all orders"
 
 
 def is_plural(step: Step) -> bool:
-    """Say whether a verb after the change is that of several things."""
     return " + " in step.setting or (step.setting in ("head", "kv_head") and step.after != "1")
 
 
 def nothing_else(members: Sequence[Row], steps: Sequence[Step] | None) -> str:
-    """Say of rows that compute one function that nothing else tells them apart, where that is so."""
+    """Return the end of a sentence about variants that compute one function, if no setting but the form differs."""
     if steps is None:
         return ""
     settings = {

@@ -1,7 +1,7 @@
-"""All that a reader is given of a run, as the bytes of files: the page, Markdown, tables and figures.
+"""The documents of a run, as the bytes of files: the page, Markdown, tables and figures.
 
-The page needs nothing else. Its tables of numbers have cells coloured by their size, and rows and columns tied to their
-tokens. A page has thousands of cells, so they are written here: a macro of Jinja takes more than three times as long.
+The page is self-contained. Its tables of numbers have cells coloured by size, and rows and columns linked to their
+tokens. A page has thousands of cells, so they are formatted here: a Jinja macro takes more than three times as long.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from attn_exp.report.views import MOST_COARSE, Colours, Shown, colours, seen
 from attn_exp.report.walk import axes_of
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
-"""The formats of figures; Markdown shows the first of them that there is."""
+"""Formats of figures; Markdown shows the first of these that was written."""
 
 
 def documents(run: Run) -> dict[str, bytes]:
-    """Return what the configuration of a run wants a reader to see, by names of files such as `figures/weights.svg`.
+    """Return the files that the configuration of a run enables, by name, such as `figures/weights.svg`.
 
-    Markdown shows the figures beside it, and the page holds them.
+    Markdown links to the figures next to it; the page embeds them.
     """
     comparison = run.comparison
     wanted, formats = comparison.config.report, comparison.config.figures.format
@@ -55,26 +55,27 @@ def documents(run: Run) -> dict[str, bytes]:
     material = Material(run, views, (), walks(views))
     if wanted.tables:
         for table in papers.tables(comparison):
-            files |= {f"tables/{table.name}.{ending}": in_bytes(form(table)) for ending, form in papers.FORMS.items()}
+            files |= {
+                f"tables/{table.name}.{ending}": encode_utf8(form(table)) for ending, form in papers.FORMS.items()
+            }
         best = next(form for form in BEST_IN_MARKDOWN if form in formats)
         beside = [Shown(f"figures/{name}.{best}", captions[name]) for name in drawn]
-        files["report.md"] = in_bytes(markdown(material._replace(figures=beside)))
+        files["report.md"] = encode_utf8(markdown(material._replace(figures=beside)))
     if wanted.pages:
         in_page = [name for name in drawn if figures.figures()[name].in_page]
         inside = [Shown(svg_source(drawn[name]["svg"]), captions[name]) for name in in_page]
-        files["report.html"] = in_bytes(page(material._replace(figures=inside)))
+        files["report.html"] = encode_utf8(page(material._replace(figures=inside)))
     return files
 
 
 def splits_up_to(wanted: Report) -> float:
-    """Return how large the weights are that have to be taken apart: any for figures, small ones for the page alone."""
+    """Return the size up to which weights are split into scores and rest: any for figures, small ones for the page."""
     if wanted.figures:
         return math.inf
     return MOST_COARSE if wanted.pages else 0
 
 
-def in_bytes(text: str) -> bytes:
-    """Return a text as UTF-8; half a surrogate pair, which it cannot hold, becomes its number."""
+def encode_utf8(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -83,16 +84,17 @@ SCRIPTS = (
     "hand.js", "guide.js", "depth.js",
 )  # fmt: skip
 CHANGING = ("live.js", "change.js", "rows.js", "hand.js", "guide.js")
-"""Scripts of a page whose numbers can be changed; one of other numbers goes without."""
+"""Scripts for changing the numbers of a page; one whose numbers are fixed does without."""
 
 SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
-"""The classes of `share_class`."""
+"""The CSS classes of `share_class`."""
 
 EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
 
 
 def table_rows(table: walk.Table, step: walk.Step) -> Markup:
-    """Return the rows of a table, tied to their tokens, each cell coloured by its share of the largest number."""
+    """Return the rows of a table in HTML, linked to their tokens, each cell coloured by its share of the largest
+    number."""
     by_key, tokens = walk.by_key(step), "" if walk.is_projection(step) else "k" if step.rows_are_keys else "q"
     closed = np.zeros(table.matrix.shape, bool) if step.closed is None else step.closed[table.head]
     shares, lines = Colours(step.largest or 1.0, step.power).shares(np.abs(table.matrix)), list[str]()
@@ -105,7 +107,7 @@ def table_rows(table: walk.Table, step: walk.Step) -> Markup:
 
 
 def cell(value: float, share: float, step: walk.Step, mark: str, closed: bool) -> str:
-    """Return one cell; numbers alone go into it, and `mark`, which ties it to its key."""
+    """Return one cell; `mark` is the attribute that links it to its key. Only numbers go in, so nothing is escaped."""
     if closed or not math.isfinite(value):
         return f'<td class="m"{mark}>{decimal(value, step.decimals if closed else 0)}</td>'
     kind = share_class(share, "n" if value < 0 else "")
@@ -114,9 +116,9 @@ def cell(value: float, share: float, step: walk.Step, mark: str, closed: bool) -
 
 
 def share_class(share: float, kind: str = "") -> str:
-    """Return the classes of an element of a kind that shows a share, to the nearest hundredth, by its colour.
+    """Return the classes of an element that shows a share by its colour, rounded to a hundredth.
 
-    The policy of a page allows no style in an element itself.
+    The Content-Security-Policy of a page forbids inline styles.
     """
     hundredths = round(100 * min(1.0, max(0.0, share))) if math.isfinite(share) else 0
     if not hundredths:
@@ -125,7 +127,7 @@ def share_class(share: float, kind: str = "") -> str:
 
 
 def unbroken(text: str) -> Markup:
-    """Return a text for a page in which no line ends within a number such as 2e-16."""
+    """Escape a text for a page, and keep numbers such as 2e-16 on one line."""
     return Markup(EXPONENT.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
@@ -142,7 +144,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
 
 
 def page(material: Material) -> str:
-    """Return the report as HTML; the address of each figure is the figure itself."""
     texts = templates_of("html")
     views, both = material.views, contents(material, texts)
     carries = page_data(views)
@@ -169,39 +170,36 @@ def page(material: Material) -> str:
 
 
 NOT_COMPUTED = ("figures", "notes", "output_dir", "report", "title")
-"""Settings that change nothing that is computed."""
+"""Settings that affect no number."""
 
 
 def is_default(command: str) -> bool:
-    """Say whether a command is the default run, wherever and however it is written: it has a first reading."""
+    """Return whether a command is the default run, however its output is written; that page has a guided tour."""
     given = (word.partition("=")[0].split(".")[0] for word in command.split() if "=" in word)
     return command != "" and all(setting in NOT_COMPUTED for setting in given)
 
 
 def svg_source(svg: bytes) -> str:
-    """Return a picture as an address that holds it, in a quarter fewer bytes than base64; it needs no escapes."""
+    """Return an SVG as a percent-encoded `data:` URL, a quarter shorter than in base64."""
     text = svg.decode()
     text = text if "'" in text else text.replace('"', "'")
     return Markup("data:image/svg+xml," + quote(text, safe=" ='/;:,()[]{}<>-.+*!?@~|"))
 
 
 def markdown(material: Material) -> str:
-    """Return the report as Markdown; the address of each figure is its path."""
     texts = templates_of("markdown")
     environment = templates(autoescape=False, more=texts)
     environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
-    environment.filters |= {"code": code, "aligned": aligned, "piped": lambda lines, head: piped(head, lines)}
-    environment.filters |= {"markdown_table": table_of}
+    environment.filters |= {"code": code, "aligned": align_cells, "piped": lambda lines, head: piped(head, lines)}
+    environment.filters |= {"markdown_table": format_table}
     return tidy(environment.get_template("report.md").render(contents(material, texts)))
 
 
-def table_of(table: walk.Table, step: walk.Step) -> str:
-    """Return one table of a walk."""
+def format_table(table: walk.Table, step: walk.Step) -> str:
     lines = [[decimal(value, step.decimals) for value in row] for row in table.matrix.tolist()]
     named = [[md(name), *line] for name, line in zip(table.rows, lines, strict=True)]  # numbers have nothing to escape
     return pipe_cells([md(name) for name in ("", *table.columns)], named)
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as text, a row to a line."""
+def align_cells(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join("".join(f"{cell:>10}" for cell in line) for line in lines)

@@ -1,6 +1,6 @@
-"""Texts of users and numbers as a reader sees them: on one line, and nothing in them is obeyed or hidden.
+"""Escape users' texts and numbers for display: on one line, with nothing obeyed and nothing hidden.
 
-A terminal and a label show a text `plain`; Markdown, HTML and LaTeX have a function each for what they would obey.
+A terminal and a label show a text `plain`; Markdown, HTML and LaTeX have a function each that escapes their syntax.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Sequence
 
 
 def visible(text: str) -> str:
-    """Return a text on one line, with every character that is no letter, mark or space as its number."""
+    """Return a text on one line, with unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def plain(text: str, most: int = 48) -> str:
-    """Return a text that a terminal shows and never obeys: on one line, cut to `most` characters, controls escaped."""
+    """Return a text that is safe in a terminal: on one line, cut to `most` characters, control characters escaped."""
     safe = visible(text[: most + 1])
     return safe if len(safe) <= most else safe[: most - 3] + "..."
 
 
 def label(token: str, most: int = 18) -> str:
-    """Return a token as a label: on one line, controls escaped, the middle left out where it is long."""
+    """Return a token as a label: on one line, escaped, with the middle left out if it is long."""
     safe = visible(token[:200])
     if len(safe) <= most and len(token) <= 200:
         return safe
@@ -33,7 +33,7 @@ def label(token: str, most: int = 18) -> str:
 
 
 MARKS = re.compile(r"([\\`*{}\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^ *[#+=-])")
-"""What Markdown would obey: marks anywhere, `_` beside a word, and what begins a heading, a list or a rule."""
+"""Syntax of Markdown: marks anywhere, `_` at the edge of a word, and what begins a heading, a list or a rule."""
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -50,14 +50,14 @@ LATEX = {
     "→": r"$\to$",
     "×": r"$\times$",
 } | {mark: f"\\{mark}" for mark in "&%$#_{}"}
-"""What LaTeX would obey; `[` and `*` are so only where a line of a table begins."""
+"""Syntax of LaTeX; `[` and `*` matter only at the start of a table's line."""
 
 EVERY_LATEX = re.compile(r"[ -~À-ÿ·±µ°–—‘’“”…−→]+")
-"""Text that pdfLaTeX sets with its usual fonts, as the engines that know all of Unicode do."""
+"""Text that pdfLaTeX can set in its usual fonts, as Unicode engines can."""
 
 
 def md(text: str) -> str:
-    """Return a text that Markdown shows as it is: on one line, marks escaped."""
+    """Escape a text for Markdown, on one line."""
     if type(text) is str and text.isalnum():
         return text
     line = re.sub(r"^( *\d+)([.)])(?= |$)", r"\1\\\2", MARKS.sub(r"\\\1", visible(str(text))))
@@ -65,22 +65,22 @@ def md(text: str) -> str:
 
 
 ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
-"""As `html.escape` has it, whose module every run would wait for: it brings all names that HTML has for letters."""
+"""The characters that `html.escape` replaces; importing `html` would load its table of all named characters."""
 
 
 def html(text: str, most: int = 80) -> str:
-    """Return a text that HTML shows as it is: on one line, cut to `most` characters, marks escaped."""
+    """Escape a text for HTML, on one line, cut to `most` characters."""
     return plain(text, most).translate(ESCAPED)
 
 
 LONGEST = 2000
-"""Characters of a text that a paper shows: more than any caption has."""
+"""Maximum number of characters in LaTeX; no caption has as many."""
 
 
 def latex(text: str) -> str:
-    """Return a text that LaTeX sets as it is, on one line.
+    """Escape a text for LaTeX, on one line.
 
-    Characters that pdfLaTeX's fonts lack stand there by their numbers; LuaLaTeX and XeLaTeX set them.
+    Characters that pdfLaTeX's fonts lack become their code points there; LuaLaTeX and XeLaTeX set them.
     """
     parts = list[str]()
     for piece in filter(None, re.split(f"({EVERY_LATEX.pattern})", plain(text, most=LONGEST))):
@@ -94,7 +94,7 @@ def latex(text: str) -> str:
 
 NUMBER = r"-?[0-9.]+(e[+-]?[0-9]+)?"
 BLOCKS = "[█▒·]+"
-"""A row of the picture of a mask."""
+"""A row of a mask drawn in blocks."""
 
 IN_A_TABLE = rf"[+−]?{NUMBER}%?( ± [0-9.e+-]+| \([0-9.e+-]+\))?|-|-?inf|"
 
@@ -103,7 +103,7 @@ SIGN = re.compile(r"(?<!\w)-(?=[0-9.i])")
 
 
 def brief(value: object) -> str:
-    """Write a value in few characters: yes and no, floats in four significant digits."""
+    """Format a value briefly: yes or no, floats in four significant digits."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):
@@ -118,29 +118,27 @@ def brief(value: object) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Say whether a cell of a table for papers is a number."""
     return re.fullmatch(NUMBER, text) is not None
 
 
 def kinds(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Say of each column of a table whether it holds numbers, blocks of a mask, or words: where they stand."""
-    return [kind(column) for column in zip(*lines, strict=True)]
+    """Return the kind of each column of a table, `number`, `blocks` or `word`, as the style sheet names it."""
+    return [column_kind(column) for column in zip(*lines, strict=True)]
 
 
-def kind(column: Sequence[str]) -> str:
-    """Say what a column holds, in the word that the style sheet knows."""
+def column_kind(column: Sequence[str]) -> str:
     if all(re.fullmatch(IN_A_TABLE, cell) for cell in column):
         return "number"
     return "blocks" if all(re.fullmatch(BLOCKS, cell) for cell in column) else "word"
 
 
 def minus(cell: str) -> str:
-    """Write a number in a page's table with a minus sign as wide as a plus; files and terminals keep the hyphen."""
+    """Give a number in a page's table a minus sign as wide as a plus; files and terminals keep the hyphen."""
     return SIGN.sub("−", cell) if re.fullmatch(IN_A_TABLE, cell) else cell
 
 
 def decimal(value: float, places: int) -> str:
-    """Write a number with so many decimals, and a minus sign as wide as a plus."""
+    """Format a number with `places` decimals, and a minus sign as wide as a plus."""
     if not math.isfinite(value):
         return "−∞" if value < 0 else str(value)
     return f"{value:.{places}f}".replace("-", "−")

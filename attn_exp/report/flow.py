@@ -1,7 +1,7 @@
-"""The way of one variant as a picture: boxes for its stages, arrows between them, and where each of them stands.
+"""The computation of one variant as a diagram: boxes for its stages, arrows between them, and their positions.
 
-It is plain data, made from the shapes of the run itself; the page and the figure `flow` draw it. Lengths are pixels
-from the upper left corner. The last part says how columns become heads: `1–2 → head 1`.
+The diagram is plain data, made from the shapes of the run; the page and the figure `flow` draw it. Lengths are pixels
+from the upper left corner. The last part of this file labels how columns become heads: `1–2 → head 1`.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from attn_exp.report.sentences import spoken
 from attn_exp.report.walk import Step
 
 LETTERS, LINE, TALL = 11, 14, 40
-"""How large letters are, and how high a line and a box of two lines."""
+"""Font size, line height, and height of a box of two lines."""
 
 WIDTH, GAP, NARROW, BROAD = 352, 24, 112, 152
 LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
-"""The middles of the three columns, and of the stages from the scores on."""
+"""The centres of the three columns, and of the stages from the scores on."""
 
 INSIDE, BESIDE, BELOW, FRAME = 100, 98, 150, 252
-"""How wide a text may be in a narrow box, beside the arrow to one, and beside an arrow between stages, and how wide the
-frame is around what is done in each head."""
+"""Maximum width of a text in a narrow box, beside the arrow to one, and beside an arrow between stages; and the width
+of the frame around the work of each head."""
 
 CHAIN = ("scores", "logits", "capped", "masked", "weights", "lse")
 COLUMNS = {"q": LEFT, "k": MIDDLE, "v": RIGHT}
 
 TOGETHER = "together"
-"""The name of the box in which the heads stand side by side again."""
+"""The name of the box of the concatenated heads."""
 
 HUES = {"x": "x", "memory": "x", "q": "q", "k": "k", "v": "v", "weights": "a", "context": "c", "output": "y"}
-"""Which of the colours a stage has; projections have w, all between queries and weights s."""
+"""The colour key of each stage; projections have w, and everything between queries and weights has s."""
 
 COLOURS = {
     "x": "#66717d", "w": "#66717d", "q": "#0072b2", "k": "#d55e00", "v": "#009e73",
     "s": "#b0579a", "a": "#d99a00", "c": "#2f9fd8", "y": "#7a5af0",
 }  # fmt: skip
-"""Those of files; the page has them in its style sheet, where dark ones are mixed with its paper."""
+"""The colours in files; a page has them in its style sheet, blended with its background."""
 
 RULE, WASH = "#b6bec7", "#f4f6f8"
-"""The colours of the frame around what is done in each head, and of what lies in it."""
+"""The border and the fill of the frame around the work of each head."""
 
 
 class Box(NamedTuple):
-    """A stage: its symbol and a word beside it, its size, and where its middle and its top are.
+    """A stage: its symbol and a word next to it, its shape, and the position of its centre and top.
 
-    `heads` is how many matrices of this size there are, and `parts` into how many heads its columns part; `lines` stand
-    below its word instead of the size. `href` leads to its table.
+    `heads` is the number of matrices of this shape, `parts` the number of heads in its columns; `lines` replace the
+    shape below the word. `href` is the address of its table.
     """
 
     name: str
@@ -77,46 +77,39 @@ class Box(NamedTuple):
 
     @property
     def hue(self) -> str:
-        """The letter of its colour."""
         return hue(self.stage)
 
     @property
     def size(self) -> str:
-        """How many rows and columns it has."""
         return f"{self.rows} × {self.columns}"
 
     @property
     def left(self) -> int:
-        """Where it begins."""
         return self.middle - self.width // 2
 
     @property
     def right(self) -> int:
-        """Where it ends."""
         return self.left + self.width
 
     @property
     def height(self) -> int:
-        """How high it is."""
         return LINE * (len(self.lines) + 1) + 6 if self.lines else TALL
 
     @property
     def bottom(self) -> int:
-        """Where it ends below."""
         return self.top + self.height
 
     @property
     def svg(self) -> Markup:
-        """What the page shows of it."""
         return Markup("".join(element(shape, alone=False) for shape in box_shapes(self)))
 
 
 Link = tuple[str, str, str]
-"""Which box leads to which, and what happens on the way."""
+"""Source, target and label of an arrow."""
 
 
 class Flow(NamedTuple):
-    """A whole picture: its boxes, and the arrows, labels and frame behind them."""
+    """A whole diagram: its boxes, and the arrows, labels and frame behind them."""
 
     height: int
     boxes: tuple[Box, ...]
@@ -125,7 +118,7 @@ class Flow(NamedTuple):
 
     @property
     def svg(self) -> Markup:
-        """What the page shows behind the boxes: all lines as one, and all their tips."""
+        """What the page draws behind the boxes: all lines as one path, and all arrowheads as another."""
         paths = [shape for shape in self.behind if isinstance(shape, Path)]
         joined = [Path("".join(path.path for path in paths if path.fill == fill), fill) for fill in ("none", QUIET)]
         others = [shape for shape in self.behind if not isinstance(shape, Path)]
@@ -133,25 +126,24 @@ class Flow(NamedTuple):
 
     @property
     def shapes(self) -> list[Shape]:
-        """All that is drawn, those below others first."""
+        """All shapes, background first."""
         return [*self.behind, *(shape for box in self.boxes for shape in box_shapes(box))]
 
 
 def hue(stage: str) -> str:
-    """Return the letter of the colour of a stage, in the picture and at its table."""
+    """Return the colour key of a stage, in the diagram and at its table."""
     return "w" if stage[:2] in ("W_", "b_") else HUES.get(stage, "s")
 
 
-def shortened(text: str, room: float) -> str:
-    """Return a text, shortened to so many pixels."""
+def shorten(text: str, room: float) -> str:
     return fitted(text, room / 72, LETTERS)
 
 
 def flow(problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step], places: Mapping[str, str]) -> Flow:
-    """Return the picture of one variant; `steps` are its stages, `places` the addresses of their tables."""
+    """Return the diagram of one variant; `steps` are its stages, `places` the addresses of their tables."""
     split = splitting(problem, settled, trace)
     boxes, top = list[Box](), 8
-    for row in filter(None, levels(settled, steps, split)):
+    for row in filter(None, box_levels(settled, steps, split)):
         boxes += [box._replace(top=top, href=places.get(box.stage, "")) for box in row]
         top += max(box.height for box in row) + GAP
     known = {box.name: box for box in boxes}
@@ -159,21 +151,20 @@ def flow(problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step]
         shape
         for source, target, label in links(problem, settled, steps, known)
         if source in known and target in known
-        for shape in arrow(known[source], known[target], label)
+        for shape in arrow_shapes(known[source], known[target], label)
     ]
-    return Flow(top - GAP + 8, tuple(boxes), (*frame(boxes, split), *arrows))
+    return Flow(top - GAP + 8, tuple(boxes), (*frame_shapes(boxes, split), *arrows))
 
 
-def levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterator[list[Box]]:
-    """Yield the boxes that stand on one level, from the input down to the output."""
+def box_levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterator[list[Box]]:
     by = {step.stage: step for step in steps}
     places = {"x": LEFT, "memory": (MIDDLE + RIGHT) // 2} if "memory" in by else {"x": MIDDLE}
-    yield [source(by[name], middle, settled) for name, middle in places.items() if name in by]
-    yield [projection(by, name, middle) for name, middle in COLUMNS.items() if f"W_{name}" in by]
+    yield [input_box(by[name], middle, settled) for name, middle in places.items() if name in by]
+    yield [projection_box(by, name, middle) for name, middle in COLUMNS.items() if f"W_{name}" in by]
     sides = {name: middle for name, middle in COLUMNS.items() if name in by}
     if split.heads > 1:
         yield [
-            box(by[name], NARROW, middle)._replace(
+            stage_box(by[name], NARROW, middle)._replace(
                 name=f"flat {name}",
                 symbol=name.upper(),
                 columns=split.flat[name],
@@ -182,74 +173,72 @@ def levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterato
             )
             for name, middle in sides.items()
         ]
-    yield [side(box(by[name], NARROW, middle), split, turned(settled, name)) for name, middle in sides.items()]
-    yield from ([box(by[name], BROAD, ALONG)] for name in (*CHAIN, "context") if name in by)
+    yield [
+        side_box(stage_box(by[name], NARROW, middle), split, turned(settled, name)) for name, middle in sides.items()
+    ]
+    yield from ([stage_box(by[name], BROAD, ALONG)] for name in (*CHAIN, "context") if name in by)
     if "context" in by and split.heads > 1:
-        yield [side_by_side(box(by["context"], BROAD, ALONG))]
+        yield [concatenated_box(stage_box(by["context"], BROAD, ALONG))]
     if "output" in by:
-        yield [box(by["output"], BROAD, ALONG), *([projection(by, "o", RIGHT)] if "W_o" in by else [])]
+        yield [stage_box(by["output"], BROAD, ALONG), *([projection_box(by, "o", RIGHT)] if "W_o" in by else [])]
 
 
-def box(step: Step, width: int, middle: int) -> Box:
-    """Return the box of a stage."""
+def stage_box(step: Step, width: int, middle: int) -> Box:
     *heads, rows, columns = (1, *step.shape) if step.stage != "lse" else (*step.shape, 1)
     symbol, many = step.explained.symbol, heads[-1] if heads else 1
     return Box(step.stage, step.stage, symbol, spoken(step.stage), rows, columns, middle, width, heads=many)
 
 
-def source(step: Step, middle: int, settled: Settled) -> Box:
-    """Return the box of x or the memory, which also says which positions are added to it."""
-    plain = box(step, NARROW, middle)
+def input_box(step: Step, middle: int, settled: Settled) -> Box:
+    plain = stage_box(step, NARROW, middle)
     marks = [registry.name_of(position) for position in settled.positions if position.changes_x]
     if not marks:
         return plain
-    note = shortened(f"+ {', '.join(marks)}", INSIDE)
+    note = shorten(f"+ {', '.join(marks)}", INSIDE)
     return plain._replace(lines=(plain.size, note))
 
 
-def projection(by: Mapping[str, Step], name: str, middle: int) -> Box:
-    """Return the box of a matrix that projects, which also says whether a bias is added."""
-    plain, bias = box(by[f"W_{name}"], NARROW, middle), by.get(f"b_{name}")
+def projection_box(by: Mapping[str, Step], name: str, middle: int) -> Box:
+    plain, bias = stage_box(by[f"W_{name}"], NARROW, middle), by.get(f"b_{name}")
     return plain._replace(word=f"+ {bias.explained.symbol}") if bias else plain
 
 
-def side(plain: Box, split: Splitting, note: str) -> Box:
-    """Return the box of queries, keys or values: with several heads it says how they came about."""
+def side_box(plain: Box, split: Splitting, note: str) -> Box:
+    """Return the box of queries, keys or values; if there are several heads, it lists the columns of each."""
     if plain.heads == 1 or not split.known:
         return plain
     name = plain.stage
     pooled = 1 if name == "q" else split.pooled
     width, turn = pooled * split.flat[name] // split.parts[name], split.tiled and name != "q"
-    parts = {head: columns(head % split.shared if turn else head, width) for head in range(plain.heads)}
+    parts = {head: format_columns(head % split.shared if turn else head, width) for head in range(plain.heads)}
     made = "mean →" if pooled > 1 else "→" if plain.heads > 8 else "→ head"
     lines = [f"{part} {made} {head + 1}" for head, part in parts.items()]
-    below, heading = [*few(lines), *filter(None, [note])], shortened(f"{plain.heads} of {plain.size}", INSIDE - 12)
-    return plain._replace(word=heading, lines=tuple(shortened(line, INSIDE) for line in below))
+    below = [*abbreviate_lines(lines), *filter(None, [note])]
+    heading = shorten(f"{plain.heads} of {plain.size}", INSIDE - 12)
+    return plain._replace(word=heading, lines=tuple(shorten(line, INSIDE) for line in below))
 
 
-def side_by_side(context: Box) -> Box:
-    """Return the box of the contexts of all heads, side by side."""
+def concatenated_box(context: Box) -> Box:
     many, width = context.heads, context.columns
-    lines = [f"head {head + 1} → {columns(head, width)}" for head in range(many)]
+    lines = [f"head {head + 1} → {format_columns(head, width)}" for head in range(many)]
     return context._replace(
         name=TOGETHER, symbol="C", word="side by side", columns=many * width,
-        heads=1, parts=many, lines=tuple(few(lines)),
+        heads=1, parts=many, lines=tuple(abbreviate_lines(lines)),
     )  # fmt: skip
 
 
-def few(lines: Sequence[str]) -> list[str]:
-    """Return the lines of heads; of more than four the first two and the last."""
+def abbreviate_lines(lines: Sequence[str]) -> list[str]:
     return list(lines) if len(lines) <= 4 else [*lines[:2], "…", lines[-1]]
 
 
-def columns(part: int, width: int) -> str:
-    """Return the numbers of the columns of a part, from 1: `3–4`."""
+def format_columns(part: int, width: int) -> str:
+    """Format the range of a part's columns, counted from 1: `3–4`."""
     first = part * width + 1
     return str(first) if width == 1 else f"{first}–{first + width - 1}"
 
 
 def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapping[str, Box]) -> Iterator[Link]:
-    """Yield what leads to what; ends that are missing are left out by who draws them."""
+    """Yield the arrows between boxes; the caller drops those whose ends are missing."""
     for name in COLUMNS:
         below = f"flat {name}" if f"flat {name}" in known else name
         source = "memory" if "memory" in known and name != "q" else "x"
@@ -259,7 +248,7 @@ def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapp
         yield f"flat {name}", name, "columns"
     last = [name for name in ("q", "k") if name in known]
     for step in (step for step in steps if step.stage in CHAIN):
-        label = settled.mistake if step.wrong and settled.mistakes else done(step, settled)
+        label = settled.mistake if step.wrong and settled.mistakes else operation_label(step, settled)
         yield from ((name, step.stage, label if name == last[-1] else "") for name in last)
         last = [step.stage]
     yield from ((name, "context", "") for name in [*last, "v"])
@@ -268,8 +257,7 @@ def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapp
     yield "W_o", "output", "×"
 
 
-def done(step: Step, settled: Settled) -> str:
-    """Return what is done to reach a stage, in a few letters."""
+def operation_label(step: Step, settled: Settled) -> str:
     rules = settled.rules
     said = {
         "scores": "Q Kᵀ" if rules.pairing is None else registry.name_of(rules.pairing),
@@ -281,46 +269,43 @@ def done(step: Step, settled: Settled) -> str:
 
 
 def turned(settled: Settled, name: str) -> str:
-    """Return what positions do to a side; those that change x are said there."""
+    """Name the position encodings that rotate a side; those added to x are named there."""
     turns = [registry.name_of(position) for position in settled.positions if not position.changes_x]
     return "" if name == "v" else ", ".join(turns)
 
 
-def arrow(source: Box, target: Box, label: str) -> Iterator[Shape]:
-    """Yield the arrow between two boxes and its label: down, or round a corner into what stands below or beside."""
+def arrow_shapes(source: Box, target: Box, label: str) -> Iterator[Shape]:
+    """Yield the arrow between two boxes and its label: downwards, or round a corner."""
     start, edge = source.bottom, target.right + (4 if target.heads > 1 else 0)
     if source.top == target.top or (target.stage == "context" and source.left > target.right):
         level = target.top + TALL // 2
         corner = (
             [(source.left, level)] if source.top == target.top else [(source.middle, start), (source.middle, level)]
         )
-        yield from pointed(line(*corner, (edge + 6, level)), f"M{edge + 6} {level - 3}l0 6l-6 -3z")
+        yield from line_with_tip(line_path(*corner, (edge + 6, level)), f"M{edge + 6} {level - 3}l0 6l-6 -3z")
         x, y, said = edge + 12, level - 6, label
     else:
         end, aside = target.top, (source.middle > target.middle) - (source.middle < target.middle)
         bend, into = (start + end) // 2, target.middle + 12 * aside
         path = f"M{source.middle} {start}C{source.middle} {bend} {into} {bend} {into} {end - 6}"
-        straight = path if aside else line((source.middle, start), (source.middle, end - 6))
-        yield from pointed(straight, f"M{into - 3} {end - 6}l6 0l-3 6z")
+        straight = path if aside else line_path((source.middle, start), (source.middle, end - 6))
+        yield from line_with_tip(straight, f"M{into - 3} {end - 6}l6 0l-3 6z")
         x, y = max(source.middle, into) + 9, end - 8
-        said = shortened(label, BESIDE if target.width == NARROW else BELOW)
+        said = shorten(label, BESIDE if target.width == NARROW else BELOW)
     if label:
         yield Text(x, y, said, LETTERS, colour=QUIET)
 
 
-def line(*points: tuple[float, float]) -> str:
-    """Return the path through points."""
+def line_path(*points: tuple[float, float]) -> str:
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
 
 
-def pointed(path: str, tip: str) -> Iterator[Path]:
-    """Yield a line and its tip."""
+def line_with_tip(path: str, tip: str) -> Iterator[Path]:
     yield Path(path, stroke=QUIET, line=1.3)
     yield Path(tip, QUIET)
 
 
-def frame(boxes: Sequence[Box], split: Splitting) -> Iterator[Shape]:
-    """Yield the frame around the work of each head where there are several."""
+def frame_shapes(boxes: Sequence[Box], split: Splitting) -> Iterator[Shape]:
     inside = [box for box in boxes if box.stage in (*CHAIN, "context") and box.name != TOGETHER]
     if split.heads > 1 and inside:
         top, bottom = inside[0].top - GAP + 3, inside[-1].bottom + 8
@@ -329,16 +314,15 @@ def frame(boxes: Sequence[Box], split: Splitting) -> Iterator[Shape]:
 
 
 def box_shapes(box: Box) -> Iterator[Shape]:
-    """Yield the shapes of one stage."""
     colour, x, y = COLOURS[box.hue], box.left, box.top
-    card = Rect(x, y, box.width, box.height, mixed(colour, 0.16), colour, 1.5, radius=5)
+    card = Rect(x, y, box.width, box.height, blend_with_white(colour, 0.16), colour, 1.5, radius=5)
     if box.heads > 1 and not box.lines:
         yield card._replace(x=x + 4, y=y + 4)
     yield card
     lines = box.lines or (box.size,)
     left = 7 if box.lines or len(box.size) > 9 else 40
     if left == 40:
-        yield from icon(box)
+        yield from icon_paths(box)
     heading = Text(x + left, y + LINE + 1, box.word, LETTERS, colour=INK, symbol=box.symbol)
     yield heading
     yield from (
@@ -346,8 +330,8 @@ def box_shapes(box: Box) -> Iterator[Shape]:
     )
 
 
-def icon(box: Box) -> Iterator[Path]:
-    """Yield the cells of a small picture of a matrix, every second part of its columns darker."""
+def icon_paths(box: Box) -> Iterator[Path]:
+    """Yield a small picture of a matrix's cells, with the columns of every second part darker."""
     unit = min(28 / box.rows, 28 / box.columns, 7)
     unit = int(unit) if unit >= 1 else unit
     across, down = max(int(unit * box.columns), 3), max(int(unit * box.rows), 3)
@@ -356,24 +340,24 @@ def icon(box: Box) -> Iterator[Path]:
     if unit > 2:
         cells += "".join(f"M{x} {y + row * unit}l{across} 0" for row in range(1, box.rows))
         cells += "".join(f"M{x + column * unit} {y}l0 {down}" for column in range(1, box.columns))
-    yield Path(cells, mixed(colour, 0.55), PAPER, 1)
+    yield Path(cells, blend_with_white(colour, 0.55), PAPER, 1)
     if 1 < box.parts <= 16 and across >= box.parts:
         part = across // box.parts
         odd = (f"M{x + place * part} {y}l{part} 0l0 {down}l{-part} 0z" for place in range(1, box.parts, 2))
         yield Path("".join(odd), colour, opacity=0.6)
 
 
-def mixed(colour: str, share: float) -> str:
-    """Return a colour that is this share of another, and else white."""
+def blend_with_white(colour: str, share: float) -> str:
     parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "#" + "".join(f"{round(255 + share * (part - 255)):02x}" for part in parts)
 
 
 class Splitting(NamedTuple):
-    """How many `heads` there are, how many columns `flat` each side has before, into how many `parts` these part.
+    """How sides split into heads: the number of `heads`, the `flat` columns of each side, and their `parts`.
 
-    Of the parts of k and v, `shared` heads are made: the means of `pooled` parts each, or the first parts. `tiled`
-    heads take turns; `said` stands beside what is done in each. What is not `known` is not written out.
+    Keys and values have `shared` heads, made of the parts: means of `pooled` parts each, or the first parts. If
+    `tiled`, query heads use them in turn. `said` is written beside the frame. A splitting that is not `known` is not
+    written out.
     """
 
     heads: int
@@ -387,7 +371,7 @@ class Splitting(NamedTuple):
 
 
 def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
-    """Return how a variant splits its sides into heads; what a mistake or own code does instead is not known."""
+    """Return how a variant splits its sides into heads; unknown for a mistake or the user's own code."""
     sides = {"q": problem.q, "k": problem.k, "v": problem.v}
     traced = next((side for side in (trace.q, trace.weights, trace.context) if side is not None), None)
     heads, share = 1 if traced is None else len(traced), settled.heads
@@ -401,29 +385,29 @@ def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
 
 
 def parted(step: Step, split: Splitting) -> Step:
-    """Return a projection with the heads written below its columns; any other step as it is."""
+    """Label the columns of a projection with their heads; return any other step unchanged."""
     name = step.stage[2:]
     if not walk.is_projection(step) or split.heads == 1 or not split.known or name not in split.parts:
         return step
     shown, width = min(walk.SIDE, split.flat[name]), split.flat[name] // split.parts[name]
-    owners = [(owner(split, name, part), min(width, shown - part * width)) for part in range(split.parts[name])]
+    owners = [(name_heads(split, name, part), min(width, shown - part * width)) for part in range(split.parts[name])]
     parts = tuple((whom, count) for whom, count in owners if count > 0)
     return step._replace(tables=tuple(table._replace(parts=parts) for table in step.tables))
 
 
 def by_head(step: Step, split: Splitting, array: Array, most: int) -> Step:
-    """Return a projection of more than `most` columns with a corner for each head: the first columns that it reads."""
+    """Give a projection of more than `most` columns a corner for each head: the first columns that it reads."""
     name, columns = step.stage[2:], array.shape[-1]
     if not step.tables[0].parts or columns <= most or split.pooled > 1:
         return step
     width = columns // split.parts[name]
     starts = range(0, columns, width)
     corners = np.stack([np.atleast_2d(array)[: walk.SIDE, at : at + min(width, walk.SIDE)] for at in starts])
-    return step._replace(corners=corners, owners=tuple((owner(split, name, at // width), at) for at in starts))
+    return step._replace(corners=corners, owners=tuple((name_heads(split, name, at // width), at) for at in starts))
 
 
 def rows_by_head(step: Step, heads: int, array: Array, most: int) -> Step:
-    """Return W_o of more than `most` rows with a corner for each head: the first rows that its context meets."""
+    """Give a W_o of more than `most` rows a corner for each head: the first rows that its context meets."""
     if heads == 1 or len(array) <= most or len(array) % heads:
         return step
     width = len(array) // heads
@@ -431,8 +415,8 @@ def rows_by_head(step: Step, heads: int, array: Array, most: int) -> Step:
     return step._replace(corners=corners, head_rows=width)
 
 
-def owner(split: Splitting, name: str, part: int) -> str:
-    """Say which heads read a part of the columns of a side: `heads 1–2`."""
+def name_heads(split: Splitting, name: str, part: int) -> str:
+    """Name the heads that read a part of a side's columns: `heads 1–2`."""
     group, many = (part, 1) if name == "q" else (part // split.pooled, split.heads // split.shared)
     if name != "q" and group >= split.shared:
         return "unused"
@@ -440,4 +424,4 @@ def owner(split: Splitting, name: str, part: int) -> str:
         return f"head {group + 1}"
     if split.tiled:
         return f"heads {', '.join(str(head + 1) for head in range(group, split.heads, split.shared))}"
-    return f"heads {columns(group, many)}"
+    return f"heads {format_columns(group, many)}"

@@ -1,7 +1,7 @@
 """The page that lists all runs and sweeps of a folder, each with the settings in which it differs.
 
-Each run writes it, and one without a report loads no Jinja. So this page alone is put together by Python's own
-templates, and what it says of a run is escaped here.
+Each run writes it, and a run without a report loads no Jinja. So this page alone uses Python's own templates and
+escapes its texts here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ MOST_COLUMNS = 6
 
 
 class Listed(NamedTuple):
-    """One run or sweep: its name and kind, how it ended if not well, what a reader opens, and its settings as words.
+    """One run or sweep: its name and kind, a status if it did not end well, its page, and its settings as words.
 
-    `page` is a path from the list, and `problem` says why a folder cannot be read.
+    `page` is a path relative to the list, and `problem` says why a folder cannot be read.
     """
 
     name: str
@@ -36,8 +36,8 @@ class Listed(NamedTuple):
 
 
 def index_page(listed: Sequence[Listed]) -> str:
-    """Return the page: a table that needs nothing else, which its script makes sortable and filterable."""
-    settings = [dict(keyed(entry.words)) for entry in listed]
+    """Return a self-contained page with one table, which its script makes sortable and filterable."""
+    settings = [dict(parse_settings(entry.words)) for entry in listed]
     readable = [values for entry, values in zip(listed, settings, strict=True) if not entry.problem]
     first = readable[0] if len(listed) > 1 and readable else {}
     common = {key: value for key, value in first.items() if all(values.get(key) == value for values in readable)}
@@ -45,10 +45,10 @@ def index_page(listed: Sequence[Listed]) -> str:
     titled = any(entry.title for entry in listed)
     heads = ["run", *["title"] * titled, *columns, "other settings" if columns else "settings", "started"]
     rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
-    rows = [line_of(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
+    rows = [table_row(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
     remark = "" if listed else "Nothing here yet: python -m attn_exp computes a first run."
     if common:
-        remark = f"All with {' '.join(map(word, common.items()))}."
+        remark = f"All with {' '.join(map(format_setting, common.items()))}."
     style, script = styles(template_text("report.css"), template_text("index.css")), scripts("index.js")
     return Template(template_text("index.html")).substitute(
         policy=policy(style, script),
@@ -58,51 +58,49 @@ def index_page(listed: Sequence[Listed]) -> str:
         filter="Show those that have all of these words",
         count=f'<output id="shown">{len(listed):,}</output> of {len(listed):,}.',
         common=html(remark, 1000),
-        heads="".join(map(head_of, heads)),
+        heads="".join(map(head_cell, heads)),
         rows="\n".join(rows),
     )
 
 
-def keyed(settings: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the key and value of each setting; a word without a value is its own key."""
+def parse_settings(settings: Sequence[str]) -> Iterator[tuple[str, str]]:
     for setting in settings:
         key, _, value = setting.partition("=")
         yield key, value
 
 
-def word(setting: tuple[str, str]) -> str:
-    """Return a setting as it is typed."""
+def format_setting(setting: tuple[str, str]) -> str:
     return "=".join(setting) if setting[1] else setting[0]
 
 
 def differing(settings: Sequence[Mapping[str, str]], common: Mapping[str, str]) -> list[str]:
-    """Return the settings that most runs choose and not all alike, at most `MOST_COLUMNS`, most chosen first."""
+    """Return at most `MOST_COLUMNS` settings that not all runs share, most frequent first."""
     counts = Counter(key for values in settings for key, value in values.items() if value and key not in common)
     return sorted(counts, key=lambda key: (-counts[key], key))[:MOST_COLUMNS]
 
 
-def head_of(name: str) -> str:
-    """Return one head of the table, which begins in the order of `started`."""
+def head_cell(name: str) -> str:
     order = ' aria-sort="descending"' if name == "started" else ""
-    return f'<th scope="col"{order}>{breakable(html(name))}</th>'
+    return f'<th scope="col"{order}>{allow_breaks(html(name))}</th>'
 
 
-def line_of(entry: Listed, values: Mapping[str, str], columns: Sequence[str], titled: bool) -> str:
-    """Return one row of the table; every text in it is escaped."""
+def table_row(entry: Listed, values: Mapping[str, str], columns: Sequence[str], titled: bool) -> str:
     address = quote(entry.page, errors="backslashreplace")
     link = f'<a href="{address}">{html(entry.name)}</a>'
     ended = f" ({html(entry.ended)})" if entry.ended else ""
-    others = entry.problem or " ".join(word(setting) for setting in values.items() if setting[0] not in columns)
+    others = entry.problem or " ".join(
+        format_setting(setting) for setting in values.items() if setting[0] not in columns
+    )
     cells = [
         f'<th scope="row">{link} <small>{entry.kind}{ended}</small></th>',
         *[f'<td class="wide">{html(entry.title, 200)}</td>'] * titled,
-        *(f"<td>{breakable(html(values.get(column, '')))}</td>" for column in columns),
-        f'<td class="wide">{breakable(html(others, 200))}</td>' if others else "<td></td>",
+        *(f"<td>{allow_breaks(html(values.get(column, '')))}</td>" for column in columns),
+        f'<td class="wide">{allow_breaks(html(others, 200))}</td>' if others else "<td></td>",
         f"<td>{html(entry.when[:19].replace('T', ' '))}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def breakable(text: str) -> str:
-    """Let a line end after marks within words, and before the dots between words, of escaped text."""
+def allow_breaks(text: str) -> str:
+    """Allow line breaks after marks inside words, and before the dots between words, of escaped text."""
     return re.sub(r"[,=_(]|(?<=[a-z])(?=\.[a-z])", r"\g<0><wbr>", text)

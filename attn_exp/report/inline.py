@@ -1,7 +1,6 @@
-"""The style sheets and scripts of pages, which stand in the pages themselves, and the policy that allows them alone.
+"""Style sheets and scripts, which pages contain inline, and the policy that allows nothing else.
 
-They are apart from the templates, as the index is made of them, which each run writes: one without a report waits for
-no Jinja.
+They are kept apart from the templates because each run writes the index from them, and must not wait for Jinja.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def template_text(name: str) -> str:
-    """Return a template, a style sheet or a script by the name of its file."""
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def inline(*texts: str) -> str:
-    """Return texts as they stand in their element, without what indents their lines."""
+    """Join texts for use in their element, without the indentation of lines."""
     return "\n".join(("", *(line.lstrip() for text in texts for line in text.splitlines()), ""))
 
 
@@ -29,28 +27,27 @@ IN_STYLES = re.compile(r"/\*.*?\*/|\s*([{};,>])\s*|(?<=:)[ ]+", re.DOTALL)
 
 
 def styles(*texts: str) -> str:
-    """Return style sheets as they stand in their element, without remarks, and without spaces that nothing needs."""
+    """Join style sheets, without comments and needless spaces."""
     return IN_STYLES.sub(lambda found: found[1] or "", "\n".join(texts))
 
 
 def scripts(*names: str) -> str:
-    """Return scripts as one, without remarks."""
+    """Join scripts, without comments."""
     return inline('"use strict";') + REMARK.sub("", inline(*map(template_text, names)))
 
 
 def policy(style: str, script: str = "") -> str:
-    """Return the Content-Security-Policy of a page with this style sheet and script, each as it stands in its element.
+    """Return the Content-Security-Policy of a page that has this style sheet and script, exactly as inlined.
 
-    Whatever else a page might come to hold, it neither runs nor styles nor loads anything. Pictures are part of the
-    page. Source: W3C, "Content Security Policy Level 3", sections 6.1, 6.7 and 8.4.
+    Anything else on the page neither runs nor styles nor loads. Pictures are part of the page. Source: W3C, "Content
+    Security Policy Level 3", sections 6.1, 6.7 and 8.4.
     """
-    scripts = digest(script) if script else "'none'"
+    scripts = csp_hash(script) if script else "'none'"
     return (
-        f"default-src 'none'; style-src {digest(style)}; script-src {scripts}; img-src data:; "
+        f"default-src 'none'; style-src {csp_hash(style)}; script-src {scripts}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def digest(text: str) -> str:
-    """Return the name by which a policy knows an inline part."""
+def csp_hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""The marked page of a student: each number right, following or wrong, what it is, what mends it, and the points."""
+"""The marked page of a student: the state of each number, the mistakes with their fixes, and the points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attn_exp.report.templating import render_page, templates
 from attn_exp.report.worksheet import STYLES, formula, written
 
 MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: "–"}
-"""What stands beside a number, so that a page without colours says the same."""
+"""Marks beside the numbers, so that a page without colours says the same."""
 
 MEANING = {
     WRONG: "✗ wrong: beside it stands what your numbers before it give",
@@ -25,22 +25,20 @@ MEANING = {
     UNREADABLE: "? cannot be read",
     EMPTY: "– left empty: beside it stands what is right",
 }
-"""What each of them means."""
+"""The legend of the marks."""
 
 HYPHEN = re.compile(r"(?<![\w.-])-(?=[\d.])")
-"""A hyphen before a number."""
 
 LONG = 1e6
 """Numbers from here on are written in six digits."""
 
 
 def page(title: str, parts: Sequence[str]) -> str:
-    """Return a page of marked sheets, each on a page of its own when it is printed."""
+    """Return a page of marked sheets; each starts a new sheet of paper when printed."""
     return render_page("marked.html", {"title": title, "parts": list(map(Markup, parts))}, STYLES)
 
 
 def marked(paper: Paper, student: str, grade: Grade, numbers: Mapping[str, Array], scored: Sequence[Score]) -> str:
-    """Return what goes back to a student, as a part of a page."""
     points = {score.stage: score for score in scored}
     boxes = [
         {
@@ -53,7 +51,7 @@ def marked(paper: Paper, student: str, grade: Grade, numbers: Mapping[str, Array
         for blank in paper.blanks
     ]
     total = (count(sum(score.points for score in scored)), count(sum(score.most for score in scored)))
-    said, marks = verdict(grade), marks_of(grade)
+    said, marks = verdict(grade), legend_of_marks(grade)
     remedies = dict.fromkeys(remark.remedy for remark in grade.remarks if remark.remedy)
     return templates(autoescape=True).get_template("marked_one.html").render(
         student=student, boxes=boxes, points=total[0], most=total[1], remedies=list(remedies),
@@ -62,30 +60,28 @@ def marked(paper: Paper, student: str, grade: Grade, numbers: Mapping[str, Array
 
 
 def verdict(grade: Grade) -> str:
-    """Say what a sheet is in a sentence, without a point at its end where nothing is wrong."""
-    if untouched(grade):
+    """Summarise a sheet in a sentence, without a full stop if nothing is wrong."""
+    if is_untouched(grade):
         return "nothing is filled in"
     return grade.said or (words.ALL_RIGHT if grade.points == grade.most else "no number is wrong; some are missing")
 
 
-def untouched(grade: Grade) -> bool:
-    """Say whether nothing is filled in."""
+def is_untouched(grade: Grade) -> bool:
     return all(bool((states == EMPTY).all()) for states in grade.cells.values())
 
 
-def marks_of(grade: Grade) -> list[str]:
-    """Return what each mark means that stands in the boxes."""
-    known = {state: said for state, said in MEANING.items() if state != EMPTY or not untouched(grade)}
+def legend_of_marks(grade: Grade) -> list[str]:
+    known = {state: said for state, said in MEANING.items() if state != EMPTY or not is_untouched(grade)}
     return [told for state, told in known.items() if any((states == state).any() for states in grade.cells.values())]
 
 
 def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> Iterator[dict[str, Any]]:
-    """Yield a table for each head of a box, its cells with what they are."""
+    """Yield the table of each head of a box, as cells with their states."""
     rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
     shape = blank.right.shape
     values = np.full(shape, np.nan) if numbers is None else numbers.reshape(shape)
     expected = grade.expected.get(blank.stage, paper.exact[blank.stage]).reshape(shape)
-    blank_states = np.full(shape, "") if untouched(grade) else grade.cells[blank.stage]
+    blank_states = np.full(shape, "") if is_untouched(grade) else grade.cells[blank.stage]
     for head in range(shape[0]):
         parts = (values[head], expected[head], blank_states[head])
         mine, right, states = (part.T if paper.turned else part for part in parts)
@@ -98,7 +94,6 @@ def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> I
 
 
 def cell(paper: Paper, number: float, right: float, state: str) -> dict[str, str]:
-    """Return a cell: the number, what it is, its mark, and what should stand there if it is wrong."""
     shown = "" if np.isnan(number) else written(number, paper.digits)
     if shown and np.isfinite(number) and (abs(number) >= LONG or abs(number - round(number, paper.digits)) > 1e-9):
         shown = f"{number:.6g}"
@@ -107,5 +102,5 @@ def cell(paper: Paper, number: float, right: float, state: str) -> dict[str, str
 
 
 def count(points: float) -> str:
-    """Write points: whole ones plainly, others to a tenth."""
+    """Format points: whole ones plainly, others to a tenth."""
     return f"{round(points, 1):g}"

@@ -1,4 +1,4 @@
-"""What a notebook shows of a run: HTML with its own styles inline, since notebooks drop style sheets."""
+"""Notebook output of a run: HTML with inline styles, since notebooks drop style sheets."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from attn_exp.report.templating import templates
 from attn_exp.report.views import Colours, Head, colours, heads_of, seen
 
 MOST_CELLS = 12
-"""A map with more rows or columns than this is a picture instead of a table."""
+"""Weights with more rows or columns than this are shown as a picture instead of a table."""
 
 MOST_MAPS = 24
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure that shows itself in a notebook; `figure` is Matplotlib's own."""
+    """A figure that displays itself in a notebook; `figure` is Matplotlib's own."""
 
     figure: Any
 
@@ -48,7 +48,7 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
 
 
 class Map(NamedTuple):
-    """The weights of one head: rows of numbers with their opacities, or the address of a picture where it is large."""
+    """The weights of one head: rows of numbers with their opacities, or the address of a picture if they are large."""
 
     title: str
     columns: Sequence[str] = ()
@@ -58,14 +58,14 @@ class Map(NamedTuple):
 
 
 def html(what: str, *args: Any) -> str:
-    """Return what a notebook shows, by the name of its macro in `templates/notebook.html`."""
+    """Render a macro of `templates/notebook.html`, by its name."""
     environment = templates(autoescape=True)
     environment.filters["cut"] = lambda text, most=80: plain(str(text), most)
     return str(getattr(environment.get_template("notebook.html").module, what)(*args))
 
 
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
-    """Return the comparison, the sentence, what documents print, and the maps of the weights."""
+    """Return the comparison, its sentence, the published figures, and maps of the weights."""
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
     same = ", ".join(f"{column.words} {minus(value)}" for column, value in shown.shared)
     said = [
@@ -81,7 +81,7 @@ def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
 
 
 def map_of(head: Head, comparison: Comparison, scale: Colours) -> Map:
-    """Return a head's weights, queries down, keys across: a share of the largest is the strength of its colour."""
+    """Return the map of a head, queries down, keys across; opacity is relative to the largest weight."""
     matrix = head.weights
     if max(matrix.shape) > MOST_CELLS:
         return Map(head.title, picture=picture(matrix, scale.shares))

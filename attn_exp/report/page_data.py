@@ -1,4 +1,4 @@
-"""What a page computes with: the run's own numbers, and a plan to compute its walks anew, or the reason why not."""
+"""The data of a page's script: the run's own numbers, and a plan to recompute its walks, or the reason why not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from attn_exp.rules.scores.score import Score
 
 
 def page_data(views: Views) -> dict[str, Any]:
-    """Return the tokens, the weights with what they are computed from, and the answers, ready for JSON."""
+    """Return the tokens, the weights with what they are computed from, and the outputs, ready for JSON."""
     places = {name: place for place, panel in enumerate(views.panels) for name in panel.variants}
     comparison = views.comparison
     queries, keys = labels(comparison.problem)
@@ -50,9 +50,10 @@ def page_data(views: Views) -> dict[str, Any]:
 
 
 def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str, Any]:
-    """Return weights `[h t s]`: the scores that they are the softmax of, where that is so, with what is added to them,
-    else the weights themselves; many of them as float32, and pictures where they are too many for a page.
-    `shut` says which places are masked."""
+    """Return weights `[h t s]` for a page: their scores and added biases if they are a softmax, else the weights.
+
+    Many numbers become float32; too many for a page become pictures. `shut` marks masked places.
+    """
     variant, split = panel.variants[0], panel.split
     settled = settled_as(comparison, variant)
     told: dict[str, Any] = {"title": panel.title, "shape": panel.weights.shape}
@@ -75,7 +76,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str
 
 
 def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> dict[str, Any]:
-    """Return what a variant ends in, if it is carried, its numbers per token, and which panel holds its weights."""
+    """Return the final output of a variant, if it is `carried` and small, and the panel with its weights."""
     ends = answer(comparison.traces[variant])
     alone = len({row.same_as for row in comparison.rows} - {""}) == 1  # nothing is subtracted from it
     small = carried and ends.ndim == 2 and ends.size <= (MOST_STARTS if alone else MOST_NUMBERS)
@@ -89,15 +90,15 @@ def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, 
 
 
 MOST_STARTS, MOST_WEIGHTS = 4096, 10_000
-"""So many numbers to start from, and so many weights of one variant, are computed anew in a page."""
+"""Maximum number of input values, and of weights of one variant, that a page recomputes."""
 
 NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
-"""What turns logits into weights in the script of the page too."""
+"""Normalizers that the page's script implements."""
 
 
 def live_plans(comparison: Comparison, leaders: Sequence[str]) -> dict[str, Any]:
     """Return the arrays that a reader may change, and a plan or a reason for each walk."""
-    rows = [row_of(comparison, row) for row in comparison.rows]
+    rows = [plan_row(comparison, row) for row in comparison.rows]
     plans = list[Any]()
     for row in rows:
         if row["plan"] not in plans:
@@ -106,17 +107,19 @@ def live_plans(comparison: Comparison, leaders: Sequence[str]) -> dict[str, Any]
     told = {"plans": plans, "walks": [places[variant] for variant in leaders]}
     if not any(isinstance(plans[place], dict) for place in told["walks"]):
         return {"arrays": {}, **told}
-    arrays = {name: {"shape": array.shape, "data": packed(array)} for name, array in starts(comparison.problem).items()}
+    arrays = {
+        name: {"shape": array.shape, "data": packed(array)} for name, array in input_arrays(comparison.problem).items()
+    }
     listed = [row | {"plan": places[row["variant"]]} for row in rows]
     against = baseline(comparison.config, comparison.variants).name
     return {"arrays": arrays, "rows": listed, "against": against, **told}
 
 
-def row_of(comparison: Comparison, row: Row) -> dict[str, Any]:
-    """Return the plan of a row or the reason why there is none, and what the comparison tells of its weights.
+def plan_row(comparison: Comparison, row: Row) -> dict[str, Any]:
+    """Return the plan of a row, or the reason why there is none, and what is known of its weights.
 
-    `spread` says whose weights have a largest one: those that are formed whole, or in pieces; `even` whether their rows
-    may share out 1.
+    `spread` says whether the weights are formed whole, in pieces, or not at all; `even` whether their rows may sum to
+    1.
     """
     settled = settled_as(comparison, row.variant)
     if not row.same_as:
@@ -132,8 +135,7 @@ def row_of(comparison: Comparison, row: Row) -> dict[str, Any]:
     }
 
 
-def starts(problem: Problem) -> dict[str, Array]:
-    """Return the arrays that a problem starts from, by their names."""
+def input_arrays(problem: Problem) -> dict[str, Array]:
     first = {"x": problem.x, "memory": problem.memory, **problem.projections}
     later = {"q": problem.q, "k": problem.k, "v": problem.v, "weights": problem.weights}
     named = later if problem.x is None else first
@@ -141,10 +143,10 @@ def starts(problem: Problem) -> dict[str, Array]:
 
 
 def reasons(comparison: Comparison, settled: Settled) -> list[str]:
-    """Return why a page cannot compute a variant, in half a sentence each; nothing where it can."""
+    """Return why a page cannot recompute a variant, as clauses; empty if it can."""
     problem, rules, normalizer = comparison.problem, settled.rules, settled.rules.normalizer.name
-    coarse = sorted({str(array.dtype) for array in starts(problem).values()} - {"float64"})
-    numbers = sum(array.size for array in starts(problem).values())
+    coarse = sorted({str(array.dtype) for array in input_arrays(problem).values()} - {"float64"})
+    numbers = sum(array.size for array in input_arrays(problem).values())
     weights = settled.head * len(problem.tokens) * problem.keys
     every: list[Score | Position] = [*rules.scores, *settled.positions]
     strange = [registry.name_of(rule) for rule in every if not is_known(rule)]
@@ -173,14 +175,14 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
 
 
 def is_known(rule: Score | Position) -> bool:
-    """Say whether a page can compute a rule: its scores are products, or sums as in additive attention."""
+    """Return whether a page can compute a rule: scores are products, or sums as in additive attention."""
     if isinstance(rule, Score):
         return rule.bends_as_known() and (not rule.pairs or isinstance(rule, Additive))
     return type(rule) in (Rope, Sinusoidal)
 
 
 def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
-    """Return how the page's script computes a variant: its heads, its rules as numbers, its ends."""
+    """Return how the page's script computes a variant: its heads, its rules as numbers, and its output."""
     problem, shares = comparison.problem, settled.heads
     return {
         "heads": (shares.query, shares.given, shares.shared),
@@ -192,13 +194,13 @@ def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
         "empty": settled.empty,
         "taken": TAKEN.get(settled.empty),
         "mixed": is_mixed(comparison, settled.name),
-        **marked(problem, settled),
-        **ruled(problem, settled),
+        **position_data(problem, settled),
+        **rule_data(problem, settled),
     }
 
 
-def marked(problem: Problem, settled: Settled) -> dict[str, Any]:
-    """Return what positions add to x and to the memory, and the cosines and sines by which they turn q and k."""
+def position_data(problem: Problem, settled: Settled) -> dict[str, Any]:
+    """Return what positions add to x and the memory, and the cosines and sines that rotate q and k."""
     added = [position for position in settled.positions if position.changes_x]
     sources = {"x": problem.x, "memory": problem.memory} if added else {}
     marks = {
@@ -216,7 +218,7 @@ def marked(problem: Problem, settled: Settled) -> dict[str, Any]:
 
 
 def angles(rope: Rope, width: int, queries: Array, keys: Array) -> dict[str, Any]:
-    """Return the cosines and the sines of each query and key: what becomes of the pair (1, 0)."""
+    """Return the cosines and sines of each query and key: the rotation of the pair (1, 0)."""
     size = width if rope.size is None else rope.size
     first = slice(0, size, 2) if rope.interleaved else slice(0, size // 2)
     second = slice(1, size, 2) if rope.interleaved else slice(size // 2, size)
@@ -227,8 +229,8 @@ def angles(rope: Rope, width: int, queries: Array, keys: Array) -> dict[str, Any
     return {"pairs": size // 2, "interleaved": rope.interleaved, **both}
 
 
-def ruled(problem: Problem, settled: Settled) -> dict[str, Any]:
-    """Return the scale, and the masks and scores as numbers at every place."""
+def rule_data(problem: Problem, settled: Settled) -> dict[str, Any]:
+    """Return the scale, and masks and score biases as numbers for every query and key."""
     rules, heads, rows, keys = settled.rules, settled.head, len(problem.tokens), problem.keys
     grid = whole_grid(rules, heads, rows, keys)
     allowed = places(rules.masks, rows, keys, int(rules.offset), heads)
@@ -241,12 +243,12 @@ def ruled(problem: Problem, settled: Settled) -> dict[str, Any]:
         "allowed": None if allowed.all() else as_text(one_head(allowed)),
         "bias": packed(one_head(np.broadcast_to(sum(biases), (heads, rows, keys)))) if biases else None,
         "extra": np.concatenate(extras, axis=-1).reshape(heads, -1).tolist() if extras else None,
-        "pair": vectors(rules, problem, heads),
+        "pair": additive_weights(rules, problem, heads),
     }
 
 
-def vectors(rules: Rules, problem: Problem, heads: int) -> list[list[float]] | None:
-    """Return the vector of each head that weighs sums of a query and a key, or None where scores are products."""
+def additive_weights(rules: Rules, problem: Problem, heads: int) -> list[list[float]] | None:
+    """Return each head's weight vector of additive attention; None if scores are products."""
     rule = rules.pairing
     if not isinstance(rule, Additive) or problem.q is None:
         return None

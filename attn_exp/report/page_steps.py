@@ -1,8 +1,8 @@
-"""The tables of a walk as a page carries them: the digits of all heads in few bytes, from which its script writes them.
+"""The tables of a walk as a page carries them: compact digits of all heads, which its script turns into tables.
 
-A page shows the tables of one head of one variant. Those are written here where the page begins with them; the others
-travel as whole numbers, the digits that their tables show, and are written when somebody asks for them. What the page
-has anyway, as maps and lines are drawn from it, does not travel twice: scores, what is made of them, and weights.
+A page shows the tables of one head of one variant. Those that it starts with are written out; the others travel as
+integers, the digits of their tables, and are written on demand. Scores, what is derived from them, and weights do not
+travel twice: the page has them for its maps and lines.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ from attn_exp.report.views import Panel
 from attn_exp.report.walk import SIDE, Step
 
 FEW, MANY_TOKENS = 4, 8
-"""Of more than 16 numbers of a vector a page shows four, and of each vector where there are more than eight tokens.
-Of rows of tokens and columns of keys it shows 16 at a time."""
+"""A page shows four numbers of a vector that has more than 16, and of every vector if there are more than eight tokens.
+Rows of tokens and columns of keys are shown 16 at a time."""
 
 MOST_CELLS = 50_000
-"""So many numbers of a stage travel with a page; of more than that those of the first 16 keys, tokens and heads."""
+"""Maximum number of values of a stage on a page; of larger ones, the first 16 keys, tokens and heads."""
 
 MARKS = {"closed": -32768, "−∞": -32767, "nan": -32766, "inf": 32767}
-"""What stands for a cell that is no number, or that a mask closes."""
+"""Codes of cells that are masked or not finite."""
 
 LARGEST = 32_765
-"""The largest whole number of two bytes that is no mark."""
+"""The largest two-byte integer that is no code."""
 
 
 def most_numbers(tokens: int) -> int:
-    """Return how many numbers of a vector a page shows whole, of a run of so many tokens."""
+    """Return how long a vector may be to be shown whole, in a run of so many tokens."""
     return FEW if tokens > MANY_TOKENS else SIDE
 
 
 def on_page(step: Step, most: int) -> Step:
-    """Return a step with what a page shows of it: the first head that it begins with, and four numbers of vectors that
-    have more than `most`."""
+    """Cut a step to what a page shows: its first head, and four numbers of vectors that have more than `most`."""
     heads, rows, columns = step.corners.shape
     tall, wide = step.shape[::-1] if step.stage == "lse" else (1, 1, *step.shape)[-2:]
     if walk.is_projection(step):
@@ -54,7 +53,7 @@ def on_page(step: Step, most: int) -> Step:
         rows=first.rows[:rows],
         columns=first.columns[:columns],
         matrix=first.matrix[:rows, :columns],
-        parts=cut(first.parts, columns),
+        parts=cut_parts(first.parts, columns),
     )
     kept = heads if walk.by_key(step) else max(1, min(heads, MOST_CELLS // max(1, rows * columns)))
     counts = ((kept, heads, "heads"), (len(table.rows), tall, "rows"), (len(table.columns), wide, "columns"))
@@ -62,17 +61,16 @@ def on_page(step: Step, most: int) -> Step:
     return step._replace(tables=(table,), corners=step.corners[:kept, :rows, :columns], left_out=left_out)
 
 
-def cut(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[str, int], ...]:
-    """Return which heads the first columns are for."""
+def cut_parts(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[str, int], ...]:
     starts = np.cumsum([0, *(count for _, count in parts)]).tolist()
     inside = [(whom, min(count, columns - start)) for (whom, count), start in zip(parts, starts, strict=False)]
     return tuple((whom, count) for whom, count in inside if count > 0)
 
 
 def carried(shown: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return whose walk it is and its tables, ready for JSON, by the names of their stages.
+    """Return a walk's variant and its tables by stage, ready for JSON.
 
-    `panels` are those of the page, each with what travels of it.
+    `panels` are those of the page, each with its data there.
     """
     known = {} if shown["panel"] == "" else known_arrays(*panels[shown["panel"]])
     steps = {step.stage: carried_step(step, known.get(step.stage)) for group in shown["groups"] for step in group}
@@ -80,7 +78,7 @@ def carried(shown: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[str,
 
 
 def known_arrays(panel: Panel, told: Mapping[str, Any]) -> dict[str, tuple[Array, str]]:
-    """Return the stages that a page makes of the numbers of a panel, with which of their places it shows as masked."""
+    """Return the stages that a page derives from a panel's numbers, with the places that it shows as masked."""
     split, shut = panel.split, told.get("shut", "")
     if "pictures" in told:
         return {}
@@ -92,7 +90,7 @@ def known_arrays(panel: Panel, told: Mapping[str, Any]) -> dict[str, tuple[Array
 
 
 def is_known(step: Step, known: tuple[Array, str] | None) -> bool:
-    """Say whether a step is, up to rounding, what the page makes of the numbers of a panel."""
+    """Return whether a step equals, up to rounding, what the page derives from a panel."""
     if known is None or known[0].shape != step.corners.shape:
         return False
     if step.closed is not None and step.closed.any() and as_text(one_head(step.closed)) != known[1]:
@@ -101,9 +99,8 @@ def is_known(step: Step, known: tuple[Array, str] | None) -> bool:
     return np.allclose(known[0], step.corners, rtol=1e-12, atol=least, equal_nan=True)
 
 
-def within(step: Step) -> Step:
-    """Return a step by keys with what travels of it: of many numbers those of the first keys, of very many those of the
-    first queries and heads."""
+def limit_cells(step: Step) -> Step:
+    """Cut a step over keys to at most `MOST_CELLS` numbers: to the first keys, then to the first queries and heads."""
     heads, rows, columns = step.corners.shape
     if heads * rows * columns <= MOST_CELLS:
         return step
@@ -114,9 +111,9 @@ def within(step: Step) -> Step:
 
 
 def carried_step(step: Step, known: tuple[Array, str] | None) -> dict[str, Any]:
-    """Return the digits of all heads of a step unless they are `known` there, and what its tables are written with."""
+    """Return the digits of all heads of a step, unless the page derives them, and the layout of its tables."""
     is_made, tokens = is_known(step, known), not walk.is_projection(step)
-    step = within(step) if walk.by_key(step) and not is_made else step
+    step = limit_cells(step) if walk.by_key(step) and not is_made else step
     table, heads = step.tables[0], len(step.corners)
     digits, wide = ("", False) if is_made else whole_numbers(step)
     return {
@@ -136,7 +133,7 @@ def carried_step(step: Step, known: tuple[Array, str] | None) -> dict[str, Any]:
 
 
 def whole_numbers(step: Step) -> tuple[str, bool]:
-    """Return the digits of all cells as base64 of whole numbers, little end first, and whether they need float64."""
+    """Return the digits of all cells as base64 of little-endian integers, and whether these need float64."""
     flat = step.corners.ravel()
     if (np.abs(flat[np.isfinite(flat)]) * 10.0**step.decimals > LARGEST).any():
         return packed(np.rint(flat * 10.0**step.decimals)), True
@@ -148,18 +145,18 @@ def whole_numbers(step: Step) -> tuple[str, bool]:
 
 
 def digits_of(value: float, places: int) -> int:
-    """Return the number that a cell shows, without its point; a mark where it shows none."""
+    """Return the number that a cell shows, without its decimal point, or a code of `MARKS`."""
     text = decimal(value, places)
     return MARKS[text] if text in MARKS else int(text.replace(".", "").replace("−", "-"))
 
 
 def packed(array: Array) -> str:
-    """Return an array as base64 of float64 in little-endian order."""
+    """Encode an array as base64 of little-endian float64."""
     return in_base64(array, "<f8")
 
 
 def narrow(array: Array) -> dict[str, str]:
-    """Return an array in half as many bytes, as base64 of float32."""
+    """Encode an array as base64 of float32, in half the bytes."""
     return {"narrow": in_base64(array, "<f4")}
 
 
@@ -168,10 +165,10 @@ def in_base64(array: Array, kind: str) -> str:
 
 
 def as_text(places: Array) -> str:
-    """Return truth as 1 and 0, place by place."""
+    """Write booleans as 1 and 0."""
     return "".join("01"[int(each)] for each in places.ravel())
 
 
 def one_head(array: Array) -> Array:
-    """Return an array `[h t s]`, or its first head where all are alike."""
+    """Return an array `[h t s]`, cut to its first head if all are equal."""
     return array[:1] if (array == array[:1]).all() else array

@@ -1,7 +1,7 @@
 """Tables for papers: the comparison and the published results as Markdown, LaTeX and HTML.
 
-A number has as many digits as its error lets stand, four at most, and units stand in the head. Nothing in them depends
-on the machine's speed, so equal comparisons give equal tables.
+A number has as many digits as its error allows, four at most; units are in the column heads. Nothing depends on the
+speed of the machine, so equal comparisons give equal tables.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from attn_exp.report.templating import piped
 
 NAMES = [name for name, column in COLUMNS.items() if "paper" in column.shown]
 LONGEST, CAPTION = 200, 2000
-"""Characters that tables in HTML show of a cell, and of their caption."""
+"""Maximum number of characters of a cell, and of the caption, in HTML."""
 
 LONG = 40
-"""Words of more characters than this are broken into lines in LaTeX."""
+"""Cells longer than this wrap in LaTeX."""
 
 FITTED = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n  "
-"""A table that is wider than the text is made narrower."""
+"""Shrinks a table that is wider than the text."""
 
 GRAPHICX = r"\usepackage{graphicx}"
 BOOKTABS, FONTENC = r"\usepackage{booktabs}", r"\usepackage[T1]{fontenc}"
 
 
 class Table(NamedTuple):
-    """A table in plain text: what it shows, its heads and its lines; `deep` ones are left out for reading."""
+    """A table in plain text: its caption, heads and lines; `deep` are lines left out at the depth `reading`."""
 
     name: str
     caption: str
@@ -41,7 +41,6 @@ class Table(NamedTuple):
     deep: frozenset[int] = frozenset()
 
     def at_depth(self, depth: str) -> Table:
-        """Return what a reader of this depth is shown."""
         if depth == "all":
             return self
         lines = tuple(line for place, line in enumerate(self.lines) if place not in self.deep)
@@ -49,12 +48,11 @@ class Table(NamedTuple):
 
 
 def deep_places(metrics: Iterable[str]) -> frozenset[int]:
-    """Return the places of lines about a metric that is left out for reading."""
+    """Return the indices of lines about a metric that is left out at the depth `reading`."""
     return frozenset(place for place, metric in enumerate(metrics) if is_deep(metric))
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """Return the tables of a comparison."""
     rows = [row for row in comparison.rows if row.same_as]
     first = "the first row" if comparison.config.against is None else "the row that against= names"
     shown = [
@@ -67,7 +65,7 @@ def tables(comparison: Comparison) -> list[Table]:
     ]
     if comparison.published:
         lines = (
-            (result.quantity, two(result.largest_difference), two(result.tolerance), brief(result.agrees))
+            (result.quantity, two_digits(result.largest_difference), two_digits(result.tolerance), brief(result.agrees))
             for result in comparison.published
         )
         head = ("quantity", "largest difference", "tolerance", "agrees")
@@ -76,20 +74,19 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def cell(row: Row, name: str) -> str:
-    """Return a number of a row with as many digits as its error leaves right, and any other value as it is."""
+    """Format a number of a row with the digits that its error allows, and any other value as it is."""
     value = getattr(row, name)
     if not isinstance(value, float):
         return brief(value)
-    return two(value) if COLUMNS[name].exact else significant(value, row.error)
+    return two_digits(value) if COLUMNS[name].exact else significant(value, row.error)
 
 
-def two(value: float) -> str:
-    """Return a number with two digits."""
+def two_digits(value: float) -> str:
     return significant(value, 0.1 * abs(value), most=2)
 
 
 def significant(value: float, error: float, most: int = 4) -> str:
-    """Write a value with the digits that its error lets stand, at most `most`; 0 where the error is as large.
+    """Format a value with the digits that its error allows, at most `most`; 0 if the error is as large.
 
     The last digit is the first that the error touches. Source: JCGM 100:2008, section 7.2.6.
     """
@@ -106,12 +103,11 @@ def significant(value: float, error: float, most: int = 4) -> str:
 
 
 def markdown(table: Table) -> str:
-    """Return a table in Markdown, its caption above."""
     return f"{table.caption}\n\n{piped(table.head, table.lines)}\n"
 
 
 def latex(table: Table) -> str:
-    """Return a table in LaTeX; it needs the packages booktabs and graphicx."""
+    """Return a table in LaTeX, which needs the packages booktabs and graphicx."""
     lines = [" & ".join(latex_cell(cell) for cell in line) + r" \\" for line in table.lines]
     columns = [latex_column(column[1:]) for column in zip(table.head, *table.lines, strict=True)]
     return "\n".join(
@@ -138,36 +134,34 @@ def latex(table: Table) -> str:
 
 
 def latex_column(cells: Sequence[str]) -> str:
-    """Return how a column stands: numbers at the right, words at the left, long ones broken into lines."""
+    """Return the alignment of a column: numbers right, words left, long texts wrapped."""
     if max(map(len, cells), default=0) > LONG:
         return r"p{0.3\linewidth}"
     return "r" if all(is_number(cell) or cell in ("-", "inf") for cell in cells) else "l"
 
 
 def latex_head(text: str, column: str) -> str:
-    """Return the head of a column, a word to a line, so that it is hardly wider than its numbers."""
+    """Return the head of a column with one word per line, so that it is hardly wider than its numbers."""
     parts = r" \\ ".join(map(latex_text, text.split()))
     return parts if " " not in text else rf"\begin{{tabular}}[b]{{@{{}}{column[0]}@{{}}}}{parts}\end{{tabular}}"
 
 
 def latex_cell(text: str) -> str:
-    """Return a cell in LaTeX: numbers as mathematics, powers of ten written out, the rest as text."""
     mean, interval, half = text.partition(" ± ")
     if interval and is_number(mean) and is_number(half):
-        return rf"${mathematics(mean)} \pm {mathematics(half)}$"
+        return rf"${latex_number(mean)} \pm {latex_number(half)}$"
     if not is_number(text):
         return latex_text(text)
-    return f"${mathematics(text)}$"
+    return f"${latex_number(text)}$"
 
 
-def mathematics(text: str) -> str:
-    """Return a number in LaTeX's mathematics, powers of ten written out."""
+def latex_number(text: str) -> str:
     mantissa, _, power = text.partition("e")
     return mantissa if not power else rf"{mantissa}\times10^{{{int(power)}}}"
 
 
 def html(table: Table) -> str:
-    """Return a table in HTML, without style; `html.escape` and not Jinja says what an apostrophe is in such a file."""
+    """Return a table in HTML without styles; its escapes are those of `html.escape`, not Jinja's."""
     head, *lines = ([html_text(cell, LONGEST) for cell in line] for line in (table.head, *table.lines))
     heads = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     rows = [
@@ -181,4 +175,4 @@ def html(table: Table) -> str:
 
 
 FORMS = {"md": markdown, "tex": latex, "html": html}
-"""How a table is written, by the ending of its file."""
+"""The format of a table, by file ending."""

@@ -1,4 +1,4 @@
-"""Small pictures without a plotting library: matrices as PNG, in the opacity of one colour or on a map of colours."""
+"""Small pictures without a plotting library: matrices as PNG, in opacities of one colour or in a colour map."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Bytes = NDArray[np.uint8]
 
 INK, GREY = bytes((43, 124, 192)), bytes((128, 128, 128))
 FULL = 0.85
-"""How opaque the ink of the largest weight is, in tables and pictures alike: numbers stay readable on it."""
+"""Opacity of the largest weight, in tables and pictures alike: numbers stay readable on it."""
 VEIL = 70
-"""How opaque the grey of masked places is, of 255."""
+"""Opacity of the grey of masked places, of 255."""
 FEW = 256
-"""So few pixels are shorter with a colour each than with a palette."""
+"""Up to this many pixels, a colour for each is shorter than a palette."""
 SIDE = 256
-"""A picture has at most this many pixels a side; each then stands for the mean of its neighbours."""
+"""Maximum number of pixels per side; larger matrices are averaged over blocks."""
 
 
 def picture(matrix: Array, shares: Callable[[Array], Array], closed: Array | None = None) -> str:
-    """Return weights `[t s]` as the address of a picture: a pixel's opacity is the strength of its colour.
+    """Return weights `[t s]` as the `data:` URL of a picture; the opacity of a pixel is its share.
 
-    `shares` says from 0 to 1 how strong it is. Places that are `closed` are grey.
+    `shares` maps weights to 0 to 1. Places that are `closed` are grey.
     """
     opacity = (255 * FULL * shares(coarse(matrix))).round().astype(np.uint8)
     if closed is not None:
@@ -38,7 +38,7 @@ def picture(matrix: Array, shares: Callable[[Array], Array], closed: Array | Non
 
 
 def coarse(matrix: Array, side: int = SIDE) -> Array:
-    """Return the means over equal runs of rows and columns, at most `side` of each."""
+    """Average a matrix over equal runs of rows and columns, at most `side` of each."""
     for axis in (0, 1):
         length = matrix.shape[axis]
         if length > side:
@@ -49,7 +49,7 @@ def coarse(matrix: Array, side: int = SIDE) -> Array:
 
 
 def png(opacity: Bytes, veil: int = 0) -> bytes:
-    """Encode a picture `[height width]` in one colour of 256 opacities, the least of which is grey behind a veil."""
+    """Encode a picture `[height width]` in 256 opacities of one colour; the lowest is grey with opacity `veil`."""
     if opacity.size <= FEW:
         inks = np.array([[*GREY, veil], *([*INK, strength] for strength in range(1, 256))], np.uint8)
         return encoded_png(inks[opacity])
@@ -57,10 +57,7 @@ def png(opacity: Bytes, veil: int = 0) -> bytes:
 
 
 def colour_cells(matrix: Array, end: float, gamma: float, colours: str, closed: Array | None = None) -> Bytes:
-    """Return the colour of each number as pixels `[row column 4]`.
-
-    What is no number is clear, and what a mask has closed is grey.
-    """
+    """Return the colour of each number as pixels `[row column 4]`: NaN is transparent, masked places are grey."""
     opacity = 255 * np.isfinite(matrix)[:, :, None].astype(np.uint8)
     pixels = np.concatenate([palette(colours)[shades(matrix, end, gamma)], opacity], axis=2)
     if closed is not None:
@@ -69,7 +66,7 @@ def colour_cells(matrix: Array, end: float, gamma: float, colours: str, closed: 
 
 
 def encoded_png(pixels: Bytes, before: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
-    """Encode pixels `[height width byte]`: one byte is a place in the palette `before` them, more are a colour.
+    """Encode pixels `[height width byte]`: one byte is an index into the palette of `before`, more are a colour.
 
     Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
     """
@@ -81,11 +78,11 @@ def encoded_png(pixels: Bytes, before: Sequence[tuple[bytes, bytes]] = ()) -> by
         (b"IDAT", zlib.compress(lines.tobytes(), 6)),
         (b"IEND", b""),
     )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*part) for part in parts)
 
 
-def chunk(kind: bytes, data: bytes) -> bytes:
-    """Return a chunk of a PNG file: its length, its kind, its data and their checksum."""
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    """Return a chunk of a PNG file: its length, its type, its data and their checksum."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
@@ -95,16 +92,16 @@ ANCHORS = {
     "cividis": "00224e 002d68 163770 2e416d 3f4c6c 4e566c 5c616e 696b71 767676 "
     "838179 928c78 a09875 afa471 bfb06b cfbd62 dfca57 f0d846 fee838",
 }
-"""Colours of each map, evenly apart. Sources: Brewer's "Blues" and "Oranges" of nine classes, colorbrewer2.org; Nuñez,
+"""Evenly spaced colours of each map. Sources: Brewer's "Blues" and "Oranges" of nine classes, colorbrewer2.org; Nuñez,
 Anderton and Renslow, "Optimizing colormaps with consideration for color vision deficiency", PLoS ONE 13 (2018)."""
 
 SHADES = 256
 
 
 def palette(name: str) -> Bytes:
-    """Return the 256 colours `[c 3]` of a map, as Matplotlib's map of that name has them.
+    """Return the 256 colours `[c 3]` of a map, equal to Matplotlib's map of that name.
 
-    Between two anchors colours lie on a straight line, and bytes are cut off, not rounded.
+    Colours between two anchors are interpolated linearly, and bytes are truncated, not rounded.
     """
     anchors = np.array([tuple(bytes.fromhex(colour)) for colour in ANCHORS[name].split()]) / 255
     ends, places = ((SHADES - 1) * np.linspace(0, 1, count) for count in (len(anchors), SHADES))
@@ -115,6 +112,6 @@ def palette(name: str) -> Bytes:
 
 
 def shades(matrix: Array, end: float, gamma: float) -> Bytes:
-    """Return which of the 256 colours each number of a matrix has; below 0 the first, beyond the end the last."""
+    """Return the palette index of each number of a matrix, clipped to 0 and `end`."""
     shares = np.clip(np.nan_to_num(matrix / end, posinf=0, neginf=0), 0, 1) ** gamma
     return np.minimum(shares * SHADES, SHADES - 1).astype(np.uint8)

@@ -1,7 +1,7 @@
-"""What a comparison says, in sentences made from its numbers and settings.
+"""Sentences about a comparison, made from its numbers and settings.
 
-They say which variants compute the same function, whose tokens a run shows, why rows share a letter, where two
-computations first differ, and how right each of them is.
+They say which variants compute the same function, which tokens a run shows, why rows share a letter, where two
+computations first differ, and how accurate each variant is.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from attn_exp.report.words import listed
 
 
 def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
-    """Say which variants compute the same function, how far the others are from the one compared with, and why.
+    """Say which variants compute the same function, how far the others are from the baseline row, and why.
 
-    `steps` take the differences apart, where they are known; `against` is the row compared with, else it is the first.
+    `steps` break the differences down, if they are known; `against` names the baseline row, by default the first.
     """
     groups: dict[str, list[Row]] = {}
     computed = [row for row in rows if row.same_as]
@@ -48,8 +48,7 @@ def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against
 
 
 def agreement(members: Sequence[Row], steps: Sequence[Step] | None) -> str:
-    """Say that several variants compute one function, which of them in another type than the first, and whether nothing
-    else tells them apart."""
+    """Say that several variants compute one function, and which of them in another dtype than the first."""
     others: dict[str, list[str]] = {}
     for row in members:
         if row.computed_in != members[0].computed_in:
@@ -80,16 +79,16 @@ SPOKEN = {
     "masked": "masked logits",
     "lse": "log-sum-exp",
 }
-"""Stages whose names are not words, as a sentence or a heading says them."""
+"""Words for stages whose names are abbreviations."""
 
 
 def spoken(stage: str) -> str:
-    """Return a stage in a reader's words; none for the projections, whose symbols are their names."""
+    """Return a stage in words; empty for projections, which go by their symbols."""
     return "" if stage[:2] in ("W_", "b_") else SPOKEN.get(stage, stage)
 
 
 class Tokens(NamedTuple):
-    """What a report says of its tokens: its usual title, what columns of maps are, and which tokens are queries."""
+    """The tokens of a run in words: its default title, what the columns of maps are, and which tokens are queries."""
 
     title: str
     columns: str
@@ -97,7 +96,7 @@ class Tokens(NamedTuple):
 
 
 def describe_tokens(problem: Problem) -> Tokens:
-    """Say what the tokens of a run are; nothing of the queries where they are the keys."""
+    """Describe the tokens of a run; `queries` is empty if they are the keys."""
     queries, past = len(problem.tokens), problem.past
     tokens = count_of(queries, "token")
     if problem.memory is not None:
@@ -115,11 +114,11 @@ def describe_tokens(problem: Problem) -> Tokens:
 
 
 NOT_A_PIN = ("form", "output_projection")
-"""Settings of a variant that a run has no value of its own for."""
+"""Settings of a variant for which a run has no value of its own."""
 
 
 def why_letters_are_shared(comparison: Comparison) -> list[str]:
-    """Say which settings change nothing: those that a variant pins as the run has them, and those in which it differs
+    """Name the settings without effect: those that a variant sets to the run's value, and those in which it differs
     from the first variant with its letter."""
     config, leaders, said = comparison.config, dict[str, str](), list[str]()
     for row in comparison.rows:
@@ -129,7 +128,11 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
         mine, first = (choices(settled_as(comparison, each), config, comparison.problem) for each in (name, leader))
         words, had = settings_in_words(comparison, name), pinned_or_run(config.variant[name], config)
         idle = [key for key in differing(first, mine) if key != "form"]
-        own = [key for key in pins(config.variant[name]) if key not in (*idle, *pins(config.variant[leader]))]
+        own = [
+            key
+            for key in pinned_settings(config.variant[name])
+            if key not in (*idle, *pinned_settings(config.variant[leader]))
+        ]
         already = [words[key] for key in own if had[key] == getattr(config, key)]
         parts = [f"sets {listed(already)}, which this run has anyway"] if already else []
         verb = "changes" if len(idle) == 1 else "together change"
@@ -139,22 +142,21 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
 
 
 def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:
-    """Return every setting of a variant as a command line says it."""
+    """Return every setting of a variant as typed on a command line."""
     config, settled = comparison.config, settled_as(comparison, name)
     values = pinned_or_run(config.variant[name], config) | {"kv_head": settled.heads.shared}
     return {key: f"{key}={settled.words.get(key, spelled(value))}" for key, value in values.items()}
 
 
-def pins(variant: Variant) -> list[str]:
-    """Return the settings that a variant has of its own."""
+def pinned_settings(variant: Variant) -> list[str]:
     names = (field.name for field in fields(variant) if field.name not in NOT_A_PIN)
     return [name for name in names if getattr(variant, name) is not None]
 
 
 def where_functions_part(comparison: Comparison) -> list[str]:
-    """Say of each other function where it first differs from the row compared with, and of answers how right they are.
+    """Say where each other function first differs from the baseline row, and how accurate all outputs are.
 
-    Where the heads of two are cut otherwise no stage is left to compare; what that does, the steps say.
+    If two variants split heads differently, no stage can be compared; the ladder's steps show the effect.
     """
     rows = {row.variant: row for row in comparison.rows if row.same_as}
     first = rows[baseline(comparison.config, comparison.variants).name]
@@ -166,7 +168,7 @@ def where_functions_part(comparison: Comparison) -> list[str]:
 
 
 def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
-    """Say at which stage one variant first differs from another, and by how much there."""
+    """Name the stage at which a variant first differs from the baseline, and the difference there."""
     mine, theirs = (getattr(comparison.traces[side.variant], row.differs_at) for side in (row, first))
     said = f"{row.variant} first differs from {first.variant} in the {spoken(row.differs_at)}"
     if mine.shape != theirs.shape:
@@ -177,7 +179,7 @@ def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
 
 
 def accuracy(rows: list[Row], queries: int = 0) -> str:
-    """Say how right the variants are, apart by the types that they compute in, and at how many of so many queries."""
+    """Report the errors of the variants, by dtype, and how many of the `queries` were checked."""
     wrong = [row for row in rows if row.error_ulp > SAME_FUNCTION]
     kinds: dict[str, list[Row]] = {}
     for row in rows:
@@ -200,7 +202,7 @@ def accuracy(rows: list[Row], queries: int = 0) -> str:
 
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield where a run comes from, in words."""
+    """Yield a run's provenance: when, with which versions and settings, and on what machine it ran."""
     yield "started", str(about.get("started", ""))
     yield "seed", str(about.get("seed", ""))
     yield "versions", ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())

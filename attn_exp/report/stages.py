@@ -1,4 +1,4 @@
-"""What each stage of attention is: its symbol, its axes, what it means, its formula, and which settings made it so."""
+"""Each stage of attention: its symbol, axes, meaning and formula, and the settings that shaped it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Explained(NamedTuple):
 
     @property
     def mathml(self) -> str:
-        """The formula for pages; empty where it is a bare symbol."""
+        """The formula in MathML; empty if it is a bare symbol."""
         left, _, right = self.formula.partition(" = ")
         above, _, below = right.partition(" / ")
         fraction = f"<mfrac><mrow>{typeset(above)}</mrow><mrow>{typeset(below[1:-1])}</mrow></mfrac>"
@@ -41,12 +41,11 @@ PIECE = re.compile(
 
 
 def typeset(formula: str) -> str:
-    """Return a side of a formula such as `A V` or `sum_k exp(L_ik)` in MathML."""
+    """Return a side of a formula, such as `A V` or `sum_k exp(L_ik)`, in MathML."""
     return "".join(map(piece_in_mathml, PIECE.finditer(formula)))
 
 
 def piece_in_mathml(piece: re.Match[str]) -> str:
-    """Return one symbol, power, sum or sign."""
     if piece["power"]:
         return f"<msup><mi>e</mi><mrow>{typeset(piece['power'])}</mrow></msup>"
     if piece["over"]:
@@ -94,7 +93,7 @@ STAGES = {
 }
 
 AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
-"""The axes of stages that are others where the keys' tokens are not the queries'."""
+"""Axes of stages that differ if the keys' tokens are not the queries'."""
 
 POOLED = {
     "first": "It uses the first {heads.shared} of its {heads.given} heads.",
@@ -109,7 +108,6 @@ PAIRED = {"additive": "S_ij = sum_n w_n tanh(Q_in + K_jn)"}
 
 
 def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
-    """Return the words for a stage of this variant."""
     problem, rules, formed = comparison.problem, settled.rules, stages_of(comparison.traces[settled.name])
     apart = "memory" if problem.memory is not None else "past" if problem.past else ""
     stated, is_alone, scale = STAGES.get(stage, Explained(stage, "", "", "")), settled.head == 1, settled.scale
@@ -142,7 +140,7 @@ def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
 
 
 def explain_projection(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
-    """Return what queries, keys or values mean and their formula; after a past only new tokens have queries."""
+    """Return the meaning and formula of queries, keys or values; after a past, only new tokens have queries."""
     problem, stated, shares = comparison.problem, STAGES[stage], settled.heads
     if problem.x is None:
         return stated.meaning, stated.formula
@@ -159,7 +157,7 @@ def explain_projection(stage: str, logit: str, comparison: Comparison, settled: 
 
 
 def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
-    """Return what masks close and score rules add, and what a rule bends after that, as old code did."""
+    """Return the meaning and formula of masked logits; old code may cap them after masking."""
     closes, adds = bool(settled.rules.masks), bool(scores_that(comparison, settled, "bias"))
     bends = settled.rules.bend_last and bool(scores_that(comparison, settled, "bend"))
     closed = "minus infinity where a query may not look"
@@ -176,7 +174,6 @@ def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Sett
 
 
 def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
-    """Return what the normalizer makes of the logits."""
     meaning, normalizer = STAGES[stage].meaning, settled.rules.normalizer
     if comparison.problem.weights is not None:
         return "How much of each value a query receives, as given.", "A, given"
@@ -189,9 +186,9 @@ def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Set
 
 
 def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explained:
-    """Return the words for a stage that is made otherwise: the mistakes that begin there, or all of them.
+    """Explain a stage that departs from the definition by the mistakes that begin there, or else by all of them.
 
-    A function of the user's own has no mistakes to name, and an earlier version may have known others.
+    The user's own functions have no named mistakes, and an earlier version may have had other ones.
     """
     made = {name: mistakes.mistake(name) for name in settled.mistakes if name in mistakes.names()}
     here = {name: mistake for name, mistake in made.items() if mistake.stage == stage} or made
@@ -201,7 +198,7 @@ def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explaine
 
 
 def stages_of(trace: Trace) -> dict[str, Array]:
-    """Return the stages of a trace by name, without those that are equal to the stage before."""
+    """Return the stages of a trace by name, without those equal to the stage before."""
     found: dict[str, Array] = {}
     last = None
     for stage, array in trace.stages():
@@ -212,11 +209,10 @@ def stages_of(trace: Trace) -> dict[str, Array]:
 
 
 BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all alike"}
-"""What a row of weights holds whose query may see no key, by the word of its convention."""
+"""The weights of a query that sees no key, by convention."""
 
 
 def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
-    """Say which settings made a stage what it is."""
     trace, positions = comparison.traces[settled.name], settled.words["position"]
     if stage == "logits":
         why = ": no scaling" if settled.scale is False else ""
@@ -236,16 +232,17 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
 
 
 def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:
-    """Return the score rules that do something: `bend` logits, say, or add a `bias` to them."""
+    """Name the score rules with an effect: those that `bend` the logits, say, or add a `bias`."""
     named = zip(settled.rules.scores, settled.words["score"].split(" + "), strict=False)
-    acting = [word for rule, word in named if acts(rule, act, comparison.traces[settled.name])]
+    acting = [word for rule, word in named if has_effect(rule, act, comparison.traces[settled.name])]
     return f"score={' + '.join(acting)}" if acting else ""
 
 
-def acts(rule: Score, act: str, trace: Trace) -> bool:
-    """Say whether a rule does something; of one from outside the numbers tell it, as its code may not be at hand.
+def has_effect(rule: Score, act: str, trace: Trace) -> bool:
+    """Return whether a rule has an effect.
 
-    Then those of a stage are others than those of the one before, places that are masked aside.
+    The code of a rule from outside the package may be unavailable. It has one if the numbers of two successive stages
+    differ, masked places aside.
     """
     if type(rule).__module__.startswith(Score.__module__.removesuffix("score")):
         return getattr(type(rule), act) is not getattr(Score, act)

@@ -21,30 +21,28 @@ def comparison(run: Comparison) -> pd.DataFrame:
 
 
 def distances(run: Comparison) -> pd.DataFrame:
-    """Return a row per pair of variants."""
     return frame(Distance, run.distances)
 
 
 def steps(found: Sequence[Step]) -> pd.DataFrame:
-    """Return a row per step of a ladder: which setting it changes, and how far that moves the answer."""
+    """Return a row per step of a ladder: the setting it changes, and how far that moves the output."""
     return frame(Step, found)
 
 
 def published(run: Comparison) -> pd.DataFrame:
-    """Return a row per published result, whether the run agrees with it and by how much."""
+    """Return a row per published result: whether the run agrees with it, and the difference."""
     return frame(Agreement, run.published)
 
 
 def timings(run: Run) -> pd.DataFrame:
-    """Return a row per variant, times in seconds, memory in bytes."""
     return frame(Timing, run.timings).set_index("variant")
 
 
 def stage(run: Comparison, variant: str, name: str, head: int = 1) -> pd.DataFrame:
-    """Return one stage of one variant with tokens as labels, such as the weights of its first head, which is head 1.
+    """Return one stage of one variant labelled with tokens, such as the weights of its first head, `head=1`.
 
     Raises:
-        UserError: there is no such variant, it did not form that stage, or it has no such head.
+        UserError: no such variant, a stage that it did not form, or no such head.
     """
     formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
     array = formed[chosen(name, formed, "stage", variant)]
@@ -56,10 +54,10 @@ def stage(run: Comparison, variant: str, name: str, head: int = 1) -> pd.DataFra
 
 
 def check_head(head: Any, count: int, whose: str) -> None:
-    """Refuse a head that is not there; for people they count from 1.
+    """Check the number of a head, counted from 1.
 
     Raises:
-        UserError: the head, and which there are.
+        UserError: no such head.
     """
     if not isinstance(head, int | float | np.number | str):
         raise UserError(f"head is {given(head)}; expected a whole number from 1 to {count}")
@@ -69,5 +67,4 @@ def check_head(head: Any, count: int, whose: str) -> None:
 
 
 def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:
-    """Return records as a frame, a column for each field."""
     return pd.DataFrame([asdict(record) for record in records], columns=[field.name for field in fields(schema)])

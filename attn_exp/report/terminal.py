@@ -1,4 +1,4 @@
-"""What a run prints: one table, one sentence, the published figures, and where the report is."""
+"""Terminal output of a run: a table, a sentence, the published figures, and the findings of checks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from attn_exp.report.escapes import brief, plain, visible
 from attn_exp.report.sentences import agreed, who_agrees
 
 NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in column.shown}
-"""Fields of a row that a terminal shows side by side; the type is left out where it is float64."""
+"""Fields of a row in the terminal's table; the dtype is left out if all are float64."""
 
 
 def summary(comparison: Comparison) -> str:
-    """Return the table of the variants, the published table where there is one, and the sentence on what agrees."""
     ordinary = all(row.computed_in == "float64" for row in comparison.rows)
     known = at_depth(NAMES, comparison.config.report.depth)
     names = [name for name in known if name != "computed_in" or not ordinary]
@@ -33,7 +32,7 @@ def summary(comparison: Comparison) -> str:
 
 
 def spot_checked(comparison: Comparison) -> str:
-    """Say how right the variants are where the reference was not asked at every query; the table shows the errors."""
+    """Report the errors of the variants if only some queries were checked; otherwise the table shows them."""
     rows, queries = [row for row in comparison.rows if row.checked], len(comparison.problem.tokens)
     if all(row.checked == queries for row in rows):
         return ""
@@ -41,7 +40,6 @@ def spot_checked(comparison: Comparison) -> str:
 
 
 def published(agreements: Sequence[Agreement]) -> str:
-    """Return the table of printed figures, and how many agree."""
     cells = [
         [result.quantity, brief(result.largest_difference), brief(result.tolerance), brief(result.agrees)]
         for result in agreements
@@ -51,7 +49,7 @@ def published(agreements: Sequence[Agreement]) -> str:
 
 
 def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Return columns as wide as their widest cell: the first to the left, the others to the right."""
+    """Align a table: the first column to the left, the others to the right."""
     lines = [list(head), *([plain(cell) for cell in line] for line in cells)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Two runs or sweeps side by side as text, and as one page, where an explorer shows the weights of two runs."""
+"""Two runs or sweeps compared, as text and as one page with an explorer for the weights of two runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NO_MAPS = "The page shows no maps of the two runs:"
 
 
 class Explorer(NamedTuple):
-    """What the section of weights says without a script, and what its script draws from, ready for JSON."""
+    """The section of weights as it looks without a script, and the data of its script, ready for JSON."""
 
     part: Mapping[str, Any]
     data: Mapping[str, Any]
 
 
 def why_not(runs: Mapping[str, Comparison]) -> str:
-    """Say why the weights of two runs are not shown beside each other; nothing where they are."""
+    """Say why the weights of two runs cannot be shown together; empty if they can."""
     tokens = [labels(comparison.problem) for comparison in runs.values()]
     if any(each != tokens[0] for each in tokens):
         return f"{NO_MAPS} their tokens differ, so that no weight of the one belongs to a weight of the other."
@@ -40,7 +40,7 @@ def why_not(runs: Mapping[str, Comparison]) -> str:
 
 
 def explorer(runs: Mapping[str, Comparison]) -> Explorer:
-    """Return the weights of runs by their names, which have the same tokens."""
+    """Return the weights of runs with the same tokens, by name."""
     sides = {name: seen(comparison, MOST_COARSE) for name, comparison in runs.items()}
     tokens = [labels(comparison.problem) for comparison in runs.values()]
     panels = tuple(panel for views in sides.values() for panel in views.panels)
@@ -61,15 +61,15 @@ def explorer(runs: Mapping[str, Comparison]) -> Explorer:
 
 
 MOST = 24
-"""Lines of a table that a terminal shows."""
+"""Maximum number of lines of a table in the terminal."""
 
 
 @dataclass(frozen=True)
 class Versus:
-    """Two folders side by side: sentences, the most important first, and the tables behind them.
+    """Two folders compared: sentences, the most important first, and the tables behind them.
 
-    `moved` says whether any number is another beyond rounding, or is missing on one side; `depth` is what a reader is
-    shown: that of both reports, all where they differ, or what was asked for. `explorer` shows the weights of two runs.
+    `moved` says whether any number differs beyond rounding, or is missing on one side; `depth` is the report depth that
+    was set, else that of both reports, or `all` if they differ. `explorer` shows the weights of two runs.
     """
 
     first: str
@@ -82,12 +82,10 @@ class Versus:
 
     @property
     def deep(self) -> bool:
-        """Whether a line of a table is left out for reading."""
         return any(table.deep for table in self.tables)
 
 
 def versus_text(versus: Versus) -> str:
-    """Return what the terminal shows: the sentences, and the tables behind them."""
     parts = ["\n".join(versus.sentences)]
     for whole in versus.tables:
         shown = whole.at_depth(versus.depth)
@@ -99,7 +97,6 @@ def versus_text(versus: Versus) -> str:
 
 
 def versus_page(versus: Versus) -> str:
-    """Return the page."""
     shown = replace(versus, tables=tuple(map(with_spoken_columns, versus.tables)))
     js = [*(["maths.js", "report.js", "explore.js"] if versus.explorer else []), *(["depth.js"] if versus.deep else [])]
     return render_page(
@@ -114,7 +111,6 @@ def versus_page(versus: Versus) -> str:
 
 
 def with_spoken_columns(table: Table) -> Table:
-    """Return a table with the columns of rows called as the page of a run has them, where files have underscores."""
     if table.name != "rows":
         return table
     return table._replace(lines=tuple((first, spoken(column), *rest) for first, column, *rest in table.lines))

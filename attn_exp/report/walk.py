@@ -19,22 +19,22 @@ from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.rules import places as allowed_places
 
 SIDE = 16
-"""A table shows at most this many rows and columns; the file of results has them all."""
+"""Maximum number of rows and columns in a table; the results file has them all."""
 
 CELLS = 1200
-"""A stage shows as many heads as have this many cells together, and one at least."""
+"""Maximum number of cells of a stage over its heads; at least one head is shown."""
 
 OUTWARD = ("W_o", "b_o")
-"""The projection of the output, which not every variant has."""
+"""The output projection, which not every variant has."""
 
 BY_KEY = ("scores", "logits", "capped", "masked", "weights")
 """Stages whose columns are keys."""
 
 
 class Table(NamedTuple):
-    """A labelled matrix: its corner where it is too large to show whole.
+    """A labelled matrix, or its upper left corner if it is too large.
 
-    `parts` says which heads its columns are for: so many columns each, from the left.
+    `parts` lists the heads of its columns, with their number of columns, from the left.
     """
 
     title: str
@@ -46,14 +46,13 @@ class Table(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One stage of a computation: what it is, its whole shape, and its tables, one per head.
+    """One stage of a computation: its explanation, its full shape, and its tables, one per head.
 
-    `largest` is the number whose cell has the full colour, and `power` that of a share of it which is coloured;
-    `closed` says which weights a mask closes, `whole` whether its numbers have no more decimals than are shown.
-    `corners` are the numbers of all heads `[h row column]`, also of those without a table; of a projection whose
-    columns part into heads, `owners` may name whose corner each is, and at which column it starts; of W_o `head_rows`
-    says how many rows each head has, where the corners are those of its heads. `wrong`: it
-    does not follow from the stages before as the definition has it.
+    `largest` is the number in full colour, `power` the exponent of the colour scale. `closed` marks masked weights,
+    `whole` means that all decimals are shown. `corners` holds the numbers of all heads `[h row column]`, also of those
+    without a table. For a projection whose columns split into heads, `owners` may name each corner's head and first
+    column; for W_o, `head_rows` is the number of rows per head if the corners are those of its heads. `wrong` means
+    that it does not follow from the stages before by the definition.
     """
 
     stage: str
@@ -75,7 +74,7 @@ class Step(NamedTuple):
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
-    """Return the stages of one variant in order, those that change nothing left out."""
+    """Return the stages of one variant in order, without those that change nothing."""
     settled = settled_as(comparison, variant)
     wrong: tuple[str, ...] = ()
     if settled.mistakes or is_code(settled.form):
@@ -86,8 +85,8 @@ def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
 
 
 def every(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
-    """Yield x, the memory, the projections and the stages of one variant; the output projection stands where it is
-    used, and only if it is."""
+    """Yield x, the memory, the projections and the stages of one variant; the output projection comes just before the
+    output, if it is used."""
     problem, outward = comparison.problem, is_mixed(comparison, variant)
     if problem.x is not None:
         sources = {"x": problem.x, "memory": problem.memory, **problem.projections}
@@ -99,48 +98,46 @@ def every(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
 
 
 def is_mixed(comparison: Comparison, variant: str) -> bool:
-    """Say whether a variant ends in W_o, as its row has it: a run that is opened again has no code to ask."""
+    """Return whether a variant ends in W_o, judging by its row: a reopened run has no code."""
     rows = (row for row in comparison.rows if row.variant == variant)
     return "W_o" in comparison.problem.projections and any(row.output_projection for row in rows)
 
 
 def is_input(step: Step) -> bool:
-    """Say whether a step is the same for every variant: x, the memory, or a projection."""
+    """Return whether a step is an input, the same for every variant: x, the memory, or a projection."""
     return step.stage in ("x", "memory") or is_projection(step)
 
 
 def is_projection(step: Step) -> bool:
-    """Say whether a step is a matrix or a bias that projects x."""
     return step.stage[:2] in ("W_", "b_")
 
 
 def has_rows_of_keys(stage: str, problem: Problem) -> bool:
-    """Say whether the rows of a stage are keys: x holds the past tokens too."""
+    """Return whether the rows of a stage are keys; those of x are if there is a past."""
     return stage in ("k", "v", "memory") or (stage == "x" and problem.past > 0)
 
 
 def by_key(step: Step) -> bool:
-    """Say whether the columns of a step are keys."""
     return step.stage in BY_KEY
 
 
 def shape(step: Step) -> str:
-    """Write the shape of a stage with its axes: `[h t s] = [2 3 3]`."""
+    """Format the shape of a stage with its axes: `[h t s] = [2 3 3]`."""
     axes = f"h {step.explained.axes}" if len(step.shape) == 3 else step.explained.axes
     return f"[{axes}] = [{' '.join(map(str, step.shape))}]"
 
 
 def beside(step: Step) -> str:
-    """Return what steps that are read side by side have in common."""
+    """Return a key shared by steps that are shown side by side."""
     if step.stage in ("q", "k", "v"):
         return "projected"
     return "projections" if is_projection(step) else step.stage
 
 
 def step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, wrong: bool = False) -> Step:
-    """Return one stage of a computation as a reader walks through it: its tables, its formula and its words.
+    """Return one stage of a computation with its tables, formula and explanation.
 
-    `wrong`: it does not follow from the stages before as the definition has it.
+    `wrong` means that it does not follow from the stages before by the definition.
     """
     heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
     shown = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))
@@ -169,7 +166,6 @@ def step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, 
 
 
 def left_out(shape: tuple[int, ...], shown: int) -> str:
-    """Say what a step does not show."""
     heads, rows, columns = shape
     parts = [f"{shown} of {heads} heads"] if shown < heads else []
     if max(rows, columns) > SIDE:
@@ -180,7 +176,7 @@ def left_out(shape: tuple[int, ...], shown: int) -> str:
 def names(
     stage: str, comparison: Comparison, shape: Sequence[int], vector: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the labels of the rows and columns of a stage: tokens where they are tokens, else numbers from 1."""
+    """Return the labels of the rows and columns of a stage: tokens, or else numbers from 1."""
     numbers = tuple(str(place + 1) for place in range(max(shape)))
     if stage[:2] in ("W_", "b_"):
         return (("",) if vector else numbers[: shape[0]]), numbers[: shape[1]]
@@ -193,7 +189,7 @@ def names(
 
 
 def decimals(magnitudes: Array) -> int:
-    """Return how many decimals a stage is shown with: all that its numbers have, or four digits of the largest."""
+    """Return the number of decimals for a stage: as many as its numbers have, or four digits of the largest."""
     if not magnitudes.size or not magnitudes.any():
         return 0
     most = int(np.clip(3 - np.floor(np.log10(magnitudes.max())), 0, 8))
@@ -203,7 +199,6 @@ def decimals(magnitudes: Array) -> int:
 
 
 def is_exact(magnitudes: Array, places: int) -> bool:
-    """Say whether numbers have no more decimals than so many."""
     return np.array_equal(magnitudes, magnitudes.round(places))
 
 
@@ -216,11 +211,11 @@ MEANING = {
     "e": "how many numbers a value has: in one head, or in W for all heads together",
     "h": "how many heads",
 }
-"""Every letter that a shape is written with, in the order in which they are explained."""
+"""The meaning of each letter in a shape, in the order of explanation."""
 
 
 class Axis(NamedTuple):
-    """One letter, what it stands for, and its sizes in words, such as `4 or 2`."""
+    """One letter of shapes, its meaning, and its sizes in words, such as `4 or 2`."""
 
     letter: str
     meaning: str
@@ -228,7 +223,6 @@ class Axis(NamedTuple):
 
 
 def axes_of(steps: Iterable[Step]) -> list[Axis]:
-    """Return the letters that the shapes of these stages are written with, and the sizes that they have."""
     sizes: dict[str, dict[int, None]] = {}
     for step in steps:
         letters = step.explained.axes.split()
@@ -242,13 +236,13 @@ def axes_of(steps: Iterable[Step]) -> list[Axis]:
 
 
 TERMS = 8
-"""A sum writes out at most this many of its terms, the largest."""
+"""Maximum number of terms that a sum writes out, the largest."""
 
 
 def sums(comparison: Comparison, settled: Settled) -> list[str]:
-    """Write each query's answer in each head as a sum: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`.
+    """Write each query's output in each head as a sum: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`.
 
-    There is none where the variant departs from `context = weights v`.
+    Empty if the variant departs from `context = weights v`.
     """
     trace = comparison.traces[settled.name]
     if trace.weights is None or trace.context is None or settled.mistake != "none":
@@ -264,7 +258,7 @@ def sums(comparison: Comparison, settled: Settled) -> list[str]:
 
 
 def sum_of(row: Array, keys: Sequence[str]) -> str:
-    """Write a row of weights as a sum of values, its largest terms in the order of the keys."""
+    """Write a row of weights as a sum of values, with its largest terms in the order of the keys."""
     if np.isnan(row).any():
         return "NaN, as its weights are"
     chosen = sorted(key for key in np.argsort(-row, kind="stable")[:TERMS].tolist() if row[key] != 0)
@@ -277,10 +271,10 @@ MOST_PLACES = 1 << 22
 
 
 def closed_by_mask(settled: Settled, weights: Array) -> Array | None:
-    """Return which of the weights `[h t s]` no query may give; None where there are no masks.
+    """Return which of the weights `[h t s]` are masked; None without masks.
 
-    A weight above 0, such as one that a mistake leaks, is shown as what it is. Of very many places no mask is asked,
-    nor one whose code is not at hand: a weight of exactly 0 counts as masked.
+    A weight above 0, such as one leaked by a mistake, is not. If there are very many, or a mask's code is unavailable,
+    every weight of exactly 0 counts as masked.
     """
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):

@@ -1,4 +1,4 @@
-"""Words that files of several rooms say; what stands in one place is told by its template, or by the function there."""
+"""Wording shared by several rooms; other texts are in their template or function."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def listed(names: Sequence[str]) -> str:
-    """Write a list as a sentence does: a, b and c."""
+    """Join names for a sentence: a, b and c."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 

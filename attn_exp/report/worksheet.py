@@ -1,4 +1,4 @@
-"""The pages of a class: a sheet to fill in, with how each box is computed, its key, and the grades."""
+"""The pages of a class: a sheet to fill in, with the formula of each box; its key; and the grades."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ STYLES = ("report.css", "worksheet.css")
 
 
 def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
-    """Return the sheet: what is given, a table of blanks for each box, which the page checks as they are typed.
+    """Return a sheet that checks its boxes as they are filled in.
 
-    The page of an `exam` checks nothing, and nothing in it says what is right.
+    The page of an `exam` checks nothing and contains no answers.
     """
     blank = {"file": file, "digits": paper.digits, "turned": paper.turned, "exam": exam, "hides": bool(crossed(paper))}
     known = blank if exam else blank | data(paper)
@@ -33,24 +33,22 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
 
 
 def printed(paper: Paper, student: str) -> str:
-    """Return a student's sheet as a part of the page that is printed: blanks to write into with a pencil."""
+    """Return a student's sheet as a part of the page to print, with empty boxes."""
     shown = contents(paper, student) | {"printed": True}
     return templates(autoescape=True).get_template("worksheet_one.html").render(shown)
 
 
 def to_print(parts: Sequence[str]) -> str:
-    """Return the page of all sheets of a class, each on pages of its own when it is printed."""
+    """Return the page with all sheets of a class, each starting on a new sheet of paper."""
     return render_page("worksheets.html", {"parts": list(map(Markup, parts))}, STYLES)
 
 
 def key(paper: Paper, student: str) -> str:
-    """Return the key: the same boxes with what is right, and what each mistake would give."""
     mistakes = [mistake(paper, one) for one in foretold(paper)]
     return render_page("worksheet.html", contents(paper, student) | {"filled": True, "foretold": mistakes}, STYLES)
 
 
 def contents(paper: Paper, student: str) -> dict[str, Any]:
-    """Return what a sheet gives and asks."""
     return {
         "student": "" if student == "key" else student,
         "digits": paper.digits,
@@ -72,17 +70,13 @@ def grades(
     seal: str = "",
     boxes: Sequence[Sequence[str]] = (),
 ) -> str:
-    """Return the page of a class: which mistake how often, the points by box, a line for each student, and the hash of
-    its table."""
+    """Return the page of a class: counts of mistakes, points by box, a line per student, and the hash of its table."""
     shown = {"heads": heads, "lines": lines, "overview": overview, "boxes": boxes, "seal": seal}
     return render_page("grades.html", shown, STYLES)
 
 
 def given(paper: Paper) -> list[dict[str, Any]]:
-    """Return what a sheet starts from: x and the matrices, or those of q, k and v that it does not ask, or the weights.
-
-    What a box needs and no box before it asks is given, so that every box can be filled in from the sheet alone.
-    """
+    """Return the given arrays of a sheet: all that a box needs and no earlier box asks for."""
     asked, problem = {blank.stage for blank in paper.blanks}, paper.sheet.problem
     arrays = [*sources(paper, asked), *angles(paper, asked), *later_stages(paper, asked)]
     if problem.weights is not None:
@@ -94,11 +88,11 @@ def given(paper: Paper) -> list[dict[str, Any]]:
 
 
 Named = tuple[str, Array, Sequence[str]]
-"""An array, what it is called, and the names of its rows."""
+"""An array's name, the array, and the names of its rows."""
 
 
 def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
-    """Yield x, and the memory where keys and values are made of one, with their places marked as positions do."""
+    """Yield x, and the memory if there is one, with position encodings added."""
     problem, positions = paper.sheet.problem, [one for one in paper.sheet.settled.positions if one.changes_x]
     of_x = "q" if problem.memory is not None else "qkv"
     tokens = problem.key_tokens if problem.memory is None else problem.tokens
@@ -112,9 +106,9 @@ def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
 
 
 def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
-    """Yield the cosines and sines by which the asked of q and k are turned, a column for each pair.
+    """Yield the cosines and sines that rotate q and k, if asked for, with a column for each pair.
 
-    Queries that stand among the keys have their rows there; those of other tokens have tables of their own.
+    Queries that are among the keys share their table; other tokens have their own.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
     turned = {side: one for side, one in paper.turned_sides.items() if side in asked and side in tokens}
@@ -128,7 +122,7 @@ def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
 
 
 def later_stages(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
-    """Yield q, k and v, and what is added to the logits, as far as a sheet needs them and does not ask them."""
+    """Yield q, k and v, and the added biases, if the sheet needs but does not ask for them."""
     problem = paper.sheet.problem
     needed = "qkv" if asked & {"context", "output"} else "qk" if asked - {"q", "k", "v"} else ""
     for side in needed:
@@ -140,13 +134,12 @@ def later_stages(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
 
 
 def by_head(name: str, heads: Array, tokens: Sequence[str]) -> Iterator[Named]:
-    """Yield an array a head at a time."""
     for number, array in enumerate(heads, start=1):
         yield f"{name}, head {number}" if len(heads) > 1 else name, array, tokens
 
 
 def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[str, Any]:
-    """Return a matrix to look at, exact enough for the decimals of the sheet; tokens as columns where that is asked."""
+    """Return a given matrix, with more digits than the sheet asks for; with tokens as columns if `turned` is set."""
     turned, digits = paper.turned, max(6, paper.digits + 4)
     shown = array.T if turned and rows else array
     signs = str.maketrans({"-": "−"})
@@ -157,24 +150,22 @@ def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[s
 
 
 def box(paper: Paper, blank: Blank) -> dict[str, Any]:
-    """Return a box: its formula, and a table for each head with what is right, written as it is asked."""
     rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
     tables = [matrix_of(head, paper) for head in blank.right]
     return {"stage": blank.stage, "formula": formula(paper, blank), "rows": rows, "columns": columns, "tables": tables}
 
 
 def matrix_of(array: Array, paper: Paper) -> list[list[str]]:
-    """Return the cells of one head, written to the decimals that are asked."""
     return [[written(number, paper.digits) for number in line] for line in (array.T if paper.turned else array)]
 
 
 def written(number: float, digits: int) -> str:
-    """Write a number to the decimals that are asked; what rounds to zero has no sign."""
+    """Format a number to the decimals of a sheet, without the sign of a zero."""
     return decimal(0.0 if abs(number) < 0.5 * 10.0**-digits else number, digits)
 
 
 def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
-    """Return what one mistake gives in the first box that it changes; no numbers where it changes the shape."""
+    """Return the results of a mistake in the first box that it changes; none if it changes the shape."""
     made, blank = told.made.get(told.stage), next(blank for blank in paper.blanks if blank.stage == told.stage)
     heads = () if made is None else made if made.ndim == 3 else made[None]
     cells = [matrix_of(head, paper) for head in heads] if np.shape(heads) == blank.right.shape else []
@@ -182,7 +173,7 @@ def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
 
 
 def data(paper: Paper) -> dict[str, Any]:
-    """Return what the page checks with: every stage in full digits, and how each follows from the one before."""
+    """Return the data that the page checks with: every stage in full digits, and how each follows from the last."""
     sheet = paper.sheet
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
     return {
@@ -200,24 +191,24 @@ def data(paper: Paper) -> dict[str, Any]:
 
 
 def crossed(paper: Paper) -> dict[str, float]:
-    """Return what a cross in a cell stands for, by box: a hidden place, where a mask hides some."""
+    """Return the number that a cross stands for, by box, if a mask hides any place."""
     hides = paper.added is not None and bool(np.isneginf(paper.added).any())
     return {"masked": -math.inf, "weights": 0.0} if hides else {}
 
 
 def nested(array: Array) -> Any:
-    """Return an array as lists; None for minus infinity, which JSON has no word for."""
+    """Return an array as nested lists, with None for minus infinity, which JSON lacks."""
     if array.ndim == 1:
         return [float(number) if np.isfinite(number) else None for number in array]
     return [nested(part) for part in array]
 
 
 CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
-"""Stages after q, k and v, each before the one that it is made of."""
+"""Stages after q, k and v, each before the one that it is computed from."""
 
 
 def formula(paper: Paper, blank: Blank) -> str:
-    """Return how a box is computed, and how each stage is that lies between it and the box before."""
+    """Return the formula of a box, and of each stage between it and the box before."""
     known, asked = formulas(paper), {other.stage for other in paper.blanks}
     parts = [known[blank.stage]]
     if blank.stage == "masked" and crossed(paper):
@@ -231,7 +222,6 @@ def formula(paper: Paper, blank: Blank) -> str:
 
 
 def is_stage_before(paper: Paper, stage: str) -> bool:
-    """Say whether a stage is the one before it again."""
     return (
         (stage == "capped" and paper.cap is None)
         or (stage == "masked" and paper.added is None)
@@ -240,7 +230,6 @@ def is_stage_before(paper: Paper, stage: str) -> bool:
 
 
 def formulas(paper: Paper) -> dict[str, str]:
-    """Return how each stage is computed from the one before."""
     settled, projections, turned = paper.sheet.settled, paper.sheet.problem.projections, paper.turned
     logits = "logits" if paper.cap is None else "capped"
     of, line, cap = logits if paper.added is None else "masked", "column" if turned else "row", f"{paper.cap or 0:.10g}"
@@ -262,11 +251,13 @@ def formulas(paper: Paper) -> dict[str, str]:
         source = "x" if side == "q" or paper.sheet.problem.memory is None else "memory"
         bias = f" + b_{side}" if f"b_{side}" in projections else ""
         stages[side] = f"{side} = {f'W_{side}ᵀ {source}' if turned else f'{source} W_{side}'}{bias}"
-    return {stage: f"{text}{parting(paper, stage)}{turning(paper, stage)}" for stage, text in stages.items()}
+    return {
+        stage: f"{text}{describe_split(paper, stage)}{describe_rotation(paper, stage)}"
+        for stage, text in stages.items()
+    }
 
 
 def output_formula(paper: Paper) -> str:
-    """Return how the output is computed of the heads."""
     settled, turned = paper.sheet.settled, paper.turned
     if is_context_the_output(paper):
         return f"output = {'v weights' if turned else 'weights v'}"
@@ -277,8 +268,8 @@ def output_formula(paper: Paper) -> str:
     return f"output = {f'W_oᵀ times the {heads}' if turned else f'{heads}, times W_o'}{bias}"
 
 
-def turning(paper: Paper, stage: str) -> str:
-    """Return which columns of each head positions turn, and how, where they do."""
+def describe_rotation(paper: Paper, stage: str) -> str:
+    """Describe how positions rotate the columns of each head; empty if they do not."""
     one = paper.turned_sides.get(stage)
     if one is None or not one.pairs:
         return ""
@@ -297,8 +288,8 @@ HEADS_POOLED = {
 }
 
 
-def parting(paper: Paper, stage: str) -> str:
-    """Return how a side parts into heads where these are columns of it, and how many heads share one of the keys'."""
+def describe_split(paper: Paper, stage: str) -> str:
+    """Describe how columns split into heads, and how many query heads share a key head."""
     shares = paper.sheet.settled.heads
     if stage in ("scores", "context") and shares.shared < shares.query:
         one, other = ("q", "k") if stage == "scores" else ("weights", "v")
@@ -313,12 +304,11 @@ def parting(paper: Paper, stage: str) -> str:
 
 
 def is_context_the_output(paper: Paper) -> bool:
-    """Say whether the output is the context of one head."""
     return paper.sheet.settled.head == 1 and not paper.sheet.settled.output_projection
 
 
 def scale_written(paper: Paper) -> str:
-    """Write the scale exactly: in few digits where these say all, else beside them as a root or in many digits."""
+    """Write the scale exactly: with few digits, as a root next to them, or with many digits."""
     multiplier = paper.sheet.settled.multiplier
     few = f"{multiplier:.4g}"
     number = round(multiplier**-2) if multiplier else 0

@@ -1,8 +1,8 @@
-"""What a chart is: heat maps and plots, placed in inches from the upper left corner of a sheet, and shapes.
+"""Charts: heat maps and plots, placed in inches from the upper left corner of a sheet, and shapes.
 
-`layout` turns maps and plots into shapes, which the two renderers draw: rectangles, paths, texts and pictures, in
-points from the same corner. All are named tuples, as each dataclass would cost a run a
-millisecond before its page. Below them: round numbers along an axis, where Matplotlib would put them.
+`layout` turns maps and plots into the shapes that both renderers draw: rectangles, paths, texts and pictures, in points
+from the same corner. All are named tuples, since each dataclass would add a millisecond to the start of a run. The
+functions below choose round numbers for ticks, as Matplotlib would.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from attn_exp.arrays import Array
 Side = Literal["left", "center", "right"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, told apart by the colour-blind."""
+"""Okabe and Ito's colours, distinguishable by the colour-blind."""
 
 MARKERS = "osD^vPX"
 INK, QUIET, PAPER = "#1b1f24", "#59636e", "#ffffff"
-"""The colours of words and of lines in the picture of the flow, and of the sheet."""
+"""Colours of text, of lines in the diagram of the flow, and of the background."""
 
 GREY = "#808080"
 CLOSED = "#d0d0d0"
 """The grey of masked cells."""
 
 LINE = 0.17
-"""Inches: the height of a line of text."""
+"""Line height, in inches."""
 
 NARROW = 4.5
-"""Inches: charts up to this width have one column of text."""
+"""Maximum width of a chart with one column of text, in inches."""
 
 
 class Box(NamedTuple):
-    """Where something stands, in inches from the upper left."""
+    """A rectangle, in inches from the upper left."""
 
     left: float
     top: float
@@ -45,7 +45,7 @@ class Box(NamedTuple):
 
 
 class Ticks(NamedTuple):
-    """Names along an axis and the places where they stand, in the numbers of the axis; turned ones read upwards."""
+    """Tick labels and their positions in units of the axis; `turned` ones read upwards."""
 
     places: tuple[float, ...] = ()
     names: tuple[str, ...] = ()
@@ -56,10 +56,10 @@ NO_TICKS = Ticks()
 
 
 class Heat(NamedTuple):
-    """A matrix `[t s]` as coloured cells, its first row on top; what is no number stays white.
+    """A matrix `[t s]` as coloured cells, with its first row on top; NaN stays white.
 
-    The colour is `(value / end) ** gamma` on the map of colours of this name; `form` writes the number into each cell.
-    Cells that a mask has `closed` are grey and hold no number.
+    The colour is `(value / end) ** gamma` on the colour map `colours`; `form` formats the number in each cell. `closed`
+    cells are masked: grey and without a number.
     """
 
     box: Box
@@ -77,8 +77,8 @@ class Heat(NamedTuple):
 class Stroke(NamedTuple):
     """Points `[n]` joined by a line, marked, or both.
 
-    `width` is the line's in points, 0 for none; `steps` holds each y until the next x. `mark` is one of `MARKERS`,
-    `size` points across. What has a label stands in the legend.
+    `width` is that of the line in points, 0 for none; `steps` keeps each y until the next x. `mark` is one of
+    `MARKERS`, `size` its diameter in points. A stroke with a label is in the legend.
     """
 
     x: Array
@@ -94,7 +94,7 @@ class Stroke(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """An axis from `low` to `high`, by powers of ten where it is `log`; lines of its name stand below each other."""
+    """An axis from `low` to `high`, logarithmic if `log`; its name may have several lines."""
 
     low: float
     high: float
@@ -104,7 +104,7 @@ class Axis(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Strokes between two axes, the first at the bottom, with a legend above in so many columns."""
+    """Strokes between two axes, the first at the bottom, with a legend of `columns` columns above."""
 
     box: Box
     strokes: tuple[Stroke, ...]
@@ -114,7 +114,7 @@ class Plot(NamedTuple):
 
 
 class Legend(NamedTuple):
-    """What strokes with labels stand for, in so many columns above the top of a box."""
+    """The legend of labelled strokes, in `columns` columns above the top of a box."""
 
     box: Box
     strokes: tuple[Stroke, ...]
@@ -122,7 +122,7 @@ class Legend(NamedTuple):
 
 
 class Rect(NamedTuple):
-    """A rectangle with rounded corners; without a `stroke` it has no edge."""
+    """A rectangle with rounded corners; without a `stroke` it has no border."""
 
     x: float
     y: float
@@ -136,7 +136,7 @@ class Rect(NamedTuple):
 
 
 class Path(NamedTuple):
-    """A path from `x` and `y` in letters of SVG: `M`, `L`, `C` to places, `m`, `l`, `c` from the last one, and `z`."""
+    """A path in SVG syntax, relative to `x` and `y`: `M`, `L`, `C`, `m`, `l`, `c` and `z`."""
 
     path: str
     fill: str = "none"
@@ -149,9 +149,9 @@ class Path(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text whose line begins, ends or has its middle at a place, after a `symbol` in bold italics.
+    """A text that starts, ends or is centred at a point, after a `symbol` in bold italics.
 
-    A text that is turned reads upwards.
+    A `turned` text reads upwards.
     """
 
     x: float
@@ -179,9 +179,9 @@ Part = Heat | Plot | Legend | Shape
 
 
 class Chart(NamedTuple):
-    """A white sheet of so many inches and what stands on it; it is shown `zoom` times as large as it is drawn.
+    """A white sheet in inches with its parts, enlarged `zoom` times.
 
-    A larger `page`, if any, has the sheet in its middle. Most of its letters have so many points.
+    It is centred on a larger `page`, if any. `letters` is the size of most of its text, in points.
     """
 
     width: float
@@ -193,14 +193,15 @@ class Chart(NamedTuple):
 
 
 STEPS = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0, 10.0, 20.0)
-"""Round steps, in powers of ten of what nine tenths of an axis would need."""
+"""Round steps, relative to the power of ten below the smallest step allowed."""
 
 POINTS_EACH = 15
-"""Points of an axis, upwards, that each number of it takes at least."""
+"""Minimum distance of tick labels on an upward axis, in points."""
 
 
 def number_ticks(low: float, high: float, length: float) -> Ticks:
-    """Return round numbers along an upward axis of so many inches, all with the same digits; tiny ones as `2e-25`."""
+    """Return round numbers along an upward axis, `length` inches long, all with the same digits; tiny ones as
+    `2e-25`."""
     places = round_places(low, high, ticks_in(length))
     step = f"{places[1] - places[0]:.3g}" if len(places) > 1 else "0.01"
     kind = ".4g" if "e" in step else f".{len(step.partition('.')[2])}f"
@@ -208,14 +209,14 @@ def number_ticks(low: float, high: float, length: float) -> Ticks:
 
 
 def ticks_in(length: float) -> int:
-    """Return into how many pieces numbers part an upward axis of so many inches at most."""
+    """Return the maximum number of tick intervals on an upward axis, `length` inches long."""
     return max(1, min(9, int(length * 72 // POINTS_EACH)))
 
 
 def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
-    """Return multiples of the smallest round step that parts an axis into at most so many pieces.
+    """Return multiples of the smallest round step that splits an axis into at most `most` intervals.
 
-    Where fewer than two fall on the axis, the next smaller step is taken. Source: `MaxNLocator` of Matplotlib, with the
+    If fewer than two are on the axis, the next smaller step is used. Source: `MaxNLocator` of Matplotlib, with the
     steps 1, 2, 2.5, 5 and 10.
     """
     piece = max((high - low) / most, 1e-300)  # below, floats lose their digits
@@ -230,7 +231,6 @@ def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
 
 
 def power_ticks(low: float, high: float, length: float) -> Ticks:
-    """Return powers of ten along an axis of so many inches."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     room = max(2, min(9, int(length * 72 // 22)))
     places = [10.0**power for power in range(first, last + 1, (last - first) // room + 1)]
@@ -238,6 +238,6 @@ def power_ticks(low: float, high: float, length: float) -> Ticks:
 
 
 def name_ticks(names: list[str], turned: bool, length: float) -> Ticks:
-    """Return names of the cells along an axis `length` inches long, leaving out evenly what would overlap."""
+    """Return the names of cells along an axis, `length` inches long, skipping names evenly to avoid overlaps."""
     places = range(0, len(names), max(1, math.ceil(0.12 * len(names) / length)))
     return Ticks(tuple(map(float, places)), tuple(names[place] for place in places), turned)

@@ -1,4 +1,4 @@
-"""Where everything in a chart stands: its shapes, which both renderers draw alike."""
+"""The layout of a chart, as the shapes that both renderers draw."""
 
 from __future__ import annotations
 
@@ -26,37 +26,36 @@ from attn_exp.report.charts.widths import widest
 from attn_exp.report.pixels import coarse, colour_cells
 
 BODY, TICK = 8.0, 7.5
-"""Points: the size of titles and names, and of what stands at ticks and in legends."""
+"""Font size in points of titles and names, and of ticks and legends."""
 
 REACH, PAD, NAME_PAD = 2.5, 3.5, 4.0
-"""Points: how far a tick reaches out, from a tick to its number, and from the numbers of an axis to its name."""
+"""In points: the length of a tick, the gap to its number, and the gap from the numbers to the axis name."""
 
 ABOVE, BELOW = 0.76, 0.236
-"""How far letters reach above and below the line that they stand on, in sizes of the type. Source: DejaVu Sans."""
+"""Ascent and descent of letters, relative to the font size. Source: DejaVu Sans."""
 
 MIDDLE, AT_TICK = (ABOVE - BELOW) / 2, ABOVE / 2
-"""How far below its middle the line of a text lies, and below the tick that it stands at."""
+"""Distance of the baseline below the middle of a text, and below its tick, relative to the font size."""
 
 
 def shapes_of(chart: Chart) -> Iterator[Shape]:
-    """Yield the shapes of a chart, those below others first."""
+    """Yield the shapes of a chart, background first."""
     for part in chart.parts:
         match part:
             case Heat():
-                yield from heat(part, Box(*(72 * side for side in part.box)))
+                yield from heat_shapes(part, Box(*(72 * side for side in part.box)))
             case Plot():
-                yield from plot(part, Box(*(72 * side for side in part.box)))
+                yield from plot_shapes(part, Box(*(72 * side for side in part.box)))
             case Legend():
-                yield from legend(part, Box(*(72 * side for side in part.box)))
+                yield from legend_shapes(part, Box(*(72 * side for side in part.box)))
             case _:
                 yield part
 
 
-def heat(part: Heat, at: Box) -> Iterator[Shape]:
-    """Yield the picture of the cells, their numbers, the title and the names along the sides."""
+def heat_shapes(part: Heat, at: Box) -> Iterator[Shape]:
     left, top, width, height = at
     rows, columns = part.matrix.shape
-    yield picture(part, at)
+    yield heat_picture(part, at)
     if part.form:
         for (row, column), value in np.ndenumerate(part.matrix):
             if part.closed is None or not part.closed[row, column]:
@@ -67,13 +66,12 @@ def heat(part: Heat, at: Box) -> Iterator[Shape]:
         yield Text(left + width / 2, top - 6, part.title, BODY, "center")
     for place, name in zip(part.rows.places, part.rows.names, strict=True):
         yield Text(left - 2, top + (place + 0.5) * height / rows + AT_TICK * TICK, name, TICK, "right")
-    yield from below(
+    yield from tick_labels(
         part.columns, [left + (place + 0.5) * width / columns for place in part.columns.places], top + height + 2
     )
 
 
-def below(ticks: Ticks, places: list[float], y: float) -> Iterator[Shape]:
-    """Yield the names of ticks under their places."""
+def tick_labels(ticks: Ticks, places: list[float], y: float) -> Iterator[Shape]:
     for x, name in zip(places, ticks.names, strict=True):
         if ticks.turned:
             yield Text(x + MIDDLE * TICK, y, name, TICK, "right", turned=True)
@@ -81,43 +79,40 @@ def below(ticks: Ticks, places: list[float], y: float) -> Iterator[Shape]:
             yield Text(x, y + ABOVE * TICK, name, TICK, "center")
 
 
-def picture(part: Heat, at: Box) -> Picture:
-    """Return a matrix as colours, of very many cells the means of neighbours."""
+def heat_picture(part: Heat, at: Box) -> Picture:
     closed = None if part.closed is None else coarse(part.closed.astype(float)) == 1
     return Picture(*at, colour_cells(coarse(part.matrix), part.end, part.gamma, part.colours, closed))
 
 
-def plot(part: Plot, at: Box) -> Iterator[Shape]:
-    """Yield the strokes, the two axes with their numbers and names, and the legend above."""
+def plot_shapes(part: Plot, at: Box) -> Iterator[Shape]:
     left, top, right, bottom = at.left, at.top, at.left + at.width, at.top + at.height
     for stroke in part.strokes:
-        across, up = share(part.x, stroke.x), share(part.y, stroke.y)
-        yield from drawn(stroke, left + (right - left) * across, bottom - (bottom - top) * up)
+        across, up = relative_positions(part.x, stroke.x), relative_positions(part.y, stroke.y)
+        yield from stroke_paths(stroke, left + (right - left) * across, bottom - (bottom - top) * up)
     yield Path(line_through([left, left, right], [top, bottom, bottom]), stroke="#000000", line=0.6)
-    places = (left + (right - left) * share(part.x, np.array(part.x.ticks.places))).tolist()
+    places = (left + (right - left) * relative_positions(part.x, np.array(part.x.ticks.places))).tolist()
     yield from (Path(f"M{short(x)} {short(bottom)}l0 {REACH}", stroke="#000000") for x in places)
-    yield from below(part.x.ticks, places, bottom + REACH + PAD)
+    yield from tick_labels(part.x.ticks, places, bottom + REACH + PAD)
     y = bottom + REACH + PAD + (ABOVE + BELOW) * TICK + NAME_PAD + ABOVE * BODY
     for place, line in enumerate(filter(None, part.x.name.split("\n"))):
         yield Text((left + right) / 2, y + place * 1.2 * BODY, line, BODY, "center")
-    heights = (bottom - (bottom - top) * share(part.y, np.array(part.y.ticks.places))).tolist()
+    heights = (bottom - (bottom - top) * relative_positions(part.y, np.array(part.y.ticks.places))).tolist()
     for height, name in zip(heights, part.y.ticks.names, strict=True):
         yield Path(f"M{short(left)} {short(height)}l{-REACH} 0", stroke="#000000")
         yield Text(left - REACH - PAD, height + AT_TICK * TICK, name, TICK, "right")
     beside = left - REACH - PAD - 72 * widest(part.y.ticks.names, TICK) - NAME_PAD - BELOW * BODY
     yield Text(beside, (top + bottom) / 2, part.y.name, BODY, "center", turned=True)
-    yield from legend(part, at)
+    yield from legend_shapes(part, at)
 
 
-def share(axis: Axis, values: Array) -> Array:
-    """Return how far along an axis values lie, from 0 to 1."""
+def relative_positions(axis: Axis, values: Array) -> Array:
     if axis.log:
         return np.asarray(np.log(values / axis.low) / math.log(axis.high / axis.low))
     return np.asarray((values - axis.low) / (axis.high - axis.low))
 
 
-def legend(part: Plot | Legend, at: Box) -> Iterator[Shape]:
-    """Yield the strokes that have labels above a box, in columns that are filled one after the other."""
+def legend_shapes(part: Plot | Legend, at: Box) -> Iterator[Shape]:
+    """Yield the legend above a box, filled column by column."""
     shown = [stroke for stroke in part.strokes if stroke.label]
     columns = np.array_split(np.arange(len(shown)), part.columns)
     left = at.left + 0.6 * TICK
@@ -125,14 +120,14 @@ def legend(part: Plot | Legend, at: Box) -> Iterator[Shape]:
         for row, stroke in enumerate(shown[entry] for entry in column):
             y = at.top - (1.1 + 1.3 * (len(columns[0]) - 1 - row)) * TICK
             ends = left + TICK * np.array([0.0, 2.0])
-            yield from drawn(stroke._replace(mark="", steps=False), ends, np.full(2, y))
-            yield from drawn(stroke._replace(width=0.0, opacity=1.0), ends.mean(keepdims=True), np.full(1, y))
+            yield from stroke_paths(stroke._replace(mark="", steps=False), ends, np.full(2, y))
+            yield from stroke_paths(stroke._replace(width=0.0, opacity=1.0), ends.mean(keepdims=True), np.full(1, y))
             yield Text(left + 2.8 * TICK, y + MIDDLE * TICK, stroke.label, TICK)
         left += 4.8 * TICK + 72 * widest((shown[entry].label for entry in column), TICK)
 
 
-def drawn(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
-    """Yield the line and the marks of a stroke through points; dots are as long as the line is wide."""
+def stroke_paths(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
+    """Yield the line and the marks of a stroke; dots are as long as the line is wide."""
     if stroke.width:
         dots = (stroke.width, 1.65 * stroke.width) if stroke.dotted else None
         path = line_through(x.tolist(), y.tolist(), stroke.steps)
@@ -145,7 +140,7 @@ def drawn(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
 
 
 def line_through(x: Sequence[float], y: Sequence[float], steps: bool = False) -> str:
-    """Return the line through points; it starts anew after what is no number."""
+    """Return a line through points, interrupted by NaN."""
     letters, last = [], math.nan
     for across, down in zip(x, y, strict=True):
         if math.isfinite(down):
@@ -156,7 +151,7 @@ def line_through(x: Sequence[float], y: Sequence[float], steps: bool = False) ->
 
 
 def short(number: float) -> str:
-    """Return a number of points to the hundredth, in few characters."""
+    """Format a number of points, rounded to hundredths."""
     return f"{round(number, 2) + 0.0:.7g}"
 
 
@@ -175,17 +170,17 @@ MARKS = {
         (-0.25, 0.25), (-0.25, -0.25), (-0.25, 0.25), (-0.25, -0.25), (0.25, -0.25), (-0.25, -0.25),
     ],
 }  # fmt: skip
-"""From the middle to the first corner of a mark, and from each corner to the next, with y downwards."""
+"""The offset of a mark's first corner from its centre, then of each corner from the last, with y downwards."""
 
 CIRCLE = (
     (0, 0.276, 0.224, 0.5, 0.5, 0.5), (0.276, 0, 0.5, -0.224, 0.5, -0.5),
     (0, -0.276, -0.224, -0.5, -0.5, -0.5), (-0.276, 0, -0.5, 0.224, -0.5, 0.5),
 )  # fmt: skip
-"""A circle 1 across as four curves from its left end: two points that bend each, then its end, from where it begins."""
+"""A circle of diameter 1 as four Bézier curves from its left end, in relative coordinates."""
 
 
 def outline(mark: str, size: float) -> str:
-    """Return the path of a mark, `size` points across, from its middle."""
+    """Return the path of a mark around its centre, `size` points across."""
     if mark == "o":
         curves = (" ".join(f"{size * number:.3g}" for number in curve) for curve in CIRCLE)
         return f"m{-size / 2:g} 0c{'c'.join(curves)}z"

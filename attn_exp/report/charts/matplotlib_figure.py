@@ -1,6 +1,6 @@
-"""Matplotlib's drawings: a chart as a figure, the one look of all figures, their fonts, and the bytes of a file.
+"""Matplotlib output: charts as figures, one style for all, fonts, and encoding.
 
-They are for files of other formats than SVG, for notebooks and for the plots of a sweep. Drawings are made on
+It is needed for formats other than SVG, for notebooks and for the plots of a sweep. Drawings use
 `matplotlib.figure.Figure` alone, so that equal comparisons give equal bytes.
 """
 
@@ -30,7 +30,7 @@ from attn_exp.report.escapes import label, visible
 
 
 def figure_of(chart: Chart) -> Figure:
-    """Return a chart as a figure as large as it is shown; all of it stands on one pair of axes."""
+    """Return a chart as a figure in its displayed size, drawn on one pair of axes."""
     wide, high = chart.page or (chart.width, chart.height)
     figure = Figure(figsize=(wide * chart.zoom, high * chart.zoom))
     axes = figure.add_axes((0, 0, 1, 1))
@@ -43,31 +43,29 @@ def figure_of(chart: Chart) -> Figure:
 
 
 def draw_shape(axes: Axes, shape: Shape, zoom: float) -> None:
-    """Draw one shape, its lines and letters so many times larger."""
     match shape:
         case Rect():
             corners = f"round,pad=0,rounding_size={shape.radius}" if shape.radius else "square,pad=0"
-            look: dict[str, Any] = {"boxstyle": corners, **look_of(shape, zoom)}
+            look: dict[str, Any] = {"boxstyle": corners, **patch_properties(shape, zoom)}
             axes.add_patch(FancyBboxPatch(shape[:2], shape.width, shape.height, mutation_aspect=1, **look))
         case Path():
             path = path_of(shape.path, (shape.x, shape.y))
-            axes.add_patch(PathPatch(path, alpha=shape.opacity, **look_of(shape, zoom)))
+            axes.add_patch(PathPatch(path, alpha=shape.opacity, **patch_properties(shape, zoom)))
         case Picture():
             extent = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
             axes.imshow(shape.pixels, extent=extent, interpolation="nearest")
         case Text():
-            write(axes, shape, zoom)
+            write_text(axes, shape, zoom)
 
 
-def look_of(shape: Rect | Path, zoom: float) -> dict[str, Any]:
-    """Return the colours of a shape and its edge in Matplotlib's words."""
+def patch_properties(shape: Rect | Path, zoom: float) -> dict[str, Any]:
     style = (0, [length / shape.line for length in shape.dashes]) if shape.dashes else "-"
     edge = {"edgecolor": shape.stroke or "none", "linewidth": shape.line * zoom if shape.stroke else 0}
     return {"facecolor": shape.fill, "linestyle": style, "clip_on": False, **edge}
 
 
 def path_of(path: str, origin: tuple[float, float] = (0, 0)) -> Line:
-    """Return a path that is written in SVG's letters, moved to an origin."""
+    """Convert a path in SVG syntax, moved to an origin."""
     points, codes, start = [np.zeros(2)], list[int](), np.zeros(2)
     for letter, numbers in re.findall("([MLCmlcz])([^MLCmlcz]*)", path):
         if letter == "z":
@@ -84,8 +82,7 @@ def path_of(path: str, origin: tuple[float, float] = (0, 0)) -> Line:
 KINDS = {"m": Line.MOVETO, "l": Line.LINETO, "c": Line.CURVE4, "z": Line.CLOSEPOLY}
 
 
-def write(axes: Axes, text: Text, zoom: float) -> None:
-    """Write a text, after its symbol where it has one."""
+def write_text(axes: Axes, text: Text, zoom: float) -> None:
     x, look = text.x, dict[str, Any](color=text.colour, fontsize=text.size * zoom, parse_math=False)
     if text.symbol:
         axes.text(x, text.y, text.symbol, fontweight="bold", fontstyle="italic", **look)
@@ -95,16 +92,16 @@ def write(axes: Axes, text: Text, zoom: float) -> None:
 
 
 WIDTH = 6.3
-"""Inches: the text width of an A4 page."""
+"""The text width of an A4 page, in inches."""
 
 STYLE = pathlib.Path(__file__).with_name("paper.mplstyle")
 UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}}
 
 
 def look(further: Mapping[str, Any] = MappingProxyType({}), zoom: float = 1.0) -> AbstractContextManager[None]:
-    """Return the context to draw in: our style upon Matplotlib's defaults, so that no user's settings change a figure.
+    """Return a context with our style on top of Matplotlib's defaults, so that no user settings change a figure.
 
-    Its letters, lines and paddings are `zoom` times larger. `rc_context` would take the file itself, but first reads
+    Its letters, lines and paddings are `zoom` times larger. `rc_context` would accept the file itself, but first reads
     every style that comes with Matplotlib.
     """
     style: dict[Any, Any] = dict(matplotlib.rc_params_from_file(STYLE))
@@ -116,7 +113,7 @@ def look(further: Mapping[str, Any] = MappingProxyType({}), zoom: float = 1.0) -
 
 
 def encoded(figure: Figure, form: str) -> bytes:
-    """Return the bytes of a figure as `png`, `svg` or `pdf`, equal for equal figures."""
+    """Encode a figure as `png`, `svg` or `pdf`; equal figures give equal bytes."""
     stream = BytesIO()
     faster: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if form == "png" else {}
     with look():
@@ -126,38 +123,36 @@ def encoded(figure: Figure, form: str) -> bytes:
 
 
 FIRST = "DejaVu Sans"
-"""The font that comes with matplotlib: everywhere the same."""
+"""The font that comes with Matplotlib, the same everywhere."""
 
 FURTHER = (
     "Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans Fallback", "IPAGothic", "Arial Unicode", "PingFang",
     "Hiragino", "Microsoft YaHei", "SimHei", "Malgun", "Segoe UI", "Noto Emoji", "Symbola", "Unifont",
 )  # fmt: skip
-"""How the names of fonts begin that hold other scripts; used where installed and needed."""
+"""Prefixes of the names of fonts for other scripts; they are used where installed and needed."""
 
 
 def installed() -> list[str]:
-    """Return the names of the fonts that are there, the one that comes with matplotlib first."""
+    """Return the names of the installed fonts, Matplotlib's own first."""
     return sorted({entry.name for entry in fontManager.ttflist}, key=lambda name: (name != FIRST, name))
 
 
 def fonts_for(texts: Iterable[str], first: str = FIRST) -> list[str]:
-    """Return the fonts, first choice first, that draw these texts as far as the machine can."""
+    """Return fonts in order of preference that cover these texts as far as the machine can."""
     fonts = list(dict.fromkeys((first, FIRST)))
     is_known = all(has(FIRST, letter) for letter in set("".join(texts)))
     return fonts if is_known else [*fonts, *(name for name in installed() if name.startswith(FURTHER))]
 
 
 def has(font: str, character: str) -> bool:
-    """Say whether a font can draw a character."""
     return character.isascii() or bool(get_font(findfont(font)).get_char_index(ord(character)))
 
 
 def drawable(text: str) -> str:
-    """Return the text on one line, with a square in place of each character that no font in use can draw."""
+    """Return a text on one line, with a square for each character that no font in use has."""
     fonts = matplotlib.rcParams["font.family"]
     return "".join(letter if any(has(font, letter) for font in fonts) else "□" for letter in visible(text))
 
 
 def labels(tokens: Sequence[str]) -> list[str]:
-    """Return tokens as labels that the fonts in use can draw."""
     return [drawable(label(token)) for token in tokens]

@@ -1,4 +1,4 @@
-"""A chart as an SVG whose text is text: it looks alike wherever it is shown, and needs no font of its own."""
+"""A chart as an SVG whose text stays text: it looks the same everywhere, and needs no font of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANCHORS = {"left": "", "center": ' text-anchor="middle"', "right": ' text-anchor
 
 
 def chart_as_svg(chart: Chart) -> bytes:
-    """Return a chart as the bytes of an SVG, equal for equal charts."""
+    """Return a chart as the bytes of an SVG; equal charts give equal bytes."""
     wide, high = chart.page or (chart.width, chart.height)
     page = Rect(36 * (chart.width - wide), 36 * (chart.height - high), 72 * wide, 72 * high, PAPER)
     size = f'width="{short(page.width * chart.zoom)}pt" height="{short(page.height * chart.zoom)}pt"'
@@ -31,43 +31,41 @@ def chart_as_svg(chart: Chart) -> bytes:
 
 
 def element(shape: Shape, alone: bool = True) -> str:
-    """Return one shape as an element of SVG; one that does not stand alone is part of a page with a style sheet."""
+    """Return a shape as an SVG element; one that is not `alone` is styled by the page's style sheet."""
     match shape:
         case Rect():
             corner = f' rx="{shape.radius:g}"' if shape.radius else ""
-            style = f"{corner}{look(shape)}" if alone else ""
-            return f"<rect {place(shape)}{style}/>"
+            style = f"{corner}{paint_attributes(shape)}" if alone else ""
+            return f"<rect {position_attributes(shape)}{style}/>"
         case Path() if not alone:
             line = ' fill="none"' if shape.fill == "none" else ""
             return f'<path d="{shape.path}"{line}/>'
         case Path():
             faint = f' opacity="{shape.opacity:g}"' if shape.opacity < 1 else ""
             moved = f' transform="translate({shape.x:g} {shape.y:g})"' if shape.x or shape.y else ""
-            return f'<path d="{shape.path}"{moved}{look(shape)}{faint} stroke-linejoin="round"/>'
+            return f'<path d="{shape.path}"{moved}{paint_attributes(shape)}{faint} stroke-linejoin="round"/>'
         case Picture():
             pixels = shape.pixels if (shape.pixels[:, :, 3] < 255).any() else shape.pixels[:, :, :3]
             source = base64.b64encode(encoded_png(pixels)).decode()
             sharp = 'preserveAspectRatio="none" style="image-rendering:crisp-edges;image-rendering:pixelated"'
-            return f'<image {place(shape)} {sharp} xlink:href="data:image/png;base64,{source}"/>'
+            return f'<image {position_attributes(shape)} {sharp} xlink:href="data:image/png;base64,{source}"/>'
         case Text():
             return text_element(shape, alone)
 
 
-def place(shape: Rect | Picture) -> str:
-    """Return where a rectangle is, as attributes."""
+def position_attributes(shape: Rect | Picture) -> str:
     x, y, width, height = map(short, shape[:4])
     return f'x="{x}" y="{y}" width="{width}" height="{height}"'
 
 
-def look(shape: Rect | Path) -> str:
-    """Return the colours of a shape and of its edge, as attributes."""
+def paint_attributes(shape: Rect | Path) -> str:
     dashes = f' stroke-dasharray="{shape.dashes[0]:g} {shape.dashes[1]:g}"' if shape.dashes else ""
     edge = f' stroke="{shape.stroke}" stroke-width="{shape.line:g}"{dashes}'
     return f' fill="{shape.fill}"{edge if shape.stroke else ""}'
 
 
 def text_element(text: Text, alone: bool) -> str:
-    """Return a text as an element; one that stands alone takes just the room that was planned, whatever the font."""
+    """Return a text as an element; if `alone`, it takes exactly the planned width, whatever the font."""
     x, y = short(text.x), short(text.y)
     where = f'transform="translate({x} {y})rotate(-90)"' if text.turned else f'x="{x}" y="{y}"'
     points = 72 * width(text.text, text.size) if alone and not text.symbol and known(text.text) else 0

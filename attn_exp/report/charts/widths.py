@@ -1,4 +1,4 @@
-"""How wide a text is, without asking any font: a table for common letters, and never too little for all others."""
+"""The width of a text without any font: a table for common letters, and an upper bound for all others."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ALIKE = {
     825: "w", 850: "#+<=>^~¬±×÷ωЪю←↑→↓−∓∗∞≈≠≡≤≥", 875: "MΜМФф∈", 900: "Ыњ", 925: "Ħжшљ", 975: "%щm¼½¾Æ",
     1000: "@W©®æ—…", 1025: "œ", 1050: "Њ≪≫", 1075: "ŒШ", 1100: "ЉЖЩЮ",
 }  # fmt: skip
-"""Letters by their width in thousandths of the size of the type, rounded up to the next 25.
+"""Letters by width in thousandths of the font size, rounded up to the next 25.
 
-Source: the advance widths of DejaVu Sans, which Verdana shares: hardly any usual font has wider letters.
+Source: the advance widths of DejaVu Sans, which Verdana shares: hardly any common font has wider letters.
 """
 
 WIDTHS = {letter: width / 1000 for width, letters in ALIKE.items() for letter in letters}
@@ -27,29 +27,28 @@ SCRIPTS = (
     (0x2E80, 0xA4CF, 1.0), (0xA800, 0xABFF, 2.0), (0xAC00, 0xD7AF, 1.0), (0xF900, 0xFAFF, 1.0), (0xFDF0, 0xFDFF, 8.0),
     (0xFF00, 0xFFEF, 1.0), (0x10000, 0x1FFFF, 1.75), (0x20000, 0x3FFFF, 1.0),
 )  # fmt: skip
-"""Other letters, from code to code, and as much as the broadest of them takes in any usual font."""
+"""Other letters: first and last code point, and the largest width in any common font."""
 
 BROAD = 1.55
-"""What is left takes no more."""
+"""Upper bound for all other letters."""
 
 
 def width(text: str, size: float = 8.0) -> float:
-    """Return the width of the longest line of a text of so many points, in inches."""
+    """Return the width of a text's longest line in inches; `size` is in points."""
     return max(sum(map(letter_width, line)) for line in text.split("\n")) * size / 72
 
 
 def widest(names: Iterable[str], size: float = 8.0) -> float:
-    """Return the width of the widest name, in inches."""
     return max((width(name, size) for name in names), default=0.0)
 
 
 def known(text: str) -> bool:
-    """Say whether the table has every letter, so that the width is the text's own and not just enough."""
+    """Return whether the table has every letter, so that the width is exact and not an upper bound."""
     return all(letter in WIDTHS for letter in text)
 
 
 def letter_width(letter: str) -> float:
-    """Return the width of a letter in sizes of the type; of one that the table lacks, as much as any font takes."""
+    """Return the width of a letter relative to the font size; an upper bound if it is not in the table."""
     if letter in WIDTHS:
         return WIDTHS[letter]
     code, kind = ord(letter), unicodedata.category(letter)
@@ -62,7 +61,7 @@ def letter_width(letter: str) -> float:
 
 
 def fitted(text: str, room: float, size: float = 8.0) -> str:
-    """Return the text, shortened until it is at most `room` inches wide."""
+    """Shorten a text to at most `room` inches."""
     while width(text, size) > room and len(text) > 4:
         text = f"{text[:-2].rstrip('…')}…"
     return text

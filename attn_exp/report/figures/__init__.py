@@ -1,8 +1,8 @@
 """The figures of a report: one file each, found by its name.
 
-A figure is a file with `FIGURE = Figure(...)`: its caption, whether a comparison has something to show in it, and how
-it is drawn. A new file is a new figure in the page, in the Markdown and among the files. Those that are planned as
-charts become SVG by themselves; Matplotlib is loaded for other formats, and for figures that are drawn with it.
+A figure is a file with `FIGURE = Figure(...)`: its caption, whether it applies to a comparison, and how it is drawn. A
+new file adds a figure to the page, to the Markdown and to the files. Figures planned as charts become SVG without
+Matplotlib, which is loaded for other formats, and for figures drawn with it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ NAMES: tuple[str, ...] = registry.names(__path__, without=("figure",))
 
 
 def figures() -> dict[str, Figure]:
-    """Return every figure there is by its name, in the order of a report."""
+    """Return all figures by name, in the order of a report."""
     known: dict[str, Figure] = {name: registry.module(__name__, name).FIGURE for name in NAMES}
     known |= registry.at_hand(__name__)
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
 
 def wanted(views: Views) -> dict[str, Figure]:
-    """Return the figures that were asked for and that a comparison has something to show in."""
+    """Return the figures that were requested and apply to a comparison."""
     known, only = figures(), views.comparison.config.figures.only
     return {name: member for name, member in known.items() if name in (only or known) and member.wanted(views)}
 
 
 def draw(views: Views) -> dict[str, Drawing]:
-    """Return these figures as Matplotlib's, as large as asked for."""
+    """Return the requested figures as Matplotlib's, in the configured size."""
     return drawings(views, wanted(views))
 
 
 def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
-    """Return figures as Matplotlib's, in one look, with fonts for every token."""
+    """Return figures as Matplotlib's, in one style, with fonts for every token."""
     from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - a page of charts alone needs none
 
     comparison = views.comparison
@@ -65,7 +65,7 @@ def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
 
 
 def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
-    """Return the bytes of these figures in some formats, `svg`, `png` or `pdf`, by name and format."""
+    """Encode the requested figures in some formats, `svg`, `png` or `pdf`, by name and format."""
     members, settings = wanted(views), views.comparison.config.figures
     made = dict[str, dict[str, bytes]]()
     for name, member in members.items():
@@ -81,24 +81,25 @@ def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
 
 
 def charts_do(member: Figure, settings: Figures, form: str) -> bool:
-    """Say whether a figure of this format needs no Matplotlib.
+    """Return whether a figure in this format needs no Matplotlib.
 
-    Matplotlib knows how wide letters of any font are, and keeps their shapes where a reader lacks it.
+    With a configured font it does: Matplotlib knows the widths of its letters, and embeds their shapes for readers that
+    lack it.
     """
     return member.plan is not None and form == "svg" and settings.font is None
 
 
 def load(settings: Figures) -> None:
-    """Import what figures will be drawn with, so that a record of what was imported is complete."""
+    """Import what figures will be drawn with, so that a record of imported modules is complete."""
     if not all(charts_do(member, settings, form) for member in figures().values() for form in settings.format):
         import_module("attn_exp.report.charts.matplotlib_figure")
 
 
 def check(settings: Figures) -> None:
-    """Refuse figures that there are not, and a font that this machine lacks.
+    """Refuse unknown figures, and a font that this machine lacks.
 
     Raises:
-        UserError: the name, and some that there are.
+        UserError: the name, and some known ones.
     """
     known = figures()
     for name in settings.only:

@@ -1,4 +1,4 @@
-"""How charts of several figures are laid out: maps of weights side by side, and axes below a legend."""
+"""Layouts shared by several figures: maps of weights side by side, and axes below a legend."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from attn_exp.report.walk import closed_by_mask
 COLOURS = "Blues"
 
 GAP, NARROWEST = 0.12, 1.05
-"""Inches between two maps, and the width below which no map falls while there is room."""
+"""The gap between two maps, and the minimum width of a map while there is room, in inches."""
 
 BAR = 0.1
-"""Inches: the width of a colour scale."""
+"""The width of a colour scale, in inches."""
 
 LONG = 0.5
-"""Inches: a longer name of what a scale shows stands beside it and reads upwards."""
+"""A longer unit is written next to the colour scale and reads upwards, in inches."""
 
 PIECES = 4
-"""A colour scale is parted by numbers into at most so many pieces."""
+"""Maximum number of intervals between the numbers of a colour scale."""
 
 NUMBERS_UP_TO = 8
-"""Cells hold their number where a matrix has at most this many rows and columns."""
+"""Cells contain their number if a matrix has at most this many rows and columns."""
 
 
 class Named(NamedTuple):
-    """The names of rows and of columns, what columns, cells and rows are, and how cells are coloured and written."""
+    """The names of rows and columns, the names of the axes, and the colours and the number format of cells."""
 
     rows: list[str]
     columns: list[str]
@@ -69,7 +69,7 @@ class Named(NamedTuple):
 def weight_maps(
     maps: Sequence[Head], names: Named, width: float, gamma: float = 1.0, height: float | None = None
 ) -> Chart:
-    """Show maps with their titles side by side, on one colour scale; in a given height as large as can be."""
+    """Lay out titled maps side by side, on one colour scale; a given height is filled as far as possible."""
     low, end = names.low, top(head.weights for head in maps)
     left, below = widest(names.rows) + 0.32, widest(names.columns)
     right = max(0.55, GAP + beside(scale_ticks(low, end)) + (LINE if width_of(names.unit) > LONG else 0))
@@ -97,7 +97,7 @@ def weight_maps(
 
 
 def arranged(count: int, room: float, ratio: float, height: float | None) -> tuple[int, float]:
-    """Return how many maps stand side by side and how wide each is; in a given height they are as large as can be.
+    """Return the number of maps per row and the width of each; for a given height, the largest that fits.
 
     Maps are `ratio` times as high as wide.
     """
@@ -113,14 +113,14 @@ def arranged(count: int, room: float, ratio: float, height: float | None) -> tup
 
 
 def form_of_numbers(matrix: Array, cell: float, form: str) -> str:
-    """Return the form of the numbers in cells so many inches wide; none where they would not fit or are too many."""
+    """Return the format of numbers in cells, `cell` inches wide; empty if they would not fit or are too many."""
     return form if max(matrix.shape) <= NUMBERS_UP_TO and cell > 0.06 * len(format(0.01, form)) else ""
 
 
 def colour_scale(
     box: Box, end: float, gamma: float, unit: str, room: float = 0.55 - GAP, *, low: float = 0, colours: str = COLOURS
 ) -> Iterator[Part]:
-    """Yield the colours from `low` to `end`, with numbers at the right; the scale reaches `room` inches far."""
+    """Yield a colour scale from `low` to `end`, with numbers at the right, `room` inches wide in all."""
     ticks = scale_ticks(low, end, ticks_in(box.height))
     span = (end - low) or 1.0
     yield Heat(box, np.linspace(span, 0, 256)[:, None], span, colours, gamma)
@@ -137,7 +137,7 @@ def colour_scale(
 
 
 def scale_ticks(low: float, end: float, most: int = PIECES) -> Ticks:
-    """Return round numbers from `low` to `end`, of two digits where they begin at 0."""
+    """Return round numbers from `low` to `end`; those from 0 have two digits."""
     places = round_places(low, end, max(2, min(most, PIECES)))
     return Ticks(places, tuple(f"{place:{'.4g' if low else '.2g'}}" for place in places))
 
@@ -148,7 +148,7 @@ def beside(ticks: Ticks) -> float:
 
 
 def heads_in(views: Views, panels: Iterable[Panel]) -> Iterator[Head]:
-    """Yield the heads of some panels, with what a mask hides of each."""
+    """Yield the heads of some panels, with their masked weights."""
     for panel in panels:
         shut = closed_in(views, panel)
         for place, head in enumerate(heads_of(panel)):
@@ -157,7 +157,7 @@ def heads_in(views: Views, panels: Iterable[Panel]) -> Iterator[Head]:
 
 
 def closed_in(views: Views, panel: Panel) -> Array | None:
-    """Return which weights `[h t s]` of a panel a mask hides; None without masks, and for means of blocks."""
+    """Return which weights `[h t s]` of a panel are masked; None without masks, and for block means."""
     problem = views.comparison.problem
     if panel.weights.shape[1:] != (len(problem.tokens), problem.keys):
         return None
@@ -165,26 +165,26 @@ def closed_in(views: Views, panel: Panel) -> Array | None:
 
 
 def short_title(head: Head, width: float) -> str:
-    """Return the title of a map, shortened to this width; the number of a head stays."""
+    """Shorten the title of a map to `width` inches, keeping the number of the head."""
     if head.number is None or width_of(head.title) <= width:
         return fitted(head.title, width)
     return f"{fitted(head.variants, width - width_of(f' {head.number}'))} {head.number}"
 
 
 HIGH, LEAST = 1.85, 1.0
-"""Inches: the usual height of axes, and the least."""
+"""The default height of axes, and the minimum, in inches."""
 
 LEFT, BESIDE = 0.55, 0.7
-"""Inches: what is left of axes, and beside them altogether."""
+"""The room left of axes, and on both sides together, in inches."""
 
 KEY = 0.4
-"""Inches that an entry of a legend takes beside its letters."""
+"""The room of a legend entry besides its text, in inches."""
 
 
 def line_chart(strokes: Sequence[Stroke], x: Axis, y: Axis, below: float, width: float, height: float | None) -> Chart:
-    """Return a chart of strokes between two axes, with a legend above and names below, and numbers along `y`.
+    """Return a chart of strokes between two axes, with a legend above, names below, and numbers along `y`.
 
-    The legend's columns are as wide as they need where all fit side by side; else each has an equal part of the width.
+    The legend's columns are as wide as they need if all fit side by side; else they share the width equally.
     """
     columns = 2 if width > NARROW else 1
     labels = [stroke.label for stroke in strokes if stroke.label]

@@ -1,4 +1,4 @@
-"""The mean weight of each block of queries and keys, of variants whose weights are never whole."""
+"""The mean weight of each block of queries and keys, for variants that never form their weights whole."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from attn_exp.report.views import Views, colours
 
 
 def wanted(views: Views) -> bool:
-    """Most variants have their weights whole."""
     return bool(views.blocks)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show the mean weight of each block of queries and keys, named by the number of its first."""
+    """Show the mean weight of each block of queries and keys, named by the number of its first token."""
     summary = views.comparison.traces[views.blocks[0].variants[0]].summary
     assert summary is not None
     problem = views.comparison.problem

@@ -1,4 +1,4 @@
-"""How far the outputs of every two variants are apart."""
+"""The largest difference between the outputs of every two variants."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Head, Views
 
 FEW = 5
-"""Cells of so many variants have room for two digits of a number such as 4.4e-16."""
+"""Up to this many variants, cells have room for two digits of a number such as 4.4e-16."""
 
 
 def wanted(views: Views) -> bool:
-    """One variant alone has no distance to another."""
     return len(views.comparison.rows) > 1
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show the largest difference between the outputs of every pair of variants."""
     names, matrix = between(views.comparison)
     shown, form = list(map(label, names)), ".2g" if len(names) <= FEW else ".1g"
     named = Named(shown, shown, "variant", "", "variant", colours="Oranges", form=form)
@@ -31,7 +29,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
 
 
 def between(comparison: Comparison) -> tuple[tuple[str, ...], Array]:
-    """Return the names of the variants and the matrix of the largest differences between their answers."""
+    """Return the names of the variants and the matrix of the largest differences between their outputs."""
     names = tuple(row.variant for row in comparison.rows)
     matrix = np.zeros((len(names), len(names)))
     for distance in comparison.distances:

@@ -19,29 +19,28 @@ from attn_exp.report.figures.figure import NARROWEST, Figure
 from attn_exp.report.views import Panel, Views
 
 MARKED = 200
-"""Up to this many queries are marked one by one; more are a line."""
+"""Up to this many queries have a mark each; more are a line."""
 
 MARKS = 600
-"""So many marks of single heads at most."""
+"""Maximum number of marks of single heads."""
 
 APART = 0.35
-"""Inches between two marks at most, where nobody asked for a height."""
+"""Maximum distance between two marks, in inches, unless a height is given."""
 
 
 def wanted(views: Views) -> bool:
-    """A form that never forms its weights has no entropy of each query; of one query it is a number, of one key 0."""
+    """The entropy of one query is a number, and over one key it is 0."""
     return min(len(views.comparison.problem.tokens), views.comparison.problem.keys) > 1 and bool(shown(views))
 
 
 def shown(views: Views) -> list[Panel]:
-    """Return the panels whose rows share out 1; the entropy of others is that of no distribution."""
+    """Return the panels whose rows sum to 1; otherwise their entropy is not that of a distribution."""
     comparison = views.comparison
     firsts = [(panel, panel.variants[0]) for panel in views.panels]
     return [panel for panel, name in firsts if share_out(comparison.traces[name], settled_as(comparison, name).rules)]
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show the entropy of each query's weights: the mean over heads as a mark, each head as a faint one."""
     panels = shown(views)
     if height is None:  # a few queries stand together, not an inch apart
         width = min(width, max(NARROWEST, 1.0 + APART * len(views.comparison.problem.tokens) * len(panels)))
@@ -58,26 +57,25 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     x = Axis(-0.5, len(names) - 0.5, name_ticks(names, turned, width - BESIDE))
     y = Axis(0.0, end, name="entropy (nats)")
     below = 0.2 + (longest if turned else LINE)
-    return line_chart([*strokes, most(counts)], x, y, below, width, height)
+    return line_chart([*strokes, maximum_entropy(counts)], x, y, below, width, height)
 
 
 def keys_seen(views: Views, panel: Panel) -> Array:
-    """Return how many keys each query `[t]` may see, in the head that sees most; at least 1."""
+    """Return the number of keys that each query `[t]` may attend to, in the head that sees most; at least 1."""
     masked = views.comparison.traces[panel.variants[0]].masked
     if masked is None:
         return np.full(panel.weights.shape[1], views.comparison.problem.keys)
     return np.asarray(np.maximum(1, (~np.isneginf(masked)).sum(axis=-1).max(axis=0)))
 
 
-def most(counts: Array) -> Stroke:
-    """Return the largest entropy that each query could have: equal shares of all keys that it may see."""
+def maximum_entropy(counts: Array) -> Stroke:
     edges = np.arange(len(counts) + 1) - 0.5
     label = "ln n: uniform over n keys in sight" if np.ptp(counts) else f"ln {counts[0]}: uniform"
     return Stroke(edges, np.log([*counts, counts[-1]]), GREY, 0.7, dotted=True, steps=True, label=label)
 
 
 def of_queries(panel: Panel, place: int, aside: float) -> Iterator[Stroke]:
-    """Yield the marks of the queries of one panel, so far aside that panels do not hide each other."""
+    """Yield the marks of one panel's queries, shifted by `aside` so that panels do not hide each other."""
     colour, mark, heads = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], entropy(panel.weights)
     count = heads.shape[-1]
     queries = np.arange(count) + aside

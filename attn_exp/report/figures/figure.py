@@ -1,6 +1,6 @@
-"""What a figure of the report is, and how large it is drawn.
+"""The contract of a figure of the report, and its size.
 
-It is drawn as large as on paper, then shown as many times larger as its text has to be.
+A figure is laid out at the size of paper, then enlarged until its text has the configured size.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the report, drawn with Matplotlib or planned as a chart: one of the two is given.
+    """One figure of the report, drawn with Matplotlib (`draw`) or planned as a chart (`plan`).
 
-    `caption`: what it shows, in a sentence that stands below it.
-    `draw`: makes it with Matplotlib from the views of a comparison, so many inches wide.
-    `wanted`: says whether a comparison has something to show in it.
-    `place`: where it stands among the others; the smallest comes first.
-    `plan`: makes it as a chart, which becomes an SVG without Matplotlib; a height is None where nobody asked for one.
-    `in_page`: whether the page shows it; what stands there in another way is not shown twice.
+    `caption`: a sentence below it that says what it shows.
+    `draw`: draws it with Matplotlib from the views of a comparison, so many inches wide.
+    `wanted`: says whether it applies to a comparison.
+    `place`: its place among the others; the smallest comes first.
+    `plan`: plans it as a chart, which becomes an SVG without Matplotlib; the height is None unless one is configured.
+    `in_page`: whether the page shows it; figures whose content is on the page in another form are left out.
     """
 
     caption: str
@@ -39,29 +39,30 @@ class Figure:
 
 
 FONT_SIZE = 8
-"""Points: the size of text in a drawing."""
+"""Font size of a drawing, in points."""
 
 NARROWEST = 3.0
-"""Inches: labels have room in figures from this width on."""
+"""Minimum width of a figure with room for labels, in inches."""
 
 
 def size(figures: Figures) -> Size:
-    """Return how large figures are: what their preset says, or the settings instead."""
+    """Return the size of figures: that of their preset, overridden by settings."""
     said = {field.name: getattr(figures, field.name) for field in fields(Size)}
     return replace(PRESETS[figures.preset], **{name: value for name, value in said.items() if value is not None})
 
 
 def drawn_width(wanted: Size) -> float:
-    """Return how many inches wide a figure is drawn before it is made larger."""
+    """Return the width in inches at which a figure is laid out before it is enlarged."""
     return max(NARROWEST, wanted.width * FONT_SIZE / wanted.font_size)
 
 
 WIDER = (1.0, 1.2, 1.45, 1.7, 2.0, 2.5, 3.0, 4.0)
-"""On a page of a given height a chart is laid out so many times wider, to find where its letters are largest."""
+"""On a page of a given height, layouts at these multiples of the width are compared, and the one with the largest text
+is used."""
 
 
 def planned(plan: Callable[[float, float | None], Chart], wanted: Size) -> Chart:
-    """Return a chart as large as is wanted: larger letters are a larger zoom, as far as the page has room."""
+    """Return a chart in the configured size: larger text means a larger zoom, as far as the page has room."""
     width = drawn_width(wanted)
     zoom, high = wanted.width / width, math.inf if wanted.height is None else wanted.height
 

@@ -1,4 +1,4 @@
-"""The way from the input to the output, one picture for each function that the variants compute."""
+"""The computation from the input to the output, a diagram for each function that the variants compute."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from attn_exp.report.sections.walks import flows
 from attn_exp.report.views import Views
 
 WIDE = 3.15
-"""Inches: how wide one picture is where there is room."""
+"""The width of one diagram if there is room, in inches."""
 
 MOST = 6
-"""More functions than these are left out: their ways differ in little."""
+"""Maximum number of diagrams; those of more functions differ in little."""
 
 TITLE, MARGIN = 24, 2
-"""Pixels: the height of the title above a picture, and what is left free around it."""
+"""The height of the title above a diagram, and the margin around it, in pixels."""
 
 
 def wanted(views: Views) -> bool:
-    """A run that computed nothing has no way to show."""
     return any(row.same_as for row in views.comparison.rows)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show each stage as a box with its size, and what leads to what; as many pictures side by side as have room."""
+    """Show each stage as a box with its shape, with arrows between them, and as many diagrams side by side as fit."""
     pictures = list(flows(views))[:MOST]
     across = max(1, min(len(pictures), int(width / WIDE + 1e-9)))
     shapes, top, wide = list[Shape](), 0.0, pictures[0][1].width + 2 * MARGIN

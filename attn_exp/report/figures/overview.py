@@ -1,4 +1,4 @@
-"""Many heads at once: a small map of each, with the pattern that takes most of its weight."""
+"""Many heads at once: a small map of each, with its strongest pattern."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from attn_exp.report.pixels import coarse
 from attn_exp.report.views import MANY, Views, colours, maps_in, top
 
 ACROSS, CELLS = 12, 48
-"""Maps in a line, and the most rows and columns of one; more are drawn as the means of neighbours."""
+"""Maximum number of maps per row, and of rows and columns of one; larger ones are averaged over blocks."""
 
 NARROWEST = 0.47
-"""Inches: a narrower map has no room for what stands above it."""
+"""Minimum width of a map, in inches: a narrower one has no room for the text above."""
 
 ABOVE, RIGHT = 0.31, 0.6
-"""Inches: the height of what stands above a map, and the room for the scale of colours."""
+"""The height of the text above a map, and the room for the colour scale, in inches."""
 
 SHOWN = 0.94
-"""How much of its place a map takes; the rest parts it from the next."""
+"""The share of its cell that a map fills; the rest separates it from the next."""
 
 
 def wanted(views: Views) -> bool:
-    """Few heads have room for whole maps, which another figure shows; maps of one weight each show nothing."""
+    """Whole maps of few heads are another figure; maps of one weight each show nothing."""
     return maps_in(views) > MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show a map of each head, queries down, keys across; above it its number and its strongest pattern."""
+    """Show a map of each head, queries down, keys across, below its number and its strongest pattern."""
     most = min(ACROSS, int((width - RIGHT) / NARROWEST))
     largest = max(len(panel.weights) for panel in views.panels)
     side = (width - RIGHT) / max(min(largest, most), min(6, most))
@@ -57,7 +57,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
 
 
 def told(numbers: dict[str, Array], head: int) -> list[str]:
-    """Return the strongest pattern of a head, and above it its number, counted from 1: two short lines."""
+    """Return the lines above a map, the lower one first: the strongest pattern and the number of the head."""
     name, share = find_strongest(numbers, head)
     return [name, f"{head + 1}: {share:.0%}"] if name else [str(head + 1)]
 

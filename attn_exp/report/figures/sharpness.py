@@ -1,4 +1,4 @@
-"""How the weights sharpen as the multiplier of the scores grows."""
+"""The sharpness of the weights as the multiplier of the scores grows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attn_exp.report.views import Views
 
 
 def wanted(views: Views) -> bool:
-    """Only a softmax of scores can be computed at another multiplier, and of one key it is always 1."""
+    """Only a softmax of scores can be recomputed with another multiplier, and over one key it is always 1."""
     return views.comparison.problem.keys > 1 and any(panel.split is not None for panel in views.panels)
 
 
@@ -23,7 +23,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show how the mean entropy of the weights falls as the multiplier of the scores grows; the run's own is marked."""
     shown = curves([(visible(panel.title), panel.split) for panel in views.panels if panel.split is not None])
     end = 1.05 * max(float(curve.entropy.max()) for curve in shown) or 1.0
-    strokes = [stroke for place, curve in enumerate(shown) for stroke in of_curve(curve, place, end)]
+    strokes = [stroke for place, curve in enumerate(shown) for stroke in curve_strokes(curve, place, end)]
     between = " " if width > NARROW else "\n"
     name = f"multiplier of the scores{between}(dotted: 1/sqrt(d); marked: this run)"
     first, last = shown[0].multipliers[[0, -1]].tolist()
@@ -35,8 +35,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     return line_chart(strokes, x, y, below, width, height)
 
 
-def of_curve(curve: Curve, place: int, end: float) -> Iterator[Stroke]:
-    """Yield the line of one curve, the usual multiplier as a dotted line up to `end`, and the run's own as a mark."""
+def curve_strokes(curve: Curve, place: int, end: float) -> Iterator[Stroke]:
     colour = COLOURS[place % len(COLOURS)]
     yield Stroke(curve.multipliers, curve.entropy, colour, 1.4, label=curve.title)
     yield Stroke(np.full(2, curve.standard), np.array([0.0, end]), colour, 0.7, dotted=True)

@@ -11,12 +11,11 @@ from attn_exp.report.views import MANY, Views, colours, maps_in
 
 
 def wanted(views: Views) -> bool:
-    """A form that never forms its weights has none to show, nor has a lone key; very many heads have an overview."""
+    """A single key has no pattern, and many heads have an overview."""
     return 0 < maps_in(views) <= MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show the weights of each variant and head, queries down, keys across, on one colour scale from zero."""
     problem = views.comparison.problem
     rows, columns = (list(map(label, tokens)) for tokens in (problem.tokens, problem.key_tokens))
     names = Named(rows, columns, describe_tokens(problem).columns)

@@ -1,7 +1,7 @@
 """The sections of a report: one file each, found by its name.
 
-A section is a file with `SECTION = Section(...)`: what it says of a run as plain data, and the templates that say it on
-the page and in Markdown. A new file is a new section of both.
+A section is a file with `SECTION = Section(...)`: the data of a run that it shows, and its templates for the page and
+for Markdown. A new file adds a section to both.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ NAMES: tuple[str, ...] = registry.names(__path__, without=("section",))
 
 
 def sections() -> dict[str, Section]:
-    """Return every section there is by its name, in the order of a page."""
     known: dict[str, Section] = {name: registry.module(__name__, name).SECTION for name in NAMES}
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
 
 def templates_of(form: str) -> dict[str, str]:
-    """Return the templates of the sections that there are in `html` or `markdown`, in order, by their names."""
+    """Return the templates of all sections in `html` or `markdown`, in order, by name."""
     known = sections()
     if form == "markdown":
         place = {name: known[name].place_in_markdown or known[name].place for name in known}
@@ -32,7 +31,7 @@ def templates_of(form: str) -> dict[str, str]:
 
 
 def contents(material: Material, templates: dict[str, str]) -> dict[str, Any]:
-    """Return what a report says of a run: its head, and the parts of all sections, each with its template."""
+    """Return the contents of a report: its head, and the parts of all sections, each with its template."""
     run, known = material.run, sections()
     comparison, config = run.comparison, run.comparison.config
     tokens = sentences.describe_tokens(comparison.problem)

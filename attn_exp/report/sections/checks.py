@@ -1,4 +1,4 @@
-"""What the checks of a run found: a sentence and a table each."""
+"""The findings of a run's checks: a sentence and a table each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from attn_exp.report.sections.section import Material, Section
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    """Return what each check found as a table with its sentence."""
     return [
         {
             "anchor": f"check-{finding.name}",

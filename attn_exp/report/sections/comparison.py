@@ -1,4 +1,4 @@
-"""The comparison as a table: the columns that tell variants apart, and beside it what is the same for all."""
+"""The comparison as a table of the columns that differ between variants, and a list of the values all share."""
 
 from __future__ import annotations
 
@@ -12,46 +12,45 @@ from attn_exp.report.escapes import brief, kinds
 from attn_exp.report.sections.section import Material, Section
 
 COLUMNS = columns(Row, Timing)
-"""The columns of the comparison, in the order in which they are read."""
+"""The columns of the comparison, in reading order."""
 
 UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
-"""The units of time, with how many of them are a second; the longest time is at least 1 in its unit."""
+"""Units of time with their number per second; the longest time is at least 1 in its unit."""
 
 
 class Table(NamedTuple):
-    """The comparison as text: heads, a line per variant, and what all variants share."""
+    """The comparison as text: heads, a line per variant, and the values all variants share."""
 
     head: tuple[Column, ...]
     lines: tuple[tuple[str, ...], ...]
     shared: tuple[tuple[Column, str], ...]
 
     def part(self, aside: bool) -> Table:
-        """Return the columns that stand aside, or the others, after the variants' names."""
+        """Return the names of the variants with the columns that stand aside, or with the others."""
         return self.chosen([place for place, head in enumerate(self.head) if place == 0 or head.aside == aside])
 
     @property
     def kinds(self) -> list[str]:
-        """What each column holds, and whether it is left out for a reader, in the words that the style sheet knows."""
+        """The classes of each column in the style sheet: its kind, and whether it is left out at the depth
+        `reading`."""
         return [f"{kind} deep" if head.deep else kind for kind, head in zip(kinds(self.lines), self.head, strict=True)]
 
     def at_depth(self, depth: str) -> Table:
-        """Return what a reader of this depth is shown."""
         if depth == "all":
             return self
         table = self.chosen([place for place, head in enumerate(self.head) if not head.deep])
         return table._replace(shared=tuple((column, value) for column, value in self.shared if not column.deep))
 
     def chosen(self, places: Sequence[int]) -> Table:
-        """Return some of the columns."""
         lines = tuple(tuple(line[place] for place in places) for line in self.lines)
         return Table(tuple(self.head[place] for place in places), lines, self.shared)
 
 
 def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
-    """Return the comparison with the columns that tell variants apart, and beside it what is the same for all."""
+    """Return the comparison with the columns that differ between variants, and separately the values all share."""
     longest = max((timing.median_s for timing in timings), default=0.0)
     unit, factor = next((unit for unit in UNITS if longest * unit[1] >= 1), UNITS[-1])
-    costs = {timing.variant: cost(timing, factor) for timing in timings}
+    costs = {timing.variant: format_cost(timing, factor) for timing in timings}
     described = COLUMNS | {"median_s": COLUMNS["median_s"].measured_in(unit)}
     values = [
         {field.name: brief(getattr(row, field.name)) for field in fields(Row)} | costs.get(row.variant, {})
@@ -70,15 +69,13 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     )
 
 
-def cost(timing: Timing, factor: float) -> dict[str, Any]:
-    """Return the time of a variant in the unit of the table, and its most memory."""
+def format_cost(timing: Timing, factor: float) -> dict[str, Any]:
     peak = "" if timing.peak_bytes is None else str(timing.peak_bytes)
     time = factor * timing.median_s
     return {"median_s": f"{time:.0f}" if time >= 100 else f"{time:.3g}", "peak_bytes": peak}
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    """Return the comparison of a run."""
     shown = table(material.run.comparison, material.run.timings)
     return [{"anchor": "comparison", "title": "Comparison", "table": shown}]
 

@@ -8,7 +8,6 @@ from attn_exp.report.sections.section import Material, Section
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    """Return the figures, if there are any."""
     if not material.figures:
         return []
     return [{"anchor": "figures", "title": "Figures", "figures": material.figures}]

@@ -1,4 +1,4 @@
-"""What makes rows differ, one setting at a time: each rung of a ladder with its weights and its output."""
+"""What makes rows differ, one setting at a time: each rung of a ladder with its weights and output."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from attn_exp.report.views import Colours, colours
 from attn_exp.report.words import listed
 
 SMALL, WIDE = 6, 8
-"""Outputs of at most so many rows, and columns, are tables of numbers; larger ones are pictures, as weights are."""
+"""Outputs with at most this many rows and columns are tables of numbers; larger ones are pictures, as weights are."""
 
 MOST_HEADS = 4
-"""Of more heads the first are shown."""
+"""Maximum number of heads shown."""
 
 
 class Rung(NamedTuple):
-    """One rung: what was changed, how far that moved the output, as a share of the largest move too, and its arrays."""
+    """One rung: the change, how far it moved the output, also relative to the largest move, and its arrays."""
 
     title: str
     moved: str
@@ -36,7 +36,7 @@ class Rung(NamedTuple):
 
 
 class Ladder(NamedTuple):
-    """The rungs from one row to others, and how far they are from it."""
+    """The rungs from one row to others, and the distance between them."""
 
     start: str
     ends: str
@@ -45,16 +45,16 @@ class Ladder(NamedTuple):
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    """Return the ladders of a run, where rows differ in more than how they compute the same."""
     comparison = material.run.comparison
     scale = colours(material.views)
-    ladders = [ladder(comparison, rows, steps, scale) for rows, steps in climbs(comparison)]
+    ladders = [make_ladder(comparison, rows, steps, scale) for rows, steps in group_steps(comparison)]
     title = "One change at a time"
     return [{"anchor": "steps", "title": title, "ladders": ladders}] if ladders else []
 
 
-def climbs(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
-    """Yield the steps that tell, and the rows that they lead to: one ladder for rows that are reached alike."""
+def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
+    """Yield rows with the steps that lead to them, without steps that change nothing; rows reached alike share a
+    ladder."""
     found: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
     for row in comparison.rows:
         mine = [step for step in comparison.steps if step.variant == row.variant]
@@ -65,22 +65,20 @@ def climbs(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
     yield from found.values()
 
 
-def ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> Ladder:
-    """Return one ladder with the arrays of its rungs."""
+def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> Ladder:
     start, far = steps[0].against, rows[0].shift
     traces = [comparison.traces[start], *(trace_of(comparison, step) for step in steps)]
     outputs = [trace.output for trace in traces if trace.output is not None]
     largest = max((float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) for array in outputs), default=0.0)
     most = max((step.moved for step in steps if math.isfinite(step.moved)), default=0.0)
-    drawn = [tuple(arrays(comparison, rows[0].variant, trace, scale, largest)) for trace in traces]
+    drawn = [tuple(draw_arrays(comparison, rows[0].variant, trace, scale, largest)) for trace in traces]
     first = Rung(start, "", "", 0.0, drawn[0])
-    others = [rung(step, most, each) for step, each in zip(steps, drawn[1:], strict=True)]
+    others = [make_rung(step, most, each) for step, each in zip(steps, drawn[1:], strict=True)]
     ends = listed([row.variant for row in rows])
     return Ladder(start, ends, "" if math.isnan(far) else f"{far:.2g}", (first, *others))
 
 
-def rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> Rung:
-    """Return what one step leads to."""
+def make_rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> Rung:
     share = step.moved / most if most and math.isfinite(step.moved) else 0.0
     if math.isnan(step.moved):
         moved = "changes the shape of the output"
@@ -91,12 +89,10 @@ def rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> Rung:
 
 
 def trace_of(comparison: Comparison, step: Step) -> Trace:
-    """Return what was kept of the rung after a step."""
     return comparison.traces[step.row] if step.row else comparison.rungs.get((step.variant, step.step), Trace())
 
 
-def arrays(comparison: Comparison, variant: str, trace: Trace, scale: Colours, largest: float) -> Iterator[Drawn]:
-    """Yield a picture of the weights of each head, coloured as everywhere on the page, and the output."""
+def draw_arrays(comparison: Comparison, variant: str, trace: Trace, scale: Colours, largest: float) -> Iterator[Drawn]:
     heads = () if trace.weights is None else tuple(trace.weights)
     for number, matrix in enumerate(heads[:MOST_HEADS], start=1):
         title = "weights" if len(heads) == 1 else f"head {number}"

@@ -1,4 +1,4 @@
-"""Where a run comes from."""
+"""The provenance of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from attn_exp.report.sections.section import Material, Section
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    """Return when and with what a run was made."""
     origin = list(sentences.origin(material.run.about))
     return [{"anchor": "origin", "title": "Where it comes from", "origin": origin}]
 

@@ -1,4 +1,4 @@
-"""What is wrong with a function of the user's own."""
+"""The verdict on the user's own functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Matrix = tuple[tuple[str, ...], ...]
 
 
 class Pair(NamedTuple):
-    """One head of a stage: the function's own numbers, or none where they are not known, beside the right ones."""
+    """One head of a stage: the function's own numbers, if known, and the expected ones."""
 
     head: str
     mine: Matrix
@@ -22,22 +22,20 @@ class Pair(NamedTuple):
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    """Return what there is to say of functions of the user's own, if there are any."""
     verdicts = material.run.comparison.verdicts
     return [
-        {"anchor": f"own-{place}", **story(variant, verdict)}
+        {"anchor": f"own-{place}", **make_part(variant, verdict)}
         for place, (variant, verdict) in enumerate(verdicts.items(), start=1)
     ]
 
 
-def story(variant: str, verdict: Verdict) -> dict[str, Any]:
-    """Return what there is to say of one function."""
+def make_part(variant: str, verdict: Verdict) -> dict[str, Any]:
     small = verdict.smallest
     return {
         "title": TITLES[verdict.outcome].format(variant=variant),
-        "sentence": sentence(verdict),
-        "named": [explained(name) for name in verdict.mistakes],
-        "parting": "" if small is None else parting(small.stages),
+        "sentence": verdict_sentence(verdict),
+        "named": [mistake_texts(name) for name in verdict.mistakes],
+        "parting": "" if small is None else parting_sentence(small.stages),
         "broken": [(finding.rung, finding.said) for finding in verdict.findings if finding.state == BROKEN],
         "python": "" if small is None else small.python,
         "stages": [] if small is None else [(stage.name, stage.parts, pairs(stage)) for stage in small.stages],
@@ -50,7 +48,7 @@ TITLES = {
 }  # fmt: skip
 
 
-def sentence(verdict: Verdict) -> str:
+def verdict_sentence(verdict: Verdict) -> str:
     """Say what a function computes, or that it could not be called."""
     if verdict.uncalled:
         return f"The function {verdict.name} could not be called."
@@ -62,16 +60,16 @@ def sentence(verdict: Verdict) -> str:
     return f"The function {verdict.name} computes {verdict.computes.rstrip('.')}."
 
 
-def explained(name: str) -> tuple[str, str, str]:
-    """Return a mistake's name, what it does and its fix; of one that this version does not know, its name."""
+def mistake_texts(name: str) -> tuple[str, str, str]:
+    """Return a mistake's name, its effect and its fix; the name alone if this version does not know it."""
     if name not in mistakes.names():
         return name, "", ""
     mistake = mistakes.mistake(name)
     return name, mistake.says, mistake.fix
 
 
-def parting(stages: tuple[Stage, ...]) -> str:
-    """Say at which stage the function first differs from the definition, as far as its stages are known."""
+def parting_sentence(stages: tuple[Stage, ...]) -> str:
+    """Name the stage at which the function first differs from the definition, as far as its stages are known."""
     first = next((stage for stage in stages if stage.parts), None)
     if first is None:
         return ""
@@ -81,7 +79,6 @@ def parting(stages: tuple[Stage, ...]) -> str:
 
 
 def pairs(stage: Stage) -> list[Pair]:
-    """Return the heads of a stage."""
     heads = list(zip_longest(stage.mine, stage.right, fillvalue=()))
     return [Pair(f"head {head + 1}" if len(heads) > 1 else "", *both) for head, both in enumerate(heads)]
 

@@ -1,4 +1,4 @@
-"""Figures that a document prints, held against the computed ones."""
+"""Published figures compared with the computed ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ PUBLISHED = ("quantity", "printed", "computed", "largest difference", "tolerance
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    """Return what a document prints beside what was computed, if it prints anything."""
     agreements = material.run.comparison.published
     if not agreements:
         return []
@@ -24,13 +23,12 @@ def parts(material: Material) -> list[dict[str, Any]]:
             "sentence": agreed(agreements),
             "agreements": agreements,
             "head": PUBLISHED,
-            "lines": [printed(agreement) for agreement in agreements],
+            "lines": [result_cells(agreement) for agreement in agreements],
         }
     ]
 
 
-def printed(agreement: Agreement) -> list[str]:
-    """Return the cells of one published result."""
+def result_cells(agreement: Agreement) -> list[str]:
     judged = (agreement.largest_difference, agreement.tolerance, agreement.agrees)
     return [agreement.quantity, agreement.printed, agreement.computed, *map(brief, judged), agreement.note]
 

@@ -1,4 +1,4 @@
-"""What a section of the report of a run is."""
+"""The contract of a section of a run's report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attn_exp.report.views import Shown, Views
 
 
 class Material(NamedTuple):
-    """What sections are made of: a run, its views, the figures beside it, and its walks, made once."""
+    """The input of sections: a run, its views, the figures and its walks, each computed once."""
 
     run: Run
     views: Views
@@ -21,16 +21,16 @@ class Material(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """One section of the report: a file beside this one has it as `SECTION`, and nothing else names it.
+    """One section of the report: a file next to this one has it as `SECTION`, and nothing else names it.
 
-    `place`: where it stands among the others; the smallest comes first.
-    `parts`: returns what it says of a run, a mapping each time it stands there; nothing where it has nothing to say.
-        Each has an `anchor`, its address on the page, and a `title`, by which the list at the top leads to it.
-    `html`: its template for the page, where `part` is one of the parts; all that it fills in is escaped. Macros of
+    `place`: its place among the others; the smallest comes first.
+    `parts`: returns the data of the section, one mapping for each time it appears; empty if it has nothing to show.
+        Each has an `anchor`, its address on the page, and a `title`, which the list at the top of the page links to it.
+    `html`: its template for the page, where `part` is one of the parts; everything filled in is escaped. Macros of
         `templates/tables.html` draw tables, those of `matrices.html` coloured matrices. Without a template the section
         is not on the page.
     `markdown`: its template for report.md; the filter `md` escapes a text, and `piped` makes a table of lines.
-    `place_in_markdown`: where it stands there, if elsewhere.
+    `place_in_markdown`: its place there, if different.
     """
 
     place: int

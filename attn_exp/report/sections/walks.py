@@ -35,8 +35,8 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> list[list[walk.Step]]:
-    """Return the steps of a walk as a page shows them, those side by side together: the weights in the colours of the
-    maps, and wide projections by heads."""
+    """Return the steps of a walk as a page shows them, grouped side by side: weights in the colours of the maps, and
+    wide projections by head."""
     most, split = most_numbers(len(problem.tokens)), shown["split"]
 
     def on_screen(step: walk.Step) -> walk.Step:
@@ -50,9 +50,9 @@ def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> lis
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute; `new` are the steps that no walk before it has.
+    """Return one walk for each function that the variants compute; `new` are the steps that no earlier walk has.
 
-    A projection is said again where its columns part into heads otherwise; W_o always stands where it is used.
+    A projection is repeated if its columns split into heads differently; W_o is shown wherever it is used.
     """
     made, known = list[dict[str, Any]](), set[Any]()
     for number, (title, variant) in enumerate(functions(views.comparison), start=1):
@@ -64,13 +64,12 @@ def walks(views: Views) -> list[dict[str, Any]]:
 
 
 def is_repeated(step: walk.Step, known: Collection[Any]) -> bool:
-    """Say whether a step is part of the input, and a walk before has said it."""
     is_said = (step.stage, step.tables[0].parts) in known
     return is_said and walk.is_input(step) and step.stage not in walk.OUTWARD
 
 
 def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield each function that the variants compute: the names of those that do, and the first of them."""
+    """Yield each function that the variants compute: its variants as an equation, and the first of them."""
     groups = dict[str, list[str]]()
     for row in comparison.rows:
         if row.same_as:
@@ -79,7 +78,6 @@ def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def flows(views: Views) -> Iterator[tuple[str, Flow]]:
-    """Yield the picture of each function, under the names of the variants that compute it."""
     comparison = views.comparison
     for title, variant in functions(comparison):
         settled, steps = settled_as(comparison, variant), walk.steps(comparison, variant)
@@ -87,7 +85,6 @@ def flows(views: Views) -> Iterator[tuple[str, Flow]]:
 
 
 def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]:
-    """Return the walk through one variant."""
     comparison, settled = views.comparison, settled_as(views.comparison, variant)
     trace = comparison.traces[variant]
     split = splitting(comparison.problem, settled, trace)
@@ -107,10 +104,10 @@ def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]
 
 
 def facts(comparison: Comparison, settled: Settled) -> dict[str, Any]:
-    """Return what a page needs to say how a cell came about: `share` is how many query heads read the same keys.
+    """Return the data from which a page explains a cell: `share` is the number of query heads per key head.
 
-    `extra` says whether more than keys take a share, `caps` by which bounds logits are bent, `pair` which rule makes
-    scores that are no products, `sums` what a sum of values is.
+    `extra` says whether more than keys get weight, `caps` lists the bounds of capped logits, `pair` names a rule whose
+    scores are not products, `sums` names the stage that is a sum of values.
     """
     trace, rules = comparison.traces[settled.name], settled.rules
     bounds = [rule.bound() for rule in rules.scores if type(rule).bend is not Score.bend]

@@ -1,4 +1,4 @@
-"""The weights: a small map of each head of each variant, and large what is chosen, alone or beside another choice."""
+"""The weights: a small map of each head of each variant, and the chosen one enlarged, alone or next to another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from attn_exp.report.walk import closed_by_mask
 
 
 class Drawn(NamedTuple):
-    """A small table of a `step`, or the address of a `picture` of so many pixels; `coarse` ones are shown wider."""
+    """A small table of a `step`, or the address of a `picture` and its size in pixels; `coarse` ones are shown
+    wider."""
 
     title: str
     step: walk.Step | None = None
@@ -26,32 +27,29 @@ class Drawn(NamedTuple):
 
     @property
     def table(self) -> walk.Table | None:
-        """The table without a title of its own."""
         return None if self.step is None else self.step.tables[0]._replace(title="", parts=())
 
 
 def draw_picture(
     title: str, matrix: Array, scale: Colours, closed: Array | None = None, *, coarse: bool = False
 ) -> Drawn:
-    """Return a matrix as a picture, a pixel for each number."""
     height, width = matrix.shape
     return Drawn(title, None, picture(matrix, scale.shares, closed), width, height, coarse)
 
 
 SMALL = 16
-"""Weights with at most this many rows and columns are shown as a table with numbers; larger ones as a picture."""
+"""Weights with at most this many rows and columns are a table of numbers; larger ones are a picture."""
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    """Return the map that a page begins with, if there are weights, and the means of blocks."""
     views = material.views
     return [part_of([("", views)], colours(views), len(material.walks) > 1)]
 
 
 def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = True) -> dict[str, Any]:
-    """Return the section of the weights of one run, or of several by their names; `several` functions are chosen from.
+    """Return the section of the weights of one run, or of several by name; `several` means a choice of functions.
 
-    Of each run its first map is shown.
+    Only the first map of each run is drawn.
     """
     views = sides[0][1]
     first = [first_map(side, scale, name) for name, side in sides if side.panels]
@@ -69,7 +67,7 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
 
 
 def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
-    """Return the weights of the first head of the first variant that has any, under the name of its run if given."""
+    """Return the weights of the first head of the first variant that has any, titled with the name of its run."""
     panel = views.panels[0]
     head, settled = heads_of(panel)[0], settled_as(views.comparison, panel.variants[0])
     title = f"{run}: {head.title}" if run else head.title
@@ -81,7 +79,7 @@ def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
 
 
 def block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
-    """Yield the mean weights over blocks, for variants that never form their weights whole, on the same scale."""
+    """Yield the block means of variants that never form their weights whole, on the same colour scale."""
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
         is_masked = bool(settled_as(views.comparison, variant).rules.masks)

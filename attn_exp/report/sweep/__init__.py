@@ -1,1 +1,1 @@
-"""Reports of sweeps: `page` and Markdown, and `plots`, drawn from plain data that `plotted` describes."""
+"""Reports of sweeps: `page` and Markdown, and `plots` of the plain data in `plotted`."""

@@ -1,4 +1,4 @@
-"""The report of a sweep as one HTML page that needs nothing else, and as Markdown."""
+"""The report of a sweep as a self-contained HTML page, and as Markdown."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from attn_exp.report.views import Shown
 
 
 def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: str, drawn: Mapping[str, bytes]) -> str:
-    """Return the report as HTML, of what both reports say, and of `data` that a reader explores.
+    """Return the report as HTML, from the contents of `both` reports, and the `data` of the explorer.
 
-    `drawn` are figures by file name, of which the page holds the SVG ones.
+    `drawn` are figures by file name; the page embeds the SVG ones.
     """
-    figures = shown({name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")})
+    figures = with_captions({name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")})
     deep = has_deep(both)
     names = [name for name, used in (("depth.js", deep), ("sweep.js", data)) if used]
     said = {**both, "figures": figures, "data": data, "depth": depth, "has_deep": deep}
@@ -25,19 +25,17 @@ def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: s
 
 
 def has_deep(both: Mapping[str, Any]) -> bool:
-    """Say whether there is anything that is left out for reading."""
     tables = any(both[name].deep for name in ("effects", "shares"))
     return tables or any(both["deep"]) or any(extreme["deep"] for extreme in both["extremes"])
 
 
 def sweep_markdown(both: Mapping[str, Any], drawn: Sequence[str]) -> str:
-    """Return the report as Markdown, of what both reports say; `drawn` are file names under plots/."""
+    """Return the report as Markdown, from the contents of `both` reports; `drawn` are file names in plots/."""
     environment = templates(autoescape=False)
     environment.filters |= {"md": md, "fenced": fenced, "piped": lambda lines, head: piped(head, lines), "code": code}
-    figures = shown({name: f"plots/{name}" for name in drawn if name.endswith(".png")})
+    figures = with_captions({name: f"plots/{name}" for name in drawn if name.endswith(".png")})
     return tidy(environment.get_template("sweep.md").render(both, figures=figures))
 
 
-def shown(sources: Mapping[str, str]) -> list[Shown]:
-    """Return figures with their captions, of where each is by the name of its file."""
+def with_captions(sources: Mapping[str, str]) -> list[Shown]:
     return [Shown(source, CAPTIONS[name.split(".")[0]]) for name, source in sources.items()]

@@ -1,4 +1,4 @@
-"""The plots of a sweep as charts, chosen by the kind of its axes; drawn from its cells, never from single rows."""
+"""The plots of a sweep as charts, chosen by the kinds of its axes, and drawn from its cells rather than single rows."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LINES, PANELS, MOST_LINES, MOST_MARKS = 7, 9, 200, 40
-"""A panel has so many lines at most, as more colours cannot be told apart; a plot so many maps, and so many lines of
-combinations; a line so many marks."""
+"""Maximum numbers: of lines per panel, since more colours cannot be told apart; of maps per plot; of lines of
+combinations; and of marks per line."""
 
 PANEL = 2.1
-"""Inches that a panel needs."""
+"""Minimum width of a panel, in inches."""
 
 MAP = "cividis"
-"""Even in brightness, for the colour-blind and for grey print."""
+"""Perceptually uniform, for the colour-blind and for grey print."""
 
 BELOW = 0.45
-"""Inches below a panel: its numbers and the name of its axis."""
+"""Room below a panel for its numbers and the name of its axis, in inches."""
 
 Key = tuple[str, ...]
 Point = tuple[float, float, float, float]
-"""Where something stands, its mean, and where its interval ends."""
+"""Position, mean, and the ends of the interval."""
 
 
 Panel = tuple[str, Sequence[Stroke], Axis, Axis]
@@ -75,9 +75,9 @@ Panel = tuple[str, Sequence[Stroke], Axis, Axis]
 
 
 def draw(plotted: Plotted) -> dict[str, Chart]:
-    """Return the plot of the effects, and the one that fits the axes that vary.
+    """Return the plot of the effects, and the one that suits the axes that vary.
 
-    That is lines or points for one axis, heat maps for two, else coordinates.
+    That is lines or points for one axis, heat maps for two, and parallel coordinates for more.
     """
     if not plotted.metrics:
         return {}
@@ -85,7 +85,7 @@ def draw(plotted: Plotted) -> dict[str, Chart]:
     names = [name for name, there in (("heads", plotted.heads), ("effects", plotted.changes)) if there]
     for name in dict.fromkeys((fitting(plotted), *plotted.further)):
         least, most, _ = NEEDS[name]
-        if name not in names and least <= len(places) <= most and (name != "against" or of_numbers(plotted)):
+        if name not in names and least <= len(places) <= most and (name != "against" or numeric_axes(plotted)):
             names.append(name)
     return {
         name: planned(partial(PLOTS[name], plotted), plotted.size) for name in names if name in (plotted.only or names)
@@ -93,7 +93,8 @@ def draw(plotted: Plotted) -> dict[str, Chart]:
 
 
 def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Chart:
-    """Draw one metric along one setting, with a line for each value of another; a mean over all others has no bars."""
+    """Draw a metric along one setting, with a line for each value of another; means over other settings have no
+    bars."""
     along, *by = places
     names = [*plotted.axes, "variant"]
 
@@ -108,7 +109,6 @@ def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Chart:
 
 
 def figure(chart: Chart, plotted: Plotted) -> Figure:
-    """Return a plot as Matplotlib's, in the font that is wanted."""
     from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - files of SVG need none
 
     texts = {text for key in plotted.cells for text in key}
@@ -117,7 +117,6 @@ def figure(chart: Chart, plotted: Plotted) -> Figure:
 
 
 def encoded(chart: Chart, form: str, plotted: Plotted) -> bytes:
-    """Return the bytes of a plot as `svg`, `png` or `pdf`."""
     if form == "svg" and plotted.size.font == "DejaVu Sans":
         return chart_as_svg(chart)
     from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - as above
@@ -126,33 +125,32 @@ def encoded(chart: Chart, form: str, plotted: Plotted) -> bytes:
 
 
 def fitting(plotted: Plotted) -> str:
-    """Return the name of the plot that fits the axes that vary."""
+    """Return the name of the plot that suits the axes that vary."""
     places = plotted.varying
     if not places:
         return "spread"
-    numeric = of_numbers(plotted)
+    numeric = numeric_axes(plotted)
     if len(places) == 1:
         return "against" if numeric else "choices"
-    others = math.prod(len(labels(plotted, place)) for place in in_roles(plotted)[1:])
+    others = math.prod(len(labels(plotted, place)) for place in axes_by_role(plotted)[1:])
     if numeric and others <= PANELS and (len(places) == 3 or len(numeric) == 1):
         return "against"
     return "heat" if len(places) == 2 else "parallel"
 
 
-def of_numbers(plotted: Plotted) -> list[int]:
-    """Return the varying axes whose values are all numbers."""
+def numeric_axes(plotted: Plotted) -> list[int]:
     return [place for place in plotted.varying if all(map(is_number, labels(plotted, place)))]
 
 
-def in_roles(plotted: Plotted) -> list[int]:
-    """Return the varying axes, that of the most numbers first: it runs along x, and the others make the panels."""
-    along = max(of_numbers(plotted), key=lambda place: len(labels(plotted, place)), default=-1)
+def axes_by_role(plotted: Plotted) -> list[int]:
+    """Return the varying axes: first the one along x, which has the most numbers, then those of the panels."""
+    along = max(numeric_axes(plotted), key=lambda place: len(labels(plotted, place)), default=-1)
     return sorted(plotted.varying, key=lambda place: place != along)
 
 
 def against(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw each metric against one key of numbers, a line per variant; or one, with a panel for each of the others."""
-    along, *others = in_roles(plotted)
+    """Draw each metric against a numeric key, a line per variant; or one metric, with panels for the other keys."""
+    along, *others = axes_by_role(plotted)
     groups = list(itertools.product(*(labels(plotted, place) for place in others)))
     variants, panels = plotted.variants[:LINES], list[Panel]()
     for metric, group in itertools.product(plotted.metrics[:1] if others else plotted.metrics, groups):
@@ -173,7 +171,7 @@ def against(plotted: Plotted, width: float, height: float | None) -> Chart:
 
 
 def curves(plotted: Plotted, metric: str, along: int, label_of: Callable[[Key], str | None]) -> list[Stroke]:
-    """Return the lines of one metric along a setting, one for each label, with the interval of each point."""
+    """Return the lines of a metric along a setting, one for each label, with intervals."""
     where = places_along(plotted, along)
     groups: dict[str, dict[float, list[Numbers]]] = {}
     for key, cell in plotted.cells.items():
@@ -190,14 +188,14 @@ def curves(plotted: Plotted, metric: str, along: int, label_of: Callable[[Key], 
 
 
 def places_along(plotted: Plotted, along: int) -> dict[str, float]:
-    """Return where each label of a setting stands: at its number, or words one after the other."""
+    """Return the position of each label of a setting: its number, or its index if it is a word."""
     names = labels(plotted, along)
     numeric = all(map(is_number, names))
     return {name: number(name) if numeric else place for place, name in enumerate(names)}
 
 
 def axis_along(plotted: Plotted, along: int) -> Axis:
-    """Return the axis of a setting, logarithmic where its numbers grow by factors; few values have a tick each."""
+    """Return the axis of a setting, logarithmic if its numbers grow by factors; few values have a tick each."""
     where, name = places_along(plotted, along), plotted.axes[along]
     values = sorted(where.values())
     if not all(map(is_number, where)):
@@ -211,14 +209,14 @@ def axis_along(plotted: Plotted, along: int) -> Axis:
 
 
 def point_of(point: tuple[float, Sequence[Numbers]]) -> Point:
-    """Return one point of a line from the cells that it is the mean of; that of several has no interval."""
+    """Return a point of a line, averaged over cells; only that of a single cell has an interval."""
     x, cells = point
     mean = sum(cell.mean * cell.count for cell in cells) / sum(cell.count for cell in cells)
     return (x, mean, *(ends_of(cells[0]) if len(cells) == 1 else (mean, mean)))
 
 
 def ends_of(numbers: Numbers) -> tuple[float, float]:
-    """Return the ends of the interval of a mean, or the least and the most of few numbers."""
+    """Return the ends of the confidence interval of a mean, or the range of few numbers."""
     if numbers.count < FEW:
         return numbers.least, numbers.most
     return numbers.mean - numbers.half_width, numbers.mean + numbers.half_width
@@ -227,7 +225,7 @@ def ends_of(numbers: Numbers) -> tuple[float, float]:
 def bars(
     points: Sequence[Point], colour: str, mark: str, label: str = "", *, upright: bool = False
 ) -> tuple[Stroke, Stroke]:
-    """Return the intervals of some points and their means, along x or upright."""
+    """Return the intervals and the means of some points, along x or upright."""
     at, mean, low, high = np.array(points, float).T
     ends = np.stack([low, high, np.full(len(at), np.nan)], axis=1).ravel()
     lines, marks = (np.repeat(at, 3), ends), (at, mean)
@@ -237,7 +235,7 @@ def bars(
 
 
 def choices(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw each metric at each choice of one key of words, a mark per variant."""
+    """Draw each metric at each choice of a key, a mark per variant."""
     (place,) = plotted.varying
     names, variants, panels = labels(plotted, place), plotted.variants[:LINES], list[Panel]()
     for metric in plotted.metrics:
@@ -256,12 +254,11 @@ def choices(plotted: Plotted, width: float, height: float | None) -> Chart:
 
 
 def axis_of_names(names: Sequence[str]) -> Axis:
-    """Return an upright axis of names, the first above."""
     return Axis(len(names) - 0.5, -0.5, Ticks(tuple(range(len(names))), tuple(short(name, 40) for name in names)))
 
 
 def spread(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw how each metric spreads over the seeds: range, half of all numbers if they are normal, and the mean."""
+    """Draw the spread of each metric over the seeds: range, quartiles as for a normal distribution, and mean."""
     rows, panels = {variant: row for row, variant in enumerate(plotted.variants)}, list[Panel]()
     for metric in plotted.metrics:
         whole, half = list[Point](), list[Point]()
@@ -279,7 +276,7 @@ def spread(plotted: Plotted, width: float, height: float | None) -> Chart:
 
 
 def effects(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw the changes of each metric, the largest above: the mean and its interval, if there is one."""
+    """Draw the changes of each metric, the largest on top: the mean and its interval, if there is one."""
     panels = list[Panel]()
     for metric, lines in plotted.changes.items():
         strokes = [Stroke(np.zeros(2), np.array([-0.5, len(lines) - 0.5]), "#404040", 0.6)]
@@ -292,7 +289,7 @@ def effects(plotted: Plotted, width: float, height: float | None) -> Chart:
 
 
 def in_panels(panels: Sequence[Panel], across: int, high: float, width: float, height: float | None) -> Chart:
-    """Return panels side by side and below each other, under one legend; in a given height they are as high as fits."""
+    """Arrange panels in a grid under one legend; a given height determines theirs."""
     across = min(across, len(panels), max(1, round(width / PANEL)))
     down = -(-len(panels) // across)
     entries = {stroke.label: stroke for _, strokes, *_ in panels for stroke in strokes if stroke.label}
@@ -317,21 +314,21 @@ def in_panels(panels: Sequence[Panel], across: int, high: float, width: float, h
 
 
 def range_of(arrays: Sequence[Array]) -> tuple[float, float]:
-    """Return the least and the most of some values, with a margin for marks at the ends."""
+    """Return the minimum and maximum of some values, with a margin for marks at the ends."""
     low, high = (float(end(np.concatenate(arrays))) for end in (np.nanmin, np.nanmax))
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     return low - margin, high + margin
 
 
 def with_numbers(axis: Axis, arrays: Sequence[Array], length: float) -> Axis:
-    """Return an axis of so many inches with a range and with numbers, where it has none yet."""
+    """Give an axis, `length` inches long, a range and numbers, unless it has them."""
     low, high = range_of(arrays) if axis.low == axis.high else (axis.low, axis.high)
     ticks = (power_ticks if axis.log else number_ticks)(low, high, length) if axis.ticks == NO_TICKS else axis.ticks
     return axis._replace(low=low, high=high, ticks=ticks)
 
 
 def heat(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw the means of one metric over two keys, a map per variant."""
+    """Draw the means of a metric over two keys, a map per variant."""
     (down, across), metric = plotted.varying, plotted.metrics[0]
     rows, columns = (in_order(labels(plotted, place)) for place in (down, across))
     found = {variant: np.full((len(rows), len(columns)), np.nan) for variant in plotted.variants[:PANELS]}
@@ -350,14 +347,13 @@ def heads_by_layer(plotted: Plotted, width: float, height: float | None) -> Char
 
 
 def maps(named: Mapping[str, Array], names: Named, width: float, height: float | None) -> Chart:
-    """Draw matrices as maps of colours side by side, on one scale."""
     heads = [Head(short(title), None, matrix) for title, matrix in named.items()]
     shown = names._replace(rows=list(map(short, names.rows)), columns=list(map(short, names.columns)))
     return weight_maps(heads, shown, width, 1.0, height)
 
 
 def parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw an upright axis per key and a line per combination, coloured by its mean; of very many every nth."""
+    """Draw an upright axis per key and a line per combination, coloured by its mean; of very many, every nth."""
     metric, places = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
     names = [short([*plotted.axes, "variant"][place]) for place in places]
     orders = [in_order(labels(plotted, place)) for place in places]
@@ -393,4 +389,4 @@ PLOTS: dict[str, Callable[[Plotted, float, float | None], Chart]] = {
     "parallel": parallel,
     "spread": spread,
 }
-"""The plots that there are by their names, each so many inches wide and, where that is wanted, high."""
+"""The plots by name; each takes its width in inches, and its height or None."""

@@ -1,4 +1,4 @@
-"""What the plots of a sweep and its page are drawn from: plain data, and the plots that there are."""
+"""The data of a sweep's plots and page, and the kinds of plots."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.row import is_deep, titled
 
 FEW = 5
-"""Fewer seeds than these have no interval worth its name."""
+"""Fewer seeds have no useful confidence interval."""
 
 ALL = "all"
-"""The label of a value that stands for no limit, such as the -1 of a window: it comes after all numbers."""
+"""The label of a value that means no limit, such as the -1 of a window: it sorts after all numbers."""
 
 CAPTIONS = {
     "effects": (
@@ -33,7 +33,7 @@ CAPTIONS = {
         "the mean ± 0.674 standard deviations."
     ),
 }
-"""What each kind of plot shows."""
+"""The caption of each kind of plot."""
 
 NEEDS = {
     "effects": (1, 99, "a setting that varies"),
@@ -43,14 +43,14 @@ NEEDS = {
     "parallel": (2, 99, "two settings that vary, or more"),
     "spread": (0, 99, "results"),
 }
-"""How many settings may vary beside the seed, and the same in words."""
+"""The minimum and maximum number of settings that vary besides the seed, and the same in words."""
 
 
 def refuse_plots(names: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a plot that there is not, or that cannot be drawn of these axes.
+    """Refuse plots that do not exist, or that cannot be drawn of these axes.
 
     Raises:
-        UserError: which, and what it needs.
+        UserError: the plot, and what it needs.
     """
     varying = [axis for axis in axes if axis["key"] != "seed" and axis["count"] > 1]
     numeric = [axis for axis in varying if axis["kind"] in ("int", "float")]
@@ -75,9 +75,9 @@ def refuse_unknown(names: Sequence[str]) -> None:
 
 
 class Numbers(Protocol):
-    """The numbers of a cell of a sweep, such as those over its seeds, in few numbers.
+    """Summary statistics of a cell of a sweep, such as those over its seeds.
 
-    `squares` is the sum of the squared deviations from the mean, and `half_width` half of the mean's 95% confidence
+    `squares` is the sum of squared deviations from the mean, and `half_width` half of the mean's 95% confidence
     interval, NaN for a single number.
     """
 
@@ -96,9 +96,9 @@ class Numbers(Protocol):
 
 
 class Change(NamedTuple):
-    """What one change of a setting does to a metric: the mean of its paired differences, and how sure that is.
+    """The effect of one change of a setting on a metric: the mean paired difference, and whether it is significant.
 
-    `low` and `high` are the ends of the interval, NaN where there is none.
+    `low` and `high` are the ends of the interval, NaN if there is none.
     """
 
     label: str
@@ -109,12 +109,12 @@ class Change(NamedTuple):
 
 
 class Plotted(NamedTuple):
-    """What the plots of a sweep are drawn from.
+    """The data of a sweep's plots.
 
     `cells` maps the labels of each of the `axes`, and the variant, to the numbers of each metric. `metrics` are those
-    worth drawing, the most important first, and `changes` the largest changes of each of the first two. `heads` are
-    the patterns of heads, `[layer head]` each, of the `layers`; `further` are the plots that somebody asked for.
-    `size` is how large they are shown, and of plots that `only` names no others are drawn.
+    worth drawing, the most important first, and `changes` the largest changes of each of the first two. `heads` are the
+    patterns of heads, `[layer head]` each, of the `layers`; `further` are plots that were requested. `size` is that of
+    the figures; if `only` is not empty, no other plots are drawn.
     """
 
     axes: Sequence[str]
@@ -130,23 +130,21 @@ class Plotted(NamedTuple):
 
     @property
     def varying(self) -> list[int]:
-        """The places of the axes that differ between the cells."""
         return [place for place in range(len(self.axes)) if len({key[place] for key in self.cells}) > 1]
 
 
 def labels(plotted: Plotted, place: int) -> list[str]:
-    """Return the labels of an axis, in the order in which they first came; no limit after the numbers."""
+    """Return the labels of an axis in the order of appearance, with no limit after the numbers."""
     names = list(dict.fromkeys(key[place] for key in plotted.cells))
     return in_order(names) if ALL in names else names
 
 
 def is_number(label: str) -> bool:
-    """Say whether a label is a number."""
     return not math.isnan(number(label))
 
 
 def number(label: str) -> float:
-    """Return a label as a number; the middle of a stretch `1..3`; NaN for a word."""
+    """Return a label as a number: the middle of a range `1..3`, NaN for a word."""
     low, _, high = label.partition("..")
     try:
         return (float(low) + float(high or low)) / 2
@@ -155,27 +153,27 @@ def number(label: str) -> float:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Return labels in the order of their numbers, with no limit after them, or words in their own."""
+    """Sort labels by number, with no limit last; words keep their order."""
     numbered = all(is_number(name) or name == ALL for name in names)
     return sorted(names, key=lambda name: math.inf if name == ALL else number(name)) if numbered else list(names)
 
 
 MOST_CELLS = 3000
-"""A page with more numbers than these would be slow; its pictures and its table say the same."""
+"""A larger page would be slow; its pictures and its table show the same."""
 NONE = -1
 
 
 def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
-    """Return the cells of a sweep, ready for JSON, with all that is worth drawing and these metrics; `first` leads.
+    """Return the cells of a sweep, ready for JSON, with all metrics worth drawing and these; `first` comes first.
 
-    None where there are too many cells, or nothing varies.
+    None if there are too many cells, or nothing varies.
     """
     places = plotted.varying
     if not places or len(plotted.cells) > MOST_CELLS:
         return None
     names = list(dict.fromkeys((*plotted.metrics, *metrics)))
     names.sort(key=lambda name: name != first)
-    axes = [axis_of(plotted, place) for place in (*places, len(plotted.axes))]
+    axes = [axis_data(plotted, place) for place in (*places, len(plotted.axes))]
     known = [{label: place for place, label in enumerate(axis["labels"])} for axis in axes]
     keys = [(*places, -1)] * len(plotted.cells)
     cells = [
@@ -187,14 +185,13 @@ def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, 
     ]
     titles = [titled(name) for name in names]
     deep = [is_deep(name) for name in names]
-    return {"axes": axes, "metrics": titles, "deep": deep, "cells": cells, "start": start(axes, cells)}
+    return {"axes": axes, "metrics": titles, "deep": deep, "cells": cells, "start": initial_view(axes, cells)}
 
 
-def axis_of(plotted: Plotted, place: int) -> dict[str, Any]:
-    """Return a setting, or the variant as the last: its values in order, and whether they are numbers."""
+def axis_data(plotted: Plotted, place: int) -> dict[str, Any]:
     named = place < len(plotted.axes)
     names = labels(plotted, place) if named else list(dict.fromkeys(key[-1] for key in plotted.cells))
-    values = numbers(names) if named else None
+    values = parse_numbers(names) if named else None
     if values is not None:
         names = [label for _, label in sorted(zip(values, names, strict=True))]
         values = sorted(values)
@@ -202,8 +199,8 @@ def axis_of(plotted: Plotted, place: int) -> dict[str, Any]:
     return {"name": name, "labels": names, "values": values, "log": values is not None and spaced_by_factors(values)}
 
 
-def numbers(labels: Sequence[str]) -> list[float] | None:
-    """Return labels as numbers; None where one is a word, or a stretch of numbers."""
+def parse_numbers(labels: Sequence[str]) -> list[float] | None:
+    """Return labels as numbers; None if one is a word or a range."""
     try:
         values = [float(label) for label in labels]
     except ValueError:
@@ -212,17 +209,16 @@ def numbers(labels: Sequence[str]) -> list[float] | None:
 
 
 def spaced_by_factors(values: Sequence[float]) -> bool:
-    """Say whether numbers in order grow by factors rather than by steps, so that a logarithmic axis spreads them."""
+    """Return whether sorted numbers grow by factors rather than by steps, so that a logarithmic axis suits them."""
     if len(values) < 3 or values[0] <= 0:
         return False
     steps = [after - before for before, after in itertools.pairwise(values)]
     return max(steps) >= 3 * min(steps) and steps[-1] >= 1.5 * steps[0]
 
 
-def start(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return what is drawn at first, of the first metric: a setting of numbers along x, and in colours what explains
-    most of the rest, so that scaled and unscaled stand on one axis; what explains next has a panel each.
-    """
+def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return what is drawn at first: a numeric setting along x, the setting that explains most of the rest by colour,
+    so that scaled and unscaled share an axis, and the next one by panel."""
     settings = list(range(len(axes) - 1))
     weights = explained(axes, cells)
     along = max(
@@ -236,9 +232,9 @@ def start(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> di
 
 
 def explained(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> list[float]:
-    """Return how much the means of the first metric vary along each axis, alone and together with others.
+    """Return how much the means of the first metric vary along each axis, alone and in interactions.
 
-    It is the mean square of what each cell differs from the mean of those that differ from it along that axis alone.
+    That is the mean square deviation of each cell from the mean of the cells that differ from it along that axis alone.
     """
     known = [(cell["at"], cell["numbers"][0][0]) for cell in cells if cell["numbers"] and cell["numbers"][0]]
     weights = []
@@ -252,7 +248,7 @@ def explained(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -
 
 
 def interval(cell: Numbers | None) -> list[float] | None:
-    """Return mean, half of the interval, count and range of a cell's numbers; None where there are none."""
+    """Return mean, half of the interval, count and range of a cell's numbers; None without any."""
     if cell is None:
         return None
     half = 0.0 if math.isnan(cell.half_width) else cell.half_width
