@@ -34,12 +34,10 @@ ALWAYS = ("png", "svg")
 
 
 def shelf_of(folder: Path, about: About) -> Shelf:
-    """Return the shelf that holds the parts of a sweep."""
     return Shelf(folder / "parts", [*about["columns"], "key"])
 
 
 def find_whole(folder: Path, about: About) -> dict[str, Part]:
-    """Return the intact parts of a sweep by chunk name, in order."""
     return shelf_of(folder, about).find(about["parts"])[0]
 
 
@@ -161,7 +159,6 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
 
 
 def list_some(names: Sequence[str]) -> str:
-    """Join the first three names, with dots for any more."""
     return ", ".join(names[:3]) + ", ..." * (len(names) > 3)
 
 

@@ -128,7 +128,7 @@ def is_array(pair: tuple[Any, Any]) -> bool:
 
 
 def with_settings(versus: Versus, apart: Apart, abouts: Sequence[About], depths: set[str]) -> Versus:
-    """Add the settings that differ, and the programs and machines, to what the numbers say."""
+    """Add the settings, programs and machines that differ to the comparison of numbers."""
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
     table = Table("settings", "Settings that differ.", (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
     names = [*[*apart][:3], *([f"{len(apart) - 3:,} more"] if len(apart) > 3 else [])]
@@ -147,14 +147,14 @@ def with_settings(versus: Versus, apart: Apart, abouts: Sequence[About], depths:
 
 
 def show_setting(value: Any) -> str:
-    """Format a setting in few characters."""
     if isinstance(value, list | tuple) and value:
         return plain(f"[{', '.join(map(show_setting, value))}]", LONGEST)
     return "-" if value in (None, [], ()) else plain(brief(value), LONGEST)
 
 
 def find_origin(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return what made a run or a sweep: versions of libraries and of this program, the processor and the commit."""
+    """Return what produced a run or a sweep: versions of libraries and of this program, the processor and the
+    commit."""
     program = {"this program": about.get("version"), "commit": (about.get("git") or {}).get("commit")}
     made = {**(about.get("versions") or {}), "processor": about.get("cpu")}
     return {name: str(value)[: 10 if name in program else LONGEST] for name, value in (made | program).items() if value}
@@ -190,7 +190,7 @@ def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
 
 
 def short_names(apart: Apart) -> tuple[str, str]:
-    """Name each side by the only setting that differs, such as `model.layer=5`, or as the first and the second."""
+    """Name each side by the only setting that differs, such as `model.layer=5`, or else as first and second."""
     names = [name for name, pair in apart.items() if not is_array(pair)]
     if len(names) == 1 and None not in apart[names[0]]:
         one, other = (plain(f"{names[0]}={spelled(value)}", SHORT) for value in apart[names[0]])
@@ -200,7 +200,7 @@ def short_names(apart: Apart) -> tuple[str, str]:
 
 
 def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
-    """Say how far the stages of a variant agree in two runs, as a word and as a sentence."""
+    """Return how far the stages of a variant agree in two runs, as a word and as a sentence."""
     first, second = (dict(run.comparison.traces[name].stages()) for run in (one, other))
     types = (row.computed_in for run in (one, other) for row in run.comparison.rows if row.variant == name)
     kind = coarser(*map(np.dtype, types))
@@ -270,7 +270,6 @@ class Side(NamedTuple):
 
 
 def load_side(folder: Path) -> Side:
-    """Load a sweep as one side of a comparison."""
     about = manifest.load_manifest(folder)
     return Side(str(folder), about, read_rows(*collect.read_lines(folder, about), about["axes"], about["metrics"]))
 
@@ -322,7 +321,6 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
 
 
 def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> Move:
-    """Compare a metric in the rows of two sweeps."""
     places = np.isfinite(first) | np.isfinite(second)
     identical = (first == second) | (np.isnan(first) & np.isnan(second))
     far = ~np.isclose(first, second, rtol=NEAR, atol=NEAR, equal_nan=True)

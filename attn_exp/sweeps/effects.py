@@ -27,7 +27,7 @@ NOISE = 1e-9
 GROUPS = ("embeddings.", "model.", "projections.", "mask.", "score.", "position.")
 """Groups of settings whose members are clear without the prefix."""
 SPOKEN = ("entropy", "largest_weight", "shift")
-"""Built-in metrics to measure, beside `error` where it exceeds rounding: the first two that a setting changes."""
+"""Built-in metrics described in sentences, besides an `error` beyond rounding: the first two that a setting changes."""
 MATTERS = asdict(Matters())
 RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
 """Default thresholds: for a difference of log10, and for other metrics as a share of their size."""
@@ -45,7 +45,7 @@ INPUTS = ("embeddings", "experiment")
 WRONG = 1e6
 """Units in the last place beyond which rounding cannot explain an error."""
 ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "shift", "cosine")
-"""Metrics that this alone does not change."""
+"""Metrics that do not change merely because the number of visible keys does."""
 SCALES = ("scale", "multiplier", "logit_std")
 SPREAD = 0.05
 """Smallest relative change of the logits' spread that is noted."""
@@ -156,7 +156,6 @@ def measure_effects(
 
 
 def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresholds: Mapping[str, float]) -> str:
-    """Return whether there is an effect: yes, no, or too few seeds to tell."""
     if math.isnan(effect.chance):
         return FEW
     if effect.chance * contrast.tries <= level:
@@ -216,7 +215,7 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
 
 
 def values_of(cube: Cube, metric: str) -> Array:
-    """Return the values of a metric: errors as log10, and NaN for the shift of the baseline row."""
+    """Return the values of a metric: errors as log10, and the baseline row's shift as NaN."""
     values = cube.numbers[metric]
     if metric == "shift":
         first = np.nan_to_num(values).max(axis=(*range(values.ndim - 2), -1), keepdims=True) == 0
@@ -305,7 +304,6 @@ def mean_along(centred: Array, kept: tuple[int, ...]) -> Array:
 
 
 def find_wrong_rows(cube: Cube) -> Array:
-    """Return which rows have an output whose error rounding cannot explain."""
     wrong: Array = cube.numbers.get("error_ulp", np.zeros(cube.resolved.shape)) > WRONG
     return wrong
 
@@ -330,7 +328,7 @@ def is_inert(tables: Sequence[Array]) -> bool:
 
 
 def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
-    """Yield the side effects of a setting's change that may explain its effect on a metric."""
+    """Yield side effects of a setting's change that may explain its effect on a metric."""
     name = cube.names[contrast.axis]
     parts = {part for key in name.split(", ") for part in (key.split(".")[0], key.split(".")[-1])}
     if (parts & set(CHANGE_KEYS) or set(name.split(", ")) & set(INPUTS)) and contrast.metric not in ALLOW_FOR_KEYS:
@@ -349,7 +347,6 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
 
 
 def mean_change(cube: Cube, contrast: Contrast, metric: str) -> float:
-    """Return the mean paired difference of another metric."""
     first, second = (
         np.take(cube.numbers[metric], level, axis=contrast.axis) for level in (contrast.start, contrast.end)
     )
@@ -358,10 +355,8 @@ def mean_change(cube: Cube, contrast: Contrast, metric: str) -> float:
 
 
 def signed(number: float) -> str:
-    """Format a number with two digits and its sign."""
     return "0" if number == 0 else f"{number:+.2g}".replace("-", "−")
 
 
 def shorten(setting: str) -> str:
-    """Strip the group from the name of a setting."""
     return next((setting.removeprefix(group) for group in GROUPS if setting.startswith(group)), setting)

@@ -68,7 +68,6 @@ def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = Fal
 
 
 def find_wrong(cube: Cube) -> Iterator[str]:
-    """Yield a warning if outputs are wrong."""
     wrong = find_wrong_rows(cube)
     if wrong.any():
         largest = float(np.nanmax(cube.numbers["error"]))
@@ -76,8 +75,7 @@ def find_wrong(cube: Cube) -> Iterator[str]:
 
 
 def count_rows(cube: Cube, rows: Array) -> str:
-    """Count some rows of a sweep, and say of which values of a setting they are all the rows, if there is such a
-    setting."""
+    """Count some rows of a sweep, and name the values of a setting if these are all of their rows."""
     there = cube.resolved >= 0
     text = f"{int(rows.sum()):,} of {int(there.sum()):,} rows"
     for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
@@ -89,7 +87,6 @@ def count_rows(cube: Cube, rows: Array) -> str:
 
 
 def find_notes(cube: Cube, tests: int) -> Iterator[str]:
-    """Yield notes that apply to all effects."""
     apart, there = [], cube.resolved >= 0
     for metric in (name for name in SPOKEN if name in cube.numbers):
         groups, lost = cube.find_groups(metric)[there], np.isnan(cube.numbers[metric]) & there
@@ -106,8 +103,7 @@ def find_notes(cube: Cube, tests: int) -> Iterator[str]:
 
 
 def format_effects(rows: Sequence[Effect], tests: int) -> str:
-    """Describe the effect of a change on a metric; of rows at several values of another setting, the largest and the
-    smallest."""
+    """Describe the effect of a change on a metric; if it depends on another setting, the largest and the smallest."""
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
     verb, size = format_effect(largest, tests)
@@ -142,7 +138,7 @@ def format_effect(effect: Effect, tests: int) -> tuple[str, str]:
 
 
 def is_divided(effect: Effect) -> bool:
-    """Return whether the size of an effect is the factor by which it lowers an error."""
+    """Return whether an effect lowers an error, so that its size is a divisor."""
     return effect.metric in RATIOS and effect.mean < 0 and effect.verdict != NO
 
 
@@ -170,7 +166,6 @@ def with_interval(mean: float, low: float, high: float) -> str:
 
 
 def short(label: str) -> str:
-    """Format the value of a setting, shortening a number with very many digits to six."""
     return f"{float(label):g}" if len(label) > 8 and is_number(label) else label
 
 
@@ -179,8 +174,6 @@ def format_change(effect: Effect) -> str:
 
 
 def drawn_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Change]]:
-    """Return the effects to draw for each metric, with the setting and where they apply; metrics without any change
-    are left out."""
     drawn: dict[str, list[Change]] = {metric: [] for metric in metrics if metric not in RATIOS}
     for each in (each for each in answers.effects if each.metric in drawn):
         label = f"{shorten(each.setting)}: {format_change(each)}{f' at {shorten(each.at)}' if each.at else ''}"
@@ -189,7 +182,6 @@ def drawn_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Ch
 
 
 def list_records(answers: Answers) -> dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]]:
-    """Return the columns and the rows, in full digits, of the effects and of the shares of the variance."""
     head = tuple(each.name for each in fields(Effect) if each.name != "sign")
     effects = [tuple(getattr(effect, column) for column in head) for effect in answers.effects]
     shares = [(metric, " x ".join(settings), share) for (metric, *settings), share in answers.shares.items()]
@@ -197,7 +189,6 @@ def list_records(answers: Answers) -> dict[str, tuple[Sequence[str], list[tuple[
 
 
 def effects_table(answers: Answers) -> Table:
-    """Return the effects as a table for papers, without empty columns."""
     head = (words.SETTING, "change", words.METRIC, "at", "effect", words.SEEDS, "explains", "verdict", "note")
     lines = [
         (
@@ -219,7 +210,6 @@ def effects_table(answers: Answers) -> Table:
 
 
 def shares_table(answers: Answers) -> Table:
-    """Return the explained shares of variance as a table for papers, leaving out those below a hundredth."""
     large = {key: share for key, share in answers.shares.items() if share >= 0.01}
     lines = tuple(
         (titled(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()

@@ -159,7 +159,6 @@ def compose_space(
 
 
 def as_composed(axis: Axis) -> Axis:
-    """Return a plain axis with its values to be composed by Hydra."""
     if len(axis.values) > MOST_COMPOSED:
         raise UserError(
             f"{axis.key}: {len(axis.values):,} values that other settings read; at most {MOST_COMPOSED:,} are composed"
@@ -176,7 +175,7 @@ def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
 
 
 def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
-    """Validate every value of every plain axis once, alone, raising the first error."""
+    """Validate every value of every plain axis once, alone."""
     for axis in axes:
         if not axis.composed:
             top, *path = axis.key.split(".")

@@ -48,7 +48,6 @@ KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, floa
 
 
 def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
-    """Return the contents of the manifest: the axes, the parts in order, and everything else that readers need."""
     titles = {str(base["title"]) for base in plan.space.bases.values()}
     listed = [axis for axis in plan.space.axes if not isinstance(axis.values, range)]
     return {
@@ -105,7 +104,6 @@ def find_runs(numbers: Sequence[int]) -> list[list[int]]:
 
 
 def write_manifest(folder: Path, about: About) -> None:
-    """Write the manifest atomically, so that it survives a loss of power."""
     text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
     drafts.write_text(folder / FILE, text, sync=True)
 
@@ -130,7 +128,6 @@ def load_manifest(folder: Path) -> dict[str, Any]:
 
 
 def find_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest in a folder; None if there is none that can be read."""
     try:
         return load_manifest(folder)
     except UserError:
@@ -183,7 +180,6 @@ def space_of(about: About) -> Space:
 
 
 def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the values of an axis as the command line takes them."""
     start, step = axis.get("range", (0, 0))
     words: Sequence[Any] = range(start, start + step * axis["count"], step) if step else axis["words"]
     return words

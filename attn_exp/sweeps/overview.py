@@ -42,7 +42,7 @@ DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda nam
 
 
 def closing(about: About, summary: Summary) -> str:
-    """Say how many points there are, how many failed, how long it took, and whether any are missing."""
+    """Summarise the number of points, failures and the time, and whether any points are missing."""
     missing = f" of {about['points']:,}" if summary.points < about["points"] else ""
     noun = "point" if about["points"] == 1 else "points"
     parts = [f"{summary.points:,}{missing} {noun}", f"{summary.failed:,} failed"]
@@ -59,13 +59,15 @@ def closing(about: About, summary: Summary) -> str:
 
 
 def varying(summary: Summary) -> list[int]:
-    """Return the indices of the axes that differ between the cells."""
     return [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
 
 
 def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str], str] = titled) -> Table:
     """Return the means as a table with at most `most` rows: the settings that vary, the variant, the number of points,
-    and each metric's mean and interval. `named` makes the head of a metric; a terminal shows its field."""
+    and each metric's mean and interval.
+
+    `named` returns the head of a metric; the terminal uses its field name.
+    """
     names, places = metrics(summary, depth), varying(summary)
     lines = []
     for key in list(summary.cells)[:most]:
@@ -81,12 +83,11 @@ def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str]
 
 
 def depth_of(about: About) -> str:
-    """Return the report depth of a sweep: `all` or `reading`."""
     return "reading" if about.get("report", {}).get("depth") == "reading" else "all"
 
 
 def metrics(summary: Summary, depth: str = "all") -> list[str]:
-    """Return the metrics in the table; differences between variants are left out if there are none."""
+    """Return the metrics in the table, without those that compare variants if all variants agree."""
     is_alike = "shift" in summary.most and summary.most["shift"][0] <= ALIKE
     left_out = TO_THE_FIRST if len(summary.variants) == 1 or is_alike else ()
     shown = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more
@@ -100,7 +101,6 @@ def has_errors(summary: Summary) -> bool:
 
 
 def paper_tables(about: About, summary: Summary) -> dict[str, Table]:
-    """Return the tables for papers: the effects, the shares, and the means of every combination."""
     means = table(summary, IN_REPORT, depth_of(about))
     return {each.name: each for each in (effects_table(summary.answers), shares_table(summary.answers), means)}
 
@@ -122,7 +122,6 @@ def extremes(about: About, summary: Summary, depth: str) -> Iterator[dict[str, A
 
 
 def swept_words(about: About, point: int) -> str:
-    """Return the words of a point that vary over the sweep."""
     settings = point_command(about, point).words
     return " ".join(settings[len(settings) - len(about["axes"]) :])
 
@@ -142,7 +141,6 @@ def failures(about: About, summary: Summary) -> Iterator[tuple[str, int, str, st
 
 
 def terminal(about: About, summary: Summary) -> str:
-    """Return the text that a sweep prints: effects, table, failures, disagreements with published figures, summary."""
     shown, answers, parts = table(summary, IN_TERMINAL, depth_of(about), str), summary.answers, []
     more = len(answers.sentences) - MOST_SAID
     said = [*answers.sentences[:MOST_SAID], *([words.MORE_EFFECTS.format(count=more)] if more > 0 else [])]
@@ -174,7 +172,6 @@ def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
 
 
 def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
-    """Return the contents that the page and the Markdown report share at this depth."""
     shown, answers = table(summary, IN_REPORT, depth), summary.answers
     deep = list(map(is_deep, metrics(summary, depth)))
     swept = ", ".join(axis["key"] for axis in about["axes"])
@@ -209,7 +206,6 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
 
 
 def axis_told(axis: Mapping[str, Any]) -> str:
-    """Describe an axis in a few words."""
     if "range" in axis:
         return f"{axis['key']}: {axis['count']:,} values from {axis['low']} to {axis['high']}"
     values = [f"{word} ({ALL})" if word == endless_text(axis) else word for word in axis["words"]]
@@ -218,7 +214,6 @@ def axis_told(axis: Mapping[str, Any]) -> str:
 
 
 def plotted(about: About, summary: Summary, depth: str) -> Plotted:
-    """Return the data that the plots and the explorer of a sweep draw at this depth."""
     metrics = worth_plotting(summary, depth)
     layers, heads = head_maps(summary)
     return Plotted(
@@ -236,7 +231,7 @@ def plotted(about: About, summary: Summary, depth: str) -> Plotted:
 
 
 def explorable(about: About, summary: Summary) -> dict[str, Any] | None:
-    """Return the data of the page's explorer, ready for JSON, or None."""
+    """Return the data of the page's explorer, ready for JSON; None without results."""
     effects = summary.answers.effects
     first = effects[0].metric if effects else "entropy"
     return explored(plotted(about, summary, "all"), metrics(summary), first) if summary.most else None

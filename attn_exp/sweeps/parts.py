@@ -107,7 +107,6 @@ class Shelf:
                 yield line
 
     def joined(self, parts: Sequence[Part]) -> Iterator[bytes]:
-        """Yield the table of the results, a part at a time."""
         yield as_csv([self.head[:-1]])
         for part in parts:
             yield as_csv([line[:-1] for line in self.cells([part])])
@@ -178,7 +177,6 @@ def find_parts(folder: Path) -> list[tuple[Path, re.Match[str]]]:
 
 
 def is_whole(path: Path, match: re.Match[str]) -> bool:
-    """Return whether the hash of a part matches its name."""
     try:
         return digest_of(match[1], machine.read(path, MOST_BYTES)) == match[3]
     except OSError:
@@ -186,11 +184,9 @@ def is_whole(path: Path, match: re.Match[str]) -> bool:
 
 
 def digest_of(chunk: str, data: bytes) -> str:
-    """Return the hash of a part's contents and its chunk."""
     return hashlib.sha256(f"{chunk}\n".encode() + data).hexdigest()[:16]
 
 
 def merged(pieces: Sequence[bytes]) -> bytes:
-    """Merge the lines of several pieces in the order of the points."""
     lines = [line for piece in pieces for line in machine.parse_csv(piece.decode("utf-8"), most=MOST_BYTES)]
     return as_csv(sorted(lines, key=lambda line: int(line[0])))

@@ -65,7 +65,6 @@ class Plan:
         return len(self.kept)
 
     def numbers(self, chunk: int) -> range:
-        """Return the numbers of a chunk's points."""
         return range(chunk * self.chunk, min(self.points, (chunk + 1) * self.chunk))
 
     @cached_property
@@ -113,7 +112,6 @@ class Plan:
 
 
 def hash_setting(key: str, text: str) -> int:
-    """Return the hash of one setting and its value as text."""
     return int.from_bytes(hashlib.sha256(f"{key}={text}".encode()).digest()[:16], "big")
 
 
@@ -138,7 +136,6 @@ def flatten(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def named_code(axis: Axis) -> list[tuple[int, Any]]:
-    """Return the values of an axis that are the user's own code, with their indices."""
     if isinstance(axis.values, range) or not axis.key.startswith("variant."):
         return []
     return [(place, value) for place, value in enumerate(axis.values) if isinstance(value, Named)]
@@ -185,5 +182,4 @@ def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
 
 
 def is_deciding(word: str) -> bool:
-    """Return whether a word of a command determines results."""
     return key_of(word).split(".")[0] not in NO_RESULT

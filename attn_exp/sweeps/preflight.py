@@ -32,13 +32,13 @@ from attn_exp.sweeps.summary import LAYER, head_column
 from attn_exp.sweeps.task import compute, dtype_of, row_columns
 
 MOST_TRIED = 1024
-"""Points that are tried before a sweep is refused."""
+"""Points tried before a sweep is refused."""
 
 MOST_BUILT = 64
-"""Inputs that are built twice to see whether a seed changes them."""
+"""Maximum number of inputs built twice to see whether a seed changes them."""
 
 COUNTS, PATIENCE = (1, 16, 256), 0.2
-"""Points of a chunk that are timed, the next number if the last took fewer seconds than this."""
+"""Points of a chunk to time; the next count is tried if the last took fewer seconds than `PATIENCE`."""
 
 
 def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
@@ -126,7 +126,6 @@ def draws_nothing(space: Space) -> bool:
 
 
 def is_given(config: Config) -> bool:
-    """Return whether the input is the same for two seeds."""
     problems = (build(replace(config, seed=seed)) for seed in (0, 1))
     arrays = ((each.x, each.q, each.k, each.v, each.weights, *each.projections.values()) for each in problems)
     return all(np.array_equal(one, other) for one, other in zip(*arrays, strict=True))

@@ -18,7 +18,6 @@ from attn_exp.runs.rendering import said_anew
 
 
 def render_again(words: Sequence[str]) -> str:
-    """Redraw the report of a run or a sweep, with other figures or depth if the words say so."""
     folder = machine.folder(words[0])
     if not (folder / "manifest.json").is_file() or (folder / "run.json").exists():
         return execution.render_again(folder, words[1:])
@@ -70,7 +69,6 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
 
 
 def run_again(folder: Path, own: bool) -> str:
-    """Repeat a run from its stored settings."""
     config, words, about = store.settings_of(folder)
     changes = provenance.changed_inputs(config, about)
     for sentence in changes:

@@ -40,7 +40,7 @@ VARIANT = "variant"
 
 
 class Column(NamedTuple):
-    """The different texts of a column in the order of their first rows, and for each row the number of its own."""
+    """The distinct texts of a column in order of first appearance, and the index of each row's text."""
 
     labels: tuple[Any, ...]
     codes: Array
@@ -107,7 +107,6 @@ def endless_text(axis: Mapping[str, Any]) -> str | None:
 
 
 def combine(columns: Sequence[Column]) -> Column:
-    """Return the combinations of several columns as one column of tuples."""
     known: dict[tuple[Any, ...], int] = {}
     texts = (map(column.labels.__getitem__, column.codes.tolist()) for column in columns)
     codes = [known.setdefault(each, len(known)) for each in zip(*texts, strict=True)]

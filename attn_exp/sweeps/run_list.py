@@ -96,6 +96,5 @@ def list_parameters(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def has_values(record: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
-    """Return whether each setting has its value, or is swept over it."""
     texts = {key: bare(record.get(f"params.{key}", "")) for key in wanted}
     return all(value in (texts[key], *texts[key].split(",")) for key, value in wanted.items())

@@ -55,11 +55,10 @@ class Axis:
         return "variants" if self.key == "variant" else self.key
 
     def word(self, place: int) -> str:
-        """Return the command-line word for one value."""
+        """Return one value as a command-line word."""
         return f"{self.sign}{self.key}={self.value_word(place)}"
 
     def value_word(self, place: int) -> str:
-        """Return one value as it is typed."""
         value = self.values[place]
         return str(value) if self.composed else spelled(value)
 
@@ -81,7 +80,6 @@ class Space:
 
     @property
     def lengths(self) -> Places:
-        """The number of values of each dimension."""
         return tuple(len(self.axes[places[0]].values) for places in self.dimensions)
 
     @cached_property
@@ -100,7 +98,6 @@ class Space:
 
     @property
     def size(self) -> int:
-        """The number of combinations."""
         return prod(self.lengths)
 
     @cached_property
@@ -118,15 +115,12 @@ class Space:
         return tuple(places)
 
     def values(self, index: int) -> tuple[Any, ...]:
-        """Return the value of each axis at a point."""
         return tuple(axis.values[place] for axis, place in zip(self.axes, self.places(index), strict=True))
 
     def base_key(self, places: Sequence[int]) -> Places:
-        """Return the indices of the composed axes alone."""
         return tuple(place for axis, place in zip(self.axes, places, strict=True) if axis.composed)
 
     def settings(self, index: int) -> Settings:
-        """Return the plain settings of one point."""
         places = self.places(index)
         settings = self.bases[self.base_key(places)]
         for axis, place in zip(self.axes, places, strict=True):
@@ -135,12 +129,10 @@ class Space:
         return settings
 
     def words(self, index: int) -> list[str]:
-        """Return the command-line words that choose one point."""
         return [*self.fixed, *(axis.word(place) for axis, place in zip(self.axes, self.places(index), strict=True))]
 
 
 def changed(settings: Settings, path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy of the settings with one value replaced."""
     first, rest = path[0], path[1:]
     return {**settings, first: changed(settings[first], rest, value) if rest else value}
 
@@ -156,7 +148,7 @@ def holds(settings: Any, path: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class Condition:
-    """An expression of `sweep.skip`: its text, its code, and the names of the settings in it."""
+    """A parsed expression of `sweep.skip`: its text, its code, and the names of settings in it."""
 
     text: str
     code: CodeType
@@ -172,7 +164,7 @@ class Condition:
             return bool(eval(self.code, {"__builtins__": {}, "values": {**WORDS, **values}}))  # of `ALLOWED` alone
         except (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
             shown = ", ".join(f"{name}={values[name]}" for name in self.names)
-            raise UserError(f"sweep.skip={brief(self.text)}: cannot be decided for {shown} ({error})") from error
+            raise UserError(f"sweep.skip={brief(self.text)}: cannot be evaluated for {shown} ({error})") from error
 
 
 class NamesAsKeys(ast.NodeTransformer):
@@ -189,7 +181,7 @@ class NamesAsKeys(ast.NodeTransformer):
             return node
         if not isinstance(node, ALLOWED):
             what = type(node).__name__
-            raise UserError(f"sweep.skip={brief(self.text)}: {what} is not part of what an expression may hold")
+            raise UserError(f"sweep.skip={brief(self.text)}: {what} is not allowed in an expression")
         return self.generic_visit(node)
 
 
@@ -256,7 +248,7 @@ def points_left(space: Space, text: str) -> array[int]:
     lengths = [length if is_read else 1 for length, is_read in zip(space.lengths, read, strict=True)]
     if prod(lengths) > MOST_DECIDED:
         raise UserError(
-            f"sweep.skip reads {prod(lengths):,} combinations of values; at most {MOST_DECIDED:,} are decided"
+            f"sweep.skip reads {prod(lengths):,} combinations of values; at most {MOST_DECIDED:,}can be evaluated"
         )
     held = np.zeros(lengths, dtype=bool)
     for places in np.ndindex(*lengths):

@@ -28,12 +28,10 @@ Extreme = tuple[float, int, str]
 
 
 def head_column(head: int, pattern: str) -> str:
-    """Return the column name for a pattern of a head; heads count from 1."""
     return f"head_{head}_{pattern}"
 
 
 def head_and_pattern(name: str) -> tuple[int, str] | None:
-    """Return the head and pattern of such a column, or None for another column."""
     match = HEAD_COLUMN.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
@@ -156,7 +154,6 @@ def shown_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
 
 
 def measure_cells(cells: Column, numbers: Array) -> list[Moments]:
-    """Return the moments of a metric in each cell."""
     count, there = len(cells.labels), np.isfinite(numbers)
     codes, numbers = cells.codes[there], numbers[there]
     counts = np.bincount(codes, minlength=count)
@@ -177,7 +174,6 @@ def count_agreement(rows: Rows) -> Array:
 
 
 def format_tally(pair: Array) -> str:
-    """Format the number of published figures that agree, and their total; empty if there are none."""
     return f"{int(pair[0]):,} of {int(pair[1]):,}" if pair[1] else ""
 
 

@@ -148,7 +148,7 @@ def quote_skip(word: str) -> str:
 
 @dataclass
 class Chunk:
-    """A chunk in progress: the lines known so far, and the number of points still missing and failed."""
+    """A chunk in progress: its lines so far, and the numbers of missing and failed points."""
 
     pieces: list[bytes]
     missing: int
@@ -214,7 +214,6 @@ class Driver:
         return not self.open_chunks
 
     def take(self, done: Done) -> None:
-        """Store the lines of a job, and write the part if its chunk is complete or the sweep stops."""
         chunk = self.open_chunks[done.job.chunk]
         chunk.pieces.append(done.lines)
         chunk.missing -= done.computed
@@ -224,7 +223,6 @@ class Driver:
             self.write(done.job.chunk)
 
     def write(self, number: int) -> None:
-        """Write the part of a chunk."""
         chunk, name = self.open_chunks[number], self.plan.names[number]
         lines = chunk.pieces[0] if len(chunk.pieces) == 1 else merged(chunk.pieces)
         self.parts[name] = self.shelf.write(name, lines, chunk.failed)

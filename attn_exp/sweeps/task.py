@@ -47,9 +47,9 @@ class Done:
 
 
 def columns(plan: Plan) -> list[str]:
-    """Return the columns of the results: the point, the swept settings, its status, and the row of each variant.
+    """Return the columns of the results: the point, its swept settings, its status, and the row of each variant.
 
-    The lines of a part end with the key of the point, which the results leave out.
+    The lines of a part also end with the key of the point, which the results leave out.
     """
     swept = [axis.column for axis in plan.space.axes]
     return ["point", *swept, "status", "message", "agree", *row_columns(), *plan.metrics]
@@ -128,7 +128,6 @@ def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int],
 
 
 def stack_lines(plan: Plan, variants: Sequence[Rows], points: list[int], seeds: list[int]) -> Iterator[list[Line]]:
-    """Yield the lines of each point of a batch."""
     axis, _ = plan.space.seeds or (0, 0)
     common = [[text] * len(points) for text in (*settings_cells(plan, points[0]), OK, "", "")]
     common[0], common[1 + axis] = list(map(str, points)), list(map(str, seeds))
@@ -159,7 +158,7 @@ def dtype_of(config: Config) -> str:
 
 
 def config_of(plan: Plan, number: int) -> Config:
-    """Return the configuration of a point: that of its base, with the swept settings parsed anew."""
+    """Return the configuration of a point: that of its base, with its swept settings parsed."""
     space, index = plan.space, plan.kept[number]
     settings = space.settings(index)
     swept = {axis.key.split(".")[0] for axis in space.axes if not axis.composed}
@@ -181,7 +180,7 @@ def elsewhere(plan: Plan, job: Job) -> Done:
 
 
 def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:
-    """Yield a line for each variant of a point; `agree` counts published figures, as in 6 of 6."""
+    """Yield a line for each variant of a point; `agree` counts published figures: `6 of 6`."""
     agreeing, printed = sum(figure.agrees for figure in comparison.published), len(comparison.published)
     start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
     names = [field.name for field in fields(Row)]
@@ -193,7 +192,7 @@ def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[s
 
 
 def more_numbers(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], float]:
-    """Return the values of `metrics=`, by variant and metric, and the patterns of heads."""
+    """Return the values of `metrics=` and of head patterns, by variant and metric."""
     heads = {name: place for name in plan.metrics if (place := head_and_pattern(name))}
     numbers = measure_heads(comparison, heads) if heads else {}
     if len(heads) < len(plan.metrics):
@@ -204,7 +203,6 @@ def more_numbers(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], fl
 
 
 def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]) -> dict[tuple[str, str], float]:
-    """Return the values of the head columns, for heads that a variant has and whose weights it forms."""
     problem, numbers = comparison.problem, dict[tuple[str, str], float]()
     for variant in comparison.variants:
         weights = comparison.traces[variant.name].weights
@@ -218,13 +216,11 @@ def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]
 
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
-    """Return the line of a point without results."""
     empty = [""] * (1 + len(row_columns()) + len(plan.metrics))
     return [*settings_cells(plan, number), status, cell(message), *empty, plan.key(number)]
 
 
 def settings_cells(plan: Plan, number: int) -> list[str]:
-    """Return the cells with the number and settings of a point."""
     values = plan.space.values(plan.kept[number])
     return [str(number), *(cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values)]
 
@@ -237,5 +233,4 @@ def format_error(error: Exception) -> str:
 
 
 def as_csv(lines: Sequence[Sequence[str]]) -> bytes:
-    """Format lines as CSV in UTF-8; unpaired surrogates are escaped."""
     return records.as_csv(lines).encode("utf-8", "backslashreplace")

@@ -59,8 +59,6 @@ class OnDask:
 
 
 def plugin(distributed: Any, plan: Plan) -> Any:
-    """Return a Dask plugin that gives the plan to each worker."""
-
     class Given(distributed.WorkerPlugin):  # type: ignore[misc] # the base is known only where Dask is installed
         def __init__(self, plan: Plan) -> None:
             self.plan = plan
