@@ -50,7 +50,6 @@ def read_lines(
 
 
 def summarize_parts(folder: Path, about: About, parts: Mapping[str, Part] | None = None) -> Summary:
-    """Return the means, extremes and answers of some parts of a sweep, or of all that are intact."""
     head, lines = read_lines(folder, about, parts)
     matters, is_exact = manifest.thresholds(about), about.get("exact", False)
     return summarized(head, lines, about["axes"], about["metrics"], about["dimensions"], matters, is_exact)
@@ -95,7 +94,6 @@ def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tupl
 
 
 def write_report(folder: Path, about: About, summary: Summary) -> Path:
-    """Write what the report setting enables, and return what a reader opens first."""
     wanted, depth = about["report"], overview.depth_of(about)
     drawn: dict[str, bytes] = {}
     if wanted["tables"] and summary.answers.effects:
@@ -120,7 +118,6 @@ def write_report(folder: Path, about: About, summary: Summary) -> Path:
 
 
 def write_answers(folder: Path, about: About, summary: Summary) -> None:
-    """Write the effects and shares with all digits as CSV, and, together with the means, in the formats for papers."""
     for name, (head, lines) in list_records(summary.answers).items():
         cells = [["" if cell != cell else records.label(str(cell)) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
         drafts.write_text(folder / f"{name}.csv", records.as_csv([head, *cells]))

@@ -153,8 +153,6 @@ def show_setting(value: Any) -> str:
 
 
 def find_origin(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return what produced a run or a sweep: versions of libraries and of this program, the processor and the
-    commit."""
     program = {"this program": about.get("version"), "commit": (about.get("git") or {}).get("commit")}
     made = {**(about.get("versions") or {}), "processor": about.get("cpu")}
     return {name: str(value)[: 10 if name in program else LONGEST] for name, value in (made | program).items() if value}
@@ -165,7 +163,6 @@ def count_things(count: int, thing: str) -> str:
 
 
 def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
-    """Compare two runs: their settings, their rows, and the stage at which each variant diverges."""
     a, b = one.comparison, other.comparison
     apart = settings_apart(asdict(a.config), asdict(b.config))
     partings = {name: find_parting(name, one, other) for name in a.traces if name in b.traces}

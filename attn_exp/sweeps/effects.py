@@ -181,7 +181,7 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
         contrasts = [each for metric in chosen for each in contrast_levels(cube, axis, metric, inert.get(name, ()))]
         moved = {each.metric for each in contrasts if np.nanmax(np.abs(each.differences)) > 0}
         moved -= set([metric for metric in SPOKEN if metric in moved][2:])
-        moved -= {"error"} if is_wrong and len(moved) > 1 else set()  # a wrong output is no matter of precision
+        moved -= {"error"} if is_wrong and len(moved) > 1 else set()  # wrong outputs are not a matter of precision
         yield from [each for each in contrasts if each.metric in moved] or contrasts[:1]
 
 
@@ -242,7 +242,6 @@ def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Arr
 
 
 def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Estimate | None:
-    """Estimate the mean of paired differences over seeds, the last axis; None without any."""
     there = np.isfinite(differences)
     axes = tuple(range(differences.ndim - 1))
     counts = there.sum(axis=axes)
@@ -322,7 +321,6 @@ def find_inert(cube: Cube) -> dict[str, list[str]]:
 
 
 def is_inert(tables: Sequence[Array]) -> bool:
-    """Return whether a variant has the same settings and numbers at all levels, along the first axis."""
     levels = int((tables[0] >= 0).reshape(len(tables[0]), -1).any(axis=1).sum())
     return levels > 1 and all(np.allclose(each, each[:1], rtol=NOISE, atol=FLOOR, equal_nan=True) for each in tables)
 

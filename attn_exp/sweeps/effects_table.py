@@ -53,7 +53,6 @@ class Answers:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The warnings, and a sentence for the rows of each change of a metric."""
         changes = groupby(self.effects, lambda row: (row.setting, row.start, row.end, row.metric))
         return (*self.warnings, *(format_effects(list(rows), self.tests) for _, rows in changes))
 

@@ -56,7 +56,7 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         given = {override.get_key_element(): override for override in parse_words(words, hydra.config_loader)}
         fixed = tuple(str(override.input_line) for override in given.values() if not override.is_sweep_override())
         axes = tuple(make_axis(each, hydra.config_loader) for each in given.values() if each.is_sweep_override())
-        compose = cache(composed_once)  # of the words of a choice
+        compose = cache(composed_once)  # keyed by the words of a choice
         first = mark_named(plain(compose((*fixed, *(axis.word(0) for axis in axes)))), words)
         config = read_config(first)
         together = group_axes(axes, config.sweep)
@@ -66,7 +66,6 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
 
 
 def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
-    """Parse the words with Hydra's grammar, refusing what this sweeper does not support."""
     with what_hydra_stumbles_over():
         overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(map(with_path_quoted, words)))
     for override in overrides:
@@ -118,7 +117,7 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
 
 
 def group_axes(axes: Sequence[Axis], sweep: Sweep) -> Groups:
-    """Return the indices of zipped axes as one group, and those of the others alone, ordered by their first."""
+    """Return the indices of axes, those of `sweep.zip` as one group, in order of first appearance."""
     keys = [axis.key for axis in axes]
     for key in sweep.zip:
         chosen(key, keys, "key in sweep.zip")
@@ -203,7 +202,6 @@ def check_size(axes: Sequence[Axis], together: Groups) -> None:
 
 
 def count_choices(axes: Sequence[Axis], together: Groups) -> list[int]:
-    """Return how many values of each group of axes Hydra composes."""
     return [len(axes[group[0]].values) if any(axes[place].composed for place in group) else 1 for group in together]
 
 
@@ -214,7 +212,7 @@ def check_repeats(axes: Sequence[Axis], together: Groups) -> None:
         UserError: the first of them, and how often it is typed.
     """
     for group in ([axes[place] for place in places] for places in together):
-        if any(isinstance(axis.values, range) for axis in group):  # whose values all differ
+        if any(isinstance(axis.values, range) for axis in group):  # its values are distinct
             continue
         points = zip(*(map(axis.word, range(len(axis.values))) for axis in group), strict=True)
         words, count = Counter(map(" ".join, points)).most_common(1)[0]

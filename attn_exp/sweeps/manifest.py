@@ -78,7 +78,6 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
 
 
 def describe_axis(axis: Axis) -> dict[str, Any]:
-    """Describe one axis: its number of values, their range if all are numbers, and the words that choose them."""
     values, count = axis.values, len(axis.values)
     steps = values if isinstance(values, range) else None
     kinds = {int} if steps else {type(value) for value in values}
@@ -135,7 +134,6 @@ def find_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def thresholds(about: About) -> dict[str, float]:
-    """Return the smallest difference that matters for each metric in the manifest."""
     matters = about["sweep"].get("matters")
     known = matters.items() if isinstance(matters, dict) else ()
     return {name: float(limit) for name, limit in known if isinstance(limit, int | float)}

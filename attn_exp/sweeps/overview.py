@@ -42,7 +42,6 @@ DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda nam
 
 
 def closing(about: About, summary: Summary) -> str:
-    """Summarise the number of points, failures and the time, and whether any points are missing."""
     missing = f" of {about['points']:,}" if summary.points < about["points"] else ""
     noun = "point" if about["points"] == 1 else "points"
     parts = [f"{summary.points:,}{missing} {noun}", f"{summary.failed:,} failed"]
@@ -106,7 +105,6 @@ def paper_tables(about: About, summary: Summary) -> dict[str, Table]:
 
 
 def extremes(about: About, summary: Summary, depth: str) -> Iterator[dict[str, Any]]:
-    """Yield where each metric shown at a depth is smallest and largest, with the command that repeats the point."""
     for name in metrics(summary, depth):
         for which, (number, point, variant) in (("smallest", summary.least[name]), (words.LARGEST, summary.most[name])):
             if summary.least[name][0] != summary.most[name][0]:
@@ -164,7 +162,6 @@ def terminal(about: About, summary: Summary) -> str:
 
 
 def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
-    """Return up to four metrics that vary beyond rounding."""
     errors = ("error",) if has_errors(summary) else ()
     names = (*summary.more, *errors, *(name for name in DRAWN if depth == "all" or not is_deep(name)))
     ends = {name: (summary.least[name][0], summary.most[name][0]) for name in names if name in summary.most}

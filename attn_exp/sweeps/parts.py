@@ -171,7 +171,6 @@ def describe(holder: object) -> str:
 
 
 def find_parts(folder: Path) -> list[tuple[Path, re.Match[str]]]:
-    """Return the files in a folder that are named like parts; none if the folder is a link or missing."""
     paths = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else ()
     return [(path, match) for path in paths if (match := NAME.fullmatch(path.name))]
 

@@ -104,7 +104,6 @@ class Plan:
 
     @cached_property
     def code(self) -> tuple[str, ...]:
-        """The names of the user's functions that its points run."""
         variants = [variant for base in self.space.bases.values() for variant in base["variant"].values()]
         fixed = [variant["form"] for variant in variants if isinstance(variant, Mapping) and is_code(variant["form"])]
         swept = [value for axis in self.space.axes for _, value in named_code(axis)]

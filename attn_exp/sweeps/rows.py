@@ -155,7 +155,7 @@ def make_cube(rows: Rows, axes: Axes, dimensions: Sequence[Sequence[int]], metri
 
     Seeds and variants have axes of their own: points of one variant each are compared along the variants' axis.
     """
-    # `variant` with a single one in each value
+    # axes over `variant` whose values are single variants
     alone = [
         at for at, axis in enumerate(axes) if axis["key"] == "variant" and "[" not in "".join(axis.get("words", "["))
     ]

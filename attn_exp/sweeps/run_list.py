@@ -85,7 +85,6 @@ def make_record(output_dir: Path, entry: Listed) -> dict[str, Any]:
 
 
 def list_parameters(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the settings that are single values or lists of them, and the names of rules such as masks."""
     for name in ("mask", "score", "position"):
         yield f"params.{name}", ",".join(config.get(name) or ()) or "none"
     for key, value in flatten({name: value for name, value in config.items() if name not in NO_PARAMETER}):

@@ -161,7 +161,9 @@ class Condition:
             UserError: values that cannot be compared or computed with.
         """
         try:
-            return bool(eval(self.code, {"__builtins__": {}, "values": {**WORDS, **values}}))  # of `ALLOWED` alone
+            return bool(
+                eval(self.code, {"__builtins__": {}, "values": {**WORDS, **values}})
+            )  # only the syntax in `ALLOWED`
         except (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
             shown = ", ".join(f"{name}={values[name]}" for name in self.names)
             raise UserError(f"sweep.skip={brief(self.text)}: cannot be evaluated for {shown} ({error})") from error

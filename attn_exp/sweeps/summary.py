@@ -89,7 +89,6 @@ class Summary:
 
     @property
     def more(self) -> list[str]:
-        """The metrics with numbers that are not built in."""
         return [name for name in self.most if name not in METRICS and not head_and_pattern(name)]
 
 

@@ -126,7 +126,6 @@ def is_another(last: About, about: About, plan: Plan) -> bool:
 
 
 def is_finished(folder: Path, about: About, last: About) -> bool:
-    """Return whether the folder holds the complete table and report of exactly this sweep."""
     settings = ("parts", "report", "figures", "format", "sweep")
     if last["status"] != COMPLETE or any(last[key] != about[key] for key in settings) or "told" not in last:
         return False

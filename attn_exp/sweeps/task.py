@@ -226,7 +226,6 @@ def settings_cells(plan: Plan, number: int) -> list[str]:
 
 
 def format_error(error: Exception) -> str:
-    """Format an error in one line: a user's mistake by its message, any other with its type."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     text = first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -24,7 +24,7 @@ class OnDask:
 
         self.dask: Any = distributed
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
-        dask.config.set({"distributed.scheduler.allowed-failures": 0})  # the driver counts the deaths
+        dask.config.set({"distributed.scheduler.allowed-failures": 0})  # the driver counts them
         alone = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
         self.cluster = None if address else distributed.LocalCluster(**alone, silence_logs=logging.CRITICAL)
         try:
