@@ -55,7 +55,7 @@ def index_page(listed: Sequence[Listed]) -> str:
         style=style,
         script=script,
         title="Runs and sweeps",
-        filter="Show those that have all of these words",
+        filter="Show rows that contain all of these words",
         count=f'<output id="shown">{len(listed):,}</output> of {len(listed):,}.',
         common=html(remark, 1000),
         heads="".join(map(head_cell, heads)),

@@ -152,7 +152,7 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
     strange = [registry.name_of(rule) for rule in every if not is_known(rule)]
     is_own = settled.own is not None or forms.is_own(settled.form)
     known = [
-        (is_own, "this variant is code of your own, which a page does not run"),
+        (is_own, "this variant is your own code, which a page does not run"),
         (settled.mistakes, f"this variant makes a mistake on purpose, {settled.mistake}"),
         (settled.form not in forms.NAMES, f"form={settled.form} comes from outside the package"),
         (
@@ -161,10 +161,10 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
         ),
         (comparison.config.model.family is not None, "its numbers are those of a trained model"),
         (coarse, f"its numbers are {' and '.join(coarse)}, and a page computes in float64"),
-        (normalizer not in NORMALIZERS, f"normalizer={normalizer} is computed in Python alone"),
-        (any(isinstance(mask, AbsentMask) for mask in rules.masks), "the code of its mask is not at hand"),
-        (rules.bend_last or np.ndim(rules.offset), "its rules are in an order that a page does not know"),
-        (strange, f"the rule {' and '.join(strange)} is computed in Python alone"),
+        (normalizer not in NORMALIZERS, f"normalizer={normalizer} is computed only in Python"),
+        (any(isinstance(mask, AbsentMask) for mask in rules.masks), "the code of its mask is not available"),
+        (rules.bend_last or np.ndim(rules.offset), "its rules are in an order that a page does not support"),
+        (strange, f"the rule {' and '.join(strange)} is computed only in Python"),
         (
             numbers > MOST_STARTS,
             f"the run starts from {numbers:,} numbers, and a page computes with up to {MOST_STARTS:,}",

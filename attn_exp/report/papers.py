@@ -69,7 +69,7 @@ def tables(comparison: Comparison) -> list[Table]:
             for result in comparison.published
         )
         head = ("quantity", "largest difference", "tolerance", "agrees")
-        shown.append(Table("published", "Printed results, held against the computed ones.", head, tuple(lines)))
+        shown.append(Table("published", "Printed results compared with the computed ones.", head, tuple(lines)))
     return shown
 
 

@@ -75,7 +75,7 @@ SPOKEN = {
     "q": "queries",
     "k": "keys",
     "v": "values",
-    "capped": "bent logits",
+    "capped": "capped logits",
     "masked": "masked logits",
     "lse": "log-sum-exp",
 }
@@ -134,7 +134,7 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
             if key not in (*idle, *pinned_settings(config.variant[leader]))
         ]
         already = [words[key] for key in own if had[key] == getattr(config, key)]
-        parts = [f"sets {listed(already)}, which this run has anyway"] if already else []
+        parts = [f"sets {listed(already)}, which this run already has"] if already else []
         verb = "changes" if len(idle) == 1 else "together change"
         parts += [f"has {listed([words[key] for key in idle])}, which {verb} nothing here"] if idle else []
         said += [f"{name} {' and '.join(parts)}."] if parts else []

@@ -84,12 +84,12 @@ STAGES = {
         "The scores times one number, so that their spread does not grow with the size of a head.",
         "L = c S",
     ),
-    "capped": Explained("L′", "t s", "The logits after a rule that bends each of them by itself.", "L′ = bend(L)"),
+    "capped": Explained("L′", "t s", "The logits after a rule that caps each of them separately.", "L′ = bend(L)"),
     "masked": Explained("M", "t s", "The logits after the rules.", "M = L"),
     "weights": Explained("A", "t s", "Softmax turns each row into shares of attention that sum to 1.", ""),
     "lse": Explained("Z", "h t", "The logarithm of each row's sum of exponentials", "Z"),
-    "context": Explained("C", "t e", "Each query receives the values, each as much as its weight says.", "C = A V"),
-    "output": Explained("Y", "t m", "What each token leaves with", ""),
+    "context": Explained("C", "t e", "Each query receives the sum of the values, each multiplied by its weight.", "C = A V"),
+    "output": Explained("Y", "t m", "The result for each token", ""),
 }
 
 AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
@@ -103,7 +103,7 @@ POOLED = {
 
 UNSCALED = "The scores as they are. Without scaling their spread grows with the size of a head."
 SCALE_GIVEN = "The scores times one number, which the settings give."
-NEVER_HELD = "Each query receives the values, weighed. This form never holds the weights as a table."
+NEVER_HELD = "Each query receives the weighted sum of the values. This form never holds the weights as a table."
 PAIRED = {"additive": "S_ij = sum_n w_n tanh(Q_in + K_jn)"}
 
 
@@ -118,7 +118,7 @@ def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
         "W_o": "Makes the output of the context." if is_alone else stated.meaning,
         "scores": stated.meaning if rules.pairing is None else stated.meaning.replace("product", "score"),
         "logits": stated.meaning if scale is True else UNSCALED if scale is False else SCALE_GIVEN,
-        "lse": f"{stated.meaning}{held}: with it, parts of an answer can be merged.",
+        "lse": f"{stated.meaning}{held}: with it, partial results can be merged.",
         "context": stated.meaning if "weights" in formed else NEVER_HELD,
         "output": f"{stated.meaning}: {'its context' if is_alone else 'the heads side by side'}"
         f"{', mixed by the output projection' if is_mixed else ''}.",
@@ -160,16 +160,16 @@ def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Sett
     """Return the meaning and formula of masked logits; old code may cap them after masking."""
     closes, adds = bool(settled.rules.masks), bool(scores_that(comparison, settled, "bias"))
     bends = settled.rules.bend_last and bool(scores_that(comparison, settled, "bend"))
-    closed = "minus infinity where a query may not look"
+    closed = "minus infinity where masked"
     meaning = {
-        (True, True): f"The logits with what rules add to them: {closed}.",
+        (True, True): f"The logits plus the biases of rules, {closed}.",
         (True, False): f"The logits, {closed}.",
-        (False, True): "The logits with what a rule adds to them.",
+        (False, True): "The logits plus the bias of a rule.",
     }.get((closes, adds), STAGES[stage].meaning)
     formula = f"{logit} + bias" if adds else logit
     less = f", -inf {'before the bend ' if bends else ''}where masked" if closes else ""
     if bends:
-        return f"{meaning} A rule bends them after that.", f"M = bend({formula}){less}"
+        return f"{meaning} A rule caps them after that.", f"M = bend({formula}){less}"
     return meaning, f"M = {formula}{less}"
 
 
@@ -192,8 +192,8 @@ def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explaine
     """
     made = {name: mistakes.mistake(name) for name in settled.mistakes if name in mistakes.names()}
     here = {name: mistake for name, mistake in made.items() if mistake.stage == stage} or made
-    said = " ".join(f"Made otherwise by mistake={name}: {mistake.says}" for name, mistake in here.items())
-    meaning = said or "This function makes it otherwise than the definition."
+    said = " ".join(f"Changed by mistake={name}: {mistake.says}" for name, mistake in here.items())
+    meaning = said or "This function departs from the definition here."
     return stated._replace(meaning=meaning, formula=f"right: {stated.formula}")
 
 

@@ -32,7 +32,7 @@ def why_not(runs: Mapping[str, Comparison]) -> str:
     """Say why the weights of two runs cannot be shown together; empty if they can."""
     tokens = [labels(comparison.problem) for comparison in runs.values()]
     if any(each != tokens[0] for each in tokens):
-        return f"{NO_MAPS} their tokens differ, so that no weight of the one belongs to a weight of the other."
+        return f"{NO_MAPS} their tokens differ, so their weights do not correspond."
     for which, comparison in zip(("first", "second"), runs.values(), strict=True):
         if all(trace.weights is None for trace in comparison.traces.values()):
             return f"{NO_MAPS} the {which} never formed its weights."

@@ -203,13 +203,13 @@ def is_exact(magnitudes: Array, places: int) -> bool:
 
 
 MEANING = {
-    "t": "how many queries: tokens that ask",
-    "s": "how many keys: tokens that are asked",
-    "m": "how many numbers a token has in X",
-    "n": "how many numbers a token has in the memory",
-    "d": "how many numbers a query and a key have: in one head, or in W for all heads together",
-    "e": "how many numbers a value has: in one head, or in W for all heads together",
-    "h": "how many heads",
+    "t": "number of queries",
+    "s": "number of keys",
+    "m": "size of a token's vector in X",
+    "n": "size of a token's vector in the memory",
+    "d": "size of queries and keys: in one head, or in W for all heads together",
+    "e": "size of values: in one head, or in W for all heads together",
+    "h": "number of heads",
 }
 """The meaning of each letter in a shape, in the order of explanation."""
 

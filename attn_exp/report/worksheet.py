@@ -236,7 +236,7 @@ def formulas(paper: Paper) -> dict[str, str]:
     extra = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
     weights = {
         "sum": f"weights = {of} / sum of {of} over the row",
-        "sigmoid": f"weights = 1 / (1 + exp(−{of})), each by itself",
+        "sigmoid": f"weights = 1 / (1 + exp(−{of})), each separately",
     }.get(settled.rules.normalizer.name, f"weights = exp({of}) / sum of exp({of}) over the {line}")
     stages = {
         "scores": "scores = kᵀ q: a column for each query" if turned else "scores = q kᵀ",

@@ -90,7 +90,7 @@ def test_a_function_of_ones_own_is_not_said_to_follow_the_definition(tmp_path: P
     comparison = attn_exp.run("variant=[matrix,mine]", f"variant.mine.form={path}:attention", "head=1").comparison
     walked = {step.stage: step for step in steps(comparison, "mine")}
     assert "weights" in walked
-    assert caption(walked["context"]) == "This function makes it otherwise than the definition. right: C = A V ()"
+    assert caption(walked["context"]) == "This function departs from the definition here. right: C = A V ()"
 
 
 @pytest.mark.parametrize("mistake", ["no_scale", "scale_by_d"])

@@ -78,7 +78,7 @@ def computed(text: str) -> float:
     inner = re.split(r" = ", text, maxsplit=1)[1].split(" = ")[0]
     if inner.startswith("C"):
         return plain(text.rsplit(" = ", 1)[1])
-    sum_of = inner.replace("−", "-").replace("×", "*").replace(" of what else takes a share", "")
+    sum_of = inner.replace("−", "-").replace("×", "*").replace(" of other terms", "")
     assert re.fullmatch(r"(exp|tanh|max|[-+*/(),. 0-9])+", sum_of), text
     return float(eval(sum_of, {"exp": math.exp, "tanh": math.tanh, "max": max}))
 
@@ -90,7 +90,7 @@ def test_what_a_position_or_a_mistake_changes_is_said(opened: Tab, tmp_path: Pat
         if "the table has" not in text:
             assert computed(text) == pytest.approx(plain(shown), abs=1e-3), (step, text)
     show(opened, tmp_path, "variant=[looped]", "mistake=no_scale")
-    told = "because this stage is made otherwise than the definition, as the line above it says"
+    told = "because this stage departs from the definition, as explained above it"
     assert said(opened, 2, 1, "walk-1-logits") == f"L[likes, she] = 0.861, {told}"
 
 
@@ -98,7 +98,7 @@ def test_a_query_without_keys_gets_what_its_convention_says(opened: Tab, tmp_pat
     """Keras ignores a mask that leaves a query nothing: 0.3378 is softmax of its logits, and no 0 / 0."""
     blind = ("mask=array", "mask.array.values=[[1,1,0],[0,0,0],[0,1,1]]", "convention=keras_attention_float64")
     show(opened, tmp_path, "variant=[looped]", *blind)
-    gives = "that is what convention=keras_attention_float64 gives a query that may see no key"
+    gives = "convention=keras_attention_float64 gives this to a query that sees no key"
     gets = f"A[likes, she] = 0.3378, because {gives}"
     assert said(opened, 2, 1, "walk-1-weights") == gets
     show(opened, tmp_path, "variant=[looped]", *blind[:2])
@@ -130,6 +130,6 @@ def test_arrows_move_and_escape_ends(opened: Tab, tmp_path: Path) -> None:
 
 def test_a_number_that_a_mistake_made_is_not_written_as_the_right_sum(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, "variant=[matrix]", "mask=causal", "mistake=mask_small_fill")
-    told = "because this stage is made otherwise than the definition, as the line above it says"
+    told = "because this stage departs from the definition, as explained above it"
     assert said(opened, 1, 2, "walk-1-masked").endswith(told)
     assert " × " in said(opened, 1, 2, "walk-1-logits")

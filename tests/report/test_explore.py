@@ -193,7 +193,7 @@ def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab,
     assert opened.ask("document.documentElement.scrollHeight") <= 5 * SCREEN
     for place, words in enumerate(steps):
         said = texts(opened, ".guide p")[0]
-        assert texts(opened, ".guide h3")[0].startswith(f"A first reading, {place + 1} of 5: ")
+        assert texts(opened, ".guide h3")[0].startswith(f"A guided tour, {place + 1} of 5: ")
         assert len(re.findall(r"[.](?= |$)", said)) == 2
         assert texts(opened, "#choice, #touch") == []
         if place != 2:

@@ -31,7 +31,7 @@ def texts(svg: ElementTree.Element) -> list[str]:
 
 def test_the_file_says_what_the_page_says() -> None:
     page = page_of(a_run(comparison(*HEADS)))
-    drawn = re.findall(r'<svg[^>]*aria-label="The way of.*?</svg>', page, re.DOTALL)
+    drawn = re.findall(r'<svg[^>]*aria-label="Computation of.*?</svg>', page, re.DOTALL)
     on_page = [
         " ".join(re.sub("<[^>]*>", "", text).split()) for part in drawn for text in re.findall("<text.*?</text>", part)
     ]

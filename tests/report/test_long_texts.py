@@ -84,7 +84,7 @@ def test_twelve_heads_of_many_tokens_have_lines_a_scale_and_a_difference(
     assert texts(opened, "#touch-scale") == [""]
     opened.ask("attention.choose({ with: -1 }); attention.follow.pin(40)")
     assert sum(count for _, count in opened.ask(LINES.replace(".all", ".one"))) == 16
-    assert texts(opened, "#large figure > .both > .note")[0].startswith("Lines begin at a weight of 0.0")
+    assert texts(opened, "#large figure > .both > .note")[0].startswith("Lines show weights from 0.0")
     rows = texts(opened, "#large .named .down span")
     assert rows[0] == "x0" and 20 <= len(rows) <= 40
     assert opened.overflow() <= 0
@@ -97,7 +97,7 @@ def test_of_too_many_weights_the_page_says_what_it_leaves_out(
 ) -> None:
     monkeypatch.setattr("attn_exp.report.page_data.MOST_COARSE", 1000)
     show(opened, tmp_path, *LONG, address="#show=multi_head.2&query=31")
-    assert texts(opened, "#large .note") == ["There are too many weights to draw lines or to turn the scale."]
+    assert texts(opened, "#large .note") == ["There are too many weights to draw lines or to change the scale."]
     assert texts(opened, ".sums li") == ["This page carries too many weights to write a sum."]
     assert texts(opened, "#walk-1-weights tbody th") == ["x30"]
     weights = stages(LONG)["weights"]

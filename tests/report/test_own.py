@@ -94,7 +94,7 @@ def test_what_no_mistake_explains_shows_the_output_alone() -> None:
     assert verdict.smallest is not None
     known = {stage.name for stage in verdict.smallest.stages if stage.mine}
     assert known <= {"context", "output"}
-    assert "at the latest; what it forms before is not known" in (run / "report.md").read_text()
+    assert "at the latest; its earlier stages are not known" in (run / "report.md").read_text()
 
 
 @pytest.mark.full_search

@@ -313,7 +313,7 @@ def test_weights_that_were_never_whole_are_shown_as_means_of_blocks(tmp_path: Pa
     assert before is not None and after is not None
     np.testing.assert_array_equal(before.heat, after.heat)
     np.testing.assert_array_equal(before.row_edges, after.row_edges)
-    assert "Means over blocks of weights" in page_of(again)
+    assert "Block means of weights" in page_of(again)
 
 
 @pytest.mark.long

@@ -111,10 +111,10 @@ HTML = """\
 {% from "matrices.html" import draw -%}
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
-<p>From one variant to another, one setting is changed after the other. Each step says how far it moves the output: {#
+<p>One setting at a time is changed from one variant to another. Each step shows how far it moves the output: {#
 #}the largest change of any of its numbers.</p>
 {% for ladder in part.ladders %}{% if loop.first %}<article>{% else %}<details class="more"><summary>{% endif %}
-<h3>{{ ladder.start }} → {{ ladder.ends }}{% if ladder.far %} <small>apart by up to {{ ladder.far|minus }}</small>{#
+<h3>{{ ladder.start }} → {{ ladder.ends }}{% if ladder.far %} <small>differ by up to {{ ladder.far|minus }}</small>{#
 #}{% endif %}</h3>{% if not loop.first %}</summary>{% endif %}
 
 <ol class="rungs">

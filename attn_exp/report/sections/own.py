@@ -74,7 +74,7 @@ def parting_sentence(stages: tuple[Stage, ...]) -> str:
     if first is None:
         return ""
     before = [stage for stage in stages[: stages.index(first)] if not stage.mine]
-    ending = " at the latest; what it forms before is not known" if before else ""
+    ending = " at the latest; its earlier stages are not known" if before else ""
     return f"On the smallest input that fails it first differs from the definition in the {first.name}{ending}."
 
 
@@ -96,7 +96,7 @@ HTML = """\
 <h2>{{ part.title }}</h2>
 <p>{{ part.sentence|unbroken }}</p>
 {% for name, says, fix in part.named %}<p><strong>{{ name }}</strong>{% if says %}: {{ says }} {#
-#}To mend it: <code>{{ fix }}</code>{% endif %}</p>
+#}Fix: <code>{{ fix }}</code>{% endif %}</p>
 {% endfor -%}
 {% if part.parting %}<p>{{ part.parting }}</p>{% endif %}
 {% if part.broken %}<dl class="legend">{% for rung, said in part.broken %}<div><dt>{{ rung }}</dt><dd>{#
@@ -127,7 +127,7 @@ MARKDOWN = """\
 {{ part.sentence|md }}
 
 {% for name, says, fix in part.named %}
-- **{{ name|md }}**{% if says %}: {{ says|md }} To mend it: {{ fix|code }}{% endif %}
+- **{{ name|md }}**{% if says %}: {{ says|md }} Fix: {{ fix|code }}{% endif %}
 
 {% endfor %}
 {{ part.parting|md }}

@@ -143,7 +143,7 @@ HTML = """\
 #}{% for name, value in part.walk.facts.items() %} data-{{ name }}="{{ value }}"{% endfor %}>
 <h2>{{ part.title }}</h2>
 {% set why = data.live.plans[data.live.walks[part.place]] -%}
-{% if why is string %}<p class="note">Numbers cannot be changed in the page here: {{ why }}.</p>
+{% if why is string %}<p class="note">Numbers cannot be changed here: {{ why }}.</p>
 {% endif -%}
 {{ picture.draw(part.walk.flow, part.walk.title) }}
 <div class="steps">

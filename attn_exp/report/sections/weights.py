@@ -96,9 +96,9 @@ HTML = """\
 <h2>Weights</h2>
 {% if part.first or part.blocks %}<p id="scale">A row is a query, a column a {{ part.column }}. {#
 #}The stronger a colour, the larger the weight: no colour is 0, the full colour is {{ part.scale.top|short }}, {#
-#}on the whole page.{% if part.scale.power < 1 %} Small weights are coloured stronger than in proportion {#
+#}on the whole page.{% if part.scale.power < 1 %} Small weights are coloured more strongly than in proportion {#
 #}(to the power {{ part.scale.power }}), so that they can be seen.{% endif %}{#
-#}{% if part.masked %} Grey places are masked.{% endif %}</p>{% endif %}
+#}{% if part.masked %} Grey cells are masked.{% endif %}</p>{% endif %}
 <div id="overview" class="overview"></div>
 <div id="choice" class="controls touch" hidden></div>
 <div id="large" class="large">{% for map in part.first %}{{ draw(map, "weights of " ~ map.title) }}{% endfor %}</div>
@@ -113,7 +113,7 @@ HTML = """\
 #}no scaling</button></span>
 </div>
 {% if part.blocks %}<details class="more"{{ " open" if not part.first }}>{#
-#}<summary>Means over blocks of weights, where they are never formed whole</summary><div class="grid">
+#}<summary>Block means of weights that are never formed whole</summary><div class="grid">
 {% for map in part.blocks %}{{ draw(map, "weights of " ~ map.title) }}
 {% endfor -%}
 </div></details>{% endif %}

@@ -20,8 +20,8 @@ ALL = "all"
 
 CAPTIONS = {
     "effects": (
-        "What each setting does, compared seed by seed: the mean difference and its 95% interval; that which explains "
-        "most is first."
+        "The effect of each setting, compared seed by seed: mean difference and 95% interval, sorted by explained "
+        "variance."
     ),
     "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a bar.",
     "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",

@@ -80,7 +80,7 @@
     column -= line.first;
     const own = numbers[column];
     if (own === undefined) return null; // its logit does not travel with the page
-    if (!seen.length && !left && value(cell) !== 0) return { why: `that is what convention=${facts.convention} gives a query that may see no key`, lit };
+    if (!seen.length && !left && value(cell) !== 0) return { why: `convention=${facts.convention} gives this to a query that sees no key`, lit };
     if (own === -Infinity && seen.length && facts.normalizer !== "sum") return { why: "this query may not see this key", lit: [lit[column]] };
     if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${shown[column]})))`, lit: [lit[column]] };
     if (!seen.length && !left) return { why: "this query may see no key, and 0 / 0 counts as 0", lit };
@@ -98,7 +98,7 @@
     const rest = typeof known === "number" ? known : sharing === undefined || !more ? 0 : part(sharing) / weight(sharing) - total;
     const further = Math.abs(rest) > 1e-9 * Math.abs(total) ? rest : 0, above = mine === 0 && !powers ? "0" : named(column);
     if (total + further === 0) return { sum: `${above} / 0, which counts as 0`, lit };
-    const others = `${short(further)} of ${left ? "keys that are not shown" : "what else takes a share"}`;
+    const others = `${short(further)} of ${left ? "keys that are not shown" : "other terms"}`;
     return { sum: `${above} / (${joined([...seen.map(named), ...(further ? [others] : [])])}) = ${short(mine)} / ${inBrackets(total + further, short(total + further))}`, lit };
   }
 
@@ -121,7 +121,7 @@
 
   function why(walk, stage, head, row, column, cell, facts, note) {
     const key = Math.floor(head / Number(facts.share));
-    if ((facts.wrong || "").split(" ").includes(stage)) return { why: "this stage is made otherwise than the definition, as the line above it says", lit: [] };
+    if ((facts.wrong || "").split(" ").includes(stage)) return { why: "this stage departs from the definition, as explained above it", lit: [] };
     if (["q", "k", "v"].includes(stage)) return projected(walk, stage, head, row, column, cell, facts);
     if (stage === "scores") {
       const many = sizes(walk, "q").at(-1);
@@ -179,7 +179,7 @@
     const symbol = step.querySelector("h3 var").textContent, at = table.tHead.rows[0].cells[cell.cellIndex].textContent;
     const place = `${symbol}[${cell.parentNode.cells[0].textContent}, ${at}]`, number = text(cell);
     const name = table.caption ? `${place} of ${table.caption.textContent}` : place;
-    if (!found) said.textContent = `${name} = ${number}; what it is made of is not shown here.`;
+    if (!found) said.textContent = `${name} = ${number}; its inputs are not shown here.`;
     else if (typeof found.apart === "number") said.textContent = `${name} = ${found.sum} = ${short(found.apart)}; the table has ${number}${note && `, ${note}`}`;
     else said.textContent = found.why ? `${name} = ${number}, because ${found.why}` : `${name} = ${found.sum} = ${number}`;
     for (const each of found ? found.lit : []) {

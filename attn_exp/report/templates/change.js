@@ -25,7 +25,7 @@
   });
   const moving = plans.map((plan, place) => (plan && agrees(place, before(plan)) ? plan : null));
   plans.forEach((plan, place) => {
-    if (plan && !moving[place]) sections[place].querySelector("h2").after(element("p", { class: "note" }, "Numbers cannot be changed here: this page would compute others than the run."));
+    if (plan && !moving[place]) sections[place].querySelector("h2").after(element("p", { class: "note" }, "Numbers cannot be changed here: this page's results would differ from the run's."));
   });
   for (const row of live.rows) {
     const answer = variants.find(({ name }) => name === row.variant)?.answer, output = row.plan && before(row.plan).output?.flat(2);
@@ -54,7 +54,7 @@
     cellsOf(table).forEach((row, place) => row.forEach((cell, column) => places.set(cell, { name, row: top + place, column: column + from, table, step })));
     table.classList.add("changing");
     table.setAttribute("role", "grid");
-    table.setAttribute("aria-label", `${step.querySelector("h3 var").textContent}${table.caption ? `, ${table.caption.textContent}` : ""}: type to change a number, Escape takes it back`);
+    table.setAttribute("aria-label", `${step.querySelector("h3 var").textContent}${table.caption ? `, ${table.caption.textContent}` : ""}: type to change a number, Escape undoes it`);
     cellsOf(table)[0][0].tabIndex = 0;
   }
   const valueOf = ({ name, row, column }, arrays = now) => arrays[name][row][column];

@@ -128,7 +128,7 @@
     made.append(element("figcaption", {}, title));
     if (!each.panel) { made.append(element("p", { class: "note" }, "its weights were never formed")); return made; }
     if (each.panel.pictures) {
-      made.append(named(element("img", { class: "map", src: each.panel.pictures[each.head], alt: title }), data.tokens, data.keys), element("p", { class: "note" }, "There are too many weights to draw lines or to turn the scale."));
+      made.append(named(element("img", { class: "map", src: each.panel.pictures[each.head], alt: title }), data.tokens, data.keys), element("p", { class: "note" }, "There are too many weights to draw lines or to change the scale."));
       return made;
     }
     const weights = weightsOf(each, turned), both = element("div", { class: "both" });
@@ -142,7 +142,7 @@
     if (state.view !== "map") {
       both.append(lines(weights, title));
       const least = FAINTEST * data.top, left = weights.some((weight) => weight > 0 && weight < least);
-      if (left && data.keys.length > STRONGEST) both.append(element("p", { class: "note" }, `Lines begin at a weight of ${least.toPrecision(1)}; a query that is followed shows its ${STRONGEST} strongest keys.`));
+      if (left && data.keys.length > STRONGEST) both.append(element("p", { class: "note" }, `Lines show weights from ${least.toPrecision(1)}; a highlighted query shows its ${STRONGEST} strongest keys.`));
     }
     made.append(both);
     return made;

@@ -1,5 +1,5 @@
 (() => {
-  // A first reading of the default run: five steps, each of which changes one thing, with the numbers of this run.
+  // A guided tour of the default run: five steps, each of which changes one thing, with the numbers of this run.
   const { data, live, element, heat, explore } = window.attention;
   const last = live ? data.walks.findIndex((_, walk) => live.plans[walk]?.mixed && live.plans[walk].heads[0] > 1) : -1;
   const whole = live?.plans[last], width = live?.own.W_q?.[0].length;
@@ -14,15 +14,15 @@
   const row = stages[0].weights[0][0], seconds = stages[2].weights.map((head) => head[0]);
   const query = data.tokens[0], key = data.keys[largest(row)], heads = whole.heads[0];
   const told = [
-    ["no scale", `Without scaling, which is no row of this run, the query of ${query} meets every key, with scores from ${two(Math.min(...stages[0].scores[0][0]))} to ${two(Math.max(...stages[0].scores[0][0]))}, and their softmax gives ${key} ${two(Math.max(...row))}. The weights have a mean entropy of ${entropy(stages[0])} nats, where even shares would have ${two(Math.log(count))}.`],
+    ["no scale", `Without scaling (not a row of this run), the query of ${query} meets every key, with scores from ${two(Math.min(...stages[0].scores[0][0]))} to ${two(Math.max(...stages[0].scores[0][0]))}, and their softmax gives ${key} ${two(Math.max(...row))}. The weights have a mean entropy of ${entropy(stages[0])} nats, where uniform weights would have ${two(Math.log(count))}.`],
     ["scale", `The scores are divided by the square root of d = ${width}, and ${query} gives ${key} ${two(stages[1].weights[0][0][largest(row)])} instead of ${two(Math.max(...row))}. The mean entropy goes from ${entropy(stages[0])} to ${entropy(stages[1])} nats.`],
-    [`${heads} heads`, `The ${width} columns of Q, K and V part into ${heads} heads of ${width / heads}, and each head attends by itself. Of ${query}, ${seconds.slice(0, 2).map((line, head) => `head ${head + 1} gives the most to ${data.keys[largest(line)]} (${two(Math.max(...line))})`).join(", ")}.`],
-    ["a mask", `A causal mask hides the keys that come later, so “${query}” attends only to itself. That moves the output by up to ${move(3)}.`],
-    ["W_o", `Without the mask again, W_o mixes the heads, which stood side by side, into a vector for each token: that moves the output by up to ${move(4)}. This is ${data.walks[last].variant}, the last variant of this run.`],
+    [`${heads} heads`, `The ${width} columns of Q, K and V are split into ${heads} heads of ${width / heads}, and each head attends separately. For ${query}, ${seconds.slice(0, 2).map((line, head) => `head ${head + 1} gives the most to ${data.keys[largest(line)]} (${two(Math.max(...line))})`).join(", ")}.`],
+    ["a mask", `A causal mask hides the keys that come later, so “${query}” attends only to itself. This moves the output by up to ${move(3)}.`],
+    ["W_o", `Without the mask again, W_o mixes the concatenated heads into a vector for each token: this moves the output by up to ${move(4)}. This is ${data.walks[last].variant}, the last variant of this run.`],
   ];
 
-  const box = element("aside", { class: "guide touch", "aria-label": "A first reading" }), title = element("h3"), said = element("p", { "aria-live": "polite" });
-  const [back, next, leave, again] = ["Back", "Next", "Leave the reading", "A first reading"].map((text) => element("button", { type: "button" }, text)), buttons = element("p"), into = element("p", { class: "touch" });
+  const box = element("aside", { class: "guide touch", "aria-label": "A guided tour" }), title = element("h3"), said = element("p", { "aria-live": "polite" });
+  const [back, next, leave, again] = ["Back", "Next", "Leave the tour", "A guided tour"].map((text) => element("button", { type: "button" }, text)), buttons = element("p"), into = element("p", { class: "touch" });
   const section = document.getElementById("weights"), paper = matchMedia("print");
   let step = 0, open = !location.hash, printing = paper.matches;
   buttons.append(back, " ", next, " ", leave);
@@ -47,11 +47,11 @@
     box.hidden = !reading;
     into.hidden = open;
     section.classList.toggle("guided", reading);
-    title.textContent = `A first reading, ${step + 1} of ${told.length}: ${told[step][0]}`;
+    title.textContent = `A guided tour, ${step + 1} of ${told.length}: ${told[step][0]}`;
     said.textContent = told[step][1];
     back.disabled = step === 0;
     next.hidden = step === told.length - 1;
-    explore.guide(reading ? parts() : null, step === told.length - 1 ? "A row is a token, a column a number of its output: blue is above 0, brown below." : "A row is a query, a column a key. The stronger a colour, the larger the weight: no colour is 0, the full colour is 1." + (step > 2 ? " Grey places are masked." : ""));
+    explore.guide(reading ? parts() : null, step === told.length - 1 ? "A row is a token, a column a number of its output: blue is above 0, brown below." : "A row is a query, a column a key. The stronger a colour, the larger the weight: no colour is 0, the full colour is 1." + (step > 2 ? " Grey cells are masked." : ""));
   }
   function end() {
     if (!open) return;

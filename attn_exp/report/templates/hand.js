@@ -120,7 +120,7 @@
   sections.forEach((section, place) => {
     const caption = moving[place] && section.querySelector(".flow figcaption");
     const given = Array.from(section.querySelectorAll(".step:has(.changing) h3 var"), (symbol) => symbol.textContent).join(", ");
-    if (late && !given) { if (moving[place]) section.querySelector("h2").after(element("p", { class: "note" }, "Numbers cannot be changed in the page here: its tables show what became of the given queries, keys and values, not themselves.")); return; }
-    caption?.append(element("span", { class: "touch" }, ` Type over a number of ${late ? given : "X or W"}, and all that follows is computed anew.`));
+    if (late && !given) { if (moving[place]) section.querySelector("h2").after(element("p", { class: "note" }, "Numbers cannot be changed here: the tables show the given queries, keys and values only after processing.")); return; }
+    caption?.append(element("span", { class: "touch" }, ` Type over a number of ${late ? given : "X or W"}, and everything after it is recomputed.`));
   });
 })();
