@@ -132,8 +132,9 @@ def collect(words: Sequence[str]) -> str:
 
 
 def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | None = None) -> str:
-    """Rebuild a sweep's table and report from its parts, optionally with another depth or figure settings, and return
-    the text for the terminal.
+    """Rebuild a sweep's table and report from its parts, and return the text for the terminal.
+
+    `depth` and `figures` override the settings in its manifest.
 
     Raises:
         UserError: no sweep there, one that is running now, or a folder that cannot be read or written to.

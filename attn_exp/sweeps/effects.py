@@ -167,8 +167,10 @@ def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresh
 
 
 def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[Contrast]:
-    """Yield the contrasts of each setting in the metrics that it changes, or the first one of a setting that changes
-    none."""
+    """Yield the contrasts of each setting in the metrics that it changes.
+
+    A setting that changes none yields its first contrast.
+    """
     known = metrics.known() if any(name not in METRICS for name in cube.numbers) else {}
     rounded = float(np.nanmax(cube.numbers.get("error", np.zeros(1)), initial=0.0)) <= FLOOR
     asked = [metric for metric in cube.numbers if metric not in METRICS]

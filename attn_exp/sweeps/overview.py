@@ -62,9 +62,9 @@ def varying(summary: Summary) -> list[int]:
 
 
 def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str], str] = titled) -> Table:
-    """Return the means as a table with at most `most` rows: the settings that vary, the variant, the number of points,
-    and each metric's mean and interval.
+    """Return the means of every combination as a table with at most `most` rows.
 
+    Its columns are the settings that vary, the variant, the number of points, and each metric's mean and interval.
     `named` returns the head of a metric; the terminal uses its field name.
     """
     names, places = metrics(summary, depth), varying(summary)

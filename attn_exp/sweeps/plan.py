@@ -49,8 +49,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """The points left after `sweep.skip`, the chunk size, the metrics that are not built in, and the files of members
-    from outside."""
+    """The points left after `sweep.skip`, and what determines their results.
+
+    `chunk` is the number of points per chunk, `metrics` are those that are not built in, `own` the files of members
+    from outside.
+    """
 
     space: Space
     kept: Sequence[int]
