@@ -93,8 +93,7 @@ EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
 
 
 def table_rows(table: walk.Table, step: walk.Step) -> Markup:
-    """Return the rows of a table in HTML, linked to their tokens, each cell coloured by its share of the largest
-    number."""
+    """Return the rows of a table in HTML, linked to their tokens, with cells coloured by size."""
     by_key, tokens = walk.by_key(step), "" if walk.is_projection(step) else "k" if step.rows_are_keys else "q"
     closed = np.zeros(table.matrix.shape, bool) if step.closed is None else step.closed[table.head]
     shares, lines = Colours(step.largest or 1.0, step.power).shares(np.abs(table.matrix)), list[str]()

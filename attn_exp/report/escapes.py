@@ -84,7 +84,7 @@ def latex(text: str) -> str:
     """
     parts = list[str]()
     for piece in filter(None, re.split(f"({EVERY_LATEX.pattern})", plain(text, most=LONGEST))):
-        if EVERY_LATEX.fullmatch(piece):  # two hyphens, commas or apostrophes would become one sign
+        if EVERY_LATEX.fullmatch(piece):  # LaTeX would merge two hyphens, commas or apostrophes
             parts.append(re.sub(r"([-,'])(?=\1)", r"\1{}", "".join(LATEX.get(letter, letter) for letter in piece)))
         else:
             codes = " ".join(f"U+{ord(letter):04X}" for letter in piece)

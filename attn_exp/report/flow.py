@@ -131,7 +131,6 @@ class Flow(NamedTuple):
 
 
 def hue(stage: str) -> str:
-    """Return the colour key of a stage, in the diagram and at its table."""
     return "w" if stage[:2] in ("W_", "b_") else HUES.get(stage, "s")
 
 
@@ -331,7 +330,6 @@ def box_shapes(box: Box) -> Iterator[Shape]:
 
 
 def icon_paths(box: Box) -> Iterator[Path]:
-    """Yield a small picture of a matrix's cells, with the columns of every second part darker."""
     unit = min(28 / box.rows, 28 / box.columns, 7)
     unit = int(unit) if unit >= 1 else unit
     across, down = max(int(unit * box.columns), 3), max(int(unit * box.rows), 3)

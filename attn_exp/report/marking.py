@@ -34,7 +34,6 @@ LONG = 1e6
 
 
 def page(title: str, parts: Sequence[str]) -> str:
-    """Return a page of marked sheets; each starts a new sheet of paper when printed."""
     return render_page("marked.html", {"title": title, "parts": list(map(Markup, parts))}, STYLES)
 
 
@@ -76,7 +75,6 @@ def legend_of_marks(grade: Grade) -> list[str]:
 
 
 def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> Iterator[dict[str, Any]]:
-    """Yield the table of each head of a box, as cells with their states."""
     rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
     shape = blank.right.shape
     values = np.full(shape, np.nan) if numbers is None else numbers.reshape(shape)

@@ -65,7 +65,6 @@ def html(what: str, *args: Any) -> str:
 
 
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
-    """Return the comparison, its sentence, the published figures, and maps of the weights."""
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
     same = ", ".join(f"{column.words} {minus(value)}" for column, value in shown.shared)
     said = [

@@ -78,7 +78,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str
 def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> dict[str, Any]:
     """Return the final output of a variant, if it is `carried` and small, and the panel with its weights."""
     ends = answer(comparison.traces[variant])
-    alone = len({row.same_as for row in comparison.rows} - {""}) == 1  # nothing is subtracted from it
+    alone = len({row.same_as for row in comparison.rows} - {""}) == 1  # no other output to compare it with
     small = carried and ends.ndim == 2 and ends.size <= (MOST_STARTS if alone else MOST_NUMBERS)
     return {
         "name": variant,
@@ -116,7 +116,7 @@ def live_plans(comparison: Comparison, leaders: Sequence[str]) -> dict[str, Any]
 
 
 def plan_row(comparison: Comparison, row: Row) -> dict[str, Any]:
-    """Return the plan of a row, or the reason why there is none, and what is known of its weights.
+    """Return the plan of a row, or the reason why there is none.
 
     `spread` says whether the weights are formed whole, in pieces, or not at all; `even` whether their rows may sum to
     1.
@@ -200,7 +200,6 @@ def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
 
 
 def position_data(problem: Problem, settled: Settled) -> dict[str, Any]:
-    """Return what positions add to x and the memory, and the cosines and sines that rotate q and k."""
     added = [position for position in settled.positions if position.changes_x]
     sources = {"x": problem.x, "memory": problem.memory} if added else {}
     marks = {

@@ -111,7 +111,6 @@ def limit_cells(step: Step) -> Step:
 
 
 def carried_step(step: Step, known: tuple[Array, str] | None) -> dict[str, Any]:
-    """Return the digits of all heads of a step, unless the page derives them, and the layout of its tables."""
     is_made, tokens = is_known(step, known), not walk.is_projection(step)
     step = limit_cells(step) if walk.by_key(step) and not is_made else step
     table, heads = step.tables[0], len(step.corners)

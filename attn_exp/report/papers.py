@@ -134,7 +134,6 @@ def latex(table: Table) -> str:
 
 
 def latex_column(cells: Sequence[str]) -> str:
-    """Return the alignment of a column: numbers right, words left, long texts wrapped."""
     if max(map(len, cells), default=0) > LONG:
         return r"p{0.3\linewidth}"
     return "r" if all(is_number(cell) or cell in ("-", "inf") for cell in cells) else "l"

@@ -60,7 +60,6 @@ def agreement(members: Sequence[Row], steps: Sequence[Step] | None) -> str:
 
 
 def agreed(agreements: Sequence[Agreement]) -> str:
-    """Say how many published results a run agrees with, and which could not be compared."""
     sentence = f"{sum(result.agrees for result in agreements)} of {len(agreements)} published results agree."
     others = [
         f"{result.quantity} has {result.computed}" for result in agreements if math.isnan(result.largest_difference)
@@ -118,8 +117,10 @@ NOT_A_PIN = ("form", "output_projection")
 
 
 def why_letters_are_shared(comparison: Comparison) -> list[str]:
-    """Name the settings without effect: those that a variant sets to the run's value, and those in which it differs
-    from the first variant with its letter."""
+    """Name the settings without effect on a variant's letter.
+
+    These are settings equal to the run's own, and those in which a variant differs from the first one with its letter.
+    """
     config, leaders, said = comparison.config, dict[str, str](), list[str]()
     for row in comparison.rows:
         name, leader = row.variant, leaders.setdefault(row.same_as, row.variant)
@@ -142,7 +143,6 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
 
 
 def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:
-    """Return every setting of a variant as typed on a command line."""
     config, settled = comparison.config, settled_as(comparison, name)
     values = pinned_or_run(config.variant[name], config) | {"kv_head": settled.heads.shared}
     return {key: f"{key}={settled.words.get(key, spelled(value))}" for key, value in values.items()}
@@ -173,7 +173,7 @@ def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
     said = f"{row.variant} first differs from {first.variant} in the {spoken(row.differs_at)}"
     if mine.shape != theirs.shape:
         return f"{said}."
-    # a masked place, -inf in one alone, counts as far as the number in the other
+    # a logit masked in only one of them counts as 0 there
     far = largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (mine, theirs)))
     return f"{said}, by up to {far:.2g}."
 
@@ -202,7 +202,6 @@ def accuracy(rows: list[Row], queries: int = 0) -> str:
 
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield a run's provenance: when, with which versions and settings, and on what machine it ran."""
     yield "started", str(about.get("started", ""))
     yield "seed", str(about.get("seed", ""))
     yield "versions", ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())

@@ -88,7 +88,9 @@ STAGES = {
     "masked": Explained("M", "t s", "The logits after the rules.", "M = L"),
     "weights": Explained("A", "t s", "Softmax turns each row into shares of attention that sum to 1.", ""),
     "lse": Explained("Z", "h t", "The logarithm of each row's sum of exponentials", "Z"),
-    "context": Explained("C", "t e", "Each query receives the sum of the values, each multiplied by its weight.", "C = A V"),
+    "context": Explained(
+        "C", "t e", "Each query receives the sum of the values, each multiplied by its weight.", "C = A V"
+    ),
     "output": Explained("Y", "t m", "The result for each token", ""),
 }
 
@@ -140,7 +142,6 @@ def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
 
 
 def explain_projection(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
-    """Return the meaning and formula of queries, keys or values; after a past, only new tokens have queries."""
     problem, stated, shares = comparison.problem, STAGES[stage], settled.heads
     if problem.x is None:
         return stated.meaning, stated.formula
@@ -220,7 +221,9 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
         return f"c = {f'1/sqrt(d) = 1/sqrt({size}) = ' if size else ''}{settled.multiplier:.6g}{why}"
     if stage in ("q", "k", "v") and positions != "none":
         named = zip(settled.positions, positions.split(" + "), strict=False)
-        here = [word for position, word in named if position.changes_x or stage != "v"]  # what turns q and k leaves v
+        here = [
+            word for position, word in named if position.changes_x or stage != "v"
+        ]  # rotations of q and k leave v as it is
         return f"with position={' + '.join(here)}" if here else ""
     if stage == "weights" and trace.masked is not None and not settled.mistakes and settled.empty in BLIND_GETS:
         is_blind = bool(np.isneginf(trace.masked).all(axis=-1).any())

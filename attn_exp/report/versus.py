@@ -44,7 +44,7 @@ def explorer(runs: Mapping[str, Comparison]) -> Explorer:
     sides = {name: seen(comparison, MOST_COARSE) for name, comparison in runs.items()}
     tokens = [labels(comparison.problem) for comparison in runs.values()]
     panels = tuple(panel for views in sides.values() for panel in views.panels)
-    scale = colours(Views(next(iter(runs.values())), panels, ()))  # one for all of them
+    scale = colours(Views(next(iter(runs.values())), panels, ()))  # shared by all runs
     data: dict[str, Any] = {"panels": [], "walks": [], "variants": [], "beside": 0}
     for name, views in sides.items():
         first, data["beside"] = len(data["panels"]), len(data["walks"])

@@ -25,7 +25,7 @@ MANY = 8
 class Panel(NamedTuple):
     """Variants with equal weights `[h t s]`, shown once.
 
-    `split` is the logits of these weights, if they are a softmax and the split was requested.
+    `split` holds the scores and biases whose softmax the weights are, if known and requested.
     """
 
     variants: tuple[str, ...]
@@ -70,7 +70,7 @@ def coarse_maps(comparison: Comparison) -> Iterable[tuple[str, Array]]:
     """Yield the block means `[h a c]` of each variant without weights, unless blocks are single keys."""
     whole = len(comparison.problem.tokens), comparison.problem.keys
     for name, trace in comparison.traces.items():
-        heat = None if trace.summary is None else trace.summary.heat  # where a form was asked for block means
+        heat = None if trace.summary is None else trace.summary.heat  # only if the form computed block means
         if trace.weights is None and heat is not None and heat.shape[-2:] != whole:
             yield name, heat
 
@@ -153,7 +153,6 @@ class Head(NamedTuple):
 
 
 def heads_of(panel: Panel) -> list[Head]:
-    """Return the heads of a panel, numbered from 1."""
     alone = len(panel.weights) == 1
     return [
         Head(panel.title, None if alone else number, weights) for number, weights in enumerate(panel.weights, start=1)
@@ -175,8 +174,8 @@ def distinct_labels(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 MOST_NUMBERS, MOST_COARSE = 150_000, 300_000
-"""A page carries the arrays of a panel as float64 up to the first size and as float32 up to the second; larger ones are
-left out, and interactive parts with them."""
+"""A page carries the arrays of a panel as float64 up to the first size and as float32 up to the second; beyond, it has
+pictures and no interactive parts."""
 
 
 class Shown(NamedTuple):

@@ -85,8 +85,10 @@ def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
 
 
 def every(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
-    """Yield x, the memory, the projections and the stages of one variant; the output projection comes just before the
-    output, if it is used."""
+    """Yield x, the memory, the projections and the stages of one variant.
+
+    The output projection comes just before the output, if it is used.
+    """
     problem, outward = comparison.problem, is_mixed(comparison, variant)
     if problem.x is not None:
         sources = {"x": problem.x, "memory": problem.memory, **problem.projections}
@@ -128,7 +130,6 @@ def shape(step: Step) -> str:
 
 
 def beside(step: Step) -> str:
-    """Return a key shared by steps that are shown side by side."""
     if step.stage in ("q", "k", "v"):
         return "projected"
     return "projections" if is_projection(step) else step.stage
@@ -193,7 +194,7 @@ def decimals(magnitudes: Array) -> int:
     if not magnitudes.size or not magnitudes.any():
         return 0
     most = int(np.clip(3 - np.floor(np.log10(magnitudes.max())), 0, 8))
-    few = magnitudes[:64]  # they rule most out, and a model's stage has some hundred thousand
+    few = magnitudes[:64]  # most fail here already; a model's stage has some 100,000 numbers
     exact = (places for places in range(most) if is_exact(few, places) and is_exact(magnitudes, places))
     return next(exact, most)
 
@@ -258,7 +259,6 @@ def sums(comparison: Comparison, settled: Settled) -> list[str]:
 
 
 def sum_of(row: Array, keys: Sequence[str]) -> str:
-    """Write a row of weights as a sum of values, with its largest terms in the order of the keys."""
     if np.isnan(row).any():
         return "NaN, as its weights are"
     chosen = sorted(key for key in np.argsort(-row, kind="stable")[:TERMS].tolist() if row[key] != 0)

@@ -1,4 +1,4 @@
-"""Wording shared by several rooms; other texts are in their template or function."""
+"""Wording that several packages share; other texts are in their template or function."""
 
 from __future__ import annotations
 

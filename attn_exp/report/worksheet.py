@@ -33,13 +33,11 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
 
 
 def printed(paper: Paper, student: str) -> str:
-    """Return a student's sheet as a part of the page to print, with empty boxes."""
     shown = contents(paper, student) | {"printed": True}
     return templates(autoescape=True).get_template("worksheet_one.html").render(shown)
 
 
 def to_print(parts: Sequence[str]) -> str:
-    """Return the page with all sheets of a class, each starting on a new sheet of paper."""
     return render_page("worksheets.html", {"parts": list(map(Markup, parts))}, STYLES)
 
 
@@ -92,7 +90,6 @@ Named = tuple[str, Array, Sequence[str]]
 
 
 def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
-    """Yield x, and the memory if there is one, with position encodings added."""
     problem, positions = paper.sheet.problem, [one for one in paper.sheet.settled.positions if one.changes_x]
     of_x = "q" if problem.memory is not None else "qkv"
     tokens = problem.key_tokens if problem.memory is None else problem.tokens

@@ -200,8 +200,7 @@ POINTS_EACH = 15
 
 
 def number_ticks(low: float, high: float, length: float) -> Ticks:
-    """Return round numbers along an upward axis, `length` inches long, all with the same digits; tiny ones as
-    `2e-25`."""
+    """Return round numbers along an upward axis, `length` inches long, with equal digits; tiny ones as `2e-25`."""
     places = round_places(low, high, ticks_in(length))
     step = f"{places[1] - places[0]:.3g}" if len(places) > 1 else "0.01"
     kind = ".4g" if "e" in step else f".{len(step.partition('.')[2])}f"
@@ -219,7 +218,7 @@ def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
     If fewer than two are on the axis, the next smaller step is used. Source: `MaxNLocator` of Matplotlib, with the
     steps 1, 2, 2.5, 5 and 10.
     """
-    piece = max((high - low) / most, 1e-300)  # below, floats lose their digits
+    piece = max((high - low) / most, 1e-300)  # floats lose precision below this
     power = 10.0 ** math.floor(math.log10(piece))
     steps = [step * power for step in STEPS]
     largest = next((place for place, step in enumerate(steps) if step >= piece), len(steps) - 1)

@@ -39,7 +39,6 @@ MIDDLE, AT_TICK = (ABOVE - BELOW) / 2, ABOVE / 2
 
 
 def shapes_of(chart: Chart) -> Iterator[Shape]:
-    """Yield the shapes of a chart, background first."""
     for part in chart.parts:
         match part:
             case Heat():
@@ -112,7 +111,6 @@ def relative_positions(axis: Axis, values: Array) -> Array:
 
 
 def legend_shapes(part: Plot | Legend, at: Box) -> Iterator[Shape]:
-    """Yield the legend above a box, filled column by column."""
     shown = [stroke for stroke in part.strokes if stroke.label]
     columns = np.array_split(np.arange(len(shown)), part.columns)
     left = at.left + 0.6 * TICK

@@ -107,8 +107,8 @@ def look(further: Mapping[str, Any] = MappingProxyType({}), zoom: float = 1.0) -
     style: dict[Any, Any] = dict(matplotlib.rc_params_from_file(STYLE))
     ours = matplotlib.rc_params_from_file(STYLE, use_default_template=False)
     style |= {key: value * zoom for key, value in ours.items() if isinstance(value, float)}
-    style["axes.titley"] = 1.0  # or else Matplotlib looks for room above every title
-    del style["backend"]  # a choice of windows, which no figure needs
+    style["axes.titley"] = 1.0  # otherwise Matplotlib looks for room above every title
+    del style["backend"]  # a choice of GUI, which no figure needs
     return matplotlib.rc_context(style | dict(further))
 
 
@@ -133,7 +133,6 @@ FURTHER = (
 
 
 def installed() -> list[str]:
-    """Return the names of the installed fonts, Matplotlib's own first."""
     return sorted({entry.name for entry in fontManager.ttflist}, key=lambda name: (name != FIRST, name))
 
 

@@ -56,7 +56,7 @@ def letter_width(letter: str) -> float:
         return 0.5 if 0x0600 <= code <= 0x06FF else 0.0
     base = unicodedata.normalize("NFD", letter)[0]
     if base in WIDTHS and code < 0x1F00:
-        return WIDTHS[base] + 0.2  # a hook or a caron beside a letter takes room
+        return WIDTHS[base] + 0.2  # room for a hook or a caron beside the letter
     return next((width for first, last, width in SCRIPTS if first <= code <= last), BROAD)
 
 

@@ -26,7 +26,6 @@ NAMES: tuple[str, ...] = registry.names(__path__, without=("figure",))
 
 
 def figures() -> dict[str, Figure]:
-    """Return all figures by name, in the order of a report."""
     known: dict[str, Figure] = {name: registry.module(__name__, name).FIGURE for name in NAMES}
     known |= registry.at_hand(__name__)
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
@@ -39,7 +38,6 @@ def wanted(views: Views) -> dict[str, Figure]:
 
 
 def draw(views: Views) -> dict[str, Drawing]:
-    """Return the requested figures as Matplotlib's, in the configured size."""
     return drawings(views, wanted(views))
 
 

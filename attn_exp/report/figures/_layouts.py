@@ -137,7 +137,6 @@ def colour_scale(
 
 
 def scale_ticks(low: float, end: float, most: int = PIECES) -> Ticks:
-    """Return round numbers from `low` to `end`; those from 0 have two digits."""
     places = round_places(low, end, max(2, min(most, PIECES)))
     return Ticks(places, tuple(f"{place:{'.4g' if low else '.2g'}}" for place in places))
 
@@ -148,7 +147,6 @@ def beside(ticks: Ticks) -> float:
 
 
 def heads_in(views: Views, panels: Iterable[Panel]) -> Iterator[Head]:
-    """Yield the heads of some panels, with their masked weights."""
     for panel in panels:
         shut = closed_in(views, panel)
         for place, head in enumerate(heads_of(panel)):

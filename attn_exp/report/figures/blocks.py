@@ -14,7 +14,6 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show the mean weight of each block of queries and keys, named by the number of its first token."""
     summary = views.comparison.traces[views.blocks[0].variants[0]].summary
     assert summary is not None
     problem = views.comparison.problem

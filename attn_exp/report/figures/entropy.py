@@ -42,7 +42,7 @@ def shown(views: Views) -> list[Panel]:
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     panels = shown(views)
-    if height is None:  # a few queries stand together, not an inch apart
+    if height is None:  # keep a few queries close together
         width = min(width, max(NARROWEST, 1.0 + APART * len(views.comparison.problem.tokens) * len(panels)))
     names = list(map(label, views.comparison.problem.tokens))
     longest = widest(names)

@@ -15,7 +15,7 @@ from attn_exp.report.charts.chart import Chart
 from attn_exp.report.views import Views
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing  # a page of charts alone waits for no Matplotlib
+    from matplotlib.figure import Figure as Drawing  # a page with charts alone does not load Matplotlib
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show each stage as a box with its shape, with arrows between them, and as many diagrams side by side as fit."""
     pictures = list(flows(views))[:MOST]
     across = max(1, min(len(pictures), int(width / WIDE + 1e-9)))
     shapes, top, wide = list[Shape](), 0.0, pictures[0][1].width + 2 * MARGIN

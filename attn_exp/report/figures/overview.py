@@ -32,7 +32,6 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show a map of each head, queries down, keys across, below its number and its strongest pattern."""
     most = min(ACROSS, int((width - RIGHT) / NARROWEST))
     largest = max(len(panel.weights) for panel in views.panels)
     side = (width - RIGHT) / max(min(largest, most), min(6, most))

@@ -20,7 +20,6 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show how the mean entropy of the weights falls as the multiplier of the scores grows; the run's own is marked."""
     shown = curves([(visible(panel.title), panel.split) for panel in views.panels if panel.split is not None])
     end = 1.05 * max(float(curve.entropy.max()) for curve in shown) or 1.0
     strokes = [stroke for place, curve in enumerate(shown) for stroke in curve_strokes(curve, place, end)]

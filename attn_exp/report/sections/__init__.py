@@ -21,7 +21,6 @@ def sections() -> dict[str, Section]:
 
 
 def templates_of(form: str) -> dict[str, str]:
-    """Return the templates of all sections in `html` or `markdown`, in order, by name."""
     known = sections()
     if form == "markdown":
         place = {name: known[name].place_in_markdown or known[name].place for name in known}
@@ -31,7 +30,6 @@ def templates_of(form: str) -> dict[str, str]:
 
 
 def contents(material: Material, templates: dict[str, str]) -> dict[str, Any]:
-    """Return the contents of a report: its head, and the parts of all sections, each with its template."""
     run, known = material.run, sections()
     comparison, config = run.comparison, run.comparison.config
     tokens = sentences.describe_tokens(comparison.problem)

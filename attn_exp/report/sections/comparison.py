@@ -31,8 +31,7 @@ class Table(NamedTuple):
 
     @property
     def kinds(self) -> list[str]:
-        """The classes of each column in the style sheet: its kind, and whether it is left out at the depth
-        `reading`."""
+        """The style-sheet classes of each column: its kind, and whether the depth `reading` leaves it out."""
         return [f"{kind} deep" if head.deep else kind for kind, head in zip(kinds(self.lines), self.head, strict=True)]
 
     def at_depth(self, depth: str) -> Table:

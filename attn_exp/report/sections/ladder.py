@@ -53,8 +53,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
-    """Yield rows with the steps that lead to them, without steps that change nothing; rows reached alike share a
-    ladder."""
+    """Yield the rows that the same steps lead to, with the steps; changes of form without effect are left out."""
     found: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
     for row in comparison.rows:
         mine = [step for step in comparison.steps if step.variant == row.variant]

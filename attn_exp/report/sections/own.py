@@ -49,7 +49,6 @@ TITLES = {
 
 
 def verdict_sentence(verdict: Verdict) -> str:
-    """Say what a function computes, or that it could not be called."""
     if verdict.uncalled:
         return f"The function {verdict.name} could not be called."
     if verdict.outcome == NOT_VERIFIED:

@@ -19,7 +19,6 @@ from attn_exp.rules.scores.score import Score
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    """Return the walks of a run; the page shows one at a time."""
     scale, problem = colours(material.views), material.views.comparison.problem
     return [
         {
@@ -35,8 +34,10 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> list[list[walk.Step]]:
-    """Return the steps of a walk as a page shows them, grouped side by side: weights in the colours of the maps, and
-    wide projections by head."""
+    """Return the steps of a walk as a page shows them, in groups that stand side by side.
+
+    Weights have the colours of the maps, and wide projections are shown by head.
+    """
     most, split = most_numbers(len(problem.tokens)), shown["split"]
 
     def on_screen(step: walk.Step) -> walk.Step:

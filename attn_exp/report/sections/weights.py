@@ -15,8 +15,10 @@ from attn_exp.report.walk import closed_by_mask
 
 
 class Drawn(NamedTuple):
-    """A small table of a `step`, or the address of a `picture` and its size in pixels; `coarse` ones are shown
-    wider."""
+    """A small table of a `step`, or the address of a `picture` and its size in pixels.
+
+    A `coarse` picture is shown wider.
+    """
 
     title: str
     step: walk.Step | None = None
@@ -67,7 +69,6 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
 
 
 def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
-    """Return the weights of the first head of the first variant that has any, titled with the name of its run."""
     panel = views.panels[0]
     head, settled = heads_of(panel)[0], settled_as(views.comparison, panel.variants[0])
     title = f"{run}: {head.title}" if run else head.title

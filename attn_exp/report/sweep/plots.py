@@ -93,8 +93,10 @@ def draw(plotted: Plotted) -> dict[str, Chart]:
 
 
 def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Chart:
-    """Draw a metric along one setting, with a line for each value of another; means over other settings have no
-    bars."""
+    """Draw a metric along one setting, with a line for each value of another.
+
+    Means over further settings have no intervals.
+    """
     along, *by = places
     names = [*plotted.axes, "variant"]
 
@@ -125,7 +127,6 @@ def encoded(chart: Chart, form: str, plotted: Plotted) -> bytes:
 
 
 def fitting(plotted: Plotted) -> str:
-    """Return the name of the plot that suits the axes that vary."""
     places = plotted.varying
     if not places:
         return "spread"
@@ -164,14 +165,13 @@ def against(plotted: Plotted, width: float, height: float | None) -> Chart:
         name = titled(metric) if not (others and panels) else ""
         strokes = curves(plotted, metric, along, label_of)
         panels.append((title, strokes, axis_along(plotted, along), Axis(0, 0, name=name)))
-    if others:  # panels that are compared have one scale
+    if others:  # compared panels share one scale
         low, high = range_of([stroke.y for _, strokes, *_ in panels for stroke in strokes])
         panels = [(title, strokes, x, y._replace(low=low, high=high)) for title, strokes, x, y in panels]
     return in_panels(panels, 2 if len(panels) < 5 else 3, 1.3, width, height)
 
 
 def curves(plotted: Plotted, metric: str, along: int, label_of: Callable[[Key], str | None]) -> list[Stroke]:
-    """Return the lines of a metric along a setting, one for each label, with intervals."""
     where = places_along(plotted, along)
     groups: dict[str, dict[float, list[Numbers]]] = {}
     for key, cell in plotted.cells.items():
@@ -314,14 +314,12 @@ def in_panels(panels: Sequence[Panel], across: int, high: float, width: float, h
 
 
 def range_of(arrays: Sequence[Array]) -> tuple[float, float]:
-    """Return the minimum and maximum of some values, with a margin for marks at the ends."""
     low, high = (float(end(np.concatenate(arrays))) for end in (np.nanmin, np.nanmax))
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     return low - margin, high + margin
 
 
 def with_numbers(axis: Axis, arrays: Sequence[Array], length: float) -> Axis:
-    """Give an axis, `length` inches long, a range and numbers, unless it has them."""
     low, high = range_of(arrays) if axis.low == axis.high else (axis.low, axis.high)
     ticks = (power_ticks if axis.log else number_ticks)(low, high, length) if axis.ticks == NO_TICKS else axis.ticks
     return axis._replace(low=low, high=high, ticks=ticks)

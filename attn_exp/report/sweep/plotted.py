@@ -217,8 +217,11 @@ def spaced_by_factors(values: Sequence[float]) -> bool:
 
 
 def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return what is drawn at first: a numeric setting along x, the setting that explains most of the rest by colour,
-    so that scaled and unscaled share an axis, and the next one by panel."""
+    """Return what is drawn at first of the first metric, as indices of axes.
+
+    A numeric setting is along x. Of the rest, the setting that explains most is shown by colour, so that scaled and
+    unscaled share a panel, and the next one by panel.
+    """
     settings = list(range(len(axes) - 1))
     weights = explained(axes, cells)
     along = max(
@@ -248,7 +251,6 @@ def explained(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -
 
 
 def interval(cell: Numbers | None) -> list[float] | None:
-    """Return mean, half of the interval, count and range of a cell's numbers; None without any."""
     if cell is None:
         return None
     half = 0.0 if math.isnan(cell.half_width) else cell.half_width
