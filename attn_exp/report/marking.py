@@ -20,10 +20,10 @@ MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: "–"}
 """Marks beside the numbers, so that a page without colours says the same."""
 
 MEANING = {
-    WRONG: "✗ wrong: beside it stands what your numbers before it give",
+    WRONG: "✗ wrong: next to it is what your earlier numbers give",
     FOLLOWS: "→ right, though computed from a wrong number",
     UNREADABLE: "? cannot be read",
-    EMPTY: "– left empty: beside it stands what is right",
+    EMPTY: "– left empty: next to it is the right number",
 }
 """The legend of the marks."""
 

@@ -123,7 +123,7 @@
       input.classList.add(state);
       if (state === "wrong") input.setAttribute("aria-invalid", "true");
       const wrong = Number.isNaN(value) ? "not a number" : "wrong";
-      input.title = { right: "right", follows: "follows rightly from a wrong number", wrong }[state];
+      input.title = { right: "right", follows: "right given an earlier wrong number", wrong }[state];
       counts[state] += 1;
     }
     const parts = [`${counts.right + counts.follows} of ${inputs.length} right`];
