@@ -128,7 +128,6 @@ def is_array(pair: tuple[Any, Any]) -> bool:
 
 
 def with_settings(versus: Versus, apart: Apart, abouts: Sequence[About], depths: set[str]) -> Versus:
-    """Add the settings, programs and machines that differ to the comparison of numbers."""
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
     table = Table("settings", "Settings that differ.", (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
     names = [*[*apart][:3], *([f"{len(apart) - 3:,} more"] if len(apart) > 3 else [])]
@@ -256,12 +255,10 @@ class Side(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of all points, and the swept ones, by name."""
         fixed = dict(word.lstrip("+").partition("=")[::2] for word in self.about["fixed"])
         return fixed | {axis["key"]: f"swept, {axis['count']:,} values" for axis in self.about["axes"]}
 
     def find_rows(self, names: Sequence[str]) -> dict[tuple[str, ...], int]:
-        """Return the first row of each combination of some columns."""
         keys = combine([self.rows.texts[name] for name in names])
         return dict(zip(keys.labels, np.unique(keys.codes, return_index=True)[1].tolist(), strict=True))
 

@@ -55,7 +55,6 @@ class Axis:
         return "variants" if self.key == "variant" else self.key
 
     def word(self, place: int) -> str:
-        """Return one value as a command-line word."""
         return f"{self.sign}{self.key}={self.value_word(place)}"
 
     def value_word(self, place: int) -> str:

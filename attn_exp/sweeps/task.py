@@ -158,7 +158,6 @@ def dtype_of(config: Config) -> str:
 
 
 def config_of(plan: Plan, number: int) -> Config:
-    """Return the configuration of a point: that of its base, with its swept settings parsed."""
     space, index = plan.space, plan.kept[number]
     settings = space.settings(index)
     swept = {axis.key.split(".")[0] for axis in space.axes if not axis.composed}
@@ -192,7 +191,6 @@ def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[s
 
 
 def more_numbers(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], float]:
-    """Return the values of `metrics=` and of head patterns, by variant and metric."""
     heads = {name: place for name in plan.metrics if (place := head_and_pattern(name))}
     numbers = measure_heads(comparison, heads) if heads else {}
     if len(heads) < len(plan.metrics):
