@@ -203,7 +203,6 @@ def projection_box(by: Mapping[str, Step], name: str, middle: int) -> Box:
 
 
 def side_box(plain: Box, split: Splitting, note: str) -> Box:
-    """Return the box of queries, keys or values; if there are several heads, it lists the columns of each."""
     if plain.heads == 1 or not split.known:
         return plain
     name = plain.stage
@@ -383,7 +382,6 @@ def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
 
 
 def parted(step: Step, split: Splitting) -> Step:
-    """Label the columns of a projection with their heads; return any other step unchanged."""
     name = step.stage[2:]
     if not walk.is_projection(step) or split.heads == 1 or not split.known or name not in split.parts:
         return step

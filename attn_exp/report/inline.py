@@ -18,7 +18,6 @@ def template_text(name: str) -> str:
 
 
 def inline(*texts: str) -> str:
-    """Join texts for use in their element, without the indentation of lines."""
     return "\n".join(("", *(line.lstrip() for text in texts for line in text.splitlines()), ""))
 
 
@@ -27,12 +26,10 @@ IN_STYLES = re.compile(r"/\*.*?\*/|\s*([{};,>])\s*|(?<=:)[ ]+", re.DOTALL)
 
 
 def styles(*texts: str) -> str:
-    """Join style sheets, without comments and needless spaces."""
     return IN_STYLES.sub(lambda found: found[1] or "", "\n".join(texts))
 
 
 def scripts(*names: str) -> str:
-    """Join scripts, without comments."""
     return inline('"use strict";') + REMARK.sub("", inline(*map(template_text, names)))
 
 

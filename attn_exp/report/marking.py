@@ -59,7 +59,6 @@ def marked(paper: Paper, student: str, grade: Grade, numbers: Mapping[str, Array
 
 
 def verdict(grade: Grade) -> str:
-    """Summarise a sheet in a sentence, without a full stop if nothing is wrong."""
     if is_untouched(grade):
         return "nothing is filled in"
     return grade.said or (words.ALL_RIGHT if grade.points == grade.most else "no number is wrong; some are missing")

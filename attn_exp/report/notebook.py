@@ -80,7 +80,6 @@ def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
 
 
 def map_of(head: Head, comparison: Comparison, scale: Colours) -> Map:
-    """Return the map of a head, queries down, keys across; opacity is relative to the largest weight."""
     matrix = head.weights
     if max(matrix.shape) > MOST_CELLS:
         return Map(head.title, picture=picture(matrix, scale.shares))

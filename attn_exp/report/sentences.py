@@ -48,7 +48,6 @@ def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against
 
 
 def agreement(members: Sequence[Row], steps: Sequence[Step] | None) -> str:
-    """Say that several variants compute one function, and which of them in another dtype than the first."""
     others: dict[str, list[str]] = {}
     for row in members:
         if row.computed_in != members[0].computed_in:
@@ -168,7 +167,6 @@ def where_functions_part(comparison: Comparison) -> list[str]:
 
 
 def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
-    """Name the stage at which a variant first differs from the baseline, and the difference there."""
     mine, theirs = (getattr(comparison.traces[side.variant], row.differs_at) for side in (row, first))
     said = f"{row.variant} first differs from {first.variant} in the {spoken(row.differs_at)}"
     if mine.shape != theirs.shape:

@@ -87,12 +87,10 @@ def tidy(text: str) -> str:
 
 
 def piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown, with the first column left-aligned."""
     return pipe_cells([md(cell) for cell in head], [[md(cell) for cell in line] for line in lines])
 
 
 def pipe_cells(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table whose cells are Markdown already."""
     rule = [":--", *("--:" for _ in head[1:])]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
 

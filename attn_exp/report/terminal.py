@@ -49,7 +49,6 @@ def published(agreements: Sequence[Agreement]) -> str:
 
 
 def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Align a table: the first column to the left, the others to the right."""
     lines = [list(head), *([plain(cell) for cell in line] for line in cells)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

@@ -119,7 +119,6 @@ def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
 
 
 def later_stages(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
-    """Yield q, k and v, and the added biases, if the sheet needs but does not ask for them."""
     problem = paper.sheet.problem
     needed = "qkv" if asked & {"context", "output"} else "qk" if asked - {"q", "k", "v"} else ""
     for side in needed:

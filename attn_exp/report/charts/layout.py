@@ -138,7 +138,6 @@ def stroke_paths(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
 
 
 def line_through(x: Sequence[float], y: Sequence[float], steps: bool = False) -> str:
-    """Return a line through points, interrupted by NaN."""
     letters, last = [], math.nan
     for across, down in zip(x, y, strict=True):
         if math.isfinite(down):
@@ -178,7 +177,6 @@ CIRCLE = (
 
 
 def outline(mark: str, size: float) -> str:
-    """Return the path of a mark around its centre, `size` points across."""
     if mark == "o":
         curves = (" ".join(f"{size * number:.3g}" for number in curve) for curve in CIRCLE)
         return f"m{-size / 2:g} 0c{'c'.join(curves)}z"

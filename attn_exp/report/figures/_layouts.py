@@ -163,7 +163,6 @@ def closed_in(views: Views, panel: Panel) -> Array | None:
 
 
 def short_title(head: Head, width: float) -> str:
-    """Shorten the title of a map to `width` inches, keeping the number of the head."""
     if head.number is None or width_of(head.title) <= width:
         return fitted(head.title, width)
     return f"{fitted(head.variants, width - width_of(f' {head.number}'))} {head.number}"

@@ -46,7 +46,6 @@ NARROWEST = 3.0
 
 
 def size(figures: Figures) -> Size:
-    """Return the size of figures: that of their preset, overridden by settings."""
     said = {field.name: getattr(figures, field.name) for field in fields(Size)}
     return replace(PRESETS[figures.preset], **{name: value for name, value in said.items() if value is not None})
 

@@ -60,7 +60,6 @@ def verdict_sentence(verdict: Verdict) -> str:
 
 
 def mistake_texts(name: str) -> tuple[str, str, str]:
-    """Return a mistake's name, its effect and its fix; the name alone if this version does not know it."""
     if name not in mistakes.names():
         return name, "", ""
     mistake = mistakes.mistake(name)

@@ -80,7 +80,6 @@ def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
 
 
 def block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
-    """Yield the block means of variants that never form their weights whole, on the same colour scale."""
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
         is_masked = bool(settled_as(views.comparison, variant).rules.masks)

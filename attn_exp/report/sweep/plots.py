@@ -188,14 +188,12 @@ def curves(plotted: Plotted, metric: str, along: int, label_of: Callable[[Key], 
 
 
 def places_along(plotted: Plotted, along: int) -> dict[str, float]:
-    """Return the position of each label of a setting: its number, or its index if it is a word."""
     names = labels(plotted, along)
     numeric = all(map(is_number, names))
     return {name: number(name) if numeric else place for place, name in enumerate(names)}
 
 
 def axis_along(plotted: Plotted, along: int) -> Axis:
-    """Return the axis of a setting, logarithmic if its numbers grow by factors; few values have a tick each."""
     where, name = places_along(plotted, along), plotted.axes[along]
     values = sorted(where.values())
     if not all(map(is_number, where)):
@@ -216,7 +214,6 @@ def point_of(point: tuple[float, Sequence[Numbers]]) -> Point:
 
 
 def ends_of(numbers: Numbers) -> tuple[float, float]:
-    """Return the ends of the confidence interval of a mean, or the range of few numbers."""
     if numbers.count < FEW:
         return numbers.least, numbers.most
     return numbers.mean - numbers.half_width, numbers.mean + numbers.half_width
@@ -326,7 +323,6 @@ def with_numbers(axis: Axis, arrays: Sequence[Array], length: float) -> Axis:
 
 
 def heat(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw the means of a metric over two keys, a map per variant."""
     (down, across), metric = plotted.varying, plotted.metrics[0]
     rows, columns = (in_order(labels(plotted, place)) for place in (down, across))
     found = {variant: np.full((len(rows), len(columns)), np.nan) for variant in plotted.variants[:PANELS]}
@@ -338,7 +334,6 @@ def heat(plotted: Plotted, width: float, height: float | None) -> Chart:
 
 
 def heads_by_layer(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw the patterns of heads: layers down, heads across, a map for each pattern."""
     heads = [str(head + 1) for head in range(next(iter(plotted.heads.values())).shape[1])]
     named = Named(list(plotted.layers), heads, "head", "share", "layer", colours=MAP)
     return maps(plotted.heads, named, width, height)

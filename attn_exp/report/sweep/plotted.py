@@ -200,7 +200,6 @@ def axis_data(plotted: Plotted, place: int) -> dict[str, Any]:
 
 
 def parse_numbers(labels: Sequence[str]) -> list[float] | None:
-    """Return labels as numbers; None if one is a word or a range."""
     try:
         values = [float(label) for label in labels]
     except ValueError:
@@ -220,7 +219,7 @@ def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]
     """Return what is drawn at first of the first metric, as indices of axes.
 
     A numeric setting is along x. Of the rest, the setting that explains most is shown by colour, so that scaled and
-    unscaled share a panel, and the next one by panel.
+    unscaled share axes, and the next one by panel.
     """
     settings = list(range(len(axes) - 1))
     weights = explained(axes, cells)
