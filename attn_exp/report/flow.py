@@ -212,8 +212,10 @@ def side_box(plain: Box, split: Splitting, note: str) -> Box:
     made = "mean →" if pooled > 1 else "→" if plain.heads > 8 else "→ head"
     lines = [f"{part} {made} {head + 1}" for head, part in parts.items()]
     below = [*abbreviate_lines(lines), *filter(None, [note])]
-    heading = shorten(f"{plain.heads} of {plain.size}", INSIDE - 12)
-    return plain._replace(word=heading, lines=tuple(shorten(line, INSIDE) for line in below))
+    return plain._replace(
+        word=shorten(f"{plain.heads} of {plain.size}", INSIDE - 12),
+        lines=tuple(shorten(line, INSIDE) for line in below),
+    )
 
 
 def concatenated_box(context: Box) -> Box:
