@@ -49,7 +49,6 @@ class Truth:
 
     @property
     def depends(self) -> bool:
-        """Whether what one setting does depends on the other."""
         return bool(np.ptp(self.means[:, 0] - self.means[:, 1]) > 0)
 
 
@@ -119,7 +118,6 @@ def draw_sweep(truth: Truth, seeds: int, noise: Draw, rng: np.random.Generator) 
 
 
 def find_true_effect(truth: Truth, row: Effect) -> float:
-    """Return the true size of an effect."""
     if row.metric != "entropy" or row.setting == "variant":
         return 0.0
     other, _, label = row.at.partition("=")
@@ -190,7 +188,6 @@ def table(sweeps: int, workers: int = 2) -> Iterator[tuple[str, tuple[int, int],
 
 
 def share(part: int, whole: int) -> str:
-    """Write a share in hundredths."""
     return f"{100 * part / whole:.1f}" if whole else "-"
 
 

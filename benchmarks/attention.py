@@ -46,7 +46,6 @@ from benchmarks.processor import described
 
 
 def contest(bench: Bench, causal: bool) -> None:
-    """Every contender on every shape."""
     part = "causal" if causal else "full"
     torch: list[float] = []
     runtime: list[float] = []

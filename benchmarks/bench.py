@@ -68,7 +68,6 @@ class Bench:
     def time(
         self, part: str, shape: tuple[int, ...], calls: dict[str, Call], dtype: str = "float32", work: float = 1.0
     ) -> dict[str, float]:
-        """Time calls in turn, with pauses, and return each one's time over the first one's."""
         batches, heads, length, size = shape
         seconds = interleaved(calls, self.rounds, self.burst, self.clock)
         return self.note(part, shape, seconds, dtype, 4 * batches * heads * length * length * size * work)
@@ -100,5 +99,4 @@ def drawn(shape: tuple[int, ...], dtype: str = "float32", heads: int | None = No
 
 
 def mean(ratios: list[float]) -> float | None:
-    """Return the geometric mean."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None

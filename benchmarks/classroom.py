@@ -140,12 +140,10 @@ class Case:
 
 
 def then(stage: str, edit: Edit) -> dict[str, Step]:
-    """Return the step that is done right and then changed."""
     return {stage: lambda m: edit(np.array(STEPS[stage](m)))}
 
 
 def changed(place: tuple[int, int, int], change: Callable[[float], float]) -> Edit:
-    """Return the edit of one number."""
 
     def edit(array: Array) -> Array:
         array = array.copy()
@@ -156,7 +154,6 @@ def changed(place: tuple[int, int, int], change: Callable[[float], float]) -> Ed
 
 
 def in_cell(stage: str, row: int, column: int, put: str) -> Callable[[str], str]:
-    """Return what writes a text into a cell of the first block of a stage."""
 
     def change(text: str) -> str:
         lines = [line.split(",") for line in text.splitlines()]

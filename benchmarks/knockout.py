@@ -68,7 +68,6 @@ def switch_off(name: str, kind: str) -> None:
 
 
 def cases(folders: Sequence[Path]) -> Iterator[Case]:
-    """Yield the name of each case and what asks it."""
     for folder in folders:
         with (folder / "truth.csv").open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):

@@ -72,7 +72,6 @@ class Cost(NamedTuple):
 
 
 def cost(arguments: Sequence[str], checkout: Path, folder: Path) -> Cost:
-    """Run one process of a checkout in an empty folder of its own."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
         Path(own, "bare.py").write_text(BARE)
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -50,7 +50,6 @@ class Time(NamedTuple):
 
 
 def timed(folder: Path, *arguments: str, root: Path = ROOT) -> Time:
-    """Return the time of one Python process in a folder, with the program of a checkout."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"PYTHONPATH": str(root)}
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)

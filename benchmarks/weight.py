@@ -47,7 +47,6 @@ def is_text(node: ast.AST) -> bool:
 
 
 def add_up(weights: Iterator[Weight]) -> Weight:
-    """Add up the sizes of some files."""
     return Weight(*map(sum, zip(Weight(), *weights, strict=True)))
 
 
@@ -94,7 +93,6 @@ def find_excesses(
 
 
 def format_table(measured: Mapping[str, Mapping[str, float]], budget: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the table: what was measured, and the cap or the goal of the first column."""
     yield f"{'':22}{'statements':>12}{'cap':>9}{'goal':>9}{'files':>8}{'lines':>9}{'nodes':>10}{'nodes/stmt':>12}"
     for name, row in measured.items():
         unit = "statements" if "statements" in row else "KiB"

@@ -108,7 +108,6 @@ def chosen(file: str, only: str) -> bool:
 
 
 def import_libraries(spoken_of: str) -> None:
-    """Import what the checks would import one by one, with one thread each."""
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
     sys.dont_write_bytecode = True
     choose_keras_backend("")

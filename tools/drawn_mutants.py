@@ -77,12 +77,10 @@ def mutate(node: ast.expr) -> ast.expr | None:  # noqa: PLR0911 - a table of kin
 
 
 def swap_operator(operator: ast.AST) -> ast.AST:
-    """Return the operator that stands instead of one."""
     return OPPOSITES[type(operator)]()
 
 
 def list_faults(path: Path, statement: ast.stmt, offset: Callable[[int, int], int]) -> list[Fault]:
-    """Return the faults that a statement may get."""
 
     def fault(node: ast.stmt | ast.expr, text: str) -> Fault:
         stop = offset(node.end_lineno or 0, node.end_col_offset or 0)
@@ -101,7 +99,6 @@ def list_faults(path: Path, statement: ast.stmt, offset: Callable[[int, int], in
 
 
 def draw(count: int, seed: int, only: str) -> list[Fault]:
-    """Draw faults, each of a statement that is drawn evenly from all that may get one."""
     statements = []
     for path in sorted(ROOT.joinpath("attn_exp", only).rglob("*.py")):
         source = path.read_bytes()

@@ -60,20 +60,17 @@ def counts(path: Path, told: Mapping[str, Any], pages: bool) -> bool:
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """Return the folders of all runs, oldest first."""
     files = [path for path in folder.rglob("run.json") if RUN_NAME.fullmatch(path.parent.name)]
     return [path.parent for path in sorted(files, key=lambda path: path.stat().st_mtime_ns)]
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a text in which names that differ from run to run are others."""
     for name, other in names.items():
         text = text.replace(name, other)
     return text
 
 
 def without_times(text: str) -> str:
-    """Return a text without what a clock or a version says."""
     for pattern, word in VARYING_WORDS:
         text = pattern.sub(word, text)
     return text

@@ -63,7 +63,6 @@ EMPTY_ROWS = (
 
 
 def lines(folder: Path, verdicts: Path, page: Path | None) -> Iterator[str]:
-    """Yield the page, with the rows of an earlier one."""
     with (folder / "truth.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["right_or_wrong"] == "right" and origin(row["source"])]
     said = {row["file"]: row for row in map(json.loads, verdicts.read_text(encoding="utf-8").splitlines())}
@@ -77,7 +76,6 @@ def lines(folder: Path, verdicts: Path, page: Path | None) -> Iterator[str]:
 
 
 def rows_of(page: Path | None) -> Iterator[list[str]]:
-    """Yield the rows of the table of a page, cell by cell."""
     text = "" if page is None else page.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     for line in rows[len(("its titles", "a rule")) :]:

@@ -80,8 +80,10 @@ def write(words: Sequence[str]) -> str:
         machine.own_folder(place.parent)
         drafts.write_pieces(place, [text.encode()], new=True)
     except OSError as error:
-        is_taken = place.exists()
-        said = "is there already; choose another name, or edit it" if is_taken else f"cannot be written ({error.strerror})"
+        is_taken = os.path.lexists(place)
+        said = (
+            "is there already; choose another name, or edit it" if is_taken else f"cannot be written ({error.strerror})"
+        )
         raise UserError(f"{place}: {said}") from error
     return f"{place}\n\n{command}"
 

@@ -41,7 +41,6 @@ class HangError(Exception):
 
 
 def fields() -> list[str]:
-    """Return the names of all fields."""
     return sorted(module.name for module in pkgutil.iter_modules([str(HERE)]) if not module.name.startswith("_"))
 
 
@@ -71,7 +70,6 @@ def outcome(attempt: Attempt, seed: int) -> str | None:
 
 
 def tried(attempt: Attempt, seeds: Iterable[int], seconds: float) -> Count:
-    """Make an attempt for each seed until the time is over."""
     count, start = Count(), time.monotonic()
     for seed in seeds:
         if time.monotonic() - start > seconds:

@@ -66,7 +66,6 @@ def fallen(words: Sequence[str], folder: Path, outside: Path) -> str | None:
 
 
 def entries(folder: Path) -> list[str]:
-    """Return every file and folder below one."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 

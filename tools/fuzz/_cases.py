@@ -71,7 +71,6 @@ class Case:
 
 
 def drawn(seed: int) -> Case:
-    """Return the case of that seed."""
     random = np.random.default_rng([20261121, seed])
     sizes = draw_sizes(random)
     kernel, plain = random.random() < 0.12, random.random() < 0.1
@@ -159,7 +158,6 @@ def apart(pairs: Sequence[tuple[Any, Sequence[Any]]], sizes: Sizes) -> tuple[tup
 
 
 def draw_mask(random: Random, sizes: Sizes) -> tuple[Mask, list[Mask]]:
-    """Draw one mask, as the batch has it and as each entry has it."""
     count = entries(sizes)
     kind = str(random.choice(["causal", "causal", "window", "padding", "prefix", "document", "array"]))
     if kind == "padding" and count:
@@ -180,12 +178,10 @@ def draw_mask(random: Random, sizes: Sizes) -> tuple[Mask, list[Mask]]:
 
 
 def draw_scores(random: Random, sizes: Sizes) -> tuple[tuple[Score, ...], tuple[tuple[Score, ...], ...]]:
-    """Draw score rules in any order."""
     return apart([draw_score(random, sizes) for _ in range(int(random.choice([0, 0, 0, 1, 1, 2, 3])))], sizes)
 
 
 def draw_score(random: Random, sizes: Sizes) -> tuple[Score, list[Score]]:
-    """Draw one score rule, as the batch has it and as each entry has it."""
     count = entries(sizes)
     kind = str(random.choice(["alibi", "t5", "softcap", "added", "sink"]))
     if kind == "added":

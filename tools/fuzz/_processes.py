@@ -134,7 +134,6 @@ class Command:
         return left
 
     def end(self) -> None:
-        """End it and all that it started, at once."""
         if self.code is None:
             os.kill(self.child, signal.SIGKILL)
             self.code = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
@@ -203,7 +202,6 @@ def loaded() -> None:
 
 
 def living(session: int) -> list[int]:
-    """Return the processes of a session that run."""
     found = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit():

@@ -43,7 +43,6 @@ def flip(chance: random.Random, path: Path) -> None:
 
 
 def twist_header(chance: random.Random, path: Path) -> None:
-    """Change what a header says of its tensors."""
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])

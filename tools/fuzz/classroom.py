@@ -90,7 +90,6 @@ def made(chance: random.Random, here: Path) -> str | None:
 
 
 def half_made(place: Path, code: int | None, students: int) -> str | None:
-    """Say what is half in a class that was made, or is left of one that was not."""
     left = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
     if code != 0:
         return None if left in ([], ["mine"]) else f"half a class: {left}"
@@ -101,7 +100,6 @@ def half_made(place: Path, code: int | None, students: int) -> str | None:
 
 
 def wrong_end(here: Path, code: int | None, text: str) -> str | None:
-    """Say what is wrong with how a command ended."""
     lines, mine = text.strip().splitlines(), [*here.rglob("mine*"), here / "file"]
     wrong = {
         f"hung for {SECONDS} s": code is None,
@@ -163,5 +161,4 @@ def graded(chance: random.Random, here: Path) -> str | None:
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """Return what the files of a folder hold."""
     return {path: path.read_bytes() for path in files(folder)}

@@ -40,7 +40,6 @@ def attempt(seed: int) -> str | None:
 
 
 def answers(seed: int) -> Iterator[tuple[str, str | None]]:
-    """Yield each form that computes the problem of that seed, and what is wrong with its answer."""
     case = drawn(seed)
     with warnings.catch_warnings(), tiles(small=seed % 2 == 0):
         warnings.simplefilter("error")
@@ -53,7 +52,6 @@ def answers(seed: int) -> Iterator[tuple[str, str | None]]:
 
 @contextmanager
 def tiles(small: bool) -> Iterator[None]:
-    """Let the engine cut small tiles."""
     with ExitStack() as stack:
         for module, name, value in SMALL if small else ():
             stack.enter_context(patch.object(module, name, value))

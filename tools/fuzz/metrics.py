@@ -23,7 +23,6 @@ CHECKS = ("measures", "invariants", "conventions", "precision", "mask")
 
 
 def attempt(seed: int) -> str | None:
-    """Return what fell on the problem of that seed, or None."""
     rng = np.random.default_rng(seed)
     config = drawn(rng)
     try:

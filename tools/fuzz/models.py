@@ -320,7 +320,6 @@ def expected(case: Drawn, folder: Path) -> list[Seen] | str:
 
 
 def seen(model: Any, case: Drawn) -> list[Seen]:
-    """Return what each layer of the model computes, seen by hooks on its attention."""
     family, number = FAMILIES[case.kind], 0
     inputs: list[Any] = []
     weights: list[Any] = []

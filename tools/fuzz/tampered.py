@@ -118,7 +118,6 @@ def twist_table(chance: random.Random, run: Path) -> None:
 
 
 def swap_file(chance: random.Random, run: Path) -> None:
-    """Put a file of another run in the place of the run's own."""
     other = run.with_name(chance.choice(list(RUNS)))
     names = sorted({path.name for path in run.iterdir() if path.is_file()} & {path.name for path in other.iterdir()})
     name = chance.choice(names)

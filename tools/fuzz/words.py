@@ -107,7 +107,6 @@ def with_words(compared: Comparison, words: list[str]) -> Run:
 
 
 def made(run: Run, figures: bool) -> dict[str, str]:
-    """Return every document of a run as text."""
     config = run.comparison.config
     wanted = replace(config, report=replace(config.report, figures=figures))
     run = replace(run, comparison=replace(run.comparison, config=wanted))

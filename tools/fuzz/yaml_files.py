@@ -82,12 +82,10 @@ def file(chance: random.Random, group: str) -> bytes:
 
 
 def shipped(group: str) -> list[Path]:
-    """Return the shipped files of a group."""
     return sorted((conf_dir() / group).glob("*.yaml"))
 
 
 def bent(chance: random.Random, text: bytes) -> bytes:
-    """Return a text with a few bytes of it left out, doubled or made others."""
     for _ in range(chance.randrange(4)):
         place = chance.randrange(len(text) + 1)
         piece = chance.choice(

@@ -14,7 +14,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted, tolerance
 from attn_exp.diagnosis.asking.layouts import has_heads
-from attn_exp.diagnosis.asking.offer import at_of, for_case
+from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.asking.questions import CROSS
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.bound import Bound
@@ -22,6 +22,7 @@ from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.code.libraries import DIGITS
 from attn_exp.diagnosis.explaining.answers import Answers
 from attn_exp.diagnosis.finding import ways_to_call
+from attn_exp.diagnosis.finding.signatures import Adapter
 from attn_exp.diagnosis.finding.ways_to_call import Seen, Tried
 from attn_exp.diagnosis.recipes.candidates import Change
 from attn_exp.experiment.library_conventions import blind
@@ -220,18 +221,17 @@ def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
 
 def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
     """Return a case as Python code to paste."""
-    order = list(caller.offer.parameters)
-    given = {role: value for role, value in caller.arguments(case).items() if role != "sizes"}
-    roles = dict(sorted(given.items(), key=lambda item: order.index(item[0])))
-    extra = for_case(case, caller.offer, caller.request)
-    back = caller.library.back
+    parameters, given = caller.offer.parameters, caller.arguments(case)
+    names = {name: value for role, name in parameters.items() if (value := given.get(role, MISSING)) is not MISSING}
+    first = [parameters[role] for role in caller.offer.positional]
+    if isinstance(caller.function, Adapter):
+        names, first = caller.function.arguments(**names), list(caller.function.positional)
     lines = [f"from {module_of(own)} import {own.name.split('.')[0]}", *IMPORTS[caller.library.name]]
     words = []
-    for role, value in roles.items():
-        name = caller.offer.parameters[role].strip()
-        before = "" if role in caller.offer.positional else f"{name}="
+    for name, value in sorted(names.items(), key=lambda item: item[0] not in first):
+        before = "" if name in first else f"{name}="
         if hasattr(value, "shape"):
-            lines.append(f"{name} = {literal(back(value) if role not in extra else np.asarray(back(value)), caller)}")
+            lines.append(f"{name} = {literal(np.asarray(caller.library.back(value)), caller)}")
             words.append(f"{before}{name}")
         else:
             words.append(f"{before}{value!r}")
@@ -242,6 +242,7 @@ def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> S
     return Smallest("\n".join(lines), brief(answer.output, shaped), brief(right, shaped))
 
 
+MISSING = object()
 IMPORTS = {
     "numpy": ["import numpy as np"],
     "torch": ["import torch"],

@@ -74,6 +74,12 @@ class Adapter:
         return holds_size(self.function)
 
     def __call__(self, **given: Any) -> Any:
+        values = self.arguments(**given)
+        first = [values.pop(name) for name in self.positional if name in values]
+        return self.function(*first, **values)
+
+    def arguments(self, **given: Any) -> dict[str, Any]:
+        """Return the arguments of the function by their own names."""
         at, positions = given.pop(own(SIZES))
         given.pop(own("heads"), None)
         known = {role: given.pop(own(role)) for role in (*CORE, "x", "memory", *MATRICES) if own(role) in given}
@@ -82,9 +88,7 @@ class Adapter:
         first_array = next(iter(known.values()))
         neutral = self.neutral_values(at, positions, library_of(first_array))
         convert = partial(beside, x=first_array)
-        values |= {name: convert_value(value, convert) for name, value in neutral.items()} | given
-        first = [values.pop(name) for name in self.positional if name in values]
-        return self.function(*first, **values)
+        return values | {name: convert_value(value, convert) for name, value in neutral.items()} | given
 
     def neutral_values(self, at: At, positions: tuple[Any, ...] = (), library: str = "") -> dict[str, Any]:
         """Return the neutral values for one call, `...` for an argument of unknown meaning."""
